@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Porter ports Hopper (SM90a) GPU kernels to datacenter Blackwell (SM100a) and proves the port."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Source text as bytes: spans, edits, edit groups, and applying them without touching anything else."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Safety(str, Enum):
+    """How much a reviewer has to trust an edit group."""
+
+    SAFE = "safe"
+    """The meaning is kept by construction."""
+    REVIEW = "review"
+    """The meaning is kept under a stated assumption."""
+    SKETCH = "sketch"
+    """Shown only; does not claim to work."""
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """Half-open byte range [start, end) of one file."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"bad span [{self.start}, {self.end})")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def contains(self, other: Span) -> bool:
+        return self.start <= other.start and other.end <= self.end
+
+    def overlaps(self, other: Span) -> bool:
+        """True if both claim a byte, or one inserts strictly inside the other."""
+        if len(self) == 0 or len(other) == 0:
+            point, whole = (self, other) if len(self) == 0 else (other, self)
+            return whole.start < point.start < whole.end
+        return self.start < other.end and other.start < self.end
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the bytes of `span` in file `path` by `replacement`. An empty span inserts."""
+
+    path: str
+    span: Span
+    replacement: bytes
+
+
+@dataclass(frozen=True)
+class EditGroup:
+    """Edits that mean something only together: applied whole or not at all.
+
+    `rule` is the stable rule ID, `title` one line for a diff header, `reason` why the edit is right,
+    `references` PTX ISA sections or CUTLASS paths.
+    """
+
+    rule: str
+    title: str
+    safety: Safety
+    edits: tuple[Edit, ...]
+    reason: str = ""
+    references: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+class EditConflict(ValueError):
+    """Two edit groups claim the same bytes."""
+
+    def __init__(self, first: EditGroup, second: EditGroup, edit: Edit) -> None:
+        super().__init__(f"{first.rule} and {second.rule} both edit {edit.path}[{edit.span.start}:{edit.span.end}]")
+        self.first, self.second, self.edit = first, second, edit
+
+
+def apply_groups(sources: dict[str, bytes], groups: Sequence[EditGroup]) -> dict[str, bytes]:
+    """The sources with all edits of `groups` made; bytes outside the edits are kept.
+
+    Insertions at one offset keep the order of `groups`.
+
+    Raises:
+        EditConflict: two edits overlap.
+        ValueError: an edit lies outside its file, or names a file not in `sources`.
+    """
+    placed: dict[str, list[tuple[Span, int, Edit, EditGroup]]] = {}
+    order = 0
+    for group in groups:
+        for edit in group.edits:
+            if edit.path not in sources:
+                raise ValueError(f"edit of unknown file {edit.path}")
+            if edit.span.end > len(sources[edit.path]):
+                raise ValueError(f"edit outside {edit.path}: {edit.span}")
+            placed.setdefault(edit.path, []).append((edit.span, order, edit, group))
+            order += 1
+    result = dict(sources)
+    for path, items in placed.items():
+        items.sort(key=lambda item: (item[0].start, item[0].end, item[1]))
+        pieces: list[bytes] = []
+        cursor = 0
+        previous: tuple[Span, int, Edit, EditGroup] | None = None
+        for item in items:
+            span, _, edit, group = item
+            if previous is not None and (previous[0].overlaps(span) or span.start < cursor):
+                raise EditConflict(previous[3], group, edit)
+            pieces.append(sources[path][cursor : span.start])
+            pieces.append(edit.replacement)
+            cursor = span.end
+            previous = item
+        pieces.append(sources[path][cursor:])
+        result[path] = b"".join(pieces)
+    return result
+
+
+class LineIndex:
+    """Byte offsets of one file to 1-based lines and columns."""
+
+    def __init__(self, source: bytes) -> None:
+        self._starts = [0]
+        self._starts.extend(i + 1 for i, byte in enumerate(source) if byte == 0x0A)
+
+    def line_column(self, offset: int) -> tuple[int, int]:
+        line = bisect.bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def line_start(self, line: int) -> int:
+        """Byte offset of the first byte of a 1-based line."""
+        return self._starts[line - 1]
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The spans as a sorted list without overlaps or neighbours that touch."""
+    result: list[Span] = []
+    for span in sorted(spans):
+        if result and span.start <= result[-1].end:
+            result[-1] = Span(result[-1].start, max(result[-1].end, span.end))
+        else:
+            result.append(span)
+    return result
