@@ -47,11 +47,15 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class Mem:
-    """`[base+offset]`; several bases for `[tensorMap, {x, y}]`: then `parts` holds the rest."""
+    """`[base+offset]`; several bases for `[tensorMap, {x, y}]`: then `parts` holds the rest.
+
+    `displacement` is a further addend that is only a number once a template is filled in: `[%0+%1]`.
+    """
 
     base: Operand
     offset: int = 0
     parts: tuple[Operand, ...] = ()
+    displacement: Placeholder | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,8 @@ class Instruction:
     """One instruction: `opcode` is the dotted text without spaces, e.g. `tcgen05.mma.cta_group::1.kind::f16`.
 
     `parts` is the opcode split at dots (`::` stays inside a part). `line` is the 1-based line in the PTX text
-    (0 in asm templates), `loc` the CUDA source position if the module has line information.
+    (in asm templates: of the template), `loc` the CUDA source position if the module has line information.
+    The parenthesised lists of `call (ret), fn, (args), proto` are `Vec` operands.
     """
 
     opcode: str
@@ -132,7 +137,11 @@ class RegDecl:
 
 @dataclass(frozen=True)
 class VarDecl:
-    """`.shared .align 128 .b8 smem[1024];` `size` is the total in bytes, 0 for `[]` of an extern."""
+    """`.shared .align 128 .b8 smem[1024];` `size` is the total in bytes, 0 for `[]` of an extern.
+
+    `initial` holds one item per element, row by row; addresses are text, `generic(name)+8` or `name`.
+    `linkage` is `visible`, `weak`, `common` or empty.
+    """
 
     space: str
     name: str
@@ -142,11 +151,16 @@ class VarDecl:
     extern: bool = False
     initial: tuple[int | float | str, ...] = ()
     vector: int = 1
+    linkage: str = ""
 
 
 @dataclass(frozen=True)
 class BranchTargets:
-    """`.branchtargets L1, L2;` or `.calltargets` / `.callprototype` named by `name`."""
+    """`.branchtargets L1, L2;` or `.calltargets` / `.callprototype` named by `name`.
+
+    `items` are the labels or functions; of a prototype the texts of its return list (may be absent), its
+    placeholder name and its parameter list.
+    """
 
     kind: str
     name: str
@@ -165,13 +179,20 @@ class Block:
 
 @dataclass(frozen=True)
 class Param:
-    """A kernel or function parameter: `size` in bytes, `align` in bytes."""
+    """A kernel or function parameter: `size` in bytes, `align` in bytes.
+
+    `space` is `param`, or `reg` for functions of the old register convention. A `.ptr` parameter has
+    `is_pointer`, the state space it points into (empty: generic) and the alignment of what it points to.
+    """
 
     name: str
     type: str
     size: int
     align: int
     is_pointer: bool = False
+    space: str = "param"
+    pointer_space: str = ""
+    pointer_align: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# Needs Python >= 3.11, make and a C++ compiler. Everything else, the CUDA compiler included, comes from PyPI into .venv.
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= 2
+
+BIN    := $(VENV)/bin
+PORTER := $(BIN)/porter
+STAMP  := $(VENV)/.installed
+
+DEMO     := corpus/gemm_ws
+DEMO_OUT := out/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-all lint bench docs clean
+
+help:
+	@echo 'make venv      create $(VENV) with everything the other targets need'
+	@echo 'make demo      port a Hopper GEMM, build both versions, compare them on the simulator'
+	@echo 'make test      the tests that every change runs'
+	@echo 'make test-all  those and the slow ones'
+	@echo 'make lint      ruff and mypy'
+	@echo 'make bench     time the simulator'
+	@echo 'make docs      write the generated pages under docs/ anew'
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Porter needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,cuda,external]'
+	@touch $@
+
+demo: venv
+	$(PORTER) doctor
+	$(PORTER) port $(DEMO)/gemm_ws.cu -o $(DEMO_OUT)
+	$(PORTER) build $(DEMO)/gemm_ws.cu --port $(DEMO_OUT)/gemm_ws.cu
+	$(PORTER) verify $(DEMO) --port $(DEMO_OUT)/gemm_ws.cu
+
+test: venv
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+
+test-all: venv
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: venv
+	$(BIN)/python -m pytest tests/bench --benchmark-enable --benchmark-only
+
+docs: venv
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf out .pytest_cache .mypy_cache .ruff_cache .benchmarks

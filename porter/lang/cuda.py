@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA C++ through tree-sitter-cuda: a tree whose offsets are those of the original file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import tree_sitter_cuda
+from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
+
+from porter.diagnostics import Location
+from porter.lang.lexical import Lexed
+from porter.lang.masking import NO_MACROS, MacroUses, mask
+from porter.lang.text import LineIndex, Span, merged
+
+LANGUAGE = Language(tree_sitter_cuda.language())
+_ERRORS = Query(LANGUAGE, "(ERROR) @error (MISSING) @error")
+
+# A node of one of these types inside an error region was recognized as a whole.
+_WHOLE = frozenset(
+    {
+        "function_definition",
+        "template_declaration",
+        "namespace_definition",
+        "class_specifier",
+        "struct_specifier",
+        "union_specifier",
+        "enum_specifier",
+        "declaration",
+        "field_declaration",
+        "alias_declaration",
+        "using_declaration",
+        "type_definition",
+        "static_assert_declaration",
+        "expression_statement",
+        "compound_statement",
+        "if_statement",
+        "for_statement",
+        "while_statement",
+        "do_statement",
+        "switch_statement",
+        "return_statement",
+        "gnu_asm_expression",
+        "comment",
+        "preproc_include",
+        "preproc_def",
+        "preproc_function_def",
+        "preproc_call",
+        "preproc_if",
+        "preproc_ifdef",
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class CudaFile:
+    """One parsed file. `masked` is what the tree was made from: as long as `source`, line ends at the same
+    offsets, macros replaced by what they stand for. `rules` names the masks that were needed."""
+
+    path: str
+    source: bytes
+    masked: bytes
+    tree: Tree = field(repr=False)
+    rules: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> Node:
+        return self.tree.root_node
+
+    @cached_property
+    def lines(self) -> LineIndex:
+        return LineIndex(self.source)
+
+    @cached_property
+    def lexed(self) -> Lexed:
+        """Comments, strings, directives and macros of the original text."""
+        return Lexed(self.source)
+
+    @cached_property
+    def unparsed(self) -> tuple[Span, ...]:
+        """Bytes in error regions that belong to no complete declaration or statement, sorted, disjoint."""
+        return tuple(merged(_unparsed(self.tree)))
+
+    @cached_property
+    def coverage(self) -> float:
+        """Share of the non-blank bytes outside `unparsed`, 0 to 1."""
+        total = _solid(self.source)
+        if not total:
+            return 1.0
+        return 1.0 - sum(_solid(self.source[s.start : s.end]) for s in self.unparsed) / total
+
+    @property
+    def error_count(self) -> int:
+        return len(error_nodes(self.tree))
+
+    def text(self, where: Node | Span) -> str:
+        """The original text; bytes that are not UTF-8 become surrogates that encode back to themselves."""
+        start, end = (
+            (where.start, where.end) if isinstance(where, Span) else (where.start_byte, where.end_byte)
+        )
+        return self.source[start:end].decode("utf-8", "surrogateescape")
+
+    def location(self, where: Node | Span) -> Location:
+        return location(self, where if isinstance(where, Span) else span(where))
+
+
+def _solid(text: bytes) -> int:
+    return len(text) - sum(text.count(blank) for blank in (b" ", b"\n", b"\t", b"\r"))
+
+
+def parse_tree(text: bytes) -> Tree:
+    """The plain tree-sitter tree of `text`."""
+    return Parser(LANGUAGE).parse(text)
+
+
+def error_nodes(tree: Tree) -> list[Node]:
+    """ERROR and MISSING nodes, in tree order."""
+    if not tree.root_node.has_error:
+        return []
+    return QueryCursor(_ERRORS).captures(tree.root_node).get("error", [])
+
+
+def _unparsed(tree: Tree) -> Iterator[Span]:
+    for node in error_nodes(tree):
+        if node.is_missing:
+            continue
+        cursor = node.start_byte
+        for child in node.children:
+            if child.type in _WHOLE:
+                if child.start_byte > cursor:
+                    yield Span(cursor, child.start_byte)
+                cursor = max(cursor, child.end_byte)
+        if node.end_byte > cursor:
+            yield Span(cursor, node.end_byte)
+
+
+def parse_cuda(path: str, source: bytes, macros: MacroUses = NO_MACROS) -> CudaFile:
+    """Parse a CUDA C++ file. Never fails: what the grammar does not cover is in `CudaFile.unparsed`.
+
+    `macros` is what the other files of the set say about macro names (`masking.learn_macros`); the file's own
+    definitions are learnt here.
+    """
+    result = mask(source, parse_tree, lambda tree: _cost(tree), macros)
+    return CudaFile(path, source, result.text, result.tree, result.rules)
+
+
+def _cost(tree: Tree) -> tuple[int, int]:
+    """How badly a parse went: error nodes, then bytes in error regions."""
+    nodes = error_nodes(tree)
+    return len(nodes), sum(n.end_byte - n.start_byte for n in nodes)
+
+
+def span(node: Node) -> Span:
+    return Span(node.start_byte, node.end_byte)
+
+
+def location(file: CudaFile, where: Span) -> Location:
+    line, column = file.lines.line_column(where.start)
+    return Location(file.path, line, column, where.start, where.end)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all nodes below it, parents first, in source order."""
+    cursor = node.walk()
+    while True:
+        current = cursor.node
+        assert current is not None
+        yield current
+        if cursor.goto_first_child():
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
+
+
+def find(node: Node, *types: str) -> Iterator[Node]:
+    """Nodes of the given types at or below `node`, parents first."""
+    return (n for n in walk(node) if n.type in types)
+
+
+def enclosing(node: Node, *types: str) -> Node | None:
+    """The nearest node above `node` of one of `types`, or None."""
+    parent = node.parent
+    while parent is not None and parent.type not in types:
+        parent = parent.parent
+    return parent

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unified diffs over bytes that `git apply` accepts, with the rules behind each hunk named before it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from porter.lang.text import EditGroup, LineIndex
+
+CONTEXT = 3
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """Changed lines with their context: 0-based half-open line ranges of the old and the new file."""
+
+    old: tuple[int, int]
+    new: tuple[int, int]
+    lines: tuple[bytes, ...]
+    changed_old: tuple[tuple[int, int], ...]
+
+
+class _Matcher(difflib.SequenceMatcher[bytes]):
+    """Matches only what lies between the common head and tail, which for a port is most of a file."""
+
+    def __init__(self, a: list[bytes], b: list[bytes]) -> None:
+        head = 0
+        while head < min(len(a), len(b)) and a[head] == b[head]:
+            head += 1
+        tail = 0
+        while tail < min(len(a), len(b)) - head and a[-1 - tail] == b[-1 - tail]:
+            tail += 1
+        self._head, self._tail = head, tail
+        self._ends = len(a) - tail, len(b) - tail
+        super().__init__(None, a[head : len(a) - tail], b[head : len(b) - tail], autojunk=False)
+
+    def get_opcodes(self) -> list[tuple[Any, int, int, int, int]]:
+        head, tail = self._head, self._tail
+        codes: list[tuple[Any, int, int, int, int]] = [("equal", 0, head, 0, head)] if head else []
+        codes += [
+            (t, a0 + head, a1 + head, b0 + head, b1 + head) for t, a0, a1, b0, b1 in super().get_opcodes()
+        ]
+        if tail:
+            end_a, end_b = self._ends
+            codes.append(("equal", end_a, end_a + tail, end_b, end_b + tail))
+        return codes
+
+
+def split_lines(source: bytes) -> list[bytes]:
+    """Lines with their ends, split at newlines only (a lone carriage return ends no line for git)."""
+    lines = source.split(b"\n")
+    result = [line + b"\n" for line in lines[:-1]]
+    if lines[-1]:
+        result.append(lines[-1])
+    return result
+
+
+def hunks(old: bytes, new: bytes, context: int = CONTEXT) -> Iterator[Hunk]:
+    """The differences of two texts, in order."""
+    a, b = split_lines(old), split_lines(new)
+    for group in _Matcher(a, b).get_grouped_opcodes(context):
+        lines: list[bytes] = []
+        changed: list[tuple[int, int]] = []
+        for tag, a0, a1, b0, b1 in group:
+            if tag == "equal":
+                lines += [b" " + line for line in a[a0:a1]]
+                continue
+            changed.append((a0, a1))
+            lines += [b"-" + line for line in a[a0:a1]]
+            lines += [b"+" + line for line in b[b0:b1]]
+        yield Hunk((group[0][1], group[-1][2]), (group[0][3], group[-1][4]), tuple(lines), tuple(changed))
+
+
+def file_diff(path: str, old: bytes | None, new: bytes, groups: Sequence[EditGroup] = ()) -> bytes:
+    """The diff of one file; empty if nothing changes. `old` is None for a file that does not exist yet.
+
+    `path` stands after `a/` and `b/`; a leading `/` is dropped. Lines starting with `# rule` name the groups
+    whose edits fall into each hunk. They stand before the `diff --git` line, where git expects free text,
+    and end in the `@@` header of their hunk.
+    """
+    if old == new:
+        return b""
+    shown = path.lstrip("/").encode("utf-8", "surrogateescape")
+    body: list[bytes] = []
+    notes: list[bytes] = []
+    index = LineIndex(old or b"")
+    for hunk in hunks(old or b"", new):
+        header = b"@@ -%s +%s @@" % (_range(hunk.old), _range(hunk.new))
+        for note in _notes(path, hunk, index, groups):
+            notes.append(b"# " + note + b"  " + header + b"\n")
+        body.append(header + b"\n")
+        for line in hunk.lines:
+            body.append(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n")
+    name_a, name_b = _quoted(b"a/" + shown), _quoted(b"b/" + shown)
+    head = [b"diff --git %s %s\n" % (name_a, name_b)]
+    if old is None:
+        head.append(b"new file mode 100644\n")
+        name_a = b"/dev/null"
+    if body:
+        head += [b"--- %s%s\n" % (name_a, _tab(name_a)), b"+++ %s%s\n" % (name_b, _tab(name_b))]
+    return b"".join(notes + head + body)
+
+
+def unified_diff(
+    old: Mapping[str, bytes], new: Mapping[str, bytes], groups: Sequence[EditGroup] = ()
+) -> bytes:
+    """The diff of a set of files, in order of their paths. Files only in `new` are created."""
+    return b"".join(file_diff(path, old.get(path), new[path], groups) for path in sorted(new))
+
+
+def _range(lines: tuple[int, int]) -> bytes:
+    start, end = lines
+    count = end - start
+    # An empty range names the line before it.
+    first = start + 1 if count else start
+    return b"%d" % first if count == 1 else b"%d,%d" % (first, count)
+
+
+def _notes(path: str, hunk: Hunk, index: LineIndex, groups: Sequence[EditGroup]) -> list[bytes]:
+    """`rule ID safety: title` of each group with an edit in the hunk, in the order of `groups`."""
+    found: list[bytes] = []
+    for group in groups:
+        for edit in group.edits:
+            if edit.path != path:
+                continue
+            first = index.line_column(edit.span.start)[0] - 1
+            last = index.line_column(max(edit.span.end - 1, edit.span.start))[0]
+            if first <= hunk.old[1] and last >= hunk.old[0] and _touches(hunk, first, last):
+                title = group.title.splitlines()[0] if group.title else ""
+                found.append(f"rule {group.rule} {group.safety.value}: {title}".encode())
+                break
+    return list(dict.fromkeys(found))
+
+
+def _touches(hunk: Hunk, first: int, last: int) -> bool:
+    """True if the edit of lines [first, last) meets a changed range; insertions count at either border, as
+    the diff may have slid them."""
+    return any(first <= end and start <= last for start, end in hunk.changed_old)
+
+
+def _quoted(name: bytes) -> bytes:
+    """Names with control characters, quotes or bytes outside ASCII in git's C style."""
+    if all(0x20 <= c < 0x7F and c not in b'"\\' for c in name):
+        return name
+    out = bytearray(b'"')
+    for c in name:
+        if c in b'"\\':
+            out += b"\\" + bytes([c])
+        elif c == 0x09:
+            out += b"\\t"
+        elif c == 0x0A:
+            out += b"\\n"
+        elif 0x20 <= c < 0x7F:
+            out.append(c)
+        else:
+            out += b"\\%03o" % c
+    return bytes(out + b'"')
+
+
+def _tab(name: bytes) -> bytes:
+    # A name with a blank needs a tab after it, or patch tools take the rest for a time stamp.
+    return b"\t" if b" " in name and not name.startswith(b'"') else b""

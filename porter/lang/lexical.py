@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C++ source below the grammar: what is comment, string or directive, and what `#define` says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from porter.lang.text import Span
+
+_OPAQUE = re.compile(
+    rb"//(?:\\\r?\n|[^\n])*"
+    rb"|/\*.*?(?:\*/|\Z)"
+    rb'|\b(?:u8|[uUL])?R"([^\s()\\]{0,16})\(.*?\)\1"'
+    rb'|"(?:[^"\\\n]|\\.)*"'
+    # A quote after a digit separates digits (1'000), after a word character it is no literal at all.
+    rb"|(?<![0-9A-Za-z_])(?:\b[uUL]8?)?'(?:[^'\\\n]|\\[^\n][^'\n]{0,8})'",
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(rb"^[ \t]*#(?:[^\\\n]|\\\r?\n|\\.)*", re.MULTILINE)
+_DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)(\([^)]*\))?")
+_INCLUDE = re.compile(rb'[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
+_CONTINUATION = re.compile(rb"\\(?=\r?\n)")
+_BLANK = bytes(c if c in b"\r\n" else 0x20 for c in range(256))
+
+
+def blanked(piece: bytes) -> bytes:
+    """Spaces in place of `piece`, line ends kept."""
+    return piece.translate(_BLANK)
+
+
+def padded(piece: bytes, substitute: bytes) -> bytes:
+    """`substitute` and then blanks, as long as `piece`; blanks alone if it does not fit on the first line."""
+    first_line = len(piece.split(b"\n", 1)[0])
+    if len(substitute) > first_line:
+        return blanked(piece)
+    return substitute + blanked(piece[len(substitute) :])
+
+
+@dataclass(frozen=True)
+class MacroText:
+    """A `#define`: parameters are None for an object-like macro. The body span is stripped of outer blanks
+    and still holds its backslash-newlines."""
+
+    name: str
+    params: tuple[str, ...] | None
+    span: Span
+    body_span: Span
+    body: bytes
+
+    @cached_property
+    def joined(self) -> bytes:
+        """The body as the preprocessor sees it, on one line and without comments."""
+        text = re.sub(rb"\\\r?\n", b" ", self.body)
+        text = _OPAQUE.sub(lambda m: m.group() if m.group()[:1] not in b"/" else b" ", text)
+        return b" ".join(text.split())
+
+
+class Lexed:
+    """One source: `code` is the text with comments and string contents blanked (quotes kept), same offsets;
+    `plain` is `code` with preprocessor directives blanked too."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+
+    @cached_property
+    def code(self) -> bytes:
+        def shadow(match: re.Match[bytes]) -> bytes:
+            text = match.group()
+            if text.startswith((b"//", b"/*")):
+                return blanked(text)
+            return text[-1:] + blanked(text[1:-1]) + text[-1:]
+
+        return _OPAQUE.sub(shadow, self.source)
+
+    @cached_property
+    def directives(self) -> tuple[Span, ...]:
+        """Each preprocessor directive with its continuation lines, without the final line end."""
+        return tuple(Span(m.start(), m.end()) for m in _DIRECTIVE.finditer(self.code))
+
+    @cached_property
+    def plain(self) -> bytes:
+        text = bytearray(self.code)
+        for span in self.directives:
+            text[span.start : span.end] = blanked(bytes(text[span.start : span.end]))
+        return bytes(text)
+
+    def macros(self) -> Iterator[MacroText]:
+        """Every `#define` in file order, also in branches of `#if` that may not be taken."""
+        for span in self.directives:
+            head = _DEFINE.match(self.code, span.start, span.end)
+            if head is None:
+                continue
+            params = None
+            if head.group(2) is not None:
+                inside = _CONTINUATION.sub(b" ", head.group(2)[1:-1]).decode("ascii", "replace")
+                params = tuple(p.strip() for p in inside.split(",") if p.strip())
+            start, end = head.end(), span.end
+            while start < end and (
+                self.source[start] in b" \t\r\n" or _CONTINUATION.match(self.source, start, end + 2)
+            ):
+                start += 1
+            while end > start and self.source[end - 1] in b" \t\r\n\\":
+                end -= 1
+            yield MacroText(head.group(1).decode(), params, span, Span(start, end), self.source[start:end])
+
+    def includes(self) -> Iterator[tuple[str, bool, Span]]:
+        """(name, quoted, span) of every `#include` that names a file directly."""
+        for span in self.directives:
+            # Quoted names are blanked in `code`, so read the source itself.
+            found = _INCLUDE.match(self.source, span.start, span.end)
+            if found is not None:
+                quoted = found.group(1) is not None
+                name = found.group(1) if quoted else found.group(2)
+                yield name.decode("utf-8", "surrogateescape"), quoted, span
+
+
+def closing(text: bytes, opening: int) -> int:
+    """Offset just past the bracket that closes the one at `opening`, or -1. `text` has no string contents."""
+    pairs = {0x28: 0x29, 0x5B: 0x5D, 0x7B: 0x7D}
+    depth = 0
+    opener, closer = text[opening], pairs[text[opening]]
+    for match in re.compile(b"[" + re.escape(bytes([opener, closer])) + b"]").finditer(text, opening):
+        depth += 1 if match.group()[0] == opener else -1
+        if depth == 0:
+            return match.end()
+    return -1
+
+
+def without_continuations(text: bytes) -> bytes:
+    """Backslashes before line ends become spaces; nothing moves."""
+    return _CONTINUATION.sub(b" ", text)

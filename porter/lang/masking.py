@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Length-preserving masks that let a C++ grammar read macro-heavy CUDA.
+
+A mask replaces bytes by as many bytes, and never a line end, so that every offset in the tree is an offset in
+the original. Masks are tried one at a time, only on a file that has parse errors, and kept only if the errors
+become fewer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tree_sitter import Tree
+
+from porter.lang.lexical import Lexed, MacroText, blanked, closing, padded
+
+Replacement = tuple[int, int, bytes]
+Cost = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MacroUses:
+    """What macro names stand for, where that matters to the parser.
+
+    specifiers: name -> what to put in its place (`__device__`, `__global__`, `inline` or nothing);
+    pragmas: names that expand to a `_Pragma` only.
+    """
+
+    specifiers: Mapping[str, bytes] = field(default_factory=dict)
+    pragmas: frozenset[str] = frozenset()
+
+    def joined(self, other: MacroUses) -> MacroUses:
+        return MacroUses({**self.specifiers, **other.specifiers}, self.pragmas | other.pragmas)
+
+
+NO_MACROS = MacroUses()
+
+_SPECIFIER_BODY = re.compile(
+    rb"(?:__device__|__host__|__global__|__forceinline__|__noinline__|__inline__|inline|static|constexpr|extern"
+    rb"|__constant__|__shared__|__restrict__|__attribute__\s*\(\(.*?\)\)|__declspec\s*\([^)]*\)|\[\[.*?\]\]"
+    rb"|__launch_bounds__\s*\([^)]*\)|__cluster_dims__\s*\([^)]*\)|\s)+"
+)
+_PRAGMA_BODY = re.compile(rb'(?:_Pragma\s*\(\s*"(?:[^"\\]|\\.)*"\s*\)|__pragma\s*\([^)]*\)|\s)+')
+
+
+def learn_macros(macros: Iterable[MacroText]) -> MacroUses:
+    """The maskable macros among these definitions.
+
+    A macro that is defined in terms of another maskable one (`#define DEVICE FORCE __device__`) counts too.
+    An empty body says that the name stands for nothing: it may be blanked, but never in place of a call.
+    """
+    specifiers: dict[str, bytes] = {}
+    pragmas: set[str] = set()
+    pending = list(macros)
+    for _ in range(3):
+        for macro in pending:
+            body = macro.joined
+            for name in re.findall(rb"\b[A-Za-z_]\w*\b", body):
+                text = name.decode()
+                if text in specifiers:
+                    body = re.sub(rb"\b" + name + rb"\b", specifiers[text] or b" ", body)
+            if macro.params is None and (not body.strip() or _SPECIFIER_BODY.fullmatch(body)):
+                # Between two definitions of a name (#if … #else) the one that says more wins.
+                found = _stands_for(body)
+                if found or macro.name not in specifiers:
+                    specifiers[macro.name] = found
+            elif _PRAGMA_BODY.fullmatch(body) and body.strip():
+                pragmas.add(macro.name)
+    for name in pragmas:
+        specifiers.pop(name, None)
+    return MacroUses(specifiers, frozenset(pragmas))
+
+
+def _stands_for(body: bytes) -> bytes:
+    for word in (b"__global__", b"__device__", b"__host__", b"inline", b"static", b"constexpr"):
+        if re.search(rb"(?<!\w)" + word + rb"(?!\w)", body):
+            return word
+    return b"inline" if re.search(rb"__forceinline__|__inline__|__noinline__", body) else b""
+
+
+# Names that headers outside the file set define. Learnt definitions come first.
+_KNOWN_SPECIFIER = re.compile(
+    rb"\b(?:[A-Z][A-Z0-9]*_)*(?:HOST_DEVICE|DEVICE_HOST|DEVICE|GLOBAL|KERNEL|HOST|FORCE_?INLINE|INLINE|NOINLINE"
+    rb"|HD|API|EXPORT|CONSTEXPR)(?:_INLINE|_FUNC|_NOINLINE)?\b(?!\s*\()"
+    rb"|\b__KD?_?HD?__\b"
+)
+_KNOWN_PRAGMA = re.compile(rb"\b(?:[A-Z][A-Z0-9]*_)*(?:PRAGMA_)?(?:NO_?)?UNROLL(?:_[A-Z0-9]+)*\b")
+
+
+def _specifiers(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"\b[A-Za-z_]\w*\b", plain):
+        name = match.group().decode()
+        substitute = uses.specifiers.get(name)
+        if substitute is None:
+            if not match.group().isupper() or not _KNOWN_SPECIFIER.fullmatch(match.group()):
+                continue
+            if plain[match.end() : match.end() + 40].lstrip()[:1] in (b"(", b"=", b",", b")", b";", b":"):
+                continue
+            substitute = _guess(match.group())
+        if plain[: match.start()].rstrip()[-1:] in (b")", b"]"):
+            # After a parameter list or a capture the grammar knows no specifier.
+            substitute = b""
+        yield match.start(), match.end(), padded(match.group(), substitute)
+
+
+def _guess(name: bytes) -> bytes:
+    if b"GLOBAL" in name or b"KERNEL" in name:
+        return b"__global__"
+    if b"DEVICE" in name:
+        return b"__device__" if len(name) >= 10 else b"inline"
+    if b"INLINE" in name:
+        return b"inline"
+    return b""
+
+
+def _loop_macros(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    names = [n.encode() for n in uses.pragmas]
+    known = b"|".join([_KNOWN_PRAGMA.pattern, *(rb"\b" + n + rb"\b" for n in names)])
+    for match in re.finditer(known, plain):
+        end = match.end()
+        if call := re.compile(rb"[ \t]*\(").match(plain, end):
+            end = max(end, closing(plain, call.end() - 1))
+        yield match.start(), end, blanked(plain[match.start() : end])
+
+
+def _alignment(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"\b(?:__align__|[A-Z]+_ALIGNAS|ALIGNAS|ALIGN|[A-Z]+_ALIGN)(?=\s*\()", plain):
+        yield match.start(), match.end(), padded(match.group(), b"alignas")
+
+
+def _postfix_alignment(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    yield from _calls(plain, re.compile(rb"(?<=[\])\w])\s*\b(?:alignas|__align__)\s*\("))
+
+
+def _kernel_attributes(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    yield from _calls(plain, re.compile(rb"\b(?:__cluster_dims__|__maxnreg__|__block_size__)\s*\("))
+
+
+def _launch_bounds(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    yield from _calls(plain, re.compile(rb"\b(?:__launch_bounds__|[A-Z_]*LAUNCH_BOUNDS)\s*\("))
+
+
+def _calls(plain: bytes, head: re.Pattern[bytes]) -> Iterator[Replacement]:
+    for match in head.finditer(plain):
+        end = closing(plain, match.end() - 1)
+        if end > 0:
+            yield match.start(), end, blanked(plain[match.start() : end])
+
+
+def _grid_constant(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"\b[A-Z]\w*_GRID_CONSTANT\b|\bGRID_CONSTANT\b", plain):
+        yield match.start(), match.end(), padded(match.group(), b"__grid_constant__")
+    for match in re.finditer(rb"\b__grid_constant__\b", plain):
+        yield match.start(), match.end(), blanked(match.group())
+
+
+def _attributes(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"\[\[[\w:,\s()]*\]\]", plain):
+        yield match.start(), match.end(), blanked(match.group())
+    yield from _calls(plain, re.compile(rb"\b(?:__attribute__|__declspec)\s*\("))
+
+
+def _operators(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    # Directives included: `#if defined(A) and defined(B)` is where they hurt.
+    for match in re.finditer(rb"\b(?:and|or|not)\b", code):
+        yield match.start(), match.end(), {b"and": b"&& ", b"or": b"||", b"not": b"!  "}[match.group()]
+
+
+def _typename(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    # `typename T` of a template head stays; `typename T::X` is a type without the keyword as well.
+    for match in re.finditer(rb"\btypename(?=\s+(?:::)?\s*[A-Za-z_])", plain):
+        if _qualified(plain, match.end()):
+            yield match.start(), match.end(), blanked(match.group())
+
+
+def _qualified(plain: bytes, start: int) -> bool:
+    """True if the name at `start` goes on with `::`, template arguments skipped."""
+    name = re.compile(rb"\s*(::)?\s*[A-Za-z_]\w*\s*").match(plain, start)
+    if name is None:
+        return False
+    if name.group(1):
+        return True
+    at = name.end()
+    if plain[at : at + 1] == b"<":
+        depth = 0
+        for token in re.compile(rb"[<>;{}]").finditer(plain, at, at + 2000):
+            if token.group() in b";{}":
+                return False
+            depth += 1 if token.group() == b"<" else -1
+            if depth == 0:
+                at = token.end()
+                break
+        else:
+            return False
+    return plain[at : at + 20].lstrip().startswith(b"::")
+
+
+def _template_keyword(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"(?<=\.)\s*template\b|(?<=->)\s*template\b|(?<=::)\s*template\b", plain):
+        yield match.start(), match.end(), blanked(match.group())
+
+
+def _device_lambdas(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    pattern = (
+        rb"(?<=\])(?:\s*(?:__device__|__host__|__forceinline__|[A-Z]\w*_DEVICE|[A-Z]\w*_INLINE))+(?=\s*[({])"
+    )
+    for match in re.finditer(pattern, plain):
+        yield match.start(), match.end(), blanked(match.group())
+
+
+def _default_braces(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"(?<==)\s*(\{[^{};]*\})(?=\s*[,)])", plain):
+        inside = match.group(1)[1:-1]
+        piece = b"(" + inside + b")" if inside.strip() else padded(match.group(1), b"0")
+        yield match.start(1), match.end(1), piece
+
+
+def _decltype_braces(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"\bdecltype\s*\(", plain):
+        end = closing(plain, match.end() - 1)
+        if end > 0 and (braces := re.compile(rb"\s*\{\s*\}").match(plain, end)):
+            yield end, braces.end(), braces.group().replace(b"{", b"(").replace(b"}", b")")
+
+
+def _friends(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"(?<=\w)\s+(friend)(?=\s)", plain):
+        yield match.start(1), match.end(1), blanked(match.group(1))
+
+
+def _requirements(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    # `template <class T, REQUIRES(is_x<T>)>`: an unnamed parameter with a default.
+    for match in re.finditer(rb"(?<=[<,])\s*(\w*REQUIRES)\s*\(", plain):
+        end = closing(plain, match.end() - 1)
+        if end > 0:
+            yield match.start(1), end, padded(plain[match.start(1) : end], b"int")
+
+
+def _odd_arguments(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    # Macro arguments that are no expressions: operators and `return x`.
+    for match in re.finditer(rb"(?<=[(,])\s*([-+*/%&|^!=<>~]+)\s*(?=[,)])", plain):
+        if match.group(1) not in (b"&", b"&&", b"*", b"="):
+            yield match.start(1), match.end(1), b"0" * len(match.group(1))
+    for match in re.finditer(rb"(?<=,)\s*(return)\b(\s*)(?=([^;{}]*)\)\s*;)", plain):
+        piece = b"0     " if not match.group(3).strip() else blanked(match.group(1))
+        yield match.start(1), match.end(1), piece
+
+
+def _conditional_asm(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    # `#if` between the literals of an asm template: the first branch stands for all.
+    for match in re.finditer(rb"\b(?:asm|__asm__)\b(?:\s*(?:volatile|__volatile__))?\s*\(", plain):
+        end = closing(plain, match.end() - 1)
+        inside = code[match.start() : max(end, match.start())]
+        if b"#" not in inside:
+            continue
+        kept, depth = True, 0
+        at = match.start()
+        for line in inside.splitlines(keepends=True):
+            directive = re.match(rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b", line)
+            if directive is not None:
+                word = directive.group(1)
+                depth += 1 if word.startswith(b"if") else -1 if word == b"endif" else 0
+                kept = depth == 0 or (kept and word.startswith(b"if"))
+            if directive is not None or not kept:
+                yield at, at + len(line), blanked(line)
+            at += len(line)
+
+
+def _missing_commas(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    # `: "r"(a)  "l"(b)`: nvcc takes operand lists without the comma.
+    for match in re.finditer(rb'(?<=\))([ \t]+)(?="[^"\n]*"\s*\()', plain):
+        yield match.start(1), match.end(1), padded(match.group(1), b",")
+
+
+def _anonymous_bitfields(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"(?<=[\w,])(\s+): (?=\s*\d+\s*[,;])", plain):
+        before = plain[: match.start()].rsplit(b"\n", 1)[-1].split()
+        if before and re.fullmatch(rb"u?int\d*_t|unsigned|int|char|short|long|.*,", before[-1]):
+            at = match.end() - 2
+            yield at, at + 2, b"_:"
+
+
+def _comparisons(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"<[^<>;{}()]*?(>=)[^<>;{}()=]*?[,>]", plain):
+        yield match.start(1), match.end(1), b"=="
+
+
+def _string_pieces(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    # `"wgmma.m64n" N "k16"`: a macro among string literals becomes an empty literal of its length.
+    for match in re.finditer(rb'(?<=")(\s*)(#?\s*[A-Za-z_]\w*)(?=\s*")', plain):
+        word = match.group(2)
+        if len(word) >= 2:
+            yield match.start(2), match.end(2), b'"' + blanked(word[1:-1]) + b'"'
+        elif match.group(1).endswith((b" ", b"\t")):
+            yield match.start(2) - 1, match.end(2), b'""'
+    for match in re.finditer(rb'(?<=[(])(\s*)([A-Z_]\w+)(?=\s*")', plain):
+        yield match.start(2), match.end(2), b'"' + blanked(match.group(2)[1:-1]) + b'"'
+
+
+def _unknown_specifiers(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    pattern = (
+        rb"(?:^|(?<=[;{}>]))[ \t]*\b([A-Z][A-Z0-9_]{2,})(?=\s+(?:static|inline|constexpr|void|auto|bool|int|"
+        rb"float|double|unsigned|u?int\d+_t|half|size_t|template|struct|class|__device__|__global__|__host__|"
+        rb"[A-Za-z_][\w:]*(?:<[^;{}()]*>)?[\s*&]+[A-Za-z_]\w*\s*\())"
+    )
+    for match in re.finditer(pattern, plain, re.MULTILINE):
+        name = match.group(1)
+        yield match.start(1), match.end(1), padded(name, _guess(name))
+
+
+def _statement_macros(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
+    for match in re.finditer(rb"^[ \t]*([A-Z_][A-Z0-9_]{2,})[ \t]*\(", plain, re.MULTILINE):
+        end = closing(plain, match.end() - 1)
+        if end < 0:
+            continue
+        follow = re.compile(rb"[ \t]*\r?\n\s*").match(code, end)
+        if follow is None or code[follow.end() : follow.end() + 1] in (
+            b";",
+            b"{",
+            b".",
+            b",",
+            b")",
+            b"?",
+            b":",
+        ):
+            continue
+        if plain[follow.end() - 1 : follow.end()] in (b" ", b"\t"):
+            # The blank before the next token has room for the semicolon that the macro's user left out.
+            yield follow.end() - 1, follow.end(), b";"
+        else:
+            yield match.start(1), end, blanked(plain[match.start(1) : end])
+
+
+Rule = Callable[[bytes, bytes, MacroUses], Iterator[Replacement]]
+
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("specifier macros", _specifiers),
+    ("loop macros", _loop_macros),
+    ("alignment", _alignment),
+    ("postfix alignment", _postfix_alignment),
+    ("kernel attributes", _kernel_attributes),
+    ("grid constants", _grid_constant),
+    ("attributes", _attributes),
+    ("alternative operators", _operators),
+    ("typename in expressions", _typename),
+    ("template keyword", _template_keyword),
+    ("device lambdas", _device_lambdas),
+    ("default braces", _default_braces),
+    ("braces after decltype", _decltype_braces),
+    ("friends", _friends),
+    ("requirement macros", _requirements),
+    ("odd macro arguments", _odd_arguments),
+    ("conditional asm templates", _conditional_asm),
+    ("missing commas", _missing_commas),
+    ("anonymous bitfields", _anonymous_bitfields),
+    ("comparisons in template arguments", _comparisons),
+    ("string pieces", _string_pieces),
+    ("launch bounds", _launch_bounds),
+    ("unknown specifiers", _unknown_specifiers),
+    ("statement macros", _statement_macros),
+)
+
+
+@dataclass(frozen=True)
+class Masked:
+    text: bytes
+    tree: Tree
+    rules: tuple[str, ...]
+
+
+_NON_ASCII = bytes(c if c < 0x80 else 0x5F for c in range(256))
+
+
+def mask(
+    source: bytes,
+    parse: Callable[[bytes], Tree],
+    cost: Callable[[Tree], Cost],
+    macros: MacroUses = NO_MACROS,
+) -> Masked:
+    """Parse `source`, masking only as much as its errors ask for.
+
+    A byte-order mark becomes blanks and bytes outside ASCII become underscores always: the grammar may refuse
+    them even in comments.
+    """
+    text = source.translate(_NON_ASCII)
+    if source.startswith(b"\xef\xbb\xbf"):
+        text = b"   " + text[3:]
+    tree = parse(text)
+    best = cost(tree)
+    kept: list[str] = []
+    if best[0] == 0:
+        return Masked(text, tree, ())
+    lexed = Lexed(text)
+    uses = macros.joined(learn_macros(lexed.macros()))
+    # Twice: a mask may only help once another one has been made.
+    for _ in range(2):
+        before = best
+        for name, rule in RULES:
+            if name in kept:
+                continue
+            candidate = _replace(text, list(rule(lexed.code, lexed.plain, uses)))
+            if candidate == text:
+                continue
+            new_tree = parse(candidate)
+            new = cost(new_tree)
+            if new < best:
+                text, tree, best, lexed = candidate, new_tree, new, Lexed(candidate)
+                kept.append(name)
+            if best[0] == 0:
+                return Masked(text, tree, tuple(kept))
+        if best == before:
+            break
+    return Masked(text, tree, tuple(kept))
+
+
+def _replace(text: bytes, replacements: list[Replacement]) -> bytes:
+    result = bytearray(text)
+    cursor = 0
+    for start, end, piece in sorted(replacements):
+        if start < cursor:
+            continue
+        assert len(piece) == end - start
+        result[start:end] = piece
+        cursor = end
+    return bytes(result)

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accumulators: the register arrays that wgmma adds to, traced from the asm operands to their declarations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.model.functions import Call, Function, Param, Style, array_extents
+from porter.model.program import Program, Refusal
+from porter.model.registers import RegisterList, register_list, take_apart
+from porter.model.scopes import Variable, resolve
+from porter.model.tensor_core import MmaStep
+
+
+@dataclass(eq=False)
+class AccumulatorParam:
+    """A parameter through which a function receives an accumulator tile, or an array of `depth` levels of
+    tiles. In scalar form it stands for the consecutive parameters `params`."""
+
+    function: Function
+    params: list[Param]
+    depth: int = 0
+
+    @property
+    def is_scalars(self) -> bool:
+        return len(self.params) > 1
+
+    @property
+    def name(self) -> str:
+        return self.params[0].name
+
+
+@dataclass(eq=False)
+class AccumulatorArgument:
+    """The arguments of one call that are an accumulator: `args` are their indices."""
+
+    call: Call
+    param: AccumulatorParam
+    args: range
+    registers: RegisterList
+
+
+@dataclass(eq=False)
+class Accumulator:
+    """A register array declared in `function`. Its first `depth` extents select a tile of `registers`
+    registers a thread; scalar form has no extents and `scalars` instead."""
+
+    variable: Variable
+    registers: int
+    element: str
+    depth: int = 0
+    scalars: tuple[str, ...] = ()
+    arguments: list[AccumulatorArgument] = field(default_factory=list)
+    steps: list[tuple[Function, MmaStep]] = field(default_factory=list)
+
+    @property
+    def function(self) -> Function:
+        return self.variable.function
+
+    @property
+    def name(self) -> str:
+        return self.variable.name
+
+    @property
+    def extents(self) -> list[str]:
+        """Texts of the declared extents, outermost first."""
+        declarator = self.variable.declarator
+        return [self.function.text(n) for n in array_extents(declarator)] if declarator is not None else []
+
+    @property
+    def tile_extents(self) -> list[str]:
+        return self.extents[: self.depth]
+
+
+@dataclass(eq=False)
+class AccumulatorMap:
+    """All accumulators of a program, and the parameters that carry them."""
+
+    accumulators: list[Accumulator]
+    params: dict[int, list[AccumulatorParam]]
+    """By id of the function."""
+    arguments: dict[int, list[AccumulatorArgument]]
+    """By id of the call node."""
+    refusals: list[Refusal]
+
+    def of(self, function: Function) -> list[Accumulator]:
+        return [a for a in self.accumulators if a.function is function]
+
+    def params_of(self, function: Function) -> list[AccumulatorParam]:
+        return self.params.get(id(function), [])
+
+    def arguments_of(self, call: Call) -> list[AccumulatorArgument]:
+        return self.arguments.get(call.node.id, [])
+
+
+def find_accumulators(program: Program) -> AccumulatorMap:
+    """Trace every D operand to the variables it comes from."""
+    finder = _Finder(program)
+    for statement in program.statements:
+        for step in statement.steps:
+            if isinstance(step, MmaStep):
+                finder.trace_step(statement.function, step)
+    finder.finish()
+    return finder.result
+
+
+class _Finder:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.result = AccumulatorMap([], {}, {}, [])
+        self._by_key: dict[tuple[int, int, str], Accumulator] = {}
+        self._step_params: list[tuple[AccumulatorParam, MmaStep]] = []
+
+    def trace_step(self, function: Function, step: MmaStep) -> None:
+        variable = self._variable(function, step.d)
+        if variable is None:
+            self._refuse(function, step.d.root, f"accumulator `{step.d.name}` is not a local variable or parameter")
+            return
+        self._reached(variable, step.d, 0, step, function)
+
+    def _variable(self, function: Function, registers: RegisterList) -> Variable | None:
+        if function.style is Style.MACRO:
+            param = function.param(registers.name)
+            return Variable(function, registers.name, param=param) if param is not None else None
+        return resolve(function, registers.root, registers.name)
+
+    def _reached(
+        self,
+        variable: Variable,
+        registers: RegisterList,
+        inner_depth: int,
+        step: MmaStep,
+        user: Function,
+        argument: AccumulatorArgument | None = None,
+    ) -> None:
+        """`registers` of `variable` hold a tile of `step` (or an array of tiles, `inner_depth` levels)."""
+        if variable.param is not None:
+            self._reached_param(variable, registers, inner_depth, step)
+            return
+        extents = array_extents(variable.declarator) if variable.declarator is not None else []
+        if registers.is_scalars:
+            depth = 0
+        elif not extents:
+            self._refuse(user, registers.root, f"accumulator `{variable.name}` is not an array of registers")
+            return
+        elif registers.inner:
+            depth = len(registers.prefix)
+        elif argument is not None and argument.param.params[0].array_extents:
+            rank = len(argument.param.params[0].array_extents)
+            depth = len(extents) - rank + argument.param.depth
+        else:
+            depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
+        known = self._by_key.get(variable.key)
+        if known is None:
+            known = Accumulator(variable, step.op.d_registers, step.element, depth, registers.scalars)
+            self._by_key[variable.key] = known
+            self.result.accumulators.append(known)
+        if known.depth != depth or known.scalars != registers.scalars:
+            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used as tiles of different shapes")
+            return
+        if known.registers != step.op.d_registers and argument is None:
+            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used with different N")
+            return
+        known.registers = max(known.registers, step.op.d_registers)
+        if argument is not None:
+            if argument not in known.arguments:
+                known.arguments.append(argument)
+        else:
+            known.steps.append((user, step))
+
+    def _reached_param(self, variable: Variable, registers: RegisterList, inner_depth: int, step: MmaStep) -> None:
+        function = variable.function
+        assert variable.param is not None
+        if registers.is_scalars:
+            params = [function.param(n) for n in registers.scalars]
+            found = [p for p in params if p is not None]
+            if len(found) != len(params) or [p.index for p in found] != list(
+                range(found[0].index, found[0].index + len(found))
+            ):
+                self._refuse(function, registers.root, "accumulator registers are not consecutive parameters")
+                return
+        else:
+            found = [variable.param]
+        depth = len(registers.prefix) if registers.inner else inner_depth + len(registers.prefix)
+        if not registers.is_scalars and not variable.param.array_extents and function.style is not Style.MACRO:
+            depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
+        known = next((p for p in self.result.params_of(function) if p.params[0] is found[0]), None)
+        if known is None:
+            known = AccumulatorParam(function, found, depth)
+            self.result.params.setdefault(id(function), []).append(known)
+        elif known.depth != depth or len(known.params) != len(found):
+            self._refuse(function, registers.root, f"parameter `{variable.name}` is used as tiles of different shapes")
+            return
+        for call in self.program.callers(function):
+            self._trace_call(call, known, step)
+
+    def _trace_call(self, call: Call, param: AccumulatorParam, step: MmaStep) -> None:
+        first, count = param.params[0].index, len(param.params)
+        nodes = call.args[first : first + count]
+        existing = next((a for a in self.result.arguments_of(call) if a.args.start == first), None)
+        if existing is not None and existing.param is param:
+            registers = existing.registers
+            argument = existing
+        else:
+            found = self._registers(call, list(nodes), count)
+            if found is None:
+                self._refuse(call.caller, nodes[0] if nodes else call.node, "an accumulator argument that is not a register array")
+                return
+            registers = found
+            argument = AccumulatorArgument(call, param, range(first, first + count), registers)
+            if existing is None:
+                self.result.arguments.setdefault(call.node.id, []).append(argument)
+        variable = self._variable(call.caller, registers)
+        if variable is None:
+            self._refuse(call.caller, registers.root, f"accumulator `{registers.name}` is not a local variable or parameter")
+            return
+        self._reached(variable, registers, param.depth, step, call.caller, argument)
+
+    def _registers(self, call: Call, nodes: list[Node], count: int) -> RegisterList | None:
+        if count > 1:
+            return register_list(call.caller, [*nodes])
+        element = take_apart(call.caller, nodes[0]) if nodes else None
+        return RegisterList(element.name, element.root, element.subscripts) if element is not None else None
+
+    def _refuse(self, function: Function, node: Node, what: str) -> None:
+        at = function.span(node)
+        if not any(r.start == at.start and r.what == what for r in self.result.refusals):
+            self.result.refusals.append(Refusal(function, function.file.path, at.start, at.end, what))
+
+    def finish(self) -> None:
+        """A function that calls a wrapper through a name the model lost would keep its old signature."""
+        for accumulator in self.result.accumulators:
+            if accumulator.variable.declarator is None:
+                self._refuse(accumulator.function, accumulator.function.body, "accumulator without a declaration")
+
+
+def _without_trailing_zeros(subscripts: tuple[str, ...]) -> tuple[str, ...]:
+    end = len(subscripts)
+    while end and subscripts[end - 1].strip() == "0":
+        end -= 1
+    return subscripts[:end]

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of a set of CUDA sources: kernels, device functions, methods, lambdas and statement macros."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tree_sitter import Node
+
+from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, string_macros
+from porter.lang.cuda import CudaFile, enclosing, find, walk
+from porter.lang.text import Span
+
+
+class Style(Enum):
+    KERNEL = "kernel"
+    DEVICE = "device function"
+    METHOD = "method"
+    LAMBDA = "lambda"
+    MACRO = "macro"
+    HOST = "host function"
+
+
+@dataclass(eq=False)
+class Param:
+    """A parameter; `span` covers its whole declaration, or its name in a macro's list."""
+
+    index: int
+    name: str
+    span: Span
+    node: Node | None = field(repr=False)
+
+    @property
+    def array_extents(self) -> list[Node]:
+        """The declared extents of `T d[A][B]` or `T (&d)[A][B]`, outermost first; empty for others."""
+        return array_extents(self.node) if self.node is not None else []
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of a function or a use of a statement macro. `args` are expression nodes, in order."""
+
+    caller: Function
+    node: Node = field(repr=False)
+    name: str
+    name_span: Span
+    template_args: tuple[str, ...]
+    args: tuple[Node, ...] = field(repr=False)
+    args_span: Span
+    """Inside the parentheses."""
+
+
+@dataclass(eq=False)
+class Function:
+    """One function. Node offsets plus `shift` are file offsets (non-zero only in macro bodies)."""
+
+    file: CudaFile = field(repr=False)
+    style: Style
+    name: str
+    name_span: Span | None
+    node: Node = field(repr=False)
+    body: Node = field(repr=False)
+    params: list[Param] = field(default_factory=list)
+    params_span: Span | None = None
+    """Inside the parentheses of the parameter list; None for a lambda without one."""
+    template_params: tuple[str, ...] = ()
+    owner: str = ""
+    """Class or struct of a method."""
+    parent: Function | None = None
+    """The function a lambda stands in."""
+    shift: int = 0
+    asm: list[AsmStatement] = field(default_factory=list, repr=False)
+    calls: list[Call] = field(default_factory=list, repr=False)
+
+    def span(self, node: Node) -> Span:
+        return Span(node.start_byte + self.shift, node.end_byte + self.shift)
+
+    def text(self, node: Node) -> str:
+        return self.file.text(self.span(node))
+
+    def param(self, name: str) -> Param | None:
+        return next((p for p in self.params if p.name == name), None)
+
+    def own_nodes(self, *types: str) -> Iterator[Node]:
+        """Nodes of the body outside nested lambdas, in source order."""
+        for node in _outside_lambdas(self.body):
+            if not types or node.type in types:
+                yield node
+
+    @property
+    def qualified_name(self) -> str:
+        return f"{self.owner}::{self.name}" if self.owner else self.name
+
+
+def _outside_lambdas(body: Node) -> Iterator[Node]:
+    stack = [body]
+    while stack:
+        node = stack.pop()
+        yield node
+        if node.type == "lambda_expression":
+            continue
+        stack.extend(reversed(node.children))
+
+
+def array_extents(declaration: Node) -> list[Node]:
+    """Extents of the array declarator below a declaration or parameter, outermost first."""
+    extents: list[Node] = []
+    for node in walk(declaration):
+        if node.type == "array_declarator":
+            size = node.child_by_field_name("size")
+            if size is not None:
+                extents.append(size)
+        elif node.type in ("initializer_list", "lambda_expression", "parameter_list"):
+            break
+    # `d[A][B]` nests as array(array(d, A), B): walking from the root meets B first.
+    return extents[::-1]
+
+
+def declared_name(declarator: Node) -> Node | None:
+    """The identifier that a declarator declares."""
+    for node in walk(declarator):
+        if node.type in ("identifier", "field_identifier"):
+            return node
+        if node.type == "parameter_list":
+            return None
+    return None
+
+
+def functions_of(file: CudaFile, macros: dict[str, str] | None = None) -> list[Function]:
+    """All functions of one file with their asm statements and calls attached to the innermost one."""
+    found: dict[int, Function] = {}
+    ordered: list[Function] = []
+    for node in find(file.root, "function_definition", "lambda_expression"):
+        function = _lambda(file, node) if node.type == "lambda_expression" else _definition(file, node)
+        if function is None:
+            continue
+        found[node.id] = function
+        ordered.append(function)
+    for function in ordered:
+        if function.style is Style.LAMBDA:
+            outer = enclosing(function.node, "function_definition", "lambda_expression")
+            function.parent = found.get(outer.id) if outer is not None else None
+    for statement in asm_statements(file, macros):
+        home = enclosing(statement.node, "function_definition", "lambda_expression")
+        if home is not None and home.id in found:
+            found[home.id].asm.append(statement)
+    for function in ordered:
+        function.calls = list(_calls(function))
+    ordered.extend(_macros(file, {**(macros or {}), **string_macros(macro_definitions(file))}))
+    return ordered
+
+
+def _definition(file: CudaFile, node: Node) -> Function | None:
+    body = node.child_by_field_name("body")
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator") or next(
+            (c for c in declarator.named_children if c.type.endswith("declarator")), None
+        )
+    if body is None or declarator is None or body.type != "compound_statement":
+        return None
+    name_node = declarator.child_by_field_name("declarator")
+    if name_node is None:
+        return None
+    if name_node.type in ("qualified_identifier", "template_function"):
+        name_node = _last_name(name_node) or name_node
+    name = file.text(name_node)
+    head = file.masked[node.start_byte : body.start_byte]
+    owner = enclosing(node, "struct_specifier", "class_specifier", "union_specifier")
+    owner_name = owner.child_by_field_name("name") if owner is not None else None
+    if b"__global__" in head:
+        style = Style.KERNEL
+    elif owner is not None:
+        style = Style.METHOD
+    elif b"__device__" in head:
+        style = Style.DEVICE
+    else:
+        style = Style.HOST
+    function = Function(
+        file,
+        style,
+        name,
+        Span(name_node.start_byte, name_node.end_byte),
+        node,
+        body,
+        owner=file.text(owner_name) if owner_name is not None else "",
+        template_params=_template_params(file, node),
+    )
+    _read_params(function, declarator.child_by_field_name("parameters"))
+    return function
+
+
+def _lambda(file: CudaFile, node: Node) -> Function | None:
+    body = node.child_by_field_name("body")
+    if body is None:
+        return None
+    name, name_span = "", None
+    holder = node.parent
+    if holder is not None and holder.type == "init_declarator":
+        name_node = declared_name(holder)
+        if name_node is not None:
+            name, name_span = file.text(name_node), Span(name_node.start_byte, name_node.end_byte)
+    function = Function(file, Style.LAMBDA, name, name_span, node, body)
+    declarator = node.child_by_field_name("declarator")
+    _read_params(function, declarator.child_by_field_name("parameters") if declarator is not None else None)
+    return function
+
+
+def _read_params(function: Function, node: Node | None) -> None:
+    if node is None:
+        return
+    function.params_span = Span(node.start_byte + 1, node.end_byte - 1)
+    declared = [c for c in node.named_children if c.type.endswith("parameter_declaration")]
+    for index, child in enumerate(declared):
+        declarator = child.child_by_field_name("declarator")
+        name_node = declared_name(declarator) if declarator is not None else None
+        name = function.file.text(name_node) if name_node is not None else ""
+        function.params.append(Param(index, name, Span(child.start_byte, child.end_byte), child))
+
+
+def _template_params(file: CudaFile, node: Node) -> tuple[str, ...]:
+    parent = node.parent
+    if parent is None or parent.type != "template_declaration":
+        return ()
+    parameters = parent.child_by_field_name("parameters")
+    names = []
+    for child in parameters.named_children if parameters is not None else ():
+        declarator = child.child_by_field_name("declarator") or child.child_by_field_name("name")
+        name = declared_name(declarator) if declarator is not None else None
+        if name is None:
+            name = next((c for c in reversed(child.named_children) if c.type.endswith("identifier")), None)
+        names.append(file.text(name) if name is not None else "")
+    return tuple(names)
+
+
+def _last_name(node: Node) -> Node | None:
+    """The rightmost plain name of `a::b<c>`, `x.template f<n>`, `f<n>`."""
+    while True:
+        inner = node.child_by_field_name("name") or node.child_by_field_name("field")
+        if inner is None:
+            return node if node.type.endswith("identifier") else None
+        node = inner
+
+
+def _calls(function: Function) -> Iterator[Call]:
+    for node in function.own_nodes("call_expression"):
+        callee = node.child_by_field_name("function")
+        arguments = node.child_by_field_name("arguments")
+        if callee is None or arguments is None or arguments.type != "argument_list":
+            continue
+        name_node = _last_name(callee)
+        if name_node is None:
+            continue
+        template_args: tuple[str, ...] = ()
+        for inner in walk(callee):
+            if inner.type in ("template_argument_list",) and inner.parent is not None:
+                owner = inner.parent.child_by_field_name("name")
+                if owner is not None and owner.start_byte == name_node.start_byte:
+                    template_args = tuple(function.text(c) for c in inner.named_children if c.type != "comment")
+        yield Call(
+            function,
+            node,
+            function.text(name_node),
+            function.span(name_node),
+            template_args,
+            tuple(c for c in arguments.named_children if c.type != "comment"),
+            Span(arguments.start_byte + 1 + function.shift, arguments.end_byte - 1 + function.shift),
+        )
+
+
+def _macros(file: CudaFile, known: dict[str, str]) -> Iterator[Function]:
+    """Function-like macros whose body holds asm, each as a function over its parameters' text."""
+    for macro in macro_definitions(file):
+        if macro.params is None:
+            continue
+        statements = asm_in_macro(file, macro, known)
+        if not statements:
+            continue
+        body = statements[0].node
+        while body.parent is not None and body.type != "function_definition":
+            body = body.parent
+        inner = body.child_by_field_name("body") or body
+        function = Function(
+            file, Style.MACRO, macro.name, None, inner, inner, shift=statements[0].shift, asm=list(statements)
+        )
+        at = macro.body_span
+        function.params = [Param(i, name, at, None) for i, name in enumerate(macro.params)]
+        function.calls = list(_calls(function))
+        yield function

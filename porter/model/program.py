@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel model of a source set: functions, who calls whom, and which of them use the tensor core."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from porter.lang.asm import AsmStatement
+from porter.lang.sources import SourceSet
+from porter.model.constants import Constants, file_constants
+from porter.model.functions import Call, Function, Style, functions_of
+from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps
+
+
+@dataclass(eq=False)
+class TensorCoreStatement:
+    """An asm statement with wgmma in it, and what it does."""
+
+    function: Function
+    statement: AsmStatement
+    steps: list[MmaStep | SyncStep]
+
+
+@dataclass(eq=False)
+class Refusal:
+    """A wgmma statement or accumulator that cannot be ported, where, and why."""
+
+    function: Function | None
+    path: str
+    start: int
+    end: int
+    what: str
+
+
+@dataclass(eq=False)
+class Program:
+    """Everything the rules and passes read. Built once per source set."""
+
+    sources: SourceSet
+    functions: list[Function]
+    constants: Constants
+    statements: list[TensorCoreStatement] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    _by_name: dict[str, list[Function]] = field(default_factory=dict, repr=False)
+    _callers: dict[int, list[Call]] = field(default_factory=dict, repr=False)
+
+    @property
+    def kernels(self) -> list[Function]:
+        return [f for f in self.functions if f.style is Style.KERNEL]
+
+    def targets(self, call: Call) -> list[Function]:
+        """Functions that a call may reach: same name and number of parameters, and in scope."""
+        found = []
+        for function in self._by_name.get(call.name, ()):
+            required = sum(1 for p in function.params if p.node is None or "default_value" not in _fields(p))
+            if not required <= len(call.args) <= len(function.params):
+                continue
+            if function.style is Style.LAMBDA and not _encloses(function.parent, call.caller):
+                continue
+            found.append(function)
+        return found
+
+    def callers(self, function: Function) -> list[Call]:
+        return self._callers.get(id(function), [])
+
+    def steps_in(self, function: Function) -> list[TensorCoreStatement]:
+        return [s for s in self.statements if s.function is function]
+
+    def reaching(self, seeds: Iterable[Function]) -> set[int]:
+        """ids of the functions that call one of `seeds`, directly or not, and of the seeds."""
+        found: set[int] = set()
+        work = list(seeds)
+        while work:
+            function = work.pop()
+            if id(function) in found:
+                continue
+            found.add(id(function))
+            work.extend(call.caller for call in self.callers(function))
+        return found
+
+    def uses_tensor_core(self) -> set[int]:
+        return self.reaching(s.function for s in self.statements)
+
+    def identifiers(self) -> set[str]:
+        """Every word in the set's files: what a new name must not be."""
+        words: set[str] = set()
+        for file in self.sources.files.values():
+            words.update(w.decode() for w in re.findall(rb"[A-Za-z_]\w*", file.source))
+        return words
+
+
+def _fields(param: object) -> set[str]:
+    node = getattr(param, "node", None)
+    return {"default_value"} if node is not None and node.child_by_field_name("default_value") is not None else set()
+
+
+def _encloses(outer: Function | None, inner: Function) -> bool:
+    current: Function | None = inner
+    while current is not None:
+        if current is outer:
+            return True
+        current = current.parent
+    return False
+
+
+def build_program(sources: SourceSet) -> Program:
+    """Read the model off parsed sources. Never fails: what is not understood is in `refusals`."""
+    functions = [
+        f for file in sources.files.values() for f in functions_of(file, sources.string_macros)
+    ]
+    program = Program(sources, functions, file_constants(sources.files))
+    for function in functions:
+        if function.name:
+            program._by_name.setdefault(function.name, []).append(function)
+    for function in functions:
+        for call in function.calls:
+            for target in program.targets(call):
+                program._callers.setdefault(id(target), []).append(call)
+    for function in functions:
+        for statement in function.asm:
+            try:
+                steps = tensor_core_steps(function, statement)
+            except Unsupported as reason:
+                program.refusals.append(
+                    Refusal(function, statement.path, statement.span.start, statement.span.end, str(reason))
+                )
+                continue
+            if steps:
+                program.statements.append(TensorCoreStatement(function, statement, steps))
+    return program
+
+
+def commits_or_waits(statement: TensorCoreStatement) -> bool:
+    return any(s.kind in (Step.COMMIT, Step.WAIT) for s in statement.steps)

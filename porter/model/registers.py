@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which variable a list of register operands means: `d[0][0], d[0][1], …` is the array `d`, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.model.functions import Function
+
+
+@dataclass(frozen=True)
+class Element:
+    """One register expression taken apart: `acc[m][0][3]` is root `acc`, subscripts `m`, `0`, `3`."""
+
+    root: Node
+    name: str
+    subscripts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RegisterList:
+    """The registers of one accumulator tile, in fragment order.
+
+    Array form: `name` is the array, `prefix` the leading subscripts that select the tile, `inner` the extents
+    that the enumerated subscripts span. Scalar form: `scalars` holds the names, `name` the first.
+    """
+
+    name: str
+    root: Node
+    prefix: tuple[str, ...] = ()
+    inner: tuple[int, ...] = ()
+    scalars: tuple[str, ...] = ()
+
+    @property
+    def is_scalars(self) -> bool:
+        return bool(self.scalars)
+
+
+def take_apart(function: Function, node: Node) -> Element | None:
+    """The variable and subscripts of an expression such as `d`, `d[m]`, `&d[0][0]`, `(d[1])`; else None."""
+    subscripts: list[str] = []
+    while True:
+        if node.type == "subscript_expression":
+            indices = node.child_by_field_name("indices")
+            inner = node.child_by_field_name("argument")
+            if indices is None or inner is None or len(indices.named_children) != 1:
+                return None
+            subscripts.append(function.text(indices.named_children[0]))
+            node = inner
+        elif node.type == "parenthesized_expression" and len(node.named_children) == 1:
+            node = node.named_children[0]
+        elif node.type == "pointer_expression" and function.text(node).startswith("&"):
+            argument = node.child_by_field_name("argument")
+            if argument is None:
+                return None
+            node = argument
+        elif node.type == "identifier":
+            return Element(node, function.text(node), tuple(reversed(subscripts)))
+        else:
+            return None
+
+
+def register_list(function: Function, nodes: list[Node | None]) -> RegisterList | None:
+    """What a D operand list denotes, or None if it is not one array in order, nor distinct scalars."""
+    elements: list[Element] = []
+    for node in nodes:
+        element = take_apart(function, node) if node is not None else None
+        if element is None:
+            return None
+        elements.append(element)
+    if not elements:
+        return None
+    first = elements[0]
+    if not any(e.subscripts for e in elements):
+        names = tuple(e.name for e in elements)
+        if len(set(names)) != len(names):
+            return None
+        return RegisterList(first.name, first.root, scalars=names)
+    depth = len(first.subscripts)
+    if any(e.name != first.name or len(e.subscripts) != depth for e in elements):
+        return None
+    fixed = 0
+    while fixed < depth and len({e.subscripts[fixed] for e in elements}) == 1 and len(elements) > 1:
+        fixed += 1
+    try:
+        indices = [tuple(int(s, 0) for s in e.subscripts[fixed:]) for e in elements]
+    except ValueError:
+        return None
+    extents = tuple(max(i[axis] for i in indices) + 1 for axis in range(depth - fixed))
+    if indices != _row_major(extents):
+        return None
+    return RegisterList(first.name, first.root, first.subscripts[:fixed], extents)
+
+
+def _row_major(extents: tuple[int, ...]) -> list[tuple[int, ...]]:
+    result: list[tuple[int, ...]] = [()]
+    for extent in extents:
+        result = [head + (i,) for head in result for i in range(extent)]
+    return result

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a name used in a function is declared: a local variable, a parameter, or something outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.model.functions import Function, Param, Style, declared_name
+
+_BLOCKS = ("compound_statement", "for_statement", "for_range_loop", "if_statement", "while_statement", "case_statement")
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A variable: `declaration` is the whole statement and `declarator` its own part of it (locals only)."""
+
+    function: Function
+    name: str
+    param: Param | None = None
+    declaration: Node | None = field(default=None, repr=False)
+    declarator: Node | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        """Equal for equal variables."""
+        at = self.declarator.start_byte if self.declarator is not None else -1
+        return self.function.node.id, at, self.name
+
+
+def resolve(function: Function, node: Node, name: str) -> Variable | None:
+    """The declaration that `name` means at `node`, or None if it is declared outside every function."""
+    inner, current = node, node.parent
+    while current is not None and inner.id != function.node.id:
+        if current.type in _BLOCKS:
+            for child in current.children:
+                if child.start_byte >= node.start_byte and child.id != inner.id:
+                    break
+                found = _declares(function, child, name, node.start_byte)
+                if found is not None:
+                    return found
+        inner, current = current, current.parent
+    param = function.param(name)
+    if param is not None:
+        return Variable(function, name, param=param)
+    if function.style is Style.LAMBDA and function.parent is not None:
+        return resolve(function.parent, function.node, name)
+    return None
+
+
+def _declares(function: Function, node: Node, name: str, before: int) -> Variable | None:
+    if node.type == "condition_clause":
+        node = node.named_children[0] if node.named_children else node
+    if node.type != "declaration":
+        return None
+    for child in node.children_by_field_name("declarator"):
+        declared = declared_name(child)
+        if declared is not None and declared.start_byte < before and function.text(declared) == name:
+            return Variable(function, name, declaration=node, declarator=child)
+    return None

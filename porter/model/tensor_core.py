@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""wgmma in asm statements: what each instruction of a statement multiplies, commits or waits for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from porter.lang.asm import AsmOperand, AsmStatement
+from porter.model.functions import Function
+from porter.model.registers import RegisterList, register_list
+from porter.ptx.ast import Imm, Instruction, Neg, Operand, Placeholder, Reg, Template, Vec
+from porter.ptx.wgmma import WgmmaOp
+
+
+class Step(Enum):
+    MMA = "mma"
+    FENCE = "fence"
+    COMMIT = "commit"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, eq=False)
+class MmaStep:
+    """One `wgmma.mma_async`. Operands are C++ expressions; `negate`/`transpose` are None where the type has
+    no such operand. `scale_d` is an expression that is true to accumulate."""
+
+    op: WgmmaOp
+    d: RegisterList
+    a: str
+    b: str
+    scale_d: str
+    negate_a: str | None
+    negate_b: str | None
+    transpose_a: str | None
+    transpose_b: str | None
+    element: str
+    """Register constraint of D: `f` or `r`."""
+
+    kind = Step.MMA
+
+
+@dataclass(frozen=True, eq=False)
+class SyncStep:
+    """`wgmma.fence`, `commit_group` or `wait_group`; `pending` is the expression that wait_group names."""
+
+    kind: Step
+    pending: str = "0"
+
+
+class Unsupported(Exception):
+    """A wgmma statement that the port has no translation for yet; the text says which form."""
+
+
+def mentions_wgmma(statement: AsmStatement) -> bool:
+    return "wgmma." in statement.template
+
+
+def tensor_core_steps(
+    function: Function, statement: AsmStatement, values: Mapping[str, str] | None = None
+) -> list[MmaStep | SyncStep]:
+    """The tensor-core operations of one asm statement, in order; empty if it has none.
+
+    Raises:
+        Unsupported: the statement holds wgmma in a form that is not understood, or beside other instructions.
+    """
+    if not mentions_wgmma(statement):
+        return []
+    template: Template | None = statement.ptx
+    if template is None:
+        raise Unsupported(f"the asm text cannot be read: {statement.ptx_error}")
+    steps: list[MmaStep | SyncStep] = []
+    predicates: dict[str, str] = {}
+    for instruction in template.instructions():
+        head = instruction.parts[0]
+        if head == "setp":
+            name, text = _predicate(statement, instruction)
+            predicates[name] = text
+        elif head != "wgmma":
+            raise Unsupported(f"wgmma and `{instruction.opcode}` in one asm statement")
+        elif instruction.guard is not None:
+            raise Unsupported("a predicated wgmma instruction")
+        elif instruction.parts[1] == "mma_async":
+            steps.append(_mma(function, statement, instruction, predicates))
+        elif instruction.parts[1] == "fence":
+            steps.append(SyncStep(Step.FENCE))
+        elif instruction.parts[1] == "commit_group":
+            steps.append(SyncStep(Step.COMMIT))
+        elif instruction.parts[1] == "wait_group":
+            steps.append(SyncStep(Step.WAIT, _value(statement, instruction.operands[0])))
+        else:
+            raise Unsupported(f"`{instruction.opcode}`")
+    return steps
+
+
+def _operand(statement: AsmStatement, operand: Operand) -> AsmOperand | None:
+    return statement.operand(operand.index) if isinstance(operand, Placeholder) else None
+
+
+def _value(statement: AsmStatement, operand: Operand) -> str:
+    bound = _operand(statement, operand)
+    if bound is not None:
+        return _plain(bound.expr)
+    if isinstance(operand, Imm):
+        return str(operand.value)
+    raise Unsupported("an operand that is neither an immediate nor an asm operand")
+
+
+def _plain(expression: str) -> str:
+    """The expression without an integer cast around the whole of it."""
+    text = " ".join(expression.split())
+    match = re.fullmatch(r"(?:u?int(?:8|16|32|64)_t|int|unsigned|static_cast\s*<\s*\w+\s*>)\s*\((.*)\)", text)
+    if match and _balanced(match.group(1)):
+        return match.group(1).strip()
+    return text
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _predicate(statement: AsmStatement, instruction: Instruction) -> tuple[str, str]:
+    destination = instruction.operands[0]
+    comparison = instruction.parts[1]
+    if not isinstance(destination, Reg) or comparison not in ("ne", "eq") or len(instruction.operands) != 3:
+        raise Unsupported(f"scale-d computed by `{instruction.opcode}`")
+    left, right = (_value(statement, o) for o in instruction.operands[1:])
+    if right == "0":
+        return destination.name, left if comparison == "ne" else f"!({left})"
+    return destination.name, f"({left}) {'!=' if comparison == 'ne' else '=='} ({right})"
+
+
+def _mma(
+    function: Function, statement: AsmStatement, instruction: Instruction, predicates: dict[str, str]
+) -> MmaStep:
+    if "sp" in instruction.parts:
+        raise Unsupported("sparse wgmma")
+    try:
+        op = WgmmaOp.parse(instruction.parts)
+    except ValueError as error:
+        raise Unsupported(str(error)) from error
+    operands = list(instruction.operands)
+    d, a, b, scale = operands[:4]
+    if not isinstance(d, Vec):
+        raise Unsupported("a D operand that is not a register list")
+    if isinstance(a, Vec):
+        raise Unsupported("operand A in registers")
+    bound = [_operand(statement, item) for item in d.items]
+    registers = register_list(function, [o.expr_node if o is not None else None for o in bound])
+    if registers is None:
+        raise Unsupported("D registers that are not one array in order")
+    constraints = {o.kind for o in bound if o is not None}
+    if len(constraints) != 1:
+        raise Unsupported("D registers of mixed constraints")
+    rest = [_value(statement, o) for o in operands[4:]]
+    negate = rest[0:2] if len(rest) >= 2 else [None, None]
+    transpose = rest[2:4] if len(rest) >= 4 else [None, None]
+    return MmaStep(
+        op,
+        registers,
+        _value(statement, a),
+        _value(statement, b),
+        _scale(statement, scale, predicates),
+        negate[0],
+        negate[1],
+        transpose[0],
+        transpose[1],
+        constraints.pop(),
+    )
+
+
+def _scale(statement: AsmStatement, operand: Operand, predicates: dict[str, str]) -> str:
+    if isinstance(operand, Reg):
+        if operand.name not in predicates:
+            raise Unsupported("a scale-d predicate set outside the statement")
+        return predicates[operand.name]
+    if isinstance(operand, Neg) and operand.op == "!":
+        return f"!({_scale(statement, operand.operand, predicates)})"
+    return _value(statement, operand)

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensor maps: what a TMA descriptor says, and Porter's own 128-byte form of it.
+
+The hardware's encoding is undocumented, so a map is written in a form of Porter's: kernels only pass the
+128 bytes on, and the simulator reads them back. All words are little-endian:
+
+======  =========================================================
+bytes   content
+======  =========================================================
+0-3     magic "PTMA"
+4       form version, 1
+5       rank, 1 to 5
+6       data type (CUtensorMapDataType)
+7       swizzle (CUtensorMapSwizzle)
+8       interleave (CUtensorMapInterleave)
+9       L2 promotion (CUtensorMapL2promotion)
+10      out-of-bounds fill (CUtensorMapFloatOOBfill)
+11-15   element strides of dimensions 0 to 4
+16-23   global address
+24-43   sizes of dimensions 0 to 4, minus 1, 32 bits each
+44-83   byte strides of dimensions 1 to 4 and one unused, 64 bits each
+84-93   box of dimensions 0 to 4, 16 bits each
+94-127  zero
+======  =========================================================
+
+Sources: CUDA driver API, cuTensorMapEncodeTiled (limits and the numbers of the enumerations); PTX ISA 9.0
+§5.5 (tensors, tiled mode, swizzles).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from porter.ptx.swizzle import Swizzle
+
+ENCODED_BYTES = 128
+ALIGNMENT = 64
+"""A tensor map lies on a multiple of 64 bytes."""
+
+MAGIC = b"PTMA"
+FORM_VERSION = 1
+MAX_RANK = 5
+_HEAD = struct.Struct("<4s7B5BQ5I5Q5H34x")
+
+
+class TensorMapType(IntEnum):
+    """CUtensorMapDataType."""
+
+    UINT8 = 0
+    UINT16 = 1
+    UINT32 = 2
+    INT32 = 3
+    UINT64 = 4
+    INT64 = 5
+    FLOAT16 = 6
+    FLOAT32 = 7
+    FLOAT64 = 8
+    BFLOAT16 = 9
+    FLOAT32_FTZ = 10
+    TFLOAT32 = 11
+    TFLOAT32_FTZ = 12
+
+    @property
+    def element_bytes(self) -> int:
+        return _ELEMENT_BYTES[self]
+
+    @property
+    def is_float(self) -> bool:
+        return self >= TensorMapType.FLOAT16
+
+
+_ELEMENT_BYTES: dict[TensorMapType, int] = {
+    TensorMapType.UINT8: 1,
+    TensorMapType.UINT16: 2,
+    TensorMapType.UINT32: 4,
+    TensorMapType.INT32: 4,
+    TensorMapType.UINT64: 8,
+    TensorMapType.INT64: 8,
+    TensorMapType.FLOAT16: 2,
+    TensorMapType.FLOAT32: 4,
+    TensorMapType.FLOAT64: 8,
+    TensorMapType.BFLOAT16: 2,
+    TensorMapType.FLOAT32_FTZ: 4,
+    TensorMapType.TFLOAT32: 4,
+    TensorMapType.TFLOAT32_FTZ: 4,
+}
+
+
+class TensorMapSwizzle(IntEnum):
+    """CUtensorMapSwizzle."""
+
+    NONE = 0
+    B32 = 1
+    B64 = 2
+    B128 = 3
+    B128_ATOM_32B = 4
+    B128_ATOM_32B_FLIP_8B = 5
+    B128_ATOM_64B = 6
+
+    @property
+    def span(self) -> int:
+        """Bytes of one swizzled row; 0 without a swizzle."""
+        return {0: 0, 1: 32, 2: 64}.get(int(self), 128)
+
+
+TMA_SWIZZLES: dict[TensorMapSwizzle, Swizzle] = {
+    TensorMapSwizzle.NONE: Swizzle(0, 4, 3),
+    TensorMapSwizzle.B32: Swizzle(1, 4, 3),
+    TensorMapSwizzle.B64: Swizzle(2, 4, 3),
+    TensorMapSwizzle.B128: Swizzle(3, 4, 3),
+    TensorMapSwizzle.B128_ATOM_32B: Swizzle(2, 5, 2),
+}
+"""As exchanges of shared-memory address bits; the modes left out are not of that form."""
+
+
+class TensorMapInterleave(IntEnum):
+    """CUtensorMapInterleave."""
+
+    NONE = 0
+    B16 = 1
+    B32 = 2
+
+
+class TensorMapL2Promotion(IntEnum):
+    """CUtensorMapL2promotion."""
+
+    NONE = 0
+    B64 = 1
+    B128 = 2
+    B256 = 3
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tiled tensor map. Dimensions run innermost first.
+
+    `sizes` and `box` in elements, `strides` in bytes for dimensions 1 up (rank - 1 values),
+    `element_strides` in elements (empty: all 1). `oob_nan` fills elements outside the tensor with NaN
+    instead of zero.
+    """
+
+    dtype: TensorMapType
+    address: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...] = ()
+    swizzle: TensorMapSwizzle = TensorMapSwizzle.NONE
+    interleave: TensorMapInterleave = TensorMapInterleave.NONE
+    oob_nan: bool = False
+    l2_promotion: TensorMapL2Promotion = field(default=TensorMapL2Promotion.NONE)
+
+    def __post_init__(self) -> None:
+        if not self.element_strides:
+            object.__setattr__(self, "element_strides", (1,) * len(self.sizes))
+
+    @property
+    def rank(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def inner_bytes(self) -> int:
+        """Bytes of the box along dimension 0."""
+        return self.box[0] * self.dtype.element_bytes
+
+    @property
+    def box_counts(self) -> tuple[int, ...]:
+        """Elements that a copy moves along each dimension: the box divided by the element strides, upward.
+        Dimension 0 has no stride in tiled mode."""
+        pairs = zip(self.box, (1, *self.element_strides[1:]), strict=True)
+        return tuple(-(-box // stride) for box, stride in pairs)
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes that one copy moves, as an mbarrier counts them."""
+        total = self.dtype.element_bytes
+        for count in self.box_counts:
+            total *= count
+        return total
+
+    def problems(self) -> list[str]:
+        """Why cuTensorMapEncodeTiled would refuse this map, one sentence each; empty if it is legal."""
+        rank = self.rank
+        if not 1 <= rank <= MAX_RANK:
+            return [f"rank {rank} is not 1 to {MAX_RANK}"]
+        lengths = (len(self.box), len(self.element_strides), len(self.strides) + 1)
+        if set(lengths) != {rank}:
+            return [f"{rank} sizes need {rank} box sizes and element strides, and {rank - 1} strides"]
+        found = []
+        if self.address % 16:
+            found.append(f"the global address {self.address:#x} is not a multiple of 16")
+        found += [f"size {n} is not 1 to 2^32" for n in self.sizes if not 1 <= n <= 1 << 32]
+        for stride in self.strides:
+            if stride % 16 or not 0 <= stride < 1 << 40:
+                found.append(f"stride {stride} bytes is not a multiple of 16 below 2^40")
+        found += [f"box size {n} is not 1 to 256" for n in self.box if not 1 <= n <= 256]
+        found += [f"element stride {n} is not 1 to 8" for n in self.element_strides if not 1 <= n <= 8]
+        if self.interleave is TensorMapInterleave.NONE:
+            if self.inner_bytes % 16:
+                found.append(f"the box is {self.inner_bytes} bytes wide, not a multiple of 16")
+            if self.swizzle.span and self.inner_bytes > self.swizzle.span:
+                found.append(
+                    f"the box is {self.inner_bytes} bytes wide, more than the {self.swizzle.span} bytes "
+                    f"of swizzle {self.swizzle.name}"
+                )
+        elif rank < 3:
+            found.append("interleaved layouts have at least three dimensions")
+        if self.oob_nan and not self.dtype.is_float:
+            found.append(f"{self.dtype.name} elements have no NaN to fill with")
+        return found
+
+    def validate(self) -> None:
+        """Raises ValueError with every problem if this is not a legal map."""
+        if found := self.problems():
+            raise ValueError("tensor map: " + "; ".join(found))
+
+    def encode(self) -> bytes:
+        """The map's 128 bytes. Raises ValueError if it is not a legal map."""
+        self.validate()
+
+        def padded(values: tuple[int, ...], length: int, fill: int) -> tuple[int, ...]:
+            return values + (fill,) * (length - len(values))
+
+        return _HEAD.pack(
+            MAGIC,
+            FORM_VERSION,
+            self.rank,
+            self.dtype,
+            self.swizzle,
+            self.interleave,
+            self.l2_promotion,
+            int(self.oob_nan),
+            *padded(self.element_strides, 5, 1),
+            self.address,
+            *padded(tuple(n - 1 for n in self.sizes), 5, 0),
+            *padded(self.strides, 5, 0),
+            *padded(self.box, 5, 1),
+        )
+
+    @staticmethod
+    def decode(data: bytes) -> TensorMap:
+        """The map of 128 bytes. Raises ValueError if they do not hold one."""
+        if len(data) != ENCODED_BYTES or data[:4] != MAGIC:
+            raise ValueError("these 128 bytes hold no tensor map")
+        values = _HEAD.unpack(data)
+        version, rank = values[1], values[2]
+        if version != FORM_VERSION or not 1 <= rank <= MAX_RANK:
+            raise ValueError(f"tensor map of form {version}, rank {rank} is not known")
+        return TensorMap(
+            dtype=TensorMapType(values[3]),
+            swizzle=TensorMapSwizzle(values[4]),
+            interleave=TensorMapInterleave(values[5]),
+            l2_promotion=TensorMapL2Promotion(values[6]),
+            oob_nan=bool(values[7]),
+            element_strides=tuple(values[8 : 8 + rank]),
+            address=values[13],
+            sizes=tuple(n + 1 for n in values[14 : 14 + rank]),
+            strides=tuple(values[19 : 19 + rank - 1]),
+            box=tuple(values[24 : 24 + rank]),
+        )

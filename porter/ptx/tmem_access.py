@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tcgen05.ld and tcgen05.st: which Tensor Memory cell each register of each thread is.
+
+Sources: PTX ISA 9.0 §9.7.16.8 tables 49-50 (shapes and counts), §9.7.16.2 (lanes of a warp); CUTLASS
+include/cute/atom/copy_traits_sm100.hpp for the maps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from porter.ptx.swizzle import IntLike
+from porter.ptx.tmem import WARP_LANES
+from porter.ptx.types import ElementType
+
+
+class Shape(StrEnum):
+    """Access shapes; the first number is lanes, the second bits per lane and repetition."""
+
+    S32X32B = "32x32b"
+    S16X64B = "16x64b"
+    S16X128B = "16x128b"
+    S16X256B = "16x256b"
+    S16X32BX2 = "16x32bx2"
+
+    @property
+    def registers_per_repeat(self) -> int:
+        return {Shape.S16X128B: 2, Shape.S16X256B: 4}.get(self, 1)
+
+    @property
+    def columns_per_repeat(self) -> int:
+        """Packed columns that one repetition covers (for 16x32bx2, in each half)."""
+        return {Shape.S16X64B: 2, Shape.S16X128B: 4, Shape.S16X256B: 8}.get(self, 1)
+
+    @property
+    def max_count(self) -> int:
+        return 128 // self.registers_per_repeat
+
+    @property
+    def lane_alignment(self) -> int:
+        """The lane of the address, modulo a warp's 32, is a multiple of this."""
+        return 32 if self is Shape.S32X32B else 16
+
+
+@dataclass(frozen=True)
+class TmemAccess:
+    """What a tcgen05.ld or tcgen05.st opcode says; `packed` is pack::16b or unpack::16b."""
+
+    store: bool
+    shape: Shape
+    count: int
+    packed: bool = False
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers of each thread."""
+        return self.count * self.shape.registers_per_repeat
+
+    @property
+    def columns(self) -> int:
+        """Tensor Memory columns covered (for 16x32bx2, in each half)."""
+        return self.count * self.shape.columns_per_repeat * (2 if self.packed else 1)
+
+    @staticmethod
+    def parse(parts: tuple[str, ...]) -> TmemAccess:
+        """From the parts of an opcode. Raises ValueError for anything but a legal ld or st."""
+        opcode = ".".join(parts)
+        if tuple(parts[:1]) != ("tcgen05",) or parts[1] not in ("ld", "st"):
+            raise ValueError(f"{opcode} is not a tcgen05.ld or tcgen05.st")
+        store = parts[1] == "st"
+        shape: Shape | None = None
+        count = 0
+        packed = False
+        for part in parts[2:]:
+            if part in {s.value for s in Shape}:
+                shape = Shape(part)
+            elif part[:1] == "x" and part[1:].isdecimal():
+                count = int(part[1:])
+            elif part == ("unpack::16b" if store else "pack::16b"):
+                packed = True
+            elif part not in {"sync", "aligned", "b32"}:
+                raise ValueError(f"{opcode}: unknown modifier .{part}")
+        if shape is None:
+            raise ValueError(f"{opcode}: needs a shape")
+        if not is_legal_count(shape, count):
+            raise ValueError(f"{opcode}: .x{count} is no repetition of .{shape.value}")
+        return TmemAccess(store, shape, count, packed)
+
+
+def is_legal_count(shape: Shape, count: int) -> bool:
+    return 1 <= count <= shape.max_count and count & (count - 1) == 0
+
+
+def cell(
+    shape: Shape, thread: IntLike, register: IntLike, half_split: int = 0
+) -> tuple[IntLike, IntLike]:
+    """(lane, column) of a thread's register, relative to the address.
+
+    With pack::16b / unpack::16b the column counts packed cells, see `unpacked_columns`; `half_split` is the
+    immHalfSplitoff operand of 16x32bx2, in columns, which this adds only for that shape.
+    """
+    if shape is Shape.S32X32B:
+        return thread + 0 * register, register + 0 * thread
+    if shape is Shape.S16X64B:
+        return thread // 4 + 8 * (thread % 2) + 0 * register, thread // 2 % 2 + 2 * register
+    if shape is Shape.S16X128B:
+        return thread // 4 + 8 * (register % 2), thread % 4 + 4 * (register // 2)
+    if shape is Shape.S16X256B:
+        lane = thread // 4 + 8 * (register // 2 % 2)
+        return lane, 2 * (thread % 4) + register % 2 + 8 * (register // 4)
+    return thread % 16 + 0 * register, register + half_split * (thread // 16)
+
+
+def unpacked_columns(packed_column: IntLike) -> tuple[IntLike, IntLike]:
+    """The two columns whose low halves make up a packed cell: its low half, its high half."""
+    return 2 * packed_column, 2 * packed_column + 1
+
+
+def lane_problem(lane: int, shape: Shape, warp_rank: int) -> str | None:
+    """Why a warp cannot access Tensor Memory from this lane, or None.
+
+    A warp reaches the 32 lanes of its rank modulo 4. Bits 5-6 of the lane may say so or be zero: libraries
+    do either (CuTe asserts the first, DeepGEMM relies on the second).
+    """
+    if lane >= 128:
+        return f"lane {lane} is not one of the 128 of Tensor Memory"
+    if lane // WARP_LANES not in (0, warp_rank % 4):
+        first = warp_rank % 4 * WARP_LANES
+        return f"warp {warp_rank} reaches lanes {first} to {first + WARP_LANES - 1}, not lane {lane}"
+    if lane % shape.lane_alignment:
+        return f"the lane of a .{shape.value} access is a multiple of {shape.lane_alignment}, not {lane}"
+    return None
+
+
+@dataclass(frozen=True)
+class AccessPiece:
+    """One ld or st of a fragment: registers `register` .. at `column` columns from the tile's address."""
+
+    register: int
+    registers: int
+    column: int
+    access: TmemAccess
+
+
+def accumulator_pieces(
+    n: int, d_type: ElementType, *, store: bool = False, max_registers: int = 128
+) -> tuple[AccessPiece, ...]:
+    """The accesses that move a wgmma D fragment of `n` columns from (to) an M=64 accumulator.
+
+    The registers come in wgmma's order: 16x256b for 32-bit D, 16x128b with packing for f16. Counts are
+    powers of two, largest first, and at most `max_registers` registers each.
+    """
+    shape = Shape.S16X128B if d_type is ElementType.F16 else Shape.S16X256B
+    packed = d_type is ElementType.F16
+    return _pieces(n // 8, 8, shape, packed, store, max_registers)
+
+
+def a_fragment_pieces(k_blocks: int, *, max_registers: int = 128) -> tuple[AccessPiece, ...]:
+    """The stores that write the A registers of `k_blocks` wgmmas, concatenated, as A in Tensor Memory.
+
+    One block is 32 bytes of K for every type: four registers, eight columns.
+    """
+    return _pieces(2 * k_blocks, 4, Shape.S16X128B, False, True, max_registers)
+
+
+def _pieces(
+    repeats: int, columns: int, shape: Shape, packed: bool, store: bool, max_registers: int
+) -> tuple[AccessPiece, ...]:
+    pieces = []
+    done = 0
+    per_repeat = shape.registers_per_repeat
+    limit = min(shape.max_count, max_registers // per_repeat)
+    while done < repeats:
+        count = 1 << (min(repeats - done, limit).bit_length() - 1)
+        access = TmemAccess(store, shape, count, packed)
+        pieces.append(AccessPiece(done * per_repeat, count * per_repeat, done * columns, access))
+        done += count
+    return tuple(pieces)
+
+

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix operands out of shared memory and registers, decoded to float64."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.ptx.mma_numerics import TF32_TRUNCATED_BITS
+from porter.ptx.smem_desc import Generation, SmemDescriptor, element_offset
+from porter.ptx.swizzle import SwizzleMode
+from porter.ptx.types import FLOAT_FORMATS, ElementType
+from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+
+Bytes = NDArray[np.uint8]
+Decoded = NDArray[np.float64]
+
+# All swizzle patterns repeat within this many bytes.
+_PERIOD = 1024
+
+# Moves 16 bytes at a time; NumPy copies the items without looking at them.
+_CHUNK = np.complex128
+
+
+@lru_cache(maxsize=32)
+def _byte_values(element: ElementType) -> Decoded:
+    """The 256 values of an 8-bit container."""
+    codes = np.arange(256)
+    if element is ElementType.U8:
+        return codes.astype(np.float64)
+    if element is ElementType.S8:
+        return codes.astype(np.uint8).view(np.int8).astype(np.float64)
+    fmt = FLOAT_FORMATS[element]
+    width = 1 + fmt.exponent_bits + fmt.mantissa_bits
+    codes = codes & ((1 << width) - 1)
+    mantissa = codes & ((1 << fmt.mantissa_bits) - 1)
+    exponent = codes >> fmt.mantissa_bits & ((1 << fmt.exponent_bits) - 1)
+    top = (1 << fmt.exponent_bits) - 1
+    fraction = mantissa / (1 << fmt.mantissa_bits)
+    values = np.where(
+        exponent == 0, np.ldexp(fraction, fmt.min_exponent), np.ldexp(1 + fraction, exponent - fmt.bias)
+    )
+    if fmt.has_inf:
+        values = np.where(exponent == top, np.where(mantissa == 0, np.inf, np.nan), values)
+    elif fmt.has_nan:
+        values = np.where((exponent == top) & (mantissa == (1 << fmt.mantissa_bits) - 1), np.nan, values)
+    return np.where(codes >> (width - 1), -values, values)
+
+
+def decode(raw: Bytes, element: ElementType) -> Decoded:
+    """Values of packed elements: raw [..., bytes], contiguous, to [..., elements]."""
+    if element is ElementType.F16:
+        with np.errstate(invalid="ignore"):
+            return raw.view(np.float16).astype(np.float64)
+    if element is ElementType.BF16:
+        words = raw.view(np.uint16).astype(np.uint32) << np.uint32(16)
+        with np.errstate(invalid="ignore"):
+            return words.view(np.float32).astype(np.float64)
+    if element is ElementType.TF32:
+        words = raw.view(np.uint32) & np.uint32(0xFFFFFFFF << TF32_TRUNCATED_BITS & 0xFFFFFFFF)
+        with np.errstate(invalid="ignore"):
+            return words.view(np.float32).astype(np.float64)
+    if element is ElementType.B1:
+        return np.unpackbits(raw, axis=-1, bitorder="little").astype(np.float64)
+    if element.bits == 8:
+        return _byte_values(element)[raw]
+    raise UnsupportedDatapathError(f"{element.value} elements are no matrix operand")
+
+
+def read_smem_operand(
+    smem: Bytes,
+    descriptor: int,
+    generation: Generation,
+    rows: int,
+    k: int,
+    element: ElementType,
+    mn_major: bool = False,
+) -> Decoded:
+    """The operand [rows, k] that a matrix descriptor describes, decoded.
+
+    `smem` is one CTA's shared memory. Raises DatapathError for an invalid descriptor, a layout that the
+    element type does not have, or bytes outside `smem`.
+    """
+    try:
+        desc = SmemDescriptor.decode(descriptor, generation)
+    except ValueError as error:
+        raise DatapathError(str(error)) from None
+    _check_layout(desc, element, mn_major, generation)
+    index = _chunk_index(
+        desc.address % _PERIOD,
+        desc.lbo,
+        desc.sbo,
+        desc.base_offset,
+        desc.swizzle,
+        rows,
+        k,
+        element.bits,
+        mn_major,
+    )
+    first = desc.address // _PERIOD * (_PERIOD // 16)
+    chunks = smem[: smem.size // 16 * 16].view(_CHUNK)
+    if first + index.largest >= chunks.size:
+        raise DatapathError(
+            f"matrix descriptor {descriptor:#018x} reads up to byte {(first + index.largest) * 16 + 15} "
+            f"of {smem.size} bytes of shared memory"
+        )
+    raw = np.take(chunks[first:], index.chunks, mode="clip").view(np.uint8)
+    if not mn_major:
+        return decode(raw, element)
+    return np.ascontiguousarray(decode(raw, element)[:, :rows].T)
+
+
+def _check_layout(desc: SmemDescriptor, element: ElementType, mn_major: bool, generation: Generation) -> None:
+    if desc.lbo_absolute:
+        raise UnsupportedDatapathError("descriptors with an absolute leading-dimension address")
+    if element in (ElementType.E2M3, ElementType.E3M2, ElementType.E2M1):
+        raise UnsupportedDatapathError(f"{element.value} operands in shared memory")
+    atom32 = desc.swizzle is SwizzleMode.B128_ATOM32
+    if mn_major:
+        if element.bits == 32 and not atom32:
+            raise DatapathError("an MN-major tf32 operand needs the 128B swizzle with 32-byte atoms")
+        if element.bits < 32 and atom32:
+            raise DatapathError(f"MN-major {element.value} operands have no swizzle with 32-byte atoms")
+        if element.bits < 8 or (generation == "sm_90" and element.bits != 16):
+            raise DatapathError(f"{element.value} operands are K-major only")
+    elif atom32:
+        raise DatapathError("the 128B swizzle with 32-byte atoms is for MN-major operands")
+
+
+class _ChunkIndex:
+    """16-byte chunks to gather: for K-major [rows, chunks of K], for MN-major [k, chunks of MN]."""
+
+    def __init__(self, chunks: NDArray[np.int64]) -> None:
+        self.chunks = chunks
+        self.largest = int(chunks.max())
+
+
+@lru_cache(maxsize=512)
+def _chunk_index(
+    start: int,
+    lbo: int,
+    sbo: int,
+    base_offset: int,
+    swizzle: SwizzleMode,
+    rows: int,
+    k: int,
+    element_bits: int,
+    mn_major: bool,
+) -> _ChunkIndex:
+    # Within 16 bytes a layout is contiguous along its major dimension, whatever the swizzle.
+    per_chunk = 128 // element_bits
+    if mn_major:
+        mn = np.arange(0, rows, per_chunk, dtype=np.int64)[None, :]
+        ks = np.arange(k, dtype=np.int64)[:, None]
+    else:
+        mn = np.arange(rows, dtype=np.int64)[:, None]
+        ks = np.arange(0, k, per_chunk, dtype=np.int64)[None, :]
+    offset = element_offset(
+        mn, ks, element_bits=element_bits, mn_major=mn_major, swizzle=swizzle, lbo=lbo, sbo=sbo
+    )
+    address = swizzle.swizzle.apply(start + offset, base_offset << 7)
+    return _ChunkIndex(address >> 4)
+
+
+def read_register_operand(registers: NDArray[np.uint32], element: ElementType) -> Decoded:
+    """The wgmma A operand [64, K] of registers [128 threads, 4]."""
+    # Thread 32w + 4g + q; register 2c + h holds four bytes of row 16w + 8h + g at byte 16c + 4q.
+    words = np.ascontiguousarray(registers, dtype=np.uint32).reshape(4, 8, 4, 2, 2)
+    rows = np.ascontiguousarray(words.transpose(0, 4, 1, 3, 2)).reshape(64, 8)
+    return decode(rows.view(np.uint8), element)

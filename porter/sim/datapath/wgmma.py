@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""wgmma.mma_async on one warpgroup's registers and one CTA's shared memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.ptx.mma_numerics import Architecture, dot_rule
+from porter.ptx.types import ElementType
+from porter.ptx.wgmma import WgmmaOp
+from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.datapath.mma_arith import Arithmetic, Words, decode_accumulator, fused_dot
+from porter.sim.datapath.operands import Bytes, read_register_operand, read_smem_operand
+
+
+def wgmma(
+    op: WgmmaOp,
+    smem: Bytes,
+    *,
+    a_desc: int | None,
+    a_regs: Words | None,
+    b_desc: int,
+    d: Words,
+    scale_d: bool,
+    negate_a: bool = False,
+    negate_b: bool = False,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    mode: Arithmetic = "float64",
+    rules: Architecture = "sm_90",
+) -> Words:
+    """The D registers [128 threads, op.d_registers] after the instruction; `d` is left alone.
+
+    A comes from `a_desc` or from `a_regs` [128, 4]. `scale_d` false ignores `d`. `rules` "sm_100" adds as
+    tcgen05 does, so that 8-bit floats can be compared bit for bit with a port. Raises DatapathError for
+    invalid operands.
+    """
+    if op.sparse:
+        raise UnsupportedDatapathError("wgmma.mma_async.sp")
+    if (trans_a or trans_b) and not op.has_transpose:
+        raise DatapathError(f"{op.a_type.value} operands of wgmma are K-major only")
+    if a_regs is not None:
+        a = read_register_operand(a_regs, op.a_type)
+    elif a_desc is not None:
+        a = read_smem_operand(smem, a_desc, "sm_90", op.m, op.k, op.a_type, trans_a)
+    else:
+        raise DatapathError("wgmma without an A operand")
+    b = read_smem_operand(smem, b_desc, "sm_90", op.n, op.k, op.b_type, trans_b)
+    if negate_a != negate_b:
+        a = -a
+    native = rules == "sm_90" or op.a_type is ElementType.B1
+    arch: Architecture = "sm_90" if native else "sm_100"
+    rule = dot_rule(
+        arch, "wgmma" if native else "tcgen05", op.a_type, op.b_type, op.d_type, saturate=op.satfinite
+    )
+    c = decode_accumulator(tile_of_registers(d, op.n, op.d_type), op.d_type) if scale_d else None
+    return registers_of_tile(fused_dot(a, b, c, rule, mode), op.d_type)
+
+
+def tile_of_registers(registers: Words, n: int, d_type: ElementType) -> Words:
+    """D [64, n] of fragment registers [128, n/2], or [128, n/4] for f16 (then one f16 per word)."""
+    if d_type is ElementType.F16:
+        halves = np.ascontiguousarray(registers, dtype=np.uint32).view(np.uint16)
+        split = halves.reshape(4, 8, 4, n // 8, 2, 2).astype(np.uint32)
+    else:
+        split = np.asarray(registers, dtype=np.uint32).reshape(4, 8, 4, n // 8, 2, 2)
+    # Axes: warp, group, quad, column block, row half, column pair.
+    return np.ascontiguousarray(split.transpose(0, 4, 1, 3, 2, 5)).reshape(64, n)
+
+
+def registers_of_tile(tile: Words, d_type: ElementType) -> NDArray[np.uint32]:
+    """The inverse of `tile_of_registers`."""
+    n = tile.shape[1]
+    source = tile.astype(np.uint16) if d_type is ElementType.F16 else tile
+    split = source.reshape(4, 2, 8, n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
+    return np.ascontiguousarray(split).reshape(128, n // 2).view(np.uint32)

@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One kernel of a PTX module, made ready to execute: scopes resolved, functions inlined, split into blocks.
+
+A block is a straight line of instructions. It ends where control may leave it, and it begins anew before an
+instruction that the threads of a warp execute together or that may have to wait: such an instruction *leads*
+its block, so that its threads can stay there until it may go on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from porter.ptx import ast
+
+EXIT = 1 << 20
+"""The block number that means "this thread has ended"."""
+
+_NUMBERED = re.compile(r"^(.*?)(\d+)$")
+
+# The leading instructions. "warp": executed by all the warp's threads (or its member mask) together.
+# "wait": may have to wait. "group": executed by the four warps of a warpgroup together.
+_WARP_HEADS = frozenset(
+    ("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma", "setmaxnreg")
+)
+_ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
+
+
+def leading(ins: ast.Instruction) -> str:
+    """"" (ordinary), "warp", "wait" or "group": how an instruction leads its block."""
+    p = ins.parts
+    head = p[0]
+    if head in _WARP_HEADS:
+        return "warp"
+    if head == "bar" or head == "barrier":
+        if p[1] == "warp":
+            return "warp"
+        return "wait" if p[1] == "red" or (head == "barrier" and p[1] == "cta" and p[2] == "red") else ""
+    if head == "mbarrier" and p[1] in ("try_wait", "test_wait"):
+        return "wait"
+    if head == "cp" and "wait_group" in p or head == "cp" and "wait_all" in p:
+        return "wait"
+    if head == "wgmma":
+        return {"mma_async": "group", "wait_group": "wait"}.get(p[1], "warp")
+    if head == "tcgen05":
+        if p[1] in ("alloc", "wait::ld", "wait::st", "wait"):
+            return "wait"
+        if p[1] in ("ld", "st", "dealloc", "relinquish_alloc_permit"):
+            return "warp"
+    return ""
+
+
+def _ends_block(ins: ast.Instruction) -> bool:
+    p = ins.parts
+    if p[0] in _ENDS:
+        return True
+    if p[0] in ("bar", "barrier"):
+        return p[1] != "warp" and "arrive" not in p and "red" not in p
+    return False
+
+
+@dataclass
+class Variable:
+    """A named piece of memory of a kernel: `offset` within its state space."""
+
+    space: str
+    name: str
+    size: int
+    align: int
+    offset: int = 0
+    decl: ast.VarDecl | None = None
+
+
+@dataclass
+class BasicBlock:
+    """Instructions `start` to `end` (exclusive). `succ` are block numbers; `label` says that it is a target."""
+
+    number: int
+    start: int
+    end: int
+    lead: str
+    label: bool
+    succ: tuple[int, ...] = ()
+    live_in: frozenset[str] = frozenset()
+    live_out: frozenset[str] = frozenset()
+
+
+@dataclass
+class Program:
+    """A kernel ready to execute.
+
+    `widths` maps register names to bits (1 for predicates). `variables` holds shared, local, param and
+    module-scope variables under their unique names. `shared_size`, `local_size` are bytes; `dynamic_offset`
+    is where dynamic shared memory begins.
+    """
+
+    module: ast.Module
+    entry: ast.Function
+    code: list[ast.Instruction] = field(default_factory=list)
+    widths: dict[str, int] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    blocks: list[BasicBlock] = field(default_factory=list)
+    block_at: dict[int, int] = field(default_factory=dict)
+    local_size: int = 0
+    shared_size: int = 0
+    dynamic_offset: int = 0
+    notes: dict[int, str] = field(default_factory=dict)
+
+    def block_of_label(self, name: str) -> int:
+        at = self.labels[name]
+        return EXIT if at >= len(self.code) else self.block_at[at]
+
+
+def type_width(type_name: str) -> int:
+    """Bits of a register type such as `b32`, `f16x2`, `pred`."""
+    if type_name == "pred":
+        return 1
+    if type_name in ("f16x2", "bf16x2"):
+        return 32
+    digits = re.search(r"(\d+)(x\d+)?$", type_name)
+    if digits is None:
+        raise ValueError(type_name)
+    width = int(digits.group(1)) * int((digits.group(2) or "x1")[1:])
+    return max(width, 16)
+
+
+class _Scope:
+    def __init__(self, parent: _Scope | None, prefix: str) -> None:
+        self.parent = parent
+        self.prefix = prefix
+        self.names: dict[str, str] = {}
+        self.families: dict[str, tuple[str, int]] = {}
+
+    def find(self, name: str) -> str | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            found = scope.names.get(name)
+            if found is not None:
+                return found
+            if scope.families:
+                m = _NUMBERED.match(name)
+                # `%r<12>` declares %r0 to %r11; the stem may itself end in a digit (`%f1<4>`).
+                stem = m.group(1) if m else name
+                rest = name[len(stem):]
+                while rest:
+                    family = scope.families.get(stem)
+                    if family is not None:
+                        return family[0] + rest
+                    stem, rest = stem + rest[0], rest[1:]
+            scope = scope.parent
+        return None
+
+
+class Loader:
+    """Flattens a kernel: renames what scopes declare, puts called functions in place."""
+
+    def __init__(self, module: ast.Module, entry: ast.Function) -> None:
+        self.program = Program(module, entry)
+        self.module = module
+        self._serial = 0
+        self._inlining: list[str] = []
+
+    def load(self) -> Program:
+        program = self.program
+        root = _Scope(None, "")
+        for v in self.module.variables:
+            unique = v.name
+            program.variables[unique] = Variable(v.space, unique, v.size, v.align, 0, v)
+            root.names[v.name] = unique
+        scope = _Scope(root, "")
+        offset = 0
+        for p in program.entry.params:
+            offset = -(-offset // p.align) * p.align
+            program.variables[p.name] = Variable("kernelparam", p.name, p.size, p.align, offset)
+            scope.names[p.name] = p.name
+            offset += p.size
+        self._body(program.entry.body or (), scope, None)
+        self._place()
+        split(program)
+        liveness(program)
+        return program
+
+    # Flattening ---------------------------------------------------------------------------------------
+
+    def _unique(self, name: str) -> str:
+        self._serial += 1
+        return f"{name}@{self._serial}"
+
+    def _declare(self, body: tuple[ast.Statement, ...], scope: _Scope, top: bool) -> None:
+        program = self.program
+        for s in body:
+            if isinstance(s, ast.RegDecl):
+                unique = s.name if top else self._unique(s.name)
+                kind = s.type.partition(".")[2] if s.type[0] == "v" and "." in s.type else s.type
+                width = type_width(kind)
+                if s.count is None:
+                    scope.names[s.name] = unique
+                    program.widths[unique] = width
+                else:
+                    family = s.name if top else unique + "#"
+                    scope.families[s.name] = (family, width)
+                    for i in range(s.count):
+                        program.widths[f"{family}{i}"] = width
+            elif isinstance(s, ast.VarDecl):
+                unique = s.name if top and s.name not in program.variables else self._unique(s.name)
+                space = "local" if s.space == "param" else s.space
+                program.variables[unique] = Variable(space, unique, s.size, s.align, 0, s)
+                scope.names[s.name] = unique
+            elif isinstance(s, ast.Label):
+                scope.names[s.name] = s.name if top else self._unique(s.name)
+            elif isinstance(s, ast.BranchTargets):
+                unique = s.name if top else self._unique(s.name)
+                scope.names[s.name] = unique
+
+    def _body(self, body: tuple[ast.Statement, ...], scope: _Scope, exit_label: str | None) -> None:
+        program = self.program
+        self._declare(body, scope, top=scope.prefix == "" and scope.parent is not None
+                      and scope.parent.parent is None)
+        for s in body:
+            if isinstance(s, ast.Instruction):
+                self._instruction(s, scope, exit_label)
+            elif isinstance(s, ast.Label):
+                program.labels[scope.names[s.name]] = len(program.code)
+            elif isinstance(s, ast.Block):
+                self._body(s.body, _Scope(scope, scope.prefix + "/"), exit_label)
+            elif isinstance(s, ast.BranchTargets):
+                items = tuple(scope.find(i) or i for i in s.items)
+                program.tables[scope.names[s.name]] = items
+
+    def _instruction(self, ins: ast.Instruction, scope: _Scope, exit_label: str | None) -> None:
+        code = self.program.code
+        if ins.parts[0] == "call":
+            self._call(ins, scope)
+            return
+        guard = ins.guard
+        if guard is not None:
+            guard = ast.Guard(self._operand(guard.operand, scope), guard.negated)
+        if ins.parts[0] == "ret" and exit_label is not None:
+            code.append(replace(ins, opcode="bra", parts=("bra",), operands=(ast.Sym(exit_label),), guard=guard))
+            return
+        operands = tuple(self._operand(o, scope) for o in ins.operands)
+        code.append(replace(ins, operands=operands, guard=guard))
+
+    def _operand(self, op: ast.Operand, scope: _Scope) -> ast.Operand:
+        if isinstance(op, ast.Reg):
+            found = scope.find(op.name)
+            if found is None:
+                return ast.Reg("?" + op.name)
+            return ast.Reg(found)
+        if isinstance(op, ast.Sym):
+            found = scope.find(op.name)
+            if found is None:
+                return op
+            return ast.Reg(found) if found in self.program.widths else ast.Sym(found)
+        if isinstance(op, ast.Mem):
+            return ast.Mem(self._operand(op.base, scope), op.offset, tuple(self._operand(p, scope) for p in op.parts))
+        if isinstance(op, ast.Vec):
+            return ast.Vec(tuple(self._operand(i, scope) for i in op.items))
+        if isinstance(op, ast.Pair):
+            return ast.Pair(self._operand(op.first, scope), self._operand(op.second, scope))
+        if isinstance(op, ast.Neg):
+            return ast.Neg(op.op, self._operand(op.operand, scope))
+        return op
+
+    def _call(self, ins: ast.Instruction, scope: _Scope) -> None:
+        """Put the called function's body here. What cannot be inlined stays as a `call` instruction."""
+        code = self.program.code
+        vecs = [o for o in ins.operands if isinstance(o, ast.Vec)]
+        names = [o for o in ins.operands if not isinstance(o, ast.Vec)]
+        target = names[0].name if names and isinstance(names[0], ast.Sym) else ""
+        first_is_vec = bool(ins.operands) and isinstance(ins.operands[0], ast.Vec)
+        returns = vecs[0].items if first_is_vec else ()
+        arguments = vecs[1 if first_is_vec else 0].items if len(vecs) > (1 if first_is_vec else 0) else ()
+        guard = ins.guard
+        if guard is not None:
+            guard = ast.Guard(self._operand(guard.operand, scope), guard.negated)
+        try:
+            function = self.module.function(target)
+        except KeyError:
+            operands = (ast.Sym(target), self._operand(ast.Vec(returns), scope),
+                        self._operand(ast.Vec(arguments), scope))
+            code.append(replace(ins, opcode="call", parts=("call",), operands=operands, guard=guard))
+            return
+        if target in self._inlining or len(self._inlining) > 40 or len(code) > 2_000_000:
+            code.append(replace(ins, opcode="call.recursive", parts=("call", "recursive"),
+                                operands=(ast.Sym(target),), guard=guard))
+            return
+        self._inlining.append(target)
+        root = scope
+        while root.parent is not None:
+            root = root.parent
+        inner = _Scope(root, "call/")
+        end = self._unique("return")
+        if guard is not None:
+            code.append(ast.Instruction("bra", ("bra",), (ast.Sym(end),), ast.Guard(guard.operand, not guard.negated),
+                                        ins.line, ins.loc, ins.text))
+        for formal, actual in [*zip(function.params, arguments, strict=False),
+                               *zip(function.returns, returns, strict=False)]:
+            resolved = self._operand(actual, scope)
+            formal_type = f"b{8 * formal.size}"
+            if isinstance(resolved, ast.Sym) and resolved.name in self.program.variables:
+                inner.names[formal.name] = resolved.name
+            else:
+                unique = self._unique(formal.name)
+                self.program.variables[unique] = Variable("local", unique, formal.size, formal.align)
+                inner.names[formal.name] = unique
+                code.append(ast.Instruction(f"st.param.{formal_type}", ("st", "param", formal_type),
+                                            (ast.Mem(ast.Sym(unique)), resolved), None, ins.line, ins.loc, ins.text))
+        self._body(function.body or (), inner, end)
+        self.program.labels[end] = len(code)
+        self._inlining.pop()
+
+    # Memory layout ------------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        program = self.program
+        shared = 0
+        dynamic_align = 16
+        for v in program.variables.values():
+            if v.space == "shared" and not (v.decl is not None and v.decl.extern):
+                if not self._is_used(v):
+                    continue
+                shared = -(-shared // v.align) * v.align
+                v.offset = shared
+                shared += v.size
+            elif v.space == "shared":
+                dynamic_align = max(dynamic_align, v.align)
+            elif v.space == "local":
+                program.local_size = -(-program.local_size // max(v.align, 1)) * max(v.align, 1)
+                v.offset = program.local_size
+                program.local_size += v.size
+        program.shared_size = shared
+        program.dynamic_offset = -(-shared // dynamic_align) * dynamic_align
+        for v in program.variables.values():
+            if v.space == "shared" and v.decl is not None and v.decl.extern:
+                v.offset = program.dynamic_offset
+
+    def _is_used(self, v: Variable) -> bool:
+        """Shared variables of module scope count for a kernel only if it names them."""
+        if not hasattr(self, "_named"):
+            named: set[str] = set()
+
+            def walk(op: ast.Operand) -> None:
+                if isinstance(op, ast.Sym):
+                    named.add(op.name)
+                elif isinstance(op, ast.Mem):
+                    walk(op.base)
+                elif isinstance(op, ast.Vec):
+                    for i in op.items:
+                        walk(i)
+
+            for ins in self.program.code:
+                for op in ins.operands:
+                    walk(op)
+            self._named = named
+        return v.name in self._named
+
+
+def split(program: Program) -> None:
+    """Divide the code into blocks and link them."""
+    code = program.code
+    targets = {at for at in program.labels.values() if at < len(code)}
+    starts = {0, *targets}
+    for i, ins in enumerate(code):
+        if leading(ins):
+            starts.add(i)
+        if _ends_block(ins):
+            starts.add(i + 1)
+    order = sorted(s for s in starts if s < len(code))
+    for number, start in enumerate(order):
+        end = order[number + 1] if number + 1 < len(order) else len(code)
+        program.blocks.append(BasicBlock(number, start, end, leading(code[start]), start in targets))
+        program.block_at[start] = number
+    for b in program.blocks:
+        last = code[b.end - 1]
+        following = b.number + 1 if b.number + 1 < len(program.blocks) else EXIT
+        head = last.parts[0]
+        if head == "bra":
+            name = last.operands[0]
+            assert isinstance(name, ast.Sym)
+            target = program.block_of_label(name.name) if name.name in program.labels else EXIT
+            b.succ = (target,) if last.guard is None else (target, following)
+        elif head == "brx":
+            table = last.operands[1]
+            assert isinstance(table, ast.Sym)
+            b.succ = tuple(program.block_of_label(t) for t in program.tables.get(table.name, ()))
+            if last.guard is not None:
+                b.succ += (following,)
+        elif head in ("ret", "exit", "trap"):
+            b.succ = (EXIT,) if last.guard is None else (EXIT, following)
+        else:
+            b.succ = (following,)
+
+
+def registers(op: ast.Operand) -> list[str]:
+    """Names of all registers in an operand."""
+    if isinstance(op, ast.Reg):
+        return [op.name]
+    if isinstance(op, ast.Mem):
+        return registers(op.base) + [r for p in op.parts for r in registers(p)]
+    if isinstance(op, ast.Vec):
+        return [r for i in op.items for r in registers(i)]
+    if isinstance(op, ast.Pair):
+        return registers(op.first) + registers(op.second)
+    if isinstance(op, ast.Neg):
+        return registers(op.operand)
+    return []
+
+
+_NO_RESULT = frozenset(
+    ("st", "red", "bra", "brx", "ret", "exit", "trap", "membar", "fence", "bar", "barrier", "prefetch", "prefetchu",
+     "discard", "applypriority", "nanosleep", "stmatrix", "setmaxnreg", "griddepcontrol", "tensormap", "brkpt",
+     "pmevent", "cp", "call", "stackrestore")
+)  # fmt: skip
+
+
+def uses_and_defs(ins: ast.Instruction) -> tuple[list[str], list[str]]:
+    """Registers an instruction reads and registers it writes. A guarded or partial write also reads."""
+    p = ins.parts
+    head = p[0]
+    ops = ins.operands
+    uses: list[str] = []
+    defs: list[str] = []
+    first_is_result = head not in _NO_RESULT
+    if head in ("bar", "barrier") and "red" in p:
+        first_is_result = True
+    if head == "mbarrier":
+        first_is_result = bool(ops) and not isinstance(ops[0], ast.Mem)
+    elif head == "tcgen05":
+        first_is_result = p[1] == "ld"
+    elif head == "wgmma":
+        first_is_result = p[1] == "mma_async"
+        if first_is_result:
+            uses.extend(registers(ops[0]))
+    elif head == "clusterlaunchcontrol":
+        first_is_result = p[1] == "query_cancel"
+    elif head == "multimem":
+        first_is_result = p[1] == "ld_reduce"
+    if ins.guard is not None:
+        uses.extend(registers(ins.guard.operand))
+    for i, op in enumerate(ops):
+        if i == 0 and first_is_result and not isinstance(op, ast.Mem):
+            defs.extend(registers(op))
+        else:
+            uses.extend(registers(op))
+    if ins.guard is not None:
+        uses.extend(defs)
+    return uses, defs
+
+
+def liveness(program: Program) -> None:
+    """Registers live into and out of each block."""
+    gen: list[set[str]] = []
+    kill: list[set[str]] = []
+    for b in program.blocks:
+        g: set[str] = set()
+        k: set[str] = set()
+        for ins in program.code[b.start : b.end]:
+            uses, defs = uses_and_defs(ins)
+            g.update(u for u in uses if u not in k)
+            k.update(defs)
+        gen.append(g)
+        kill.append(k)
+    preds: list[list[int]] = [[] for _ in program.blocks]
+    for b in program.blocks:
+        for s in b.succ:
+            if s != EXIT:
+                preds[s].append(b.number)
+    live_in: list[set[str]] = [set(g) for g in gen]
+    live_out: list[set[str]] = [set() for _ in gen]
+    work = list(range(len(gen)))
+    queued = [True] * len(gen)
+    while work:
+        n = work.pop()
+        queued[n] = False
+        out: set[str] = set()
+        for s in program.blocks[n].succ:
+            if s != EXIT:
+                out |= live_in[s]
+        live_out[n] = out
+        new = gen[n] | (out - kill[n])
+        if len(new) != len(live_in[n]):
+            live_in[n] = new
+            for q in preds[n]:
+                if not queued[q]:
+                    queued[q] = True
+                    work.append(q)
+    for b in program.blocks:
+        b.live_in = frozenset(live_in[b.number])
+        b.live_out = frozenset(live_out[b.number])
+
+
+def load_program(module: ast.Module, entry: str) -> Program:
+    """The kernel `entry` of a module. Raises KeyError if it has none of that name."""
+    function = module.function(entry)
+    return Loader(module, function).load()

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a simulation is given and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+
+Arithmetic = Literal["float64", "exact"]
+Schedule = Literal["eager", "late", "random"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch configuration: extents in x, y, z; `dynamic_smem` in bytes."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    dynamic_smem: int = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to simulate.
+
+    `schedule` says when asynchronous operations land: at issue (`eager`), only when no warp can go on without
+    them (`late`), or at random times drawn from `seed`. `max_warp_instructions` is the budget; beyond it the
+    outcome is incomplete. `progress` is called with the number of warp-instructions now and then, `print`
+    with the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time.
+    """
+
+    mode: Literal["functional"] = "functional"
+    schedule: Schedule = "late"
+    seed: int = 0
+    arithmetic: Arithmetic = "float64"
+    max_warp_instructions: int = 2_000_000_000
+    progress: Callable[[int], None] | None = None
+    print: Callable[[str], None] | None = None
+    resident: int = 132
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong, and where: block index, warp within the block, lane; the PTX line and CUDA source."""
+
+    code: Code
+    message: str
+    kernel: str = ""
+    block: tuple[int, int, int] | None = None
+    warp: int | None = None
+    lane: int | None = None
+    ptx_line: int = 0
+    loc: ast.SourceLoc | None = None
+
+    def __str__(self) -> str:
+        where = []
+        if self.loc is not None:
+            where.append(f"{self.loc.file}:{self.loc.line}")
+        if self.ptx_line:
+            where.append(f"PTX line {self.ptx_line}")
+        if self.block is not None:
+            where.append("block " + ",".join(map(str, self.block)))
+        if self.warp is not None:
+            where.append(f"warp {self.warp}" + ("" if self.lane is None else f" lane {self.lane}"))
+        if self.kernel:
+            where.append(f"kernel {self.kernel}")
+        return f"{self.code.id}: {self.message}" + (f" ({'; '.join(where)})" if where else "")
+
+
+@dataclass
+class Stats:
+    """`warp_instructions` executed, scheduler `steps`, executions per opcode, wall `seconds`."""
+
+    warp_instructions: int = 0
+    steps: int = 0
+    opcodes: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass
+class Outcome:
+    status: Literal["ok", "incomplete", "error"]
+    findings: list[Finding]
+    stats: Stats
+
+
+class Stop(Exception):
+    """Ends a run with a finding; `at` is the index of the instruction, `lane` within the warp."""
+
+    def __init__(
+        self, code: Code, message: str, at: int = -1, warp: int | None = None, lane: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.at = at
+        self.warp = warp
+        self.lane = lane

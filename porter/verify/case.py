@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Case files: loading, validation against the shipped JSON Schema, and finding the case of a kernel.
+
+A case is symbolic: shapes and launch values are expressions over sizes. `porter.verify.problem.bind` gives
+the
+concrete problem for one size. The schema stands in `case.schema.json` beside this file.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from porter.diagnostics import Code, Location, PorterError
+from porter.verify.expr import Number
+
+Expr = Number | str
+
+CASE_FILE = "case.yaml"
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor of the case: dimensions outermost first, strides in elements (None: row-major)."""
+
+    name: str
+    dtype: str
+    shape: tuple[Expr, ...]
+    role: str
+    strides: tuple[Expr, ...] | None = None
+    fill: Expr | None = None
+    align: Expr = 256
+
+
+@dataclass(frozen=True)
+class TensorMapSpec:
+    """A tensor map (CUtensorMap) over a tensor: everything in the tensor's order, outermost first."""
+
+    name: str
+    tensor: str
+    box: tuple[Expr, ...]
+    swizzle: str = "none"
+    dims: tuple[Expr, ...] | None = None
+    strides: tuple[Expr, ...] | None = None
+    element_strides: tuple[Expr, ...] | None = None
+    offset: Expr = 0
+    interleave: str = "none"
+    l2_promotion: str = "none"
+    oob: str = "zero"
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    grid: tuple[Expr, ...]
+    block: tuple[Expr, ...]
+    cluster: tuple[Expr, ...] = (1, 1, 1)
+    dynamic_smem: Expr = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case file. `path` is the file, `kernel` the source it names."""
+
+    path: Path
+    kernel: Path
+    entry: str
+    sizes: Mapping[str, Number]
+    tensors: Mapping[str, TensorSpec]
+    launch: LaunchSpec
+    params: tuple[Any, ...]
+    reference: str | None
+    reference_function: tuple[Path, str] | None = None
+    magnitude: str | None = None
+    template: tuple[Expr, ...] = ()
+    constants: Mapping[str, Expr] = field(default_factory=dict)
+    other_sizes: tuple[Mapping[str, Number], ...] = ()
+    tensor_maps: Mapping[str, TensorMapSpec] = field(default_factory=dict)
+    include_dirs: tuple[Path, ...] = ()
+    defines: Mapping[str, Expr] = field(default_factory=dict)
+    reduction: Expr = 1
+    accumulate: str = "f32"
+    operand: str | None = None
+    exact: bool = True
+    compare: str | None = None
+    families: tuple[str, ...] | None = None
+    tile: tuple[Expr, Expr] | None = None
+
+    @property
+    def name(self) -> str:
+        """The kernel's file stem, with the case file's own name where a kernel has several cases."""
+        if self.path.name == CASE_FILE:
+            return self.kernel.stem
+        return f"{self.kernel.stem}:{self.path.name.removesuffix('.yaml').removesuffix('.case')}"
+
+    def all_sizes(self) -> tuple[Mapping[str, Number], ...]:
+        """The default size and every other one, complete."""
+        return (self.sizes, *({**self.sizes, **other} for other in self.other_sizes))
+
+
+@functools.cache
+def schema() -> dict[str, Any]:
+    """The JSON Schema of case files."""
+    text = resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def load_case(path: Path) -> Case:
+    """Read and validate a case file.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND (also for the kernel it names), CASE_NOT_YAML, CASE_FIELD.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        raise PorterError(Code.FILE_NOT_FOUND, path=path) from None
+    except UnicodeDecodeError:
+        raise PorterError(Code.NOT_TEXT, path=path) from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = Location(str(path), mark.line + 1, mark.column + 1) if mark else Location(str(path))
+        problem = getattr(error, "problem", None) or str(error)
+        raise PorterError(Code.CASE_NOT_YAML, where, path=path, problem=problem) from None
+    if not isinstance(data, dict):
+        raise PorterError(
+            Code.CASE_NOT_YAML, Location(str(path)), path=path, problem="not a mapping of fields"
+        )
+    _validate(path, data, node)
+    return _build(path, data)
+
+
+def _validate(path: Path, data: dict[str, Any], node: yaml.Node | None) -> None:
+    validator = jsonschema.Draft202012Validator(schema())
+    error = jsonschema.exceptions.best_match(validator.iter_errors(data))
+    if error is None:
+        return
+    keys = list(error.absolute_path)
+    where = _place(path, node, keys)
+    problem = error.message
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
+        extra = [str(key) for key in error.instance if key not in known]
+        if extra:
+            keys, problem = [*keys, extra[0]], f"unknown field (known: {', '.join(sorted(known))})"
+            where = _place(path, node, keys)
+    elif error.validator == "required":
+        problem = f"missing field {problem.split(' is a required')[0]}"
+    raise PorterError(Code.CASE_FIELD, where, field=field_name(keys), problem=problem)
+
+
+def field_name(keys: list[Any]) -> str:
+    """`tensors.A.shape[1]` from the keys on the way there."""
+    text = ""
+    for key in keys:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
+    return text or "(top level)"
+
+
+def _place(path: Path, node: yaml.Node | None, keys: list[Any]) -> Location:
+    """Where in the file the keys lead, as far as they lead."""
+    for key in keys:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((k, v) for k, v in node.value if k.value == str(key)), None)
+            if found is None:
+                break
+            node = found[1] if not isinstance(found[1], yaml.ScalarNode) else found[0]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            node = node.value[key]
+        else:
+            break
+    if node is None:
+        return Location(str(path))
+    return Location(str(path), node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def place(case: Case, dotted: str) -> Location:
+    """The place of a field such as `tensors.A.shape[1]` in the case file, for messages."""
+    keys: list[Any] = []
+    for part in dotted.replace("[", ".[").split("."):
+        keys.append(int(part[1:-1]) if part.startswith("[") else part)
+    try:
+        node = yaml.compose(case.path.read_text("utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, yaml.YAMLError):
+        return Location(str(case.path))
+    return _place(case.path, node, keys)
+
+
+def _tuple(value: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if value is None else tuple(value)
+
+
+def _tensor_map(name: str, fields: dict[str, Any]) -> TensorMapSpec:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    return TensorMapSpec(name=name, **values)
+
+
+def _build(path: Path, data: dict[str, Any]) -> Case:
+    base = path.parent
+    kernel = base / data["kernel"]
+    if not kernel.is_file():
+        raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=kernel)
+    reference = data["reference"]
+    function = None
+    if isinstance(reference, dict):
+        file, _, function_name = reference["python"].rpartition(":")
+        function, reference = (base / file, function_name), None
+        if not function[0].is_file():
+            raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=function[0])
+    launch = data["launch"]
+    case = Case(
+        path=path,
+        kernel=kernel,
+        entry=data["entry"],
+        sizes=data["sizes"],
+        tensors={
+            name: TensorSpec(
+                name=name,
+                dtype=t["dtype"],
+                shape=tuple(t["shape"]),
+                role=t["role"],
+                strides=_tuple(t.get("strides")),
+                fill=t.get("fill"),
+                align=t.get("align", 256),
+            )
+            for name, t in data["tensors"].items()
+        },
+        tensor_maps={name: _tensor_map(name, m) for name, m in data.get("tensor_maps", {}).items()},
+        launch=LaunchSpec(
+            tuple(launch["grid"]),
+            tuple(launch["block"]),
+            tuple(launch.get("cluster", (1, 1, 1))),
+            launch.get("dynamic_smem", 0),
+        ),
+        params=tuple(data["params"]),
+        reference=reference,
+        reference_function=function,
+        template=tuple(data.get("template", ())),
+        constants=data.get("constants", {}),
+        other_sizes=tuple(data.get("other_sizes", ())),
+        include_dirs=tuple(base / d for d in data.get("include_dirs", ())),
+        families=_tuple(data.get("families")),
+        tile=_tuple(data.get("tile")),
+        **{
+            key: data[key]
+            for key in ("magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare")
+            if key in data
+        },
+    )
+    _check_names(case)
+    return case
+
+
+def _check_names(case: Case) -> None:
+    """Names that refer to others must exist, and no name may mean two things."""
+
+    def bad(where: str, problem: str) -> PorterError:
+        return PorterError(Code.CASE_FIELD, place(case, where), field=where, problem=problem)
+
+    for m in case.tensor_maps.values():
+        if m.tensor not in case.tensors:
+            known = ", ".join(case.tensors)
+            raise bad(f"tensor_maps.{m.name}.tensor", f"no tensor {m.tensor} (there are: {known})")
+    groups = {
+        "sizes": case.sizes,
+        "constants": case.constants,
+        "tensors": case.tensors,
+        "tensor_maps": case.tensor_maps,
+    }
+    seen: dict[str, str] = {}
+    for group, names in groups.items():
+        for name in names:
+            if name in seen:
+                raise bad(f"{group}.{name}", f"the name already stands in {seen[name]}")
+            seen[name] = group
+    for index, sizes in enumerate(case.other_sizes):
+        for name in sizes:
+            if name not in case.sizes:
+                raise bad(f"other_sizes[{index}].{name}", f"no such size (sizes: {', '.join(case.sizes)})")
+    if not any(t.role in ("output", "inout") for t in case.tensors.values()):
+        raise bad("tensors", "no tensor has the role output or inout, so there is nothing to compare")
+
+
+def cases_of(path: Path) -> list[Path]:
+    """The case files of a path: a case file itself, the cases beside a kernel that name it, or all below a
+    directory (sorted).
+
+    Raises:
+        PorterError: FILE_NOT_FOUND; CASE_NOT_FOUND if there is none.
+    """
+    if not path.exists():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    if path.is_dir():
+        found = sorted(p for p in path.rglob("*.yaml") if _is_case_name(p))
+    elif path.suffix in (".yaml", ".yml"):
+        found = [path]
+    else:
+        found = sorted(p for p in path.parent.glob("*.yaml") if _is_case_name(p) and _names(p, path))
+    if not found:
+        raise PorterError(Code.CASE_NOT_FOUND, path=path)
+    return found
+
+
+def _is_case_name(path: Path) -> bool:
+    return path.name == CASE_FILE or path.name.endswith(".case.yaml")
+
+
+def _names(case_path: Path, kernel: Path) -> bool:
+    """Whether a case file beside a kernel names it; a file that cannot be read is kept, so that its error
+    shows
+    when it is loaded."""
+    try:
+        data = yaml.safe_load(case_path.read_text("utf-8"))
+        return bool((case_path.parent / str(data["kernel"])).resolve() == kernel.resolve())
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
+        return True

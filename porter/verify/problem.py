@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A case at one problem size: every expression evaluated and checked to fit together.
+
+Shapes and strides are outermost dimension first, in elements, as in NumPy. Tensor maps are kept in the
+driver's
+order (innermost first) because that is what the hardware's rules speak about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from porter.diagnostics import Code, PorterError
+from porter.ptx.tensormap import (
+    TensorMap,
+    TensorMapInterleave,
+    TensorMapL2Promotion,
+    TensorMapSwizzle,
+    TensorMapType,
+)
+from porter.verify.case import Case, Expr, TensorMapSpec, TensorSpec, place
+from porter.verify.dtypes import DTYPES, DType
+from porter.verify.expr import ExpressionError, Number, evaluate, names_in
+
+_Enum = TypeVar("_Enum", bound=IntEnum)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor with its concrete shape and strides (elements, outermost first)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    role: str
+    fill: float | None
+    align: int
+    symbolic: tuple[Expr, ...]
+
+    @property
+    def is_input(self) -> bool:
+        return self.role in ("input", "inout")
+
+    @property
+    def is_output(self) -> bool:
+        return self.role in ("output", "inout")
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last one, gaps included."""
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        return self.span * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A kernel argument: the address of a tensor, `offset` bytes on."""
+
+    tensor: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class MapValue:
+    """A kernel argument: a tensor map, 128 bytes by value."""
+
+    tensor_map: str
+
+
+@dataclass(frozen=True)
+class MapAddress:
+    """A kernel argument: the address of a tensor map in global memory."""
+
+    tensor_map: str
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A kernel argument: a number; `type` None means that the compiled parameter's type decides."""
+
+    value: Number
+    type: str | None = None
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A kernel argument: members with natural alignment, by value."""
+
+    members: tuple[Argument, ...]
+
+
+Argument = Pointer | MapValue | MapAddress | Scalar | Struct
+
+
+@dataclass(frozen=True)
+class LaunchValues:
+    """Threads and blocks as (x, y, z); dynamic shared memory in bytes."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    dynamic_smem: int = 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One case at one size, ready to be given inputs and run."""
+
+    case: Case
+    sizes: Mapping[str, Number]
+    names: Mapping[str, Number]
+    tensors: Mapping[str, Tensor]
+    tensor_maps: Mapping[str, BoundMap]
+    launch: LaunchValues
+    template: tuple[str, ...]
+    defines: Mapping[str, str]
+    arguments: tuple[Argument, ...]
+    reduction: int
+    tile: tuple[int, int] | None
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors.values() if t.is_input)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors.values() if t.is_output)
+
+    @property
+    def operand(self) -> DType:
+        """The format the tensor cores multiply: the case's `operand`, else the narrowest input's format."""
+        if self.case.operand:
+            return DTYPES[self.case.operand]
+        candidates = [t for t in self.inputs if self.reduction_axis(t) is not None] or list(self.inputs)
+        return min((t.dtype for t in candidates), key=lambda d: d.itemsize, default=DTYPES["f32"])
+
+    def reduction_axis(self, tensor: Tensor) -> int | None:
+        """The dimension of a tensor that the sum runs over: the one written like the case's `reduction`."""
+        text = _spelling(self.case.reduction)
+        for axis, dimension in enumerate(tensor.symbolic):
+            if isinstance(dimension, str) and _spelling(dimension) == text:
+                return axis
+        return None
+
+
+@dataclass(frozen=True)
+class BoundMap:
+    """A tensor map without its address: `map.address` counts bytes from the start of the tensor."""
+
+    name: str
+    tensor: str
+    map: TensorMap = field(repr=False)
+
+
+def _spelling(expression: Expr) -> str:
+    return str(expression).replace(" ", "")
+
+
+class _Scope:
+    """Evaluates the case's expressions and turns failures into diagnostics that name the field."""
+
+    def __init__(self, case: Case, names: dict[str, Number]) -> None:
+        self.case, self.names = case, names
+
+    def error(self, field: str, problem: str) -> PorterError:
+        return PorterError(Code.CASE_DOES_NOT_FIT, place(self.case, field), field=field, problem=problem)
+
+    def number(self, field: str, expression: Expr) -> Number:
+        try:
+            return evaluate(expression, self.names)
+        except ExpressionError as error:
+            raise PorterError(
+                Code.CASE_EXPRESSION,
+                place(self.case, field),
+                field=field,
+                expression=expression,
+                problem=error,
+            ) from None
+
+    def integer(self, field: str, expression: Expr, least: int = 0) -> int:
+        value = self.number(field, expression)
+        if isinstance(value, float) and not value.is_integer():
+            raise self.error(field, f"`{expression}` is {value}, not an integer")
+        if value < least:
+            raise self.error(field, f"`{expression}` is {int(value)}, but must be at least {least}")
+        return int(value)
+
+    def integers(self, field: str, expressions: Sequence[Expr], least: int = 0) -> tuple[int, ...]:
+        return tuple(self.integer(f"{field}[{i}]", e, least) for i, e in enumerate(expressions))
+
+
+def bind(case: Case, sizes: Mapping[str, Number] | None = None) -> Problem:
+    """The case at `sizes` (names left out keep their default).
+
+    Raises:
+        PorterError: CASE_EXPRESSION, CASE_DOES_NOT_FIT, CASE_FIELD.
+    """
+    unknown = set(sizes or ()) - set(case.sizes)
+    if unknown:
+        problem = f"no size {', '.join(sorted(unknown))} (sizes: {', '.join(case.sizes)})"
+        raise PorterError(Code.CASE_FIELD, place(case, "sizes"), field="sizes", problem=problem)
+    chosen = {**case.sizes, **(sizes or {})}
+    scope = _Scope(case, dict(chosen))
+    for name, expression in case.constants.items():
+        scope.names[name] = scope.number(f"constants.{name}", expression)
+    tensors = {name: _tensor(scope, spec) for name, spec in case.tensors.items()}
+    maps = {name: _tensor_map(scope, spec, tensors) for name, spec in case.tensor_maps.items()}
+    reduction = scope.integer("reduction", case.reduction, 1)
+    tile = _tile(scope)
+    return Problem(
+        case=case,
+        sizes=chosen,
+        names=scope.names,
+        tensors=tensors,
+        tensor_maps=maps,
+        launch=_launch(scope),
+        template=tuple(_template_argument(scope, e) for e in case.template),
+        defines={n: _template_argument(scope, e) for n, e in case.defines.items()},
+        arguments=tuple(_argument(scope, f"params[{i}]", p, tensors) for i, p in enumerate(case.params)),
+        reduction=reduction,
+        tile=tile,
+    )
+
+
+def _tensor(scope: _Scope, spec: TensorSpec) -> Tensor:
+    where = f"tensors.{spec.name}"
+    shape = scope.integers(f"{where}.shape", spec.shape, 1)
+    if spec.strides is None:
+        strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    else:
+        strides = scope.integers(f"{where}.strides", spec.strides)
+        if len(strides) != len(shape):
+            raise scope.error(f"{where}.strides", f"{len(strides)} strides for {len(shape)} dimensions")
+        _check_overlap(scope, where, shape, strides, spec)
+    fill = None if spec.fill is None else float(scope.number(f"{where}.fill", spec.fill))
+    align = scope.integer(f"{where}.align", spec.align, 1)
+    if align & (align - 1):
+        raise scope.error(f"{where}.align", f"{align} is no power of two")
+    return Tensor(spec.name, DTYPES[spec.dtype], shape, strides, spec.role, fill, align, spec.shape)
+
+
+def _check_overlap(
+    scope: _Scope, where: str, shape: Sequence[int], strides: Sequence[int], spec: TensorSpec
+) -> None:
+    reach = 0
+    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride <= reach:
+            raise scope.error(f"{where}.strides", f"stride {stride} makes elements of {spec.name} overlap")
+        reach += stride * (size - 1)
+
+
+def _member(values: type[_Enum], text: str) -> _Enum:
+    """`128B` is the member B128, `none` NONE."""
+    return values["NONE" if text == "none" else f"B{text.removesuffix('B')}"]
+
+
+def _tensor_map(scope: _Scope, spec: TensorMapSpec, tensors: Mapping[str, Tensor]) -> BoundMap:
+    where = f"tensor_maps.{spec.name}"
+    tensor = tensors[spec.tensor]
+    item = tensor.dtype.itemsize
+    dims = scope.integers(f"{where}.dims", spec.dims, 1) if spec.dims else tensor.shape
+    rank = len(dims)
+    if spec.strides is not None:
+        strides = scope.integers(f"{where}.strides", spec.strides)
+    elif rank == len(tensor.shape):
+        strides = tensor.strides
+    else:
+        raise scope.error(f"{where}.dims", f"{rank} dimensions need {rank} strides of their own")
+    box = scope.integers(f"{where}.box", spec.box, 1)
+    steps = scope.integers(f"{where}.element_strides", spec.element_strides or (1,) * rank, 1)
+    for name, values in (("box", box), ("strides", strides), ("element_strides", steps)):
+        if len(values) != rank:
+            raise scope.error(f"{where}.{name}", f"{len(values)} values for {rank} dimensions")
+    if strides[-1] != 1:
+        raise scope.error(where, f"the innermost stride is {strides[-1]} elements; a tensor map needs 1")
+    offset = scope.integer(f"{where}.offset", spec.offset)
+    reach = offset + sum((n - 1) * s for n, s in zip(dims, strides, strict=True))
+    if reach >= tensor.span:
+        raise scope.error(where, f"reaches element {reach} of {tensor.name}, which has {tensor.span}")
+    bound = TensorMap(
+        dtype=_map_type(scope, where, spec, tensor),
+        address=offset * item,
+        sizes=dims[::-1],
+        strides=tuple(s * item for s in strides[:-1])[::-1],
+        box=box[::-1],
+        element_strides=steps[::-1],
+        swizzle=_member(TensorMapSwizzle, spec.swizzle),
+        interleave=_member(TensorMapInterleave, spec.interleave),
+        oob_nan=spec.oob == "nan",
+        l2_promotion=_member(TensorMapL2Promotion, spec.l2_promotion),
+    )
+    if problems := bound.problems():
+        raise scope.error(where, "; ".join(problems))
+    return BoundMap(spec.name, spec.tensor, bound)
+
+
+# Names as in CUtensorMapDataType; 8-bit formats travel as bytes.
+_MAP_TYPES = {
+    "f64": "FLOAT64", "f32": "FLOAT32", "tf32": "TFLOAT32", "f16": "FLOAT16", "bf16": "BFLOAT16",
+    "f8e4m3": "UINT8", "f8e5m2": "UINT8", "u8": "UINT8", "s8": "UINT8", "u16": "UINT16", "s16": "UINT16",
+    "u32": "UINT32", "s32": "INT32", "u64": "UINT64", "s64": "INT64",
+}  # fmt: skip
+
+
+def _map_type(scope: _Scope, where: str, spec: TensorMapSpec, tensor: Tensor) -> TensorMapType:
+    name = spec.dtype or tensor.dtype.name
+    if name not in _MAP_TYPES:
+        raise scope.error(f"{where}.dtype", f"{name} is no element type of tensor maps")
+    if spec.dtype and DTYPES[name].itemsize != tensor.dtype.itemsize:
+        raise scope.error(f"{where}.dtype", f"{name} is not as wide as {tensor.dtype.name}")
+    return TensorMapType[_MAP_TYPES[name]]
+
+
+def _launch(scope: _Scope) -> LaunchValues:
+    spec = scope.case.launch
+
+    def triple(name: str, values: Sequence[Expr]) -> tuple[int, int, int]:
+        numbers = (*scope.integers(f"launch.{name}", values, 1), 1, 1)
+        return numbers[0], numbers[1], numbers[2]
+
+    grid, block = triple("grid", spec.grid), triple("block", spec.block)
+    cluster = triple("cluster", spec.cluster)
+    if math.prod(block) > 1024:
+        raise scope.error("launch.block", f"{math.prod(block)} threads; a block has at most 1024")
+    for axis, (g, c) in enumerate(zip(grid, cluster, strict=True)):
+        if g % c:
+            raise scope.error("launch.cluster", f"grid extent {g} is not a multiple of cluster extent {c}"
+                              f" in {'xyz'[axis]}")  # fmt: skip
+    return LaunchValues(grid, block, cluster, scope.integer("launch.dynamic_smem", spec.dynamic_smem))
+
+
+def _template_argument(scope: _Scope, expression: Expr) -> str:
+    """C++ text: the value of an expression over known names, anything else as it stands."""
+    try:
+        if isinstance(expression, str) and not names_in(expression) <= scope.names.keys():
+            return expression
+        value = evaluate(expression, scope.names)
+    except ExpressionError:
+        return str(expression)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)
+
+
+def _argument(scope: _Scope, where: str, param: Any, tensors: Mapping[str, Tensor]) -> Argument:
+    if isinstance(param, dict):
+        if "struct" in param:
+            members = (
+                _argument(scope, f"{where}.struct[{i}]", m, tensors) for i, m in enumerate(param["struct"])
+            )
+            return Struct(tuple(members))
+        if "value" in param:
+            return Scalar(scope.number(f"{where}.value", param["value"]), param.get("type"))
+        name = param["address_of"]
+        if name in scope.case.tensor_maps:
+            return MapAddress(name)
+        if name not in tensors:
+            raise scope.error(f"{where}.address_of", f"no tensor or tensor map {name}")
+        offset = scope.integer(f"{where}.offset", param.get("offset", 0))
+        return Pointer(name, offset * tensors[name].dtype.itemsize)
+    if isinstance(param, str) and param in tensors:
+        return Pointer(param)
+    if isinstance(param, str) and param in scope.case.tensor_maps:
+        return MapValue(param)
+    return Scalar(scope.number(where, param))
+
+
+def _tile(scope: _Scope) -> tuple[int, int] | None:
+    if scope.case.tile is not None:
+        rows, columns = scope.integers("tile", scope.case.tile, 1)
+        return rows, columns
+    rows_named, columns_named = scope.names.get("BM"), scope.names.get("BN")
+    if isinstance(rows_named, int) and isinstance(columns_named, int):
+        return rows_named, columns_named
+    return None
+
+
+def scalars(arguments: Sequence[Argument]) -> Iterator[Argument]:
+    """All arguments, members of structs in place of the struct."""
+    for argument in arguments:
+        if isinstance(argument, Struct):
+            yield from scalars(argument.members)
+        else:
+            yield argument

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fat binary that nvcc's host code registers: which images it holds, and the text of its PTX.
+
+Layout, little-endian, as nvcc 12 and 13 write it (read off the output of `fatbinary` for known inputs):
+
+* head: magic 0xBA55ED50 (u32), version (u16), bytes of this head (u16), bytes that follow (u64);
+* then images one after another, each an image head and its payload. Image head: kind (u16; 1 PTX, 2 cubin),
+  version (u16), bytes of the image head (u32), bytes of payload with padding (u64), bytes of the compressed
+  payload (u32), …, minor and major version of the PTX (u16 each, at 24), number of the architecture (u32, at
+  28), …, flags (u64, at 40; 0x2000 LZ4, 0x8000 zstd), …, bytes once unpacked (u64, at 56).
+
+The letter of the architecture (`a`, `f`) stands only in the PTX text.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAGIC = 0xBA55ED50
+KIND_PTX = 1
+KIND_CUBIN = 2
+
+_HEAD = struct.Struct("<IHHQ")
+_IMAGE = struct.Struct("<HHIQI4xHHI8xQ8xQ")
+_COMPRESSED = 0x2000 | 0x8000
+
+
+class FatbinError(ValueError):
+    """These bytes are no fat binary, or not of the form that is known."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: `arch` is 90, 100, …; `payload` still compressed if `compressed`."""
+
+    kind: int
+    arch: int
+    compressed: bool
+    payload: bytes
+
+    @property
+    def ptx(self) -> str:
+        """The PTX text. Raises FatbinError if the image is compressed or no PTX."""
+        if self.kind != KIND_PTX:
+            raise FatbinError(f"the image for sm_{self.arch} is no PTX")
+        if self.compressed:
+            raise FatbinError(f"the PTX for sm_{self.arch} is compressed")
+        return self.payload.rstrip(b"\0").decode("utf-8", "replace")
+
+
+def images(data: bytes) -> list[Image]:
+    """All images of a fat binary. Raises FatbinError if `data` is none."""
+    if len(data) < _HEAD.size:
+        raise FatbinError(f"{len(data)} bytes are too short for a fat binary")
+    magic, _, head, size = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise FatbinError(f"a fat binary begins with {MAGIC:#x}, not {magic:#x}")
+    if head + size > len(data):
+        raise FatbinError(f"a fat binary of {head + size} bytes ends after {len(data)}")
+    return list(_images(data, head, head + size))
+
+
+def _images(data: bytes, at: int, end: int) -> Iterator[Image]:
+    while at + _IMAGE.size <= end:
+        kind, _, head, size, packed, _, _, arch, flags, _ = _IMAGE.unpack_from(data, at)
+        if head < _IMAGE.size or at + head + size > end:
+            raise FatbinError(f"image at byte {at} runs past the end of the fat binary")
+        compressed = bool(flags & _COMPRESSED)
+        length = packed if compressed else size
+        yield Image(kind, arch, compressed, data[at + head : at + head + length])
+        at += head + size

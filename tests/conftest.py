@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests need from the machine: a test that cannot run here is skipped with the reason, never passed."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+import pytest
+
+
+def _missing_gpu() -> str | None:
+    return None if shutil.which("nvidia-smi") else "no NVIDIA GPU on this machine"
+
+
+def _missing_packages() -> str | None:
+    if importlib.util.find_spec("cutlass_library") is None:
+        return "the package nvidia-cutlass is not installed (pip install -e '.[external]')"
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reasons = {"gpu": _missing_gpu(), "external": _missing_packages()}
+    for item in items:
+        for marker, reason in reasons.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the house: who may import whom, how long a file may be, how diagnostics are numbered."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "porter"
+
+MAX_LINES = 700
+
+# What each part may import besides itself. `diagnostics` is open to all but `ptx`.
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "ptx": frozenset(),
+    "diagnostics": frozenset(),
+    "lang": frozenset({"ptx"}),
+    "model": frozenset({"lang", "ptx"}),
+    "rules": frozenset({"passes", "model", "lang", "ptx"}),
+    "passes": frozenset({"rules", "model", "lang", "ptx"}),
+    "build": frozenset({"ptx"}),
+    "sim": frozenset({"ptx"}),
+    "hopper": frozenset({"ptx"}),
+    "verify": frozenset({"build", "sim", "hopper", "ptx"}),
+    "report": frozenset({"verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
+    "cli": frozenset(
+        {"report", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}
+    ),
+}
+# Parts that must not see each other even through a third one.
+NEVER_REACHES = [("lang", "sim"), ("sim", "lang"), ("sim", "model"), ("passes", "sim"), ("ptx", "lang")]
+
+
+def part_of(module: str) -> str | None:
+    """`porter.lang.cuda` -> `lang`; the top package and foreign modules -> None."""
+    names = module.split(".")
+    return names[1] if names[0] == "porter" and len(names) > 1 else None
+
+
+def imported_modules(tree: ast.AST, package: list[str]) -> Iterator[tuple[str, int]]:
+    """Every module that `tree` imports, anywhere in it, lazily or not, with its line.
+
+    `package` is the path of the package that holds the file, for relative imports. `from porter import x` and
+    `from .. import x` count as an import of `porter.x`, and so does `import_module` with a literal name.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            if module == "porter":
+                yield from ((f"porter.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield module, node.lineno
+        elif isinstance(node, ast.Call) and node.args:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            first = node.args[0]
+            literal = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            if name in {"import_module", "__import__"} and literal:
+                assert isinstance(first, ast.Constant)
+                yield str(first.value), node.lineno
+
+
+def forbidden_imports(source: str, path: str) -> list[str]:
+    """Imports that break the rules in `source`, the text of a file at `path` (such as `porter/sim/core.py`)."""
+    *package, name = Path(path).with_suffix("").parts
+    part = package[1] if len(package) > 1 else name
+    if part == "__init__":
+        part = "diagnostics"  # The top package is a leaf as well.
+    allowed = MAY_IMPORT[part] | {part} | (frozenset() if part == "ptx" else {"diagnostics"})
+    tree = ast.parse(source, path)
+    return [
+        f"{path}:{line}: {part} imports {target}"
+        for module, line in imported_modules(tree, package)
+        if (target := part_of(module)) is not None and target not in allowed and not is_top_level_name(target)
+    ]
+
+
+def is_top_level_name(name: str) -> bool:
+    """`from porter import __version__` names an attribute, not a part."""
+    return name.startswith("__")
+
+
+def python_files() -> list[Path]:
+    return sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").rglob("*.py")])
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_every_part_is_under_the_import_rules() -> None:
+    parts = {path.stem for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    parts |= {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
+    assert parts <= set(MAY_IMPORT)
+
+
+def test_imports_look_only_the_way_they_may() -> None:
+    broken = [
+        line
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line in forbidden_imports(path.read_text("utf-8"), relative(path))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("porter/ptx/ast.py", "from porter.diagnostics import Code"),
+        ("porter/ptx/ast.py", "from ..lang import text"),
+        ("porter/lang/cuda.py", "def f():\n    import porter.sim.core"),
+        ("porter/sim/core.py", "from porter import lang"),
+        ("porter/sim/datapath/mma.py", "from ...lang.text import Span"),
+        ("porter/verify/runner.py", "from porter.passes.port import port_sources"),
+        ("porter/report/terminal.py", "import importlib\nimportlib.import_module('porter.cli.main')"),
+        ("porter/diagnostics.py", "from porter.ptx import ast"),
+    ],
+)
+def test_a_forbidden_import_is_seen(path: str, source: str) -> None:
+    assert forbidden_imports(source, path)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("porter/sim/datapath/mma.py", "from ..machine import Machine\nfrom porter.ptx import arch\nimport numpy"),
+        ("porter/cli/port.py", "from porter.passes.port import port_sources\nfrom porter import __version__"),
+        ("porter/lang/cuda.py", "from .text import Span\nfrom porter.diagnostics import Code"),
+    ],
+)
+def test_an_allowed_import_passes(path: str, source: str) -> None:
+    assert not forbidden_imports(source, path)
+
+
+def imports_between_parts() -> dict[str, set[str]]:
+    edges: dict[str, set[str]] = {part: set() for part in MAY_IMPORT}
+    for path in PACKAGE.rglob("*.py"):
+        *package, name = path.relative_to(ROOT).with_suffix("").parts
+        part = package[1] if len(package) > 1 else name
+        for module, _ in imported_modules(ast.parse(path.read_text("utf-8")), package):
+            target = part_of(module)
+            if part in edges and target in edges and target != part:
+                edges[part].add(target)
+    return edges
+
+
+def reachable(edges: dict[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        for target in edges[todo.pop()] - seen:
+            seen.add(target)
+            todo.append(target)
+    return seen
+
+
+def test_parts_import_in_no_circle() -> None:
+    edges = imports_between_parts()
+    assert not [part for part in edges if part in reachable(edges, part)]
+
+
+def test_parts_that_must_not_know_each_other() -> None:
+    edges = imports_between_parts()
+    assert not [(a, b) for a, b in NEVER_REACHES if b in reachable(edges, a)]
+
+
+def test_files_stay_short() -> None:
+    lengths = {relative(path): len(path.read_text("utf-8").splitlines()) for path in python_files()}
+    assert not {path: lines for path, lines in lengths.items() if lines > MAX_LINES}
+
+
+def test_files_start_with_the_licence() -> None:
+    marker = "# SPDX-License-Identifier: Apache-2.0"
+    missing = [relative(p) for p in python_files() if not p.read_text("utf-8").startswith(marker)]
+    assert not missing
+
+
+def test_test_files_have_unique_names() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+# --- Diagnostics
+
+
+def diagnostic_blocks() -> dict[str, str]:
+    """Member name -> digit of the `# --- PTnxxx` heading that it stands under in the source."""
+    blocks: dict[str, str] = {}
+    digit = ""
+    for line in (PACKAGE / "diagnostics.py").read_text("utf-8").splitlines():
+        if heading := re.match(r"    # --- PT(\d)xxx", line):
+            digit = heading[1]
+        elif member := re.match(r"    ([A-Z][A-Z0-9_]*) = _[ewn]\(", line):
+            blocks[member[1]] = digit
+    return blocks
+
+
+def test_diagnostic_ids_are_unique() -> None:
+    # Members with equal values would be aliases, which iteration skips.
+    assert len(Code.__members__) == len(list(Code))
+    ids = [code.id for code in Code]
+    assert sorted(ids) == sorted(set(ids))
+
+
+def test_diagnostic_ids_stand_in_their_block() -> None:
+    blocks = diagnostic_blocks()
+    assert set(blocks) == set(Code.__members__)
+    wrong = [code.id for code in Code if not re.fullmatch(rf"PT{blocks[code.name]}\d{{3}}", code.id)]
+    assert not wrong
+
+
+def test_diagnostics_say_what_why_and_what_next() -> None:
+    for code in Code:
+        info = code.value
+        assert info.title, code.id
+        assert not info.title.endswith("."), f"{code.id}: a title is a clause, without a full stop"
+        assert info.detail.endswith("."), code.id
+        assert info.next_step.endswith("."), code.id
+        assert re.sub(r"\{[a-z_]+\}", "", info.title).count("{") == 0, f"{code.id}: fields are plain names"
+        assert (info.severity is Severity.ERROR) == (info.exit_code is not ExitCode.OK), code.id
+
+
+def test_every_exit_code_has_a_text() -> None:
+    assert set(EXIT_CODE_TEXT) == set(ExitCode)
