@@ -189,8 +189,175 @@ class Code(Enum):
     )
 
     # --- PT2xxx: porting
+    WGMMA_FORM = _e(
+        "PT2001",
+        ExitCode.UNPORTED,
+        "wgmma is not ported here: {what}",
+        "The compat port translates dense wgmma with both operands in shared memory and 32-bit accumulators, "
+        "in asm statements that it can read whole.",
+        "Nothing was written. Port this statement by hand, or bring it into a supported form.",
+    )
+    ACCUMULATOR_USE = _e(
+        "PT2002",
+        ExitCode.UNPORTED,
+        "accumulator not ported: {what}",
+        "The registers of an accumulator become a mirror of a Tensor Memory tile. That needs every use of "
+        "them to be understood.",
+        "Nothing was written. See `porter explain PT2002` for the uses that are understood: arrays or scalars "
+        "declared in one function, passed to wrappers, zeroed as a whole, read after the last wait.",
+    )
+    LIBRARY_CONSTRUCT = _e(
+        "PT2003",
+        ExitCode.UNPORTED,
+        "{name} is not ported yet ({library})",
+        "The file uses a Hopper-only construct of a library whose port is not built yet.",
+        "Nothing was written. `porter scan` lists what the construct becomes on sm_100a.",
+    )
+    TMEM_TOO_LARGE = _e(
+        "PT2005",
+        ExitCode.UNPORTED,
+        "the accumulators of {kernel} need {columns} Tensor Memory columns, an SM has 512",
+        "Every m64nN tile takes N columns in half of the lanes; two warpgroups share columns.",
+        "Nothing was written. Use a smaller tile.",
+    )
+    NOT_ANALYSED = _e(
+        "PT2006",
+        ExitCode.UNPORTED,
+        "wgmma in text that is not analysed: {what}",
+        "Source in string literals, in regions that do not parse, or built by macro concatenation is not read.",
+        "Nothing was written. Move the instruction into an asm statement of its own.",
+    )
+    NO_KERNEL_REACHES = _w(
+        "PT2007",
+        "no kernel in these files uses {function}",
+        "The wrapper was ported, but where Tensor Memory is allocated could not be decided without its kernel.",
+        "Port the file that holds the kernel; its local includes are followed.",
+    )
+    BARRIER_IDS = _w(
+        "PT2008",
+        "a named barrier has an id that is not a constant: {kernel}",
+        "The port synchronizes each warpgroup on a named barrier of its own, counted down from 15.",
+        "Check that the kernel does not use those ids.",
+    )
+    WARPGROUPS_UNKNOWN = _w(
+        "PT2009",
+        "the block size of {kernel} is not known; room for {count} warpgroups is set aside",
+        "Neither `__launch_bounds__` nor a launch with constant block size was found.",
+        "Add `__launch_bounds__`, then port again.",
+    )
+    RULE_IGNORED = _e(
+        "PT2010",
+        ExitCode.UNPORTED,
+        "rule {rule} is switched off, and the rest of the port needs it",
+        "The edits of a kernel's port mean something only together.",
+        "Select the rule, or leave the whole kernel out.",
+    )
+    TMEM_SIZE_UNKNOWN = _w(
+        "PT2501",
+        "{kernel} allocates {columns} Tensor Memory columns: how many it needs is not known where it allocates",
+        "The extents of an accumulator depend on names that are not visible at the top of the kernel.",
+        "Fewer CTAs fit on an SM than might. Make the tile extents template parameters or file-scope constants.",
+    )
+    EXTRA_BARRIER = _n(
+        "PT2502",
+        "each MMA batch of {kernel} starts with a warpgroup barrier",
+        "On Hopper each warp waited for its own operands; on sm_100a one thread issues for all four warps and "
+        "must come after everything they did.",
+        "Correct as it is. The native style gives the MMA a warp of its own, which needs no such barrier.",
+    )
+    HALF_RATE = _n(
+        "PT2503",
+        "{kernel} issues M=64 MMAs, which run at half the rate of M=128",
+        "The compat style keeps the row ownership of Hopper warpgroups, which M=64 tiles preserve exactly.",
+        "Correct as it is. The native style merges tiles to M=128.",
+    )
+    SHARED_MEMORY_GROWS = _n(
+        "PT2504",
+        "{kernel} takes {bytes} more bytes of static shared memory",
+        "The completion mbarriers and the Tensor Memory address live there; where dynamic shared memory "
+        "follows, the size keeps its 1024-byte alignment.",
+        "Check that static and dynamic shared memory together stay within 227 KiB.",
+    )
 
     # --- PT3xxx: build
+    NO_TOOLKIT = _e(
+        "PT3001",
+        ExitCode.USAGE,
+        "no CUDA compiler found",
+        "Building and verifying need nvcc and ptxas of CUDA 12.8 or later. Porter looks at --toolkit, "
+        "CUDA_HOME, CUDA_PATH, PATH and the CUDA packages of this Python, in this order.",
+        "Run pip install 'porter[cuda]', or pass --toolkit DIR. `porter doctor` shows what was looked at.",
+    )
+    BAD_TOOLKIT = _e(
+        "PT3002",
+        ExitCode.USAGE,
+        "{path} is no usable CUDA toolkit: {reason}",
+        "A toolkit is a directory with bin/nvcc, bin/ptxas and include/cuda_runtime.h, of CUDA 12.8 or later.",
+        "Pass another directory, or leave --toolkit out to let Porter look for one.",
+    )
+    NO_HOST_COMPILER = _e(
+        "PT3003",
+        ExitCode.USAGE,
+        "no C++ compiler for the host found",
+        "nvcc needs a host compiler even for device code. Porter looks at NVCC_CCBIN, CXX, and for g++, clang++ "
+        "and c++ on PATH.",
+        "Install g++ or clang++, or set CXX.",
+    )
+    NVCC_ERROR = _e(
+        "PT3004",
+        ExitCode.BUILD_FAILED,
+        "nvcc refused {path} for {arch}: {text}",
+        "The compiler's whole output follows.",
+        "Mend the source. If it is a port by Porter, report it with the original.",
+    )
+    PTXAS_ERROR = _e(
+        "PT3005",
+        ExitCode.BUILD_FAILED,
+        "ptxas refused the PTX for {arch}: {text}",
+        "The line is one of the PTX text. Instructions of another architecture are refused here.",
+        "Check that the source was compiled for the architecture that it is written for.",
+    )
+    ENTRY_NOT_FOUND = _e(
+        "PT3006",
+        ExitCode.USAGE,
+        "{path} has no kernel {entry}",
+        "The name is that of a __global__ function with its namespaces, and template arguments are given apart.",
+        "Use one of the names that are listed.",
+    )
+    ENTRY_AMBIGUOUS = _e(
+        "PT3007",
+        ExitCode.USAGE,
+        "{entry} names several kernels of {path}",
+        "The kernels are overloads, several instantiations, or lie in different namespaces.",
+        "Give the namespaces and all template arguments.",
+    )
+    LINK_ERROR = _e(
+        "PT3008",
+        ExitCode.BUILD_FAILED,
+        "{path} could not be linked: {text}",
+        "The host linker refused the program. Its whole output follows.",
+        "Add the missing source files or libraries.",
+    )
+    PTXAS_WARNING = _w(
+        "PT3009",
+        "ptxas: {text}",
+        "The assembler accepted the kernel but says that it will run slower, or otherwise than written.",
+        "Read the message; for a port, compare with what the original got.",
+    )
+    TOOL_MISSING = _e(
+        "PT3010",
+        ExitCode.USAGE,
+        "{tool} cannot be used: {place}",
+        "A program or library of the toolkit is missing or cannot be started.",
+        "Complete the toolkit, or choose another with --toolkit.",
+    )
+    COMPILER_TIMEOUT = _e(
+        "PT3011",
+        ExitCode.BUILD_FAILED,
+        "{tool} did not finish in {seconds} seconds",
+        "The compiler was stopped.",
+        "Reduce the number of template instantiations in the file.",
+    )
 
     # --- PT4xxx: simulator
     SIM_UNKNOWN_INSTRUCTION = _e(
@@ -374,6 +541,13 @@ class Code(Enum):
         "backend {name} is not available: {reason}",
         "The machine lacks what this backend needs to run kernels.",
         "Use --backend sim, which needs no GPU.",
+    )
+    PTX_UNREADABLE = _e(
+        "PT5010",
+        ExitCode.USAGE,
+        "{path}: not PTX that Porter can read: {problem}",
+        "The parser for PTX modules met text that it does not know.",
+        "Pass PTX as nvcc or CuTe DSL emit it; report the line if it is.",
     )
     ORIGINAL_DIFFERS = _e(
         "PT5020",

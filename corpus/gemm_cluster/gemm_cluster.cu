@@ -188,6 +188,7 @@ __device__ __forceinline__ void wgmma_m64n128k16(float (&d)[64], uint64_t desc_a
 __global__ void __launch_bounds__(Config::kThreads, 1)
 gemm_cluster_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                     float* __restrict__ C, int N, int K) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     extern __shared__ char smem[];
     // The launcher leaves room for this alignment; it comes out the same in both CTAs of a cluster.
     SharedMemory& sm = *reinterpret_cast<SharedMemory*>((reinterpret_cast<uintptr_t>(smem) + 1023) & ~uintptr_t(1023));
@@ -265,6 +266,10 @@ gemm_cluster_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_cons
     // A CTA must stay until the other one has stopped arriving on its barriers and writing its stages.
     ptx::cluster_arrive();
     ptx::cluster_wait();
+#else
+    if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0) printf("gemm_cluster was not compiled for sm_90a\n");
+    __trap();
+#endif
 }
 
 // ------------------------------------------------------------------------ host

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inline assembly in CUDA C++: template, operands and constraints of every statement, and where they stand."""
+"""Inline assembly in CUDA C++: template, operands and constraints of every statement."""
 
 from __future__ import annotations
 

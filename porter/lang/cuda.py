@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,6 +65,7 @@ class CudaFile:
     masked: bytes
     tree: Tree = field(repr=False)
     rules: tuple[str, ...] = ()
+    macros: MacroUses = field(default=NO_MACROS, repr=False)
 
     @property
     def root(self) -> Node:
@@ -143,7 +145,7 @@ def parse_cuda(path: str, source: bytes, macros: MacroUses = NO_MACROS) -> CudaF
     definitions are learnt here.
     """
     result = mask(source, parse_tree, lambda tree: _cost(tree), macros)
-    return CudaFile(path, source, result.text, result.tree, result.rules)
+    return CudaFile(path, source, result.text, result.tree, result.rules, result.uses)
 
 
 def _cost(tree: Tree) -> tuple[int, int]:
@@ -173,6 +175,28 @@ def walk(node: Node) -> Iterator[Node]:
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
                 return
+
+
+_SPECIFIER = re.compile(rb"[A-Za-z_]\w*")
+
+
+def function_specifiers(file: CudaFile, function: Node) -> frozenset[str]:
+    """The words before a function's declarator: `__global__`, `static`, `void`, … with macros that stand for
+    a specifier resolved (`MY_KERNEL` gives `__global__` too).
+
+    A masked macro may stand just outside the node, so everything since the previous node counts. Attribute
+    arguments and template heads are left out.
+    """
+    declarator = function.child_by_field_name("declarator")
+    end = declarator.start_byte if declarator is not None else function.end_byte
+    before = function.prev_sibling
+    start = before.end_byte if before is not None else function.start_byte
+    if before is None and function.parent is not None:
+        start = function.parent.start_byte
+    head = file.lexed.plain[start:end]
+    words = {m.group().decode() for m in _SPECIFIER.finditer(head)}
+    words |= {file.macros.specifiers[w].decode() for w in words if file.macros.specifiers.get(w)}
+    return frozenset(words)
 
 
 def find(node: Node, *types: str) -> Iterator[Node]:

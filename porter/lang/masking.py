@@ -102,6 +102,9 @@ def _specifiers(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacem
         if plain[: match.start()].rstrip()[-1:] in (b")", b"]"):
             # After a parameter list or a capture the grammar knows no specifier.
             substitute = b""
+        if len(substitute) > len(match.group()):
+            # `function_specifiers` still says what a short name stands for.
+            substitute = b"inline"
         yield match.start(), match.end(), padded(match.group(), substitute)
 
 
@@ -364,9 +367,12 @@ RULES: tuple[tuple[str, Rule], ...] = (
 
 @dataclass(frozen=True)
 class Masked:
+    """`uses` is what is known of the file's macros."""
+
     text: bytes
     tree: Tree
     rules: tuple[str, ...]
+    uses: MacroUses
 
 
 _NON_ASCII = bytes(c if c < 0x80 else 0x5F for c in range(256))
@@ -387,31 +393,52 @@ def mask(
     if source.startswith(b"\xef\xbb\xbf"):
         text = b"   " + text[3:]
     tree = parse(text)
-    best = cost(tree)
-    kept: list[str] = []
-    if best[0] == 0:
-        return Masked(text, tree, ())
-    lexed = Lexed(text)
-    uses = macros.joined(learn_macros(lexed.macros()))
-    # Twice: a mask may only help once another one has been made.
-    for _ in range(2):
-        before = best
-        for name, rule in RULES:
-            if name in kept:
-                continue
-            candidate = _replace(text, list(rule(lexed.code, lexed.plain, uses)))
-            if candidate == text:
-                continue
-            new_tree = parse(candidate)
-            new = cost(new_tree)
-            if new < best:
-                text, tree, best, lexed = candidate, new_tree, new, Lexed(candidate)
-                kept.append(name)
-            if best[0] == 0:
-                return Masked(text, tree, tuple(kept))
-        if best == before:
+    errors = cost(tree)
+    if errors[0] == 0:
+        return Masked(text, tree, (), macros)
+    uses = macros.joined(learn_macros(Lexed(text).macros()))
+    state = _State(text, tree, errors, ())
+    # Each mask on its own first. What then still fails may need two at once: go on with one that does not
+    # help yet but does no harm either.
+    for patient in (False, False, True):
+        if state.errors[0]:
+            state = _round(state, uses, parse, cost, patient)
+    return Masked(state.text, state.tree, state.kept, uses)
+
+
+@dataclass(frozen=True)
+class _State:
+    text: bytes
+    tree: Tree
+    errors: Cost
+    kept: tuple[str, ...]
+
+
+def _round(
+    state: _State,
+    uses: MacroUses,
+    parse: Callable[[bytes], Tree],
+    cost: Callable[[Tree], Cost],
+    patient: bool,
+) -> _State:
+    """Every mask not made yet, once. `patient` keeps also those that leave the errors as they are, provided
+    that in the end there are fewer."""
+    before = state
+    lexed = Lexed(state.text)
+    for name, rule in RULES:
+        if name in state.kept:
+            continue
+        candidate = _replace(state.text, list(rule(lexed.code, lexed.plain, uses)))
+        if candidate == state.text:
+            continue
+        tree = parse(candidate)
+        errors = cost(tree)
+        if errors < state.errors or (patient and errors[0] <= state.errors[0]):
+            state = _State(candidate, tree, errors, (*state.kept, name))
+            lexed = Lexed(candidate)
+        if errors[0] == 0:
             break
-    return Masked(text, tree, tuple(kept))
+    return state if state.errors < before.errors else before
 
 
 def _replace(text: bytes, replacements: list[Replacement]) -> bytes:

@@ -22,6 +22,8 @@ class AccumulatorParam:
     function: Function
     params: list[Param]
     depth: int = 0
+    path: str = ""
+    """Member that holds the registers, if the parameter is of class type."""
 
     @property
     def is_scalars(self) -> bool:
@@ -52,6 +54,10 @@ class Accumulator:
     element: str
     depth: int = 0
     scalars: tuple[str, ...] = ()
+    path: str = ""
+    """Member that holds the registers, for an accumulator of class type (`.reg`)."""
+    sizes: set[int] = field(default_factory=set)
+    """N of every MMA that may add to it: several where templates choose one."""
     arguments: list[AccumulatorArgument] = field(default_factory=list)
     steps: list[tuple[Function, MmaStep]] = field(default_factory=list)
 
@@ -68,6 +74,13 @@ class Accumulator:
         """Texts of the declared extents, outermost first."""
         declarator = self.variable.declarator
         return [self.function.text(n) for n in array_extents(declarator)] if declarator is not None else []
+
+    @property
+    def class_type(self) -> str:
+        """Text of the declared type of an accumulator that is a class, empty for arrays and scalars."""
+        declaration = self.variable.declaration
+        kind = declaration.child_by_field_name("type") if declaration is not None else None
+        return self.function.text(kind) if self.path and kind is not None else ""
 
     @property
     def tile_extents(self) -> list[str]:
@@ -111,14 +124,26 @@ class _Finder:
         self.program = program
         self.result = AccumulatorMap([], {}, {}, [])
         self._by_key: dict[tuple[int, int, str], Accumulator] = {}
-        self._step_params: list[tuple[AccumulatorParam, MmaStep]] = []
+        self._inner_path = ""
 
     def trace_step(self, function: Function, step: MmaStep) -> None:
+        if function.style is Style.MACRO and function.param(step.d.name) is None:
+            self._trace_free_name(function, step)
+            return
         variable = self._variable(function, step.d)
         if variable is None:
             self._refuse(function, step.d.root, f"accumulator `{step.d.name}` is not a local variable or parameter")
             return
         self._reached(variable, step.d, 0, step, function)
+
+    def _trace_free_name(self, macro: Function, step: MmaStep) -> None:
+        """A macro that names the registers of whatever function uses it."""
+        for call in self.program.callers(macro):
+            variable = resolve(call.caller, call.node, step.d.name)
+            if variable is None or variable.param is not None:
+                self._refuse(call.caller, call.node, f"accumulator `{step.d.name}` is not a local variable")
+                continue
+            self._reached(variable, step.d, 0, step, call.caller)
 
     def _variable(self, function: Function, registers: RegisterList) -> Variable | None:
         if function.style is Style.MACRO:
@@ -137,10 +162,13 @@ class _Finder:
     ) -> None:
         """`registers` of `variable` hold a tile of `step` (or an array of tiles, `inner_depth` levels)."""
         if variable.param is not None:
+            self._inner_path = argument.param.path if argument is not None else ""
             self._reached_param(variable, registers, inner_depth, step)
             return
         extents = array_extents(variable.declarator) if variable.declarator is not None else []
         if registers.is_scalars:
+            depth = 0
+        elif not extents and (registers.path or (argument is not None and argument.param.path)):
             depth = 0
         elif not extents:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is not an array of registers")
@@ -154,7 +182,8 @@ class _Finder:
             depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
         known = self._by_key.get(variable.key)
         if known is None:
-            known = Accumulator(variable, step.op.d_registers, step.element, depth, registers.scalars)
+            path = registers.path or (argument.param.path if argument is not None else "")
+            known = Accumulator(variable, step.op.d_registers, step.element, depth, registers.scalars, path)
             self._by_key[variable.key] = known
             self.result.accumulators.append(known)
         if known.depth != depth or known.scalars != registers.scalars:
@@ -164,6 +193,7 @@ class _Finder:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is used with different N")
             return
         known.registers = max(known.registers, step.op.d_registers)
+        known.sizes.add(step.op.n)
         if argument is not None:
             if argument not in known.arguments:
                 known.arguments.append(argument)
@@ -188,7 +218,8 @@ class _Finder:
             depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
         known = next((p for p in self.result.params_of(function) if p.params[0] is found[0]), None)
         if known is None:
-            known = AccumulatorParam(function, found, depth)
+            path = registers.path or self._inner_path
+            known = AccumulatorParam(function, found, depth, path)
             self.result.params.setdefault(id(function), []).append(known)
         elif known.depth != depth or len(known.params) != len(found):
             self._refuse(function, registers.root, f"parameter `{variable.name}` is used as tiles of different shapes")

@@ -12,11 +12,13 @@ from porter.model.functions import Function
 
 @dataclass(frozen=True)
 class Element:
-    """One register expression taken apart: `acc[m][0][3]` is root `acc`, subscripts `m`, `0`, `3`."""
+    """One register expression taken apart: `acc[m][0][3]` is root `acc`, subscripts `m`, `0`, `3`; `c.reg[2]`
+    has the path `.reg`."""
 
     root: Node
     name: str
     subscripts: tuple[str, ...]
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class RegisterList:
     prefix: tuple[str, ...] = ()
     inner: tuple[int, ...] = ()
     scalars: tuple[str, ...] = ()
+    path: str = ""
+    """Member that holds the registers of an accumulator of class type."""
 
     @property
     def is_scalars(self) -> bool:
@@ -41,6 +45,7 @@ class RegisterList:
 def take_apart(function: Function, node: Node) -> Element | None:
     """The variable and subscripts of an expression such as `d`, `d[m]`, `&d[0][0]`, `(d[1])`; else None."""
     subscripts: list[str] = []
+    path = ""
     while True:
         if node.type == "subscript_expression":
             indices = node.child_by_field_name("indices")
@@ -56,8 +61,14 @@ def take_apart(function: Function, node: Node) -> Element | None:
             if argument is None:
                 return None
             node = argument
+        elif node.type == "field_expression" and "->" not in function.text(node):
+            inner, member = node.child_by_field_name("argument"), node.child_by_field_name("field")
+            if inner is None or member is None:
+                return None
+            path = f".{function.text(member)}{path}"
+            node = inner
         elif node.type == "identifier":
-            return Element(node, function.text(node), tuple(reversed(subscripts)))
+            return Element(node, function.text(node), tuple(reversed(subscripts)), path)
         else:
             return None
 
@@ -74,12 +85,14 @@ def register_list(function: Function, nodes: list[Node | None]) -> RegisterList 
         return None
     first = elements[0]
     if not any(e.subscripts for e in elements):
+        if any(e.path for e in elements):
+            return None
         names = tuple(e.name for e in elements)
         if len(set(names)) != len(names):
             return None
         return RegisterList(first.name, first.root, scalars=names)
     depth = len(first.subscripts)
-    if any(e.name != first.name or len(e.subscripts) != depth for e in elements):
+    if any((e.name, e.path, len(e.subscripts)) != (first.name, first.path, depth) for e in elements):
         return None
     fixed = 0
     while fixed < depth and len({e.subscripts[fixed] for e in elements}) == 1 and len(elements) > 1:
@@ -91,7 +104,7 @@ def register_list(function: Function, nodes: list[Node | None]) -> RegisterList 
     extents = tuple(max(i[axis] for i in indices) + 1 for axis in range(depth - fixed))
     if indices != _row_major(extents):
         return None
-    return RegisterList(first.name, first.root, first.subscripts[:fixed], extents)
+    return RegisterList(first.name, first.root, first.subscripts[:fixed], extents, path=first.path)
 
 
 def _row_major(extents: tuple[int, ...]) -> list[tuple[int, ...]]:

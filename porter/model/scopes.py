@@ -9,7 +9,16 @@ from tree_sitter import Node
 
 from porter.model.functions import Function, Param, Style, declared_name
 
-_BLOCKS = ("compound_statement", "for_statement", "for_range_loop", "if_statement", "while_statement", "case_statement")
+PREPROCESSOR_BLOCKS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")
+_BLOCKS = (
+    "compound_statement",
+    "for_statement",
+    "for_range_loop",
+    "if_statement",
+    "while_statement",
+    "case_statement",
+    *PREPROCESSOR_BLOCKS,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +61,9 @@ def resolve(function: Function, node: Node, name: str) -> Variable | None:
 def _declares(function: Function, node: Node, name: str, before: int) -> Variable | None:
     if node.type == "condition_clause":
         node = node.named_children[0] if node.named_children else node
+    if node.type in PREPROCESSOR_BLOCKS:
+        found = (_declares(function, child, name, before) for child in node.named_children)
+        return next((f for f in found if f is not None), None)
     if node.type != "declaration":
         return None
     for child in node.children_by_field_name("declarator"):

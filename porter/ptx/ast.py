@@ -33,9 +33,10 @@ class Imm:
 
 @dataclass(frozen=True)
 class Sym:
-    """A variable, function or label name used as an operand."""
+    """A variable, function or label name used as an operand; `mov.u64 %rd1, table+8` has an offset in bytes."""
 
     name: str
+    offset: int = 0
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,13 @@ class Cursor:
     def operand(self) -> Operand:
         """One operand, with a second part after `|`."""
         first = self._simple()
-        if self.texts[self.at] == "|":
+        following = self.texts[self.at]
+        if following == "|":
             self.at += 1
             return Pair(first, self._simple())
+        if (following == "+" or following == "-") and isinstance(first, Sym):
+            self.at += following == "+"
+            return Sym(first.name, self.integer("an offset"))
         return first
 
     def _simple(self) -> Operand:

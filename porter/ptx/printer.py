@@ -73,8 +73,8 @@ class _Printer:
                 return self.percent + name[1:] if name[0] == "%" else name
             case SpecialReg(name):
                 return self.percent + name
-            case Sym(name):
-                return name
+            case Sym(name, offset):
+                return f"{name}{offset:+d}" if offset else name
             case Placeholder(index):
                 return f"%{index}"
             case Imm():

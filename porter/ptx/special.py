@@ -70,16 +70,22 @@ TYPE_BYTES: dict[str, int] = {
     "f16x2": 4,
     "bf16": 2,
     "bf16x2": 4,
-    "tf32": 4,
     "f32": 4,
-    "f32x2": 8,
     "f64": 8,
-    "e4m3x2": 2,
-    "e5m2x2": 2,
-    "u16x2": 4,
-    "s16x2": 4,
     "texref": 8,
     "samplerref": 8,
     "surfref": 8,
 }
-"""Bytes of one element of a type. Opaque references are handles of 8 bytes; `pred` has no size."""
+"""Bytes of one element of a type that variables can have. Opaque references are handles of 8 bytes."""
+
+FORMAT_BYTES: dict[str, int] = TYPE_BYTES | {
+    "tf32": 4,
+    "f32x2": 8,
+    "u16x2": 4,
+    "s16x2": 4,
+    **{f"{kind}x2": 2 for kind in ("e4m3", "e5m2", "e2m3", "e3m2", "ue8m0")},
+    **{f"{kind}x4": 4 for kind in ("e4m3", "e5m2", "e2m3", "e3m2")},
+    "e2m1x2": 1,
+    "e2m1x4": 2,
+}
+"""Bytes of the register that an instruction's type stands for; 6-bit floats take a byte each."""

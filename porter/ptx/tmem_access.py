@@ -92,13 +92,11 @@ def is_legal_count(shape: Shape, count: int) -> bool:
     return 1 <= count <= shape.max_count and count & (count - 1) == 0
 
 
-def cell(
-    shape: Shape, thread: IntLike, register: IntLike, half_split: int = 0
-) -> tuple[IntLike, IntLike]:
+def cell(shape: Shape, thread: IntLike, register: IntLike) -> tuple[IntLike, IntLike]:
     """(lane, column) of a thread's register, relative to the address.
 
-    With pack::16b / unpack::16b the column counts packed cells, see `unpacked_columns`; `half_split` is the
-    immHalfSplitoff operand of 16x32bx2, in columns, which this adds only for that shape.
+    With pack::16b / unpack::16b the column counts packed cells, see `unpacked_columns`. For 16x32bx2 it is
+    relative to the half's first column, which is immHalfSplitoff higher for threads 16 to 31.
     """
     if shape is Shape.S32X32B:
         return thread + 0 * register, register + 0 * thread
@@ -109,7 +107,7 @@ def cell(
     if shape is Shape.S16X256B:
         lane = thread // 4 + 8 * (register // 2 % 2)
         return lane, 2 * (thread % 4) + register % 2 + 8 * (register // 4)
-    return thread % 16 + 0 * register, register + half_split * (thread // 16)
+    return thread % 16 + 0 * register, register + 0 * thread
 
 
 def unpacked_columns(packed_column: IntLike) -> tuple[IntLike, IntLike]:
@@ -177,5 +175,3 @@ def _pieces(
         pieces.append(AccessPiece(done * per_repeat, count * per_repeat, done * columns, access))
         done += count
     return tuple(pieces)
-
-

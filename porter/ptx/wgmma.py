@@ -148,9 +148,7 @@ def d_position_f16(thread: IntLike, register: IntLike, half: IntLike) -> tuple[I
     return 16 * warp + group + 8 * (register % 2), 8 * (register // 2) + 2 * quad + half
 
 
-def a_position(
-    thread: IntLike, register: IntLike, element: IntLike, a_bits: int
-) -> tuple[IntLike, IntLike]:
+def a_position(thread: IntLike, register: IntLike, element: IntLike, a_bits: int) -> tuple[IntLike, IntLike]:
     """(row, k) of an element of an A register: registers 0-3, element 0 in the lowest bits.
 
     A register holds 32 / `a_bits` consecutive k; registers 0 and 1 cover the low 16 bytes of a row's 32.

@@ -60,7 +60,7 @@ def step_loss(operand: DType, accumulate: str, arch: Architecture, arithmetic: s
     if rule is None:
         return StepLoss(1, 2.0 ** -(result.significand - 1))
     if arithmetic == "float64":
-        return StepLoss(rule.length, 2.0**-result.significand + rule.length * 2.0**-52)
+        return StepLoss(rule.length, 2.0 ** -(result.significand - 1) + rule.length * 2.0**-52)
     final = 2.0 ** -_FRACTION[rule.rounding]
     return StepLoss(rule.length, (rule.length + 1) * 2.0**-rule.fraction_bits + final)
 

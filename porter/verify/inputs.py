@@ -96,7 +96,9 @@ def _index(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> Float6
     length = tensor.shape[axis]
     rows = int(np.prod(tensor.shape, dtype=np.int64)) // length
     stride = max(1, length // rows)
-    picks = (np.arange(rows) * stride + int(rng.integers(length))) % length
+    steps = np.arange(rows) * stride
+    # Each round through the columns starts one further on, so that no two tiles of outputs are alike.
+    picks = (steps + steps // length + int(rng.integers(length))) % length
     chosen = np.zeros((rows, length))
     chosen[np.arange(rows), picks] = 1
     other = tuple(n for i, n in enumerate(tensor.shape) if i != axis)

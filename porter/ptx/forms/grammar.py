@@ -3,13 +3,14 @@
 
 A row has an opcode pattern and an operand pattern, close to the syntax blocks of the PTX ISA.
 
-Opcode: parts joined by dots. A part is a literal, or `<group>` / `<group:a|b|c>` for one of several; a `?` behind it
-makes it optional. `add.<rnd>?.ftz?.f32`.
+Opcode: parts joined by dots. A part is a literal, or `<group>` / `<group:a|b|c>` for one of several; a `?`
+behind it makes it optional. `add.<rnd>?.ftz?.f32`. The leading literals are the name; the parts behind it may come
+in any order, as ptxas takes them, only parts that could stand for one another keep theirs (`cvt.f32.f16`).
 
 Operands, separated by commas:
 
     name:type        read; `=name` written, `+name` read and written
-    name:type*count  a vector `{…}`; the count is a number, a group (`v4`; absent: no vector) or a named function
+    name:type*count  a vector `{…}`; the count is a number, a group (`v4`; absent: no vector) or a function's name
     =p:pred|=q:pred? a pair, here with an optional second part
     [name@space]     memory read at an address; `[=name…]` written, `[+name…]` both, `[&name…]` only named
     [map@space, c:s32*count]  a tensor map with coordinates
@@ -17,21 +18,22 @@ Operands, separated by commas:
     name:label       a branch target, function or table; `name:list` the `(…)` lists of a call
     …?               may be absent; `…?group` is there exactly if that modifier is
 
-A type is a PTX type or the group that holds it; `wide(group)` has twice the width. A space is a literal or a group.
+A type is a PTX type or the group that holds it; `wide(group)` has twice the width, `packed(group)` puts halves into
+32-bit registers; `none` takes `_` only. A space is a literal or a group; without one the address is generic.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from porter.ptx.ast import Imm, Mem, Neg, Operand, Pair, Placeholder, Reg, SpecialReg, Sym, Vec
 from porter.ptx.requirement import Requirement
 
 Modifiers = Mapping[str, str]
-"""Group name (or literal of an optional part, `::` as `_`) to the text in the opcode; absent ones are absent."""
+"""Group name (of an optional literal: itself, `::` as `_`) to the text in the opcode; absent ones are absent."""
 
 
 class Access(Enum):
@@ -80,20 +82,21 @@ class OperandForm:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of an opcode: its group name, what may stand there, and whether it may be absent."""
+    """One part of an opcode: its name, what may stand there, whether it may be absent, whether it is a group."""
 
     name: str
     choices: tuple[str, ...]
     optional: bool
+    group: bool
 
 
 @dataclass(frozen=True)
 class Form:
     """One row of the table.
 
-    `completion` says how the effect completes; `commits` and `awaits` what the instruction closes or waits for.
-    `issue` is thread, warp, warpgroup or cta: who executes it together. `also` are further requirements of single
-    modifiers: a group, or `group=value`.
+    `name` are the leading literals. `completion` says how the effect completes; `commits` and `awaits` what the
+    instruction closes or waits for. `issue` is thread, warp, warpgroup or cta: who executes it together. `also`
+    are further requirements of modifiers, see `present`, or of `@operand`. `section` is of the PTX ISA 9.0.
     """
 
     name: str
@@ -108,15 +111,24 @@ class Form:
     awaits: Completion = Completion.NONE
     issue: str = "thread"
     rule: Callable[[Modifiers], bool] | None = None
-    regex: re.Pattern[str] = re.compile("")
 
-    def modifiers(self, opcode: str) -> Modifiers | None:
-        """The modifiers of an opcode, or None if it is not of this form."""
-        match = self.regex.fullmatch(opcode)
-        if match is None:
+    def modifiers(self, parts: tuple[str, ...]) -> Modifiers | None:
+        """The modifiers of an opcode given by its parts, or None if it is not of this form."""
+        head = self.name.split(".")
+        if list(parts[: len(head)]) != head:
             return None
-        found = {k: v for k, v in match.groupdict().items() if v is not None}
-        if self.rule is not None and not self.rule(found):
+        rest = list(parts[len(head) :])
+        found: dict[str, str] = {}
+        for part in self.parts[len(head) :]:
+            choice = next((text for text in rest if text in part.choices), None)
+            if choice is None:
+                if not part.optional:
+                    return None
+                continue
+            rest.remove(choice)
+            if part.optional or part.group:
+                found[part.name] = choice
+        if rest or (self.rule is not None and not self.rule(found)):
             return None
         return found
 
@@ -165,21 +177,10 @@ def _parts(pattern: str) -> tuple[Part, ...]:
             name, _, choices = body[1:-1].partition(":")
             if choices[:1] == ":" or (not choices and name not in GROUPS):
                 raise ValueError(f"group of {pattern!r} is not defined: {name}")
-            found.append(Part(name, tuple((choices or GROUPS[name]).split("|")), optional))
+            found.append(Part(name, tuple((choices or GROUPS[name]).split("|")), optional, True))
         else:
-            found.append(Part(group_name(body), (body,), optional))
+            found.append(Part(group_name(body), (body,), optional, False))
     return tuple(found)
-
-
-def _regex(parts: tuple[Part, ...]) -> re.Pattern[str]:
-    text = ""
-    for i, part in enumerate(parts):
-        alternatives = "|".join(re.escape(choice) for choice in part.choices)
-        named = len(part.choices) > 1 or part.optional
-        body = f"(?P<{part.name}>{alternatives})" if named else alternatives
-        dot = r"\." if i else ""
-        text += f"(?:{dot}{body})?" if part.optional else dot + body
-    return re.compile(text)
 
 
 _ACCESS = {"=": Access.WRITE, "+": Access.READ_WRITE, "&": Access.NAME}
@@ -198,9 +199,13 @@ def _split(pattern: str, separator: str) -> list[str]:
 
 
 def _operand(pattern: str) -> OperandForm:
-    body, *rest = _split(pattern, "|")
-    second = _operand(rest[0]) if rest else None
-    body, question, when = body.partition("?")
+    body, question, when = pattern.partition("?")
+    first, *rest = _split(body, "|")
+    if rest:  # of a pair only the second part may be absent
+        second = _operand(pattern[pattern.index(rest[0]) :])
+        body, question, when = first, "", ""
+    else:
+        second = None
     optional = bool(question)
     if body.startswith("["):
         address, *inside = _split(body[1:-1], ",")
@@ -233,6 +238,29 @@ def _values(text: str) -> tuple[int, ...] | None:
     return tuple(int(word) for word in body.split("|"))
 
 
+def expanded(row: Form) -> tuple[Form, ...]:
+    """A row whose first part is a group, as one row for each of its instructions."""
+    first, *rest = row.parts
+    if not first.group:
+        return (row,)
+    found = []
+    for choice in first.choices:
+        one = Part(first.name, (choice,), False, False)
+        pattern = choice + row.pattern[row.pattern.index(">") + 1 :]
+        parts = (one, *rest)
+        found.append(replace(row, name=_head(parts), pattern=pattern, parts=parts))
+    return tuple(found)
+
+
+def _head(parts: tuple[Part, ...]) -> str:
+    fixed = []
+    for part in parts:
+        if part.optional or part.group or part.choices[0] in ("sync", "aligned"):
+            break
+        fixed.append(part.choices[0])
+    return ".".join(fixed)
+
+
 def form(
     pattern: str,
     operands: str,
@@ -245,19 +273,14 @@ def form(
     issue: str = "thread",
     rule: Callable[[Modifiers], bool] | None = None,
 ) -> Form:
-    """A row of the table. Each of `also` is `group: requirement` or `group=value: requirement`."""
+    """A row of the table. Each of `also` is `group: requirement`, `group=value: …` or `@operand: …`."""
     parts = _parts(pattern)
-    fixed = []
-    for part in parts:
-        if part.optional or len(part.choices) > 1:
-            break
-        fixed.append(part.choices[0])
     further = []
     for item in also:
         group, _, text = item.partition(": ")
         further.append((group, Requirement.parse(text)))
     return Form(
-        ".".join(fixed),
+        _head(parts),
         pattern,
         parts,
         tuple(map(_operand, _split(operands, ","))),
@@ -269,7 +292,6 @@ def form(
         awaits,
         issue,
         rule,
-        _regex(parts),
     )
 
 
@@ -298,13 +320,28 @@ def operand_type(form_: OperandForm, modifiers: Modifiers) -> str:
     if text.startswith("wide("):
         narrow = modifiers[text[5:-1]]
         return narrow[0] + str(2 * int(narrow[1:]))
+    if text.startswith("packed("):
+        element = modifiers[text[7:-1]]
+        return "b32" if element in ("f16", "bf16") else element
     return modifiers.get(text, text)
 
 
 def present(when: str, modifiers: Modifiers) -> bool:
-    """Whether a modifier is there: `group`, or `group=value`."""
-    group, equals, value = when.partition("=")
-    return modifiers.get(group) == value if equals else group in modifiers
+    """Whether modifiers are there: `group`, `group=a|b`, absent ones `!group`, several joined by `&`."""
+    for condition in when.split("&"):
+        group, equals, values = condition.partition("=")
+        if group[0] == "!":
+            if group[1:] in modifiers:
+                return False
+            continue
+        if not (modifiers.get(group) in values.split("|") if equals else group in modifiers):
+            return False
+    return True
+
+
+def ordered_in_scope(modifiers: Modifiers) -> bool:
+    """A memory order needs a scope, and a scope an order."""
+    return ("sem" in modifiers) == ("scope" in modifiers)
 
 
 def _fits(form_: OperandForm, operand: Operand, modifiers: Modifiers) -> bool:
@@ -340,7 +377,7 @@ def _fits(form_: OperandForm, operand: Operand, modifiers: Modifiers) -> bool:
     if length > 1 and not (isinstance(operand, Placeholder) or form_.count in GROUPS):
         return False
     if form_.access is not Access.READ:
-        return isinstance(operand, Reg | Placeholder) or operand == Sym("_")
+        return operand == Sym("_") or (isinstance(operand, Reg | Placeholder) and form_.type != "none")
     return isinstance(operand, Reg | SpecialReg | Imm | Sym | Placeholder | Neg)
 
 

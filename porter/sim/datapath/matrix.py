@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ldmatrix, stmatrix, movmatrix and mma.sync of one warp.
+"""ldmatrix, stmatrix and movmatrix of one warp.
 
-Source: PTX ISA 9.0 §9.7.14.5 (fragments), §9.7.14.5.15-17 (ldmatrix, stmatrix, movmatrix).
+Source: PTX ISA 9.0 §9.7.14.5.15-17.
 """
 
 from __future__ import annotations

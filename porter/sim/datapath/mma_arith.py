@@ -64,8 +64,7 @@ def encode_accumulator(values: Decoded, d_type: ElementType) -> Words:
     """The inverse of `decode_accumulator` for representable values."""
     if d_type is ElementType.S32:
         return values.astype(np.int64).astype(np.uint32)
-    with np.errstate(all="ignore"):
-        return _round_nearest(values, d_type)
+    return _round_nearest(values, d_type)
 
 
 def _integer_dot(a: Decoded, b: Decoded, c: Decoded | None, rule: DotRule) -> Words:
@@ -79,10 +78,11 @@ def _integer_dot(a: Decoded, b: Decoded, c: Decoded | None, rule: DotRule) -> Wo
 
 
 def _round_nearest(total: Decoded, d_type: ElementType) -> Words:
-    if d_type is ElementType.F32:
-        words = total.astype(np.float32).view(np.uint32)
-    else:
-        words = total.astype(np.float16).view(np.uint16).astype(np.uint32)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if d_type is ElementType.F32:
+            words = total.astype(np.float32).view(np.uint32)
+        else:
+            words = total.astype(np.float16).view(np.uint16).astype(np.uint32)
     bad = np.isnan(total)
     if bad.any():
         words[bad] = CANONICAL_NAN[d_type]
@@ -104,7 +104,7 @@ def _truncated_dot(a: Decoded, b: Decoded, c: Decoded, rule: DotRule) -> Words:
     for ea, eb in zip(exponents_a, exponents_b, strict=True):
         np.maximum(largest, ea[:, None] + eb[None, :], out=largest)
     # A sum of zeros has no exponent; any scale leaves it zero.
-    scale = np.maximum(largest, -1000) - rule.fraction_bits
+    scale = np.maximum(largest, -500) - rule.fraction_bits
     unit = np.ldexp(1.0, -scale)
     total = np.trunc(finite_c * unit)
     for column_a, column_b in zip(finite_a.T, finite_b.T, strict=True):

@@ -83,11 +83,34 @@ def read_smem_operand(
     `smem` is one CTA's shared memory. Raises DatapathError for an invalid descriptor, a layout that the
     element type does not have, or bytes outside `smem`.
     """
+    desc = _decode_descriptor(descriptor, generation)
+    _check_layout(desc, element, mn_major, generation)
+    raw = _gather(smem, descriptor, desc, rows, k, element.bits, mn_major)
+    if not mn_major:
+        return decode(raw, element)
+    return np.ascontiguousarray(decode(raw, element)[:, :rows].T)
+
+
+def read_smem_rows(smem: Bytes, descriptor: int, rows: int, row_bytes: int) -> Bytes:
+    """The bytes [rows, row_bytes] of a K-major SM100 descriptor. Raises DatapathError as above."""
+    desc = _decode_descriptor(descriptor, "sm_100")
+    return _gather(smem, descriptor, desc, rows, row_bytes, 8, False)
+
+
+def _decode_descriptor(descriptor: int, generation: Generation) -> SmemDescriptor:
     try:
         desc = SmemDescriptor.decode(descriptor, generation)
     except ValueError as error:
         raise DatapathError(str(error)) from None
-    _check_layout(desc, element, mn_major, generation)
+    if desc.lbo_absolute:
+        raise UnsupportedDatapathError("descriptors with an absolute leading-dimension address")
+    return desc
+
+
+def _gather(
+    smem: Bytes, word: int, desc: SmemDescriptor, rows: int, k: int, element_bits: int, mn_major: bool
+) -> Bytes:
+    """[rows, bytes of K] of a K-major operand, [k, bytes of MN] of an MN-major one."""
     index = _chunk_index(
         desc.address % _PERIOD,
         desc.lbo,
@@ -96,25 +119,20 @@ def read_smem_operand(
         desc.swizzle,
         rows,
         k,
-        element.bits,
+        element_bits,
         mn_major,
     )
     first = desc.address // _PERIOD * (_PERIOD // 16)
     chunks = smem[: smem.size // 16 * 16].view(_CHUNK)
     if first + index.largest >= chunks.size:
         raise DatapathError(
-            f"matrix descriptor {descriptor:#018x} reads up to byte {(first + index.largest) * 16 + 15} "
+            f"matrix descriptor {word:#018x} reads up to byte {(first + index.largest) * 16 + 15} "
             f"of {smem.size} bytes of shared memory"
         )
-    raw = np.take(chunks[first:], index.chunks, mode="clip").view(np.uint8)
-    if not mn_major:
-        return decode(raw, element)
-    return np.ascontiguousarray(decode(raw, element)[:, :rows].T)
+    return np.take(chunks[first:], index.chunks, mode="clip").view(np.uint8)
 
 
 def _check_layout(desc: SmemDescriptor, element: ElementType, mn_major: bool, generation: Generation) -> None:
-    if desc.lbo_absolute:
-        raise UnsupportedDatapathError("descriptors with an absolute leading-dimension address")
     if element in (ElementType.E2M3, ElementType.E3M2, ElementType.E2M1):
         raise UnsupportedDatapathError(f"{element.value} operands in shared memory")
     atom32 = desc.swizzle is SwizzleMode.B128_ATOM32

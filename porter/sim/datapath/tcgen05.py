@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.ptx.idesc import InstructionDescriptor
-from porter.ptx.mma_numerics import Architecture, dot_rule
+from porter.ptx.mma_numerics import Architecture, DotRule, dot_rule
 from porter.ptx.tmem import (
     COLUMNS,
     DLayout,
@@ -58,12 +58,20 @@ def _layout(op: UmmaOp, m: int) -> DLayout:
 
 
 @lru_cache(maxsize=128)
-def _d_index(layout: DLayout, n: int) -> tuple[Indices, Indices]:
-    """Lane and column of D [rows of one CTA, n], relative to its address."""
+def _d_index(layout: DLayout, n: int) -> tuple[Indices, Indices, Indices]:
+    """Lane, column and index in flat Tensor Memory of D [rows of one CTA, n], relative to its address."""
     rows = np.arange(rows_per_cta(layout), dtype=np.int64)[:, None]
     cols = np.arange(n, dtype=np.int64)[None, :]
     _, lanes, columns = d_cell(layout, rows, cols, n)
-    return lanes + 0 * cols, columns + 0 * rows
+    lanes, columns = lanes + 0 * cols, columns + 0 * rows
+    return lanes, columns, lanes * COLUMNS + columns
+
+
+def _flat(tmem: Words) -> Words:
+    """Tensor Memory [128, 512] as one axis, aliasing it."""
+    if not tmem.flags.c_contiguous:
+        raise ValueError("Tensor Memory must be one contiguous array")
+    return tmem.reshape(-1)
 
 
 def mma_cells(op: UmmaOp, idesc: int, d_addr: int) -> tuple[Indices, Indices]:
@@ -72,6 +80,13 @@ def mma_cells(op: UmmaOp, idesc: int, d_addr: int) -> tuple[Indices, Indices]:
     Raises DatapathError for an invalid descriptor or address.
     """
     decoded = decode_idesc(op, idesc)
+    lane, column = _check_d(op, decoded, d_addr)
+    lanes, columns, _ = _d_index(_layout(op, decoded.m), decoded.n)
+    return lanes + lane, columns + column
+
+
+def _check_d(op: UmmaOp, decoded: InstructionDescriptor, d_addr: int) -> tuple[int, int]:
+    """Lane and column of the accumulator's address."""
     layout = _layout(op, decoded.m)
     lane, column = lane_of(d_addr), column_of(d_addr)
     if lane not in lane_offsets(layout):
@@ -81,8 +96,7 @@ def mma_cells(op: UmmaOp, idesc: int, d_addr: int) -> tuple[Indices, Indices]:
         )
     if column + d_columns(layout, decoded.n) > COLUMNS:
         raise DatapathError(f"an accumulator of N={decoded.n} at column {column} passes column {COLUMNS}")
-    lanes, columns = _d_index(layout, decoded.n)
-    return lanes + lane, columns + column
+    return lane, column
 
 
 def a_cells(op: UmmaOp, idesc: int, a_addr: int) -> tuple[Indices, Indices]:
@@ -137,7 +151,9 @@ def mma(
     if disable_lanes is not None and not op.has_disable_lanes:
         raise DatapathError("disable-output-lane is not available with .ws")
     layout = _layout(op, decoded.m)
-    lanes, columns = mma_cells(op, idesc, d_addr)
+    lane, column = _check_d(op, decoded, d_addr)
+    lanes, _, index = _d_index(layout, decoded.n)
+    index = index + (lane * COLUMNS + column)
     width = decoded.n // op.cta_group
     b = np.concatenate(
         [
@@ -154,31 +170,37 @@ def mma(
         saturate=decoded.saturate,
     )
     for cta, memory in enumerate(tmem):
+        flat = _flat(memory)
         copies = _read_a(op, idesc, decoded, layout, smem[cta], memory, a_desc, a_tmem)
         if decoded.negate_a != decoded.negate_b:
             copies = [-a for a in copies]
         c = None
         if enable_d:
-            c = decode_accumulator(memory[lanes, columns], decoded.d_type)
+            c = decode_accumulator(np.take(flat, index), decoded.d_type)
             if scale_d:
                 c *= 2.0**-scale_d
-        parts = np.split(b, len(copies))
-        starts = np.cumsum([0, *(part.shape[0] for part in parts)])
-        words = np.concatenate(
-            [
-                fused_dot(a, part, None if c is None else c[:, start : start + part.shape[0]], rule, mode)
-                for a, part, start in zip(copies, parts, starts, strict=False)
-            ],
-            axis=1,
-        )
+        words = _dot_copies(copies, b, c, rule, mode)
         if decoded.d_type is ElementType.F16:
             words |= np.uint32(F16_UPPER_HALF)
-        if disable_lanes is None:
-            memory[lanes, columns] = words
-        else:
+        if disable_lanes is not None:
             mask = disable_lanes >> (128 * cta)
-            keep = np.array([mask >> i & 1 for i in range(128)], dtype=bool)[lanes]
-            memory[lanes, columns] = np.where(keep, memory[lanes, columns], words)
+            keep = np.array([mask >> i & 1 for i in range(128)], dtype=bool)[lanes + lane]
+            words = np.where(keep, np.take(flat, index), words)
+        flat[index] = words
+
+
+def _dot_copies(
+    copies: list[Decoded], b: Decoded, c: Decoded | None, rule: DotRule, mode: Arithmetic
+) -> Words:
+    """D [rows, N], where each copy of A multiplies its share of the columns."""
+    if len(copies) == 1:
+        return fused_dot(copies[0], b, c, rule, mode)
+    width = b.shape[0] // len(copies)
+    parts = []
+    for i, a in enumerate(copies):
+        columns = slice(i * width, (i + 1) * width)
+        parts.append(fused_dot(a, b[columns], None if c is None else c[:, columns], rule, mode))
+    return np.concatenate(parts, axis=1)
 
 
 def _read_a(
@@ -259,7 +281,7 @@ def load(
 ) -> Words:
     """tcgen05.ld of one warp: registers [32 threads, registers]. Raises DatapathError as `cells` does."""
     lanes, columns = cells(taddr, shape, count, warp_rank=warp_rank, packed=pack16, half_split=half_split)
-    values = tmem[lanes, columns]
+    values = np.take(_flat(tmem), lanes * COLUMNS + columns)
     if not pack16:
         return values
     return values[:, :, 0] & np.uint32(0xFFFF) | values[:, :, 1] << np.uint32(16)

@@ -14,6 +14,7 @@ The letter of the architecture (`a`, `f`) stands only in the PTX text.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ KIND_CUBIN = 2
 
 _HEAD = struct.Struct("<IHHQ")
 _IMAGE = struct.Struct("<HHIQI4xHHI8xQ8xQ")
+_TARGET = re.compile(rb"^\.target\s+(sm_\w+)", re.MULTILINE)
 _COMPRESSED = 0x2000 | 0x8000
 
 
@@ -48,6 +50,15 @@ class Image:
         if self.compressed:
             raise FatbinError(f"the PTX for sm_{self.arch} is compressed")
         return self.payload.rstrip(b"\0").decode("utf-8", "replace")
+
+    @property
+    def target(self) -> str:
+        """`sm_90a`: from the PTX text if that can be read, else without its letter."""
+        if self.kind == KIND_PTX and not self.compressed:
+            stated = _TARGET.search(self.payload)
+            if stated:
+                return stated[1].decode()
+        return f"sm_{self.arch}"
 
 
 def images(data: bytes) -> list[Image]:

@@ -54,7 +54,7 @@ class Reader:
         self._body = body
         self._at = 0
 
-    def bytes(self, count: int) -> bytes:
+    def take(self, count: int) -> bytes:
         taken = self._body[self._at : self._at + count]
         if len(taken) != count:
             raise ValueError(f"request ends after {len(self._body)} bytes")
@@ -62,16 +62,16 @@ class Reader:
         return taken
 
     def rest(self) -> bytes:
-        return self.bytes(len(self._body) - self._at)
+        return self.take(len(self._body) - self._at)
 
     def text(self) -> str:
         return self.rest().decode("utf-8", "replace")
 
     def u32(self) -> int:
-        return int.from_bytes(self.bytes(4), "little")
+        return int.from_bytes(self.take(4), "little")
 
     def u64(self) -> int:
-        return int.from_bytes(self.bytes(8), "little")
+        return int.from_bytes(self.take(8), "little")
 
     def dim(self) -> tuple[int, int, int]:
         return self.u32(), self.u32(), self.u32()

@@ -8,14 +8,14 @@ that says its name and stops; error names come from the headers as well.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+from porter.build.cache import default_directory, digest
+from porter.build.toolchain import Toolkit, find_host_compiler, find_toolkit
 from porter.diagnostics import Code, PorterError
 
 SOURCE = Path(__file__).with_name("cudart.cpp")
@@ -23,32 +23,26 @@ SOURCE = Path(__file__).with_name("cudart.cpp")
 _FUNCTION = re.compile(r"\bCUDARTAPI\s+(\w+)\s*\(")
 _PER_THREAD_DEFAULT_STREAM = re.compile(r"#define\s+(cuda\w+)\s+__CUDART_API_(PTSZ|PTDS)\(\1\)")
 _ERROR_NAME = re.compile(r"^\s*(cudaError\w+|cudaSuccess)\s*=\s*(\d+)", re.MULTILINE)
-_VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 
 
-def build_runtime(include: Path, cache: Path, compiler: str | None = None) -> Path:
-    """The stand-in for the toolkit whose headers are in `include`, built into `cache` unless it is there.
+def build_runtime(toolkit: Toolkit | None = None, cache: Path | None = None) -> Path:
+    """The stand-in for a toolkit's runtime, built into the cache directory unless it is there.
 
-    `compiler` is the C++ compiler (default: `$CXX`, else `c++`, `g++` or `clang++` on PATH). Raises PorterError
-    PT5904 if there is none, the headers are missing, or it fails.
+    `toolkit` is by default the one that `find_toolkit` finds, `cache` the default cache directory. Raises
+    PorterError: PT5901 if the headers are missing or the compiler fails, and what the search raises.
     """
-    compiler = compiler or _find_compiler()
-    header = include / "cuda_runtime_api.h"
+    toolkit = toolkit or find_toolkit()
+    include = toolkit.include_dir
+    compiler = str(find_host_compiler().path)
     try:
-        declarations = header.read_text("utf-8", "replace")
+        declarations = (include / "cuda_runtime_api.h").read_text("utf-8", "replace")
         types = (include / "driver_types.h").read_text("utf-8", "replace")
     except OSError as error:
         raise PorterError(Code.RUNTIME_NOT_BUILT, reason=f"cannot read the CUDA headers: {error}") from error
-    version = _VERSION.search(declarations)
-    if version is None:
-        raise PorterError(Code.RUNTIME_NOT_BUILT, reason=f"{header} states no CUDART_VERSION")
-    soname = f"libcudart.so.{int(version[1]) // 1000}"
-
+    soname = f"libcudart.so.{toolkit.version[0]}"
     generated = _generated_source(declarations, types)
-    key = hashlib.sha256()
-    for part in (SOURCE.read_text("utf-8"), generated, declarations, types, compiler, str(include)):
-        key.update(part.encode() + b"\0")
-    directory = cache / "cudart" / key.hexdigest()[:24]
+    key = digest([SOURCE.read_bytes(), generated, declarations, types, compiler, str(include)])
+    directory = (cache or default_directory()) / "cudart" / key
     library = directory / soname
     if not library.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -56,13 +50,6 @@ def build_runtime(include: Path, cache: Path, compiler: str | None = None) -> Pa
             built = _compile(compiler, include, generated, soname, declarations, Path(scratch))
             os.replace(built, library)
     return library
-
-
-def _find_compiler() -> str:
-    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        if name and shutil.which(name):
-            return name
-    raise PorterError(Code.RUNTIME_NOT_BUILT, reason="no C++ compiler on PATH")
 
 
 def _generated_source(declarations: str, types: str) -> str:

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the pages under docs/ that are made from code: `python docs/generate.py` (`make docs`).
+
+`pages()` gives their text; a test compares it with what is checked in.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
+
+DOCS = Path(__file__).resolve().parent
+
+HEADINGS = {
+    "0": "Command line, files, configuration",
+    "1": "Reading and parsing source",
+    "2": "Porting",
+    "3": "Building",
+    "4": "Simulation",
+    "5": "Verification",
+    "6": "Rules",
+}
+
+
+def diagnostics_page() -> str:
+    """Every diagnostic by ID. `porter explain PT0001` prints the same texts."""
+    return "\n".join(_diagnostics_lines()) + "\n"
+
+
+def _diagnostics_lines() -> Iterator[str]:
+    yield "# Diagnostics"
+    yield ""
+    yield "Made from `porter/diagnostics.py` by `make docs`. IDs are never used again for another message."
+    yield ""
+    yield "## Exit codes"
+    yield ""
+    yield from exit_code_table()
+    for digit, heading in HEADINGS.items():
+        codes = sorted((c for c in Code if c.id[2] == digit), key=lambda c: c.id)
+        if not codes:
+            continue
+        yield ""
+        yield f"## {heading}"
+        for code in codes:
+            info = code.value
+            yield ""
+            yield f"### {code.id}: {info.title}"
+            yield ""
+            if info.severity is Severity.ERROR:
+                yield f"*{info.severity.value}, exit code {int(info.exit_code)}*"
+            else:
+                yield f"*{info.severity.value}*"
+            yield ""
+            yield info.detail
+            yield ""
+            yield f"**Next step:** {info.next_step}"
+
+
+def exit_code_table() -> Iterator[str]:
+    yield "| code | meaning |"
+    yield "|-----:|---------|"
+    for code in ExitCode:
+        yield f"| {int(code)} | {EXIT_CODE_TEXT[code]} |"
+
+
+CASES_HEAD = """# Case files
+
+A `case.yaml` beside a kernel says how to run it. It is written once, for the original; a port runs on the
+same case.
+
+```yaml
+{example}```
+
+Expressions are arithmetic over the names in `sizes` and `constants`: `+ - * / // % **`, comparisons, `min`,
+`max`, `ceil_div(a, b)`, `align_up(a, b)`. `/` must come out even. The reference is a NumPy expression over
+the input tensors as float64 arrays.
+
+## Fields
+
+Made from `porter/verify/case.schema.json` by `make docs`. Fields in bold are required.
+"""
+
+EXAMPLE = DOCS.parent / "corpus" / "gemm_ws" / "case.yaml"
+
+
+def cases_page() -> str:
+    """The case format: an example from the corpus and every field of the schema."""
+    schema = json.loads(resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8"))
+    example = EXAMPLE.read_text("utf-8").split("\n", 1)[1]
+    return CASES_HEAD.format(example=example) + "\n".join(_field_lines(schema, schema)) + "\n"
+
+
+def _field_lines(part: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """A table of the properties of `part`, then one for each property that has properties of its own."""
+    yield ""
+    yield "| field | type | |"
+    yield "|-------|------|--|"
+    nested: list[tuple[str, dict[str, Any]]] = []
+    for name, stated in part["properties"].items():
+        field = _resolved(stated, schema)
+        shown = f"**`{name}`**" if name in part.get("required", ()) else f"`{name}`"
+        described = stated.get("description") or ("" if "$ref" in stated else field.get("description", ""))
+        yield f"| {shown} | {_type_text(stated, field)} | {described} |"
+        inner = field.get("additionalProperties")
+        if "properties" in field:
+            nested.append((name, field))
+        elif isinstance(inner, dict) and "properties" in inner:
+            nested.append((f"{name}.<name>", inner))
+    for name, field in nested:
+        yield ""
+        yield f"### `{prefix}{name}`"
+        yield from _field_lines(field, schema, f"{prefix}{name}.")
+
+
+def _resolved(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    reference = part.get("$ref")
+    return schema["$defs"][reference.rsplit("/", 1)[1]] if reference else part
+
+
+def _type_text(stated: dict[str, Any], field: dict[str, Any]) -> str:
+    if "$ref" in stated:
+        return stated["$ref"].rsplit("/", 1)[1]
+    if "enum" in field:
+        return " ".join(f"`{value}`" for value in field["enum"])
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "anyOf" in field:
+        return "text or mapping"
+    kind = field.get("type", "text")
+    if kind == "array" and "$ref" in field.get("items", {}):
+        return f"list of {field['items']['$ref'].rsplit('/', 1)[1]}"
+    names = {"object": "mapping", "array": "list", "string": "text", "boolean": "true or false"}
+    return " or ".join(names.get(k, k) for k in ([kind] if isinstance(kind, str) else kind))
+
+
+def pages() -> dict[Path, str]:
+    return {DOCS / "diagnostics.md": diagnostics_page(), DOCS / "cases.md": cases_page()}
+
+
+def main() -> int:
+    for path, text in pages().items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+            print(f"wrote {path.relative_to(DOCS.parent)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

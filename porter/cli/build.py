@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter build`: compile original and port, and show what each kernel takes before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.table import ResourceRow, compare, compare_modules
+from porter.build.toolchain import Toolkit, find_toolkit
+from porter.cli.context import Session, command
+from porter.cli.porting import plan_of
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.report import json as report_json
+from porter.report.terminal import resource_table
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request, materialize
+from porter.verify.case import cases_of, load_case
+from porter.verify.problem import Problem, bind
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="A finished port to build; without it Porter makes one.")  # fmt: skip
+@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="The case that names entry and template arguments.")  # fmt: skip
+@command
+def build(session: Session, file: Path, port_path: Path | None, case_path: Path | None) -> ExitCode:
+    """Build FILE for sm_90a and its port for sm_100a; registers, spills, stack, shared memory side by side.
+
+    A case beside FILE names the kernel and its template arguments; without one, all kernels that the file
+    itself instantiates are built.
+    """
+    for path in (file, *([port_path] if port_path else [])):
+        if not path.is_file():
+            raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    toolkit = find_toolkit(session.toolkit)
+    plan, left = plan_of(file, port_path)
+    if plan is None:
+        session.report(left)
+        session.write_json(report_json.error(left, ExitCode.UNPORTED))
+        return ExitCode.UNPORTED
+    ported = materialize(plan, file)
+    problem = _problem(file, case_path)
+    with session.progress() as tell:
+        if tell is not None:
+            tell(f"building {file} and its port")
+        rows = _from_case(problem, file, ported, toolkit) if problem else _whole(file, ported, toolkit)
+    warnings = [w for row in rows for w in _warnings(row, file)]
+    session.report([*left, *warnings])
+    session.show(resource_table(rows))
+    if not rows:
+        session.show(Text(f"{file} instantiates no kernel; a case can name one"))
+    body = {
+        "toolkit": toolkit.name,
+        "kernels": [row.as_json() for row in rows],
+        "diagnostics": report_json.diagnostics([*left, *warnings]),
+    }
+    session.write_json(report_json.document("build", ExitCode.OK, body))
+    return ExitCode.OK
+
+
+def _problem(file: Path, case_path: Path | None) -> Problem | None:
+    if case_path is None:
+        try:
+            case_path = cases_of(file)[0]
+        except PorterError as error:
+            if error.diagnostic.code is Code.CASE_NOT_FOUND:
+                return None
+            raise
+    return bind(load_case(case_path))
+
+
+def _from_case(problem: Problem, file: Path, ported: Path, toolkit: Toolkit) -> list[ResourceRow]:
+    before = compile_request(problem, file, ORIGINAL_ARCH)
+    after = compile_request(problem, ported, PORT_ARCH)
+    return [compare(before, after, toolkit)]
+
+
+def _whole(file: Path, ported: Path, toolkit: Toolkit) -> list[ResourceRow]:
+    here = (file.parent,)
+    before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
+    after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=here), toolkit)
+    return compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, PORT_ARCH), toolkit)
+
+
+def _warnings(row: ResourceRow, file: Path) -> list[Diagnostic]:
+    where = Location(str(file))
+    texts = [(row.before_arch, w) for w in row.before_warnings]
+    texts += [(row.after_arch, w) for w in row.after_warnings]
+    return [Diagnostic(Code.PTXAS_WARNING, where, {"text": f"{arch}: {text}"}) for arch, text in texts]

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands share: global options, where output goes, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+from rich.console import Console, RenderableType
+
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, Severity
+from porter.report import json as report_json
+from porter.report.blocks import block
+
+_WIDTH_WITHOUT_TERMINAL = 150
+
+
+@dataclass(frozen=True)
+class Session:
+    """The global options of one invocation. Results go to `out`, messages and progress to `err`."""
+
+    format: str = "text"
+    color: str = "auto"
+    verbosity: int = 0
+    toolkit: Path | None = None
+
+    @property
+    def json(self) -> bool:
+        return self.format == "json"
+
+    @property
+    def out(self) -> Console:
+        return self._console(sys.stdout)
+
+    @property
+    def err(self) -> Console:
+        return self._console(sys.stderr)
+
+    def _console(self, stream: Any) -> Console:
+        terminal = bool(getattr(stream, "isatty", lambda: False)())
+        if self.color == "never" or (self.color == "auto" and os.environ.get("NO_COLOR")):
+            color, forced = None, None
+        elif self.color == "always":
+            color, forced = "standard", True
+        else:
+            color, forced = ("auto" if terminal else None), None
+        return Console(
+            file=stream,
+            color_system=color,  # type: ignore[arg-type]
+            force_terminal=forced,
+            no_color=color is None,
+            width=None if terminal else _WIDTH_WITHOUT_TERMINAL,
+            soft_wrap=False,
+            highlight=False,
+            emoji=False,
+            markup=False,
+        )
+
+    def show(self, *items: RenderableType) -> None:
+        """Results in text form; nothing under --format json or -q."""
+        if not self.json and self.verbosity >= 0:
+            for item in items:
+                self.out.print(item)
+
+    def write(self, data: bytes) -> None:
+        """Bytes to standard output as they are."""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def write_json(self, document: Mapping[str, Any]) -> None:
+        """The one document of a command, under --format json."""
+        if self.json:
+            click.echo(report_json.dumps(document))
+
+    def report(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Message blocks on standard error; notes only without -q, nothing under --format json."""
+        if self.json:
+            return
+        for diagnostic in diagnostics:
+            if diagnostic.severity is Severity.ERROR or self.verbosity >= 0:
+                self.err.print(block(diagnostic), end="", soft_wrap=True)
+
+    @contextmanager
+    def progress(self) -> Iterator[Callable[[str], None] | None]:
+        """A one-line status on a terminal, or None where there is none to write on."""
+        console = self.err
+        if self.json or self.verbosity < 0 or not console.is_terminal:
+            yield None
+            return
+        with console.status("") as status:
+            yield lambda text: status.update(text)
+
+
+_SESSION = "porter.session"
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def current() -> Session:
+    """The session of the running command."""
+    found = click.get_current_context().find_root().meta.get(_SESSION)
+    return found if isinstance(found, Session) else Session()
+
+
+def install(session: Session) -> None:
+    click.get_current_context().find_root().meta[_SESSION] = session
+
+
+def leave(code: ExitCode) -> NoReturn:
+    raise SystemExit(int(code))
+
+
+def fail(session: Session, error: PorterError) -> NoReturn:
+    """Report one diagnostic and leave with its exit code."""
+    session.report([error.diagnostic])
+    session.write_json(report_json.error([error.diagnostic], error.exit_code))
+    leave(error.exit_code)
+
+
+def command(function: Function) -> Function:
+    """A command's body: gets the session first, returns its exit code, and never lets a traceback out."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        session = current()
+        try:
+            code = function(session, *args, **kwargs)
+        except PorterError as error:
+            fail(session, error)
+        except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
+            raise
+        except BrokenPipeError:
+            # The reader of our output went away; that is its business.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            leave(ExitCode.OK)
+        except KeyboardInterrupt:
+            raise click.exceptions.Abort() from None
+        except Exception as error:
+            if session.verbosity > 0:
+                session.err.print(traceback.format_exc(), soft_wrap=True)
+            fail(session, PorterError(Code.INTERNAL, what=f"{type(error).__name__}: {error}"))
+        leave(code)
+
+    return wrapper  # type: ignore[return-value]

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter explain`: what a diagnostic or an exit code means."""
+
+from __future__ import annotations
+
+import click
+from rich.text import Text
+
+from porter.cli.context import Session, command
+from porter.diagnostics import Code, ExitCode, PorterError
+from porter.report import json as report_json
+from porter.report.explain import Explanation, all_codes
+from porter.report.explain import explain as explanation_of
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[ID|exit-codes]")
+@click.option("--list", "every", is_flag=True, help="List all diagnostics.")
+@command
+def explain(session: Session, name: str | None, every: bool) -> ExitCode:
+    """Explain a diagnostic (PT0001), or the exit codes."""
+    if every == (name is not None):
+        raise PorterError(Code.BAD_OPTION, option="explain", problem="give either an ID or --list")
+    found = all_codes() if name is None else [explanation_of(name)]
+    for one in found:
+        _show(session, one, short=every)
+    entries = [{"name": e.name, "title": e.title, "fields": dict(e.fields)} for e in found]
+    session.write_json(report_json.document("explain", ExitCode.OK, {"entries": entries}))
+    return ExitCode.OK
+
+
+def _show(session: Session, one: Explanation, short: bool) -> None:
+    session.show(Text.assemble((one.name, "bold"), "  ", one.title))
+    if short:
+        return
+    width = max(len(label) for label, _ in one.fields)
+    for label, text in one.fields:
+        session.show(Text.assemble("  ", (label.ljust(width), "cyan"), "  ", text))

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `porter` command: global options, and one module per subcommand."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import click
+
+import porter
+from porter.cli.context import Session, install
+
+_COMMANDS = {
+    "scan": "scan",
+    "port": "port",
+    "build": "build",
+    "sim": "sim",
+    "verify": "verify",
+    "explain": "explain",
+    "doctor": "doctor",
+}
+
+
+class _Commands(click.Group):
+    """Subcommands are imported when they are asked for, so that `porter explain` need not load the
+    simulator."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        found: Any = getattr(importlib.import_module(f"porter.cli.{_COMMANDS[name]}"), name)
+        return found if isinstance(found, click.Command) else None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(porter.__version__, prog_name="porter")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="How results are written.")  # fmt: skip
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+              help="When to use colour; NO_COLOR in the environment means never.")  # fmt: skip
+@click.option("-q", "--quiet", count=True, help="Only errors.")
+@click.option("-v", "--verbose", count=True, help="More figures; tracebacks of internal errors.")
+@click.option("--toolkit", type=click.Path(path_type=Path), default=None, metavar="DIR",
+              help="CUDA toolkit to use instead of CUDA_HOME, PATH or the PyPI packages.")  # fmt: skip
+def main(form: str, color: str, quiet: int, verbose: int, toolkit: Path | None) -> None:
+    """Ports NVIDIA Hopper (SM90a) kernels to datacenter Blackwell (SM100a) and proves the port.
+
+    Exit codes: `porter explain exit-codes`.
+    """
+    install(Session(format=form, color=color, verbosity=verbose - quiet, toolkit=toolkit))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter port`: the Blackwell version of sources, as a diff, into a directory, or in place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from porter.cli.context import Session, command
+from porter.cli.files import placed_below, require_clean, write_all
+from porter.cli.porting import Ported, port_paths
+from porter.diagnostics import Code, ExitCode, PorterError
+from porter.lang.diff import file_diff, unified_diff
+from porter.report import json as report_json
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write all files of the port below DIR.")  # fmt: skip
+@click.option("--apply", is_flag=True, help="Write the port over the originals.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if there is anything to port.")
+@click.option("--allow-dirty", is_flag=True, help="With --apply: also over files that are not committed.")
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (ID or prefix; repeatable).")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (ID or prefix; repeatable).")
+@command
+def port(
+    session: Session,
+    paths: tuple[Path, ...],
+    output: Path | None,
+    apply: bool,
+    check: bool,
+    allow_dirty: bool,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+) -> ExitCode:
+    """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
+
+    Local headers are ported with the files that include them. Exit code 3: constructs were left.
+    """
+    if sum([output is not None, apply, check]) > 1:
+        raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
+    if allow_dirty and not apply:
+        raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
+    ported = port_paths(paths, select, ignore)
+    written = _write(ported, output, apply, allow_dirty)
+    code = ported.exit_code
+    if check and ported.changed and code is ExitCode.OK:
+        code = ExitCode.FINDINGS
+    session.report(ported.diagnostics)
+    if output is None and not apply and not check and not session.json:
+        session.write(unified_diff(ported.old, ported.new, ported.groups))
+    session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
+                   for path in (ported.changed if check else written)))  # fmt: skip
+    session.write_json(_document(ported, written, code))
+    return code
+
+
+def _write(ported: Ported, output: Path | None, apply: bool, allow_dirty: bool) -> list[str]:
+    """The files written, as the user would name them."""
+    if output is not None:
+        placed = placed_below(ported.new, output)
+        write_all(placed)
+        return [str(path) for path in placed]
+    if apply:
+        targets = {Path(path): ported.new[path] for path in ported.changed}
+        if not allow_dirty:
+            require_clean(targets)
+        write_all(targets)
+        return ported.changed
+    return []
+
+
+def _document(ported: Ported, written: list[str], code: ExitCode) -> dict[str, object]:
+    files = [
+        {
+            "path": path,
+            "changed": path in set(ported.changed),
+            "diff": file_diff(path, ported.old.get(path), ported.new[path], ported.groups).decode(
+                "utf-8", "replace"
+            ),
+        }
+        for path in sorted(ported.new)
+    ]
+    body = {
+        "files": files,
+        "written": written,
+        "groups": [report_json.group(g) for g in ported.groups],
+        "diagnostics": report_json.diagnostics(ported.diagnostics),
+    }
+    return report_json.document("port", code, body)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calling the port engine for the commands that need a port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.lang.sources import SourceSet, load_sources
+from porter.lang.text import EditGroup
+from porter.report.inventory import source_files
+from porter.verify.builder import PortPlan
+from porter.verify.results import worst_exit
+
+
+@dataclass
+class Ported:
+    """All files of one or more source sets before and after, by path."""
+
+    old: dict[str, bytes] = field(default_factory=dict)
+    new: dict[str, bytes] = field(default_factory=dict)
+    groups: list[EditGroup] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    exit_code: ExitCode = ExitCode.OK
+
+    @property
+    def changed(self) -> list[str]:
+        return [path for path in sorted(self.new) if self.new[path] != self.old.get(path)]
+
+    def add(self, root: str, sources: SourceSet, result: Any) -> None:
+        """Take in one port. A header that two roots share has to come out the same for both.
+
+        Raises:
+            PorterError: WOULD_OVERWRITE if it does not.
+        """
+        old = {**sources.sources(), **{path: Path(path).read_bytes() for path in result.build_files}}
+        new = {**old, **result.files, **result.build_files}
+        for path, data in new.items():
+            if path in self.new and self.new[path] != data and self.new[path] != self.old.get(path):
+                if data == old.get(path):
+                    new[path] = self.new[path]
+                    continue
+                reason = f"its port for {root} is not the one for another file"
+                raise PorterError(Code.WOULD_OVERWRITE, Location(path), path=path, reason=reason)
+        self.old.update(old)
+        self.new.update(new)
+        self.groups += [g for g in result.groups if g not in self.groups]
+        self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]
+        self.exit_code = worst_exit([self.exit_code, ExitCode(result.exit_code)])
+        if not result.groups and ExitCode(result.exit_code) is ExitCode.OK:
+            self.diagnostics.append(Diagnostic(Code.NOTHING_TO_PORT, None, {"path": root}))
+
+
+def roots(paths: Iterable[Path]) -> list[Path]:
+    """The files to port: named ones, and in directories those that are no headers (headers follow from
+    them)."""
+    found: list[Path] = []
+    for path in paths:
+        files = source_files(path)
+        if path.is_dir():
+            headers = {".cuh", ".h", ".hpp", ".hh", ".inl"}
+            files = [
+                f for f in files if f.suffix.lower() not in headers and f.suffix.lower() != ".py"
+            ] or files
+        found += files
+    return list(dict.fromkeys(found))
+
+
+def port_paths(paths: Iterable[Path], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Ported:
+    """Port files and trees.
+
+    Raises:
+        PorterError: what the front end and the engine raise.
+    """
+    from porter.passes.port import PortOptions, port_sources
+
+    options = PortOptions(select=tuple(select), ignore=tuple(ignore))
+    ported = Ported()
+    for root in roots(paths):
+        sources = load_sources(root)
+        ported.add(str(root), sources, port_sources(sources, options))
+    return ported
+
+
+def plan_of(kernel: Path, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:
+    """The port of a kernel file: `port` if it is given, else one made now. None if constructs were left
+    unported; the diagnostics then say which."""
+    if port is not None:
+        return PortPlan(source=port), []
+    ported = port_paths([kernel])
+    if ported.exit_code is not ExitCode.OK:
+        left = Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)})
+        return None, [left, *ported.diagnostics]
+    kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
+    return PortPlan(files=ported.new), kept

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter sim`: run a kernel on the CPU simulator and show what it did."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from porter.build.toolchain import find_toolkit
+from porter.cli.context import Session, command
+from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.report import json as report_json
+from porter.verify.backends import SimBackend, SimOptions
+from porter.verify.bare import pick_entry, read_argument, run_bare
+from porter.verify.builder import ORIGINAL_ARCH, ToolkitBuilder, parse_ptx
+from porter.verify.case import Case, cases_of, load_case
+from porter.verify.images import make_image
+from porter.verify.inputs import choose, generate
+from porter.verify.problem import bind
+from porter.verify.results import RunFinding
+
+_SHOWN = 8
+_STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, metavar="[-- PROGRAM ARGUMENTS...]")
+@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--arch", default=None, metavar="ARCH", help="Compile for this target (default sm_90a).")
+@click.option("--family", default="integers", show_default=True, help="Input family, with a case.")
+@click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
+@click.option("--kernel", default=None, metavar="NAME", help="PTX: which entry, if there are several.")
+@click.option("--grid", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks.")
+@click.option("--block", default="32", show_default=True, metavar="X,Y,Z", help="PTX: threads.")
+@click.option("--cluster", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks of a cluster.")
+@click.option(
+    "--smem", type=click.IntRange(min=0), default=0, metavar="BYTES", help="PTX: dynamic shared memory."
+)
+@click.option("--arg", "args", multiple=True, metavar="VALUE",
+              help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Program: include directory.")  # fmt: skip
+@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Program: macro.")
+@simulator_options
+@command
+def sim(
+    session: Session,
+    path: Path,
+    arguments: tuple[str, ...],
+    case_path: Path | None,
+    arch: str | None,
+    family: str,
+    sizes: str,
+    kernel: str | None,
+    grid: str,
+    block: str,
+    cluster: str,
+    smem: int,
+    args: tuple[str, ...],
+    include_dirs: tuple[Path, ...],
+    defines: tuple[str, ...],
+    seed: int,
+    schedule: str,
+    arithmetic: str,
+    budget: int | None,
+) -> ExitCode:
+    """Run PATH on the simulator: a PTX module (with --grid, --block, --arg), a kernel with a case, or a whole
+    program with its own main(), given as .cu source or as an executable."""
+    if not path.is_file():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    printed: list[str] = []
+    options = sim_options(seed, schedule, arithmetic, budget, printed.append)
+    case_file = case_path or _case_beside(path)
+    if path.suffix == ".ptx":
+        launch = read_launch(grid, block, cluster, smem)
+        report = _ptx(path, kernel, launch, args, options)
+    elif case_file is not None:
+        report = _case(session, load_case(case_file), path, arch or ORIGINAL_ARCH, family, sizes, options)
+    else:
+        return _program(session, path, arguments, arch or ORIGINAL_ARCH, include_dirs, defines, options)
+    return _finish(session, path, report, printed)
+
+
+def _case_beside(path: Path) -> Path | None:
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    try:
+        return cases_of(path)[0]
+    except PorterError as error:
+        if error.diagnostic.code is Code.CASE_NOT_FOUND:
+            return None
+        raise
+
+
+def _ptx(
+    path: Path, kernel: str | None, launch: Any, args: Sequence[str], options: SimOptions
+) -> dict[str, Any]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise PorterError(Code.NOT_TEXT, path=path) from None
+    module = parse_ptx(text, str(path))
+    entry = pick_entry(module, kernel, str(path))
+    result = run_bare(module, entry, launch, [read_argument(a) for a in args], options)
+    tensors = {f"argument {i}": array for i, array in result.buffers.items()}
+    return {"kernel": entry.name, "arch": module.target, "result": result, "tensors": tensors,
+            "opcodes": result.opcodes}  # fmt: skip
+
+
+def _case(
+    session: Session, case: Case, path: Path, arch: str, family: str, sizes: str, options: SimOptions
+) -> dict[str, Any]:
+    problem = bind(case, read_sizes([sizes], case)[0])
+    chosen = choose([family], problem)
+    if not chosen:
+        raise PorterError(Code.BAD_OPTION, option="--family", problem=f"{family} does not apply to this case")
+    backend = SimBackend(options)
+    source = case.kernel if path.suffix in (".yaml", ".yml") else path
+    built = ToolkitBuilder(find_toolkit(session.toolkit)).build(problem, source, arch)
+    inputs = generate(problem, chosen[0], options.seed)
+    images = {n: make_image(t, inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
+    result = backend.run(built, problem, problem.launch, images)
+    tensors = {t.name: result.after[t.name].elements() for t in problem.outputs}
+    opcodes = dict(result.stats.opcodes) if result.stats is not None else {}
+    return {"kernel": built.entry, "arch": arch, "result": result, "tensors": tensors, "opcodes": opcodes}
+
+
+def _finish(session: Session, path: Path, report: Mapping[str, Any], printed: Sequence[str]) -> ExitCode:
+    result = report["result"]
+    code = _STATUS[result.status]
+    found = [_diagnostic(f, path) for f in result.findings]
+    session.report(found)
+    session.show(*(Text(line, end="") for line in printed))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("output", "type", "shape", "first elements", "sha256"):
+        table.add_column(heading)
+    outputs = []
+    for name, array in report["tensors"].items():
+        first = " ".join(f"{float(v):.6g}" for v in array.reshape(-1)[:_SHOWN])
+        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        shape = "x".join(map(str, array.shape))
+        table.add_row(name, str(array.dtype), shape, first, digest[:16])
+        outputs.append({"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "sha256": digest,
+                        "first": [float(v) for v in array.reshape(-1)[:_SHOWN]]})  # fmt: skip
+    session.show(table)
+    session.show(
+        Text(
+            f"{report['kernel']} ({report['arch']}): {result.status}, {result.warp_instructions} warp "
+            f"instructions in {result.seconds:.2f} s"
+        )
+    )
+    opcodes = dict(sorted(report["opcodes"].items(), key=lambda item: -item[1]))
+    if session.verbosity > 0:
+        session.show(*(Text(f"{count:>12}  {name}") for name, count in opcodes.items()))
+    body = {
+        "kernel": report["kernel"],
+        "arch": report["arch"],
+        "status": result.status,
+        "warp_instructions": result.warp_instructions,
+        "seconds": result.seconds,
+        "opcodes": opcodes,
+        "outputs": outputs,
+        "printed": "".join(printed),
+        "findings": [report_json.finding(f) for f in result.findings],
+    }
+    session.write_json(report_json.document("sim", code, body))
+    return code
+
+
+def _diagnostic(found: RunFinding, path: Path) -> Diagnostic:
+    """A finding as a message block; its own wording stands in for the title's values."""
+    where = Location(found.source, found.line) if found.source else Location(str(path), found.ptx_line)
+    code = Code.RUN_INCOMPLETE if found.code.value.exit_code is ExitCode.INCONCLUSIVE else Code.RUN_FAILED
+    reason = f"{found.code.id}: {found.message}"
+    return Diagnostic(code, where, {"program": "kernel", "reason": reason}, found.where)
+
+
+def _program(
+    session: Session,
+    path: Path,
+    arguments: Sequence[str],
+    arch: str,
+    include_dirs: Sequence[Path],
+    defines: Sequence[str],
+    options: SimOptions,
+) -> ExitCode:
+    from porter.cli.programs import run_source_or_executable
+
+    outcome = run_source_or_executable(
+        path, arguments, arch, include_dirs, defines, options, find_toolkit(session.toolkit)
+    )
+    session.show(Text(outcome.stdout, end=""))
+    if outcome.stderr:
+        session.err.print(outcome.stderr, end="", soft_wrap=True)
+    session.report(outcome.diagnostics)
+    for record in outcome.launches:
+        for found in record.outcome.findings if record.outcome else ():
+            session.err.print(str(found), soft_wrap=True)
+    code = _STATUS[outcome.status]
+    if code is ExitCode.OK and outcome.exit_status != 0:
+        code = ExitCode.DIFFERENT
+    launched = sum(r.outcome.stats.warp_instructions for r in outcome.launches if r.outcome)
+    session.show(
+        Text(
+            f"{path.name}: exit status {outcome.exit_status}, {len(outcome.launches)} launches, "
+            f"{launched} warp instructions, {outcome.status}"
+        )
+    )
+    body = {
+        "kernel": "",
+        "arch": arch,
+        "status": outcome.status,
+        "exit_status": outcome.exit_status,
+        "warp_instructions": launched,
+        "seconds": sum(r.outcome.stats.seconds for r in outcome.launches if r.outcome),
+        "opcodes": {},
+        "outputs": [],
+        "printed": outcome.stdout,
+        "findings": [],
+        "diagnostics": report_json.diagnostics(outcome.diagnostics),
+    }
+    session.write_json(report_json.document("sim", code, body))
+    return code

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter verify`: original, port and reference compared on the same inputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from porter.build.toolchain import find_toolkit
+from porter.cli.context import Session, command
+from porter.cli.options import read_sizes, sim_options, simulator_options, split_list
+from porter.cli.porting import plan_of
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.report import json as report_json
+from porter.report.terminal import detail_lines, summary_line, verdict_table
+from porter.verify.backends import BACKENDS, Backend, make_backend
+from porter.verify.builder import Builder, PortPlan, ToolkitBuilder
+from porter.verify.case import Case, cases_of, load_case
+from porter.verify.results import Row, VerifyResult
+from porter.verify.runner import VerifyOptions
+from porter.verify.runner import verify as run_case
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="The case to use instead of the one beside the kernel.")  # fmt: skip
+@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="A finished port to verify; without it Porter makes one.")  # fmt: skip
+@click.option("--original-only", is_flag=True, help="Only compare the original with the reference.")
+@click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
+@click.option("--sizes", multiple=True, metavar="SIZES",
+              help="`default`, `all`, or M=128,N=256,...; repeatable.")  # fmt: skip
+@simulator_options
+@click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True)
+@command
+def verify(
+    session: Session,
+    path: Path,
+    case_path: Path | None,
+    port_path: Path | None,
+    original_only: bool,
+    families: tuple[str, ...],
+    sizes: tuple[str, ...],
+    seed: int,
+    schedule: str,
+    arithmetic: str,
+    budget: int | None,
+    backend: str,
+) -> ExitCode:
+    """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
+
+    The kernel is ported unless --port or --original-only is given; original and port are built, run on the
+    same inputs, and compared with the float64 reference and with each other.
+    """
+    if port_path is not None and original_only:
+        raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
+    cases = [load_case(case_path)] if case_path is not None else None
+    paths = [] if cases is not None else cases_of(path)
+    if cases is not None:
+        cases = [_with_kernel(cases[0], path)]
+    if port_path is not None:
+        if not port_path.is_file():
+            raise PorterError(Code.FILE_NOT_FOUND, path=port_path)
+        if path.is_dir():
+            raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
+    began = time.perf_counter()
+    backend_used = make_backend(backend, sim_options(seed, schedule, arithmetic, budget))
+    builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
+    rows: list[Row] = []
+    errors: list[Diagnostic] = []
+    with session.progress() as tell:
+        options = VerifyOptions(split_list(families) or None, ({},), seed, schedule, tell)
+        for item in cases if cases is not None else paths:
+            try:
+                case = item if isinstance(item, Case) else load_case(item)
+                chosen = replace(options, sizes=read_sizes(sizes, case))
+                found, left = _one(case, port_path, original_only, builder, backend_used, chosen)
+                rows += found
+                errors += left
+            except PorterError as error:
+                # One bad case must not hide the others of a directory.
+                if not path.is_dir():
+                    raise
+                errors.append(_named(error.diagnostic, item))
+    result = VerifyResult(
+        tuple(rows), backend, schedule, arithmetic, seed, time.perf_counter() - began, tuple(errors)
+    )
+    _show(session, result)
+    session.write_json(report_json.verify(result))
+    return result.exit_code
+
+
+def _with_kernel(case: Case, path: Path) -> Case:
+    """The case given by --case, run on the kernel given as PATH."""
+    if not path.is_file():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    return case if path.suffix in (".yaml", ".yml") else replace(case, kernel=path)
+
+
+def _named(diagnostic: Diagnostic, item: Path | Case) -> Diagnostic:
+    if diagnostic.where is not None:
+        return diagnostic
+    return replace(diagnostic, where=Location(str(item.path if isinstance(item, Case) else item)))
+
+
+def _one(
+    case: Case,
+    port_path: Path | None,
+    original_only: bool,
+    builder: Builder,
+    backend: Backend,
+    options: VerifyOptions,
+) -> tuple[Sequence[Row], list[Diagnostic]]:
+    plan: PortPlan | None = None
+    notes: list[Diagnostic] = []
+    if not original_only:
+        plan, notes = plan_of(case.kernel, port_path)
+        if plan is None:
+            return (), notes
+    return run_case(case, plan, builder, backend, options).rows, []
+
+
+def _show(session: Session, result: VerifyResult) -> None:
+    for row in result.rows:
+        session.report(row.diagnostics)
+    session.report(result.errors)
+    if result.rows:
+        session.show(verdict_table(result))
+    if session.verbosity > 0:
+        for row in result.rows:
+            session.show(*(Text(line) for line in detail_lines(row)))
+    session.show(summary_line(result))

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where an accumulator's registers must be reloaded from Tensor Memory, and whether that is enough.
+
+The register array stays in the port as a mirror of the TMEM tile. A load is placed in front of the first
+statement that touches the registers after an MMA. An abstract interpretation of the function then checks
+that every touch finds valid registers and every MMA a valid tile; what it cannot show is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tree_sitter import Node
+
+from porter.model.accumulators import Accumulator
+from porter.model.flow import Branch, Event, Exit, FlowBuilder, Item, Kind, Loop
+from porter.model.scopes import PREPROCESSOR_BLOCKS
+
+_STATEMENT_LISTS = ("compound_statement", "case_statement", *PREPROCESSOR_BLOCKS)
+
+
+class Where(Enum):
+    """Which copies of the accumulator hold its value."""
+
+    NOWHERE = "not yet written"
+    ZERO = "cleared"
+    TMEM = "in Tensor Memory"
+    BOTH = "in Tensor Memory and in registers"
+    REGISTERS = "in registers"
+
+
+@dataclass(frozen=True)
+class _State:
+    where: Where
+    in_flight: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """An event of which no load makes the port right."""
+
+    accumulator: Accumulator
+    node: Node = field(repr=False)
+    what: str
+
+
+def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
+    """Statements in front of which the accumulator must be loaded; registers them as `builder.anchors`."""
+    function = accumulator.function
+    events = list(_events(builder.flow(function)))
+    mma = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
+    waits = [e.node for e in events if e.kind is Kind.WAIT]
+    touches = [e.node for e in events if e.kind in (Kind.READ, Kind.WRITE) and e.accumulator is accumulator]
+    anchors: list[Node] = []
+    for touch in touches:
+        anchor = _anchor(function.body, touch, mma, waits)
+        if anchor is not None and not any(_covers(a, anchor, mma) for a in anchors):
+            anchors.append(anchor)
+    for anchor in anchors:
+        builder.anchors.setdefault(anchor.id, []).append(accumulator)
+    return anchors
+
+
+def _events(items: list[Item]) -> list[Event]:
+    found: list[Event] = []
+    for item in items:
+        if isinstance(item, Event):
+            found.append(item)
+        elif isinstance(item, Loop):
+            found += _events(item.body)
+        elif isinstance(item, Branch):
+            for arm in item.arms:
+                found += _events(arm)
+    return found
+
+
+def _blocks_above(body: Node, node: Node) -> list[tuple[Node, Node]]:
+    """(block, its child that contains `node`), innermost first, up to and including the function body."""
+    pairs = []
+    inner, current = node, node.parent
+    while current is not None:
+        if current.type in _STATEMENT_LISTS:
+            pairs.append((current, inner))
+        if current.id == body.id:
+            break
+        inner, current = current, current.parent
+    return pairs
+
+
+def _inside(node: Node, outer: Node) -> bool:
+    return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
+
+
+def _anchor(body: Node, touch: Node, mma: list[Node], waits: list[Node]) -> Node | None:
+    """The statement to load in front of: in the innermost block in which an MMA comes before the touch, but
+    behind any wait that stands between the two."""
+    for block, child in _blocks_above(body, touch):
+        earlier = [m for m in mma if _inside(m, block) and m.end_byte <= child.start_byte]
+        if not earlier:
+            if any(_inside(m, block) for m in mma):
+                return None
+            continue
+        between = [w for w in waits if _inside(w, child) and w.end_byte <= touch.start_byte]
+        if not between:
+            return child
+        last = max(between, key=lambda w: w.start_byte)
+        for inner, inner_child in _blocks_above(body, touch):
+            if _inside(last, inner):
+                return inner_child
+    return None
+
+
+def _covers(placed: Node, anchor: Node, mma: list[Node]) -> bool:
+    """Whether a load in front of `placed` still holds at `anchor`: same block, no MMA in between."""
+    if placed.id == anchor.id:
+        return True
+    if placed.parent is None or anchor.parent is None or placed.parent.id != anchor.parent.id:
+        return False
+    if placed.start_byte > anchor.start_byte:
+        return False
+    return not any(placed.start_byte <= m.start_byte < anchor.start_byte for m in mma)
+
+
+def check(builder: FlowBuilder, accumulator: Accumulator) -> list[Problem]:
+    """What the placed loads leave wrong; empty if every touch and every MMA finds its operand valid."""
+    interpreter = _Interpreter(accumulator)
+    interpreter.run(builder.flow(accumulator.function), {_State(Where.NOWHERE, False)})
+    return interpreter.problems
+
+
+class _Interpreter:
+    def __init__(self, accumulator: Accumulator) -> None:
+        self.accumulator = accumulator
+        self.problems: list[Problem] = []
+        self._seen: set[tuple[int, str]] = set()
+        self._breaks: list[set[_State]] = []
+        self._continues: list[set[_State]] = []
+
+    def run(self, items: list[Item], states: set[_State]) -> set[_State]:
+        for item in items:
+            if isinstance(item, Event):
+                states = {self._event(item, s) for s in states}
+            elif isinstance(item, Branch):
+                merged: set[_State] = set()
+                for arm in item.arms:
+                    merged |= self.run(arm, set(states))
+                states = merged
+            elif isinstance(item, Loop):
+                states = self._loop(item, states)
+            else:
+                self._exit(item, states)
+                states = set()
+        return states
+
+    def _loop(self, loop: Loop, states: set[_State]) -> set[_State]:
+        entry = set(states)
+        out: set[_State] = set() if loop.at_least_once else set(states)
+        self._breaks.append(set())
+        while True:
+            self._continues.append(set())
+            end = self.run(loop.body, set(entry)) | self._continues.pop()
+            out |= end
+            if end <= entry:
+                break
+            entry |= end
+        return out | self._breaks.pop()
+
+    def _exit(self, item: Exit, states: set[_State]) -> None:
+        if item.kind == "break" and self._breaks:
+            self._breaks[-1] |= states
+        elif item.kind == "continue" and self._continues:
+            self._continues[-1] |= states
+
+    def _event(self, event: Event, state: _State) -> _State:
+        if event.kind is Kind.WAIT and event.pending == 0:
+            return _State(state.where, False)
+        if event.accumulator is not self.accumulator:
+            return state
+        where = state.where
+        if event.kind is Kind.ZERO:
+            return _State(Where.ZERO, state.in_flight)
+        if event.kind is Kind.MMA:
+            if where is Where.REGISTERS:
+                self._problem(event, "its registers are changed by threads and then added to by an MMA")
+            return _State(Where.TMEM, True)
+        if event.kind is Kind.LOAD:
+            if state.in_flight:
+                self._problem(event, "it is read while MMAs that no wait covers may be in flight")
+            return _State(Where.BOTH if where is not Where.NOWHERE else where, False)
+        if event.kind is Kind.READ:
+            if where in (Where.TMEM, Where.ZERO):
+                self._problem(event, "it is read where no single load can be placed in front")
+            return state
+        if event.kind is Kind.WRITE:
+            if where in (Where.TMEM, Where.ZERO):
+                self._problem(event, "its registers are changed before they are read back")
+            return _State(Where.REGISTERS, state.in_flight)
+        return state
+
+    def _problem(self, event: Event, what: str) -> None:
+        key = (event.node.start_byte, what)
+        if key not in self._seen:
+            self._seen.add(key)
+            self.problems.append(Problem(self.accumulator, event.node, what))

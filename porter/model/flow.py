@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Order of tensor-core events in a function: a tree of events, loops and branches with known callees inlined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from tree_sitter import Node
+
+from porter.model.accumulators import Accumulator, AccumulatorMap
+from porter.model.constants import Constants
+from porter.model.functions import Call, Function, Style
+from porter.model.program import Program
+from porter.model.registers import take_apart
+from porter.model.scopes import PREPROCESSOR_BLOCKS, resolve
+from porter.model.tensor_core import MmaStep, Step, SyncStep
+from porter.model.zeroing import Zeroing, find_zeroing
+
+_MAX_INLINE_DEPTH = 12
+
+
+class Kind(Enum):
+    ZERO = "zero"
+    MMA = "mma"
+    FENCE = "fence"
+    COMMIT = "commit"
+    WAIT = "wait"
+    READ = "read"
+    WRITE = "write"
+    LOAD = "load"
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """`node` is where it happens in the function the flow was built for (the call, for inlined events)."""
+
+    kind: Kind
+    node: Node = field(repr=False)
+    accumulator: Accumulator | None = None
+    pending: int | None = None
+    """Of a wait: the count, None if it is not a known number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    body: list[Item]
+    at_least_once: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    arms: list[list[Item]]
+
+
+@dataclass(frozen=True, eq=False)
+class Exit:
+    kind: str
+    """`return`, `break` or `continue`."""
+
+
+Item: TypeAlias = "Event | Loop | Branch | Exit"
+
+
+def is_register_fence(function: Function) -> bool:
+    """Whether a function only pins registers with empty asm statements (CUTLASS's `warpgroup_fence_operand`)."""
+    if not function.asm or any(s.template.strip() for s in function.asm):
+        return False
+    return not function.calls and not any(
+        True for n in function.own_nodes("assignment_expression") if n.parent and n.parent.type != "for_statement"
+    )
+
+
+class FlowBuilder:
+    """Builds flows of one program. `anchors` maps ids of statement nodes to the accumulators loaded before."""
+
+    def __init__(self, program: Program, accumulators: AccumulatorMap) -> None:
+        self.program = program
+        self.accumulators = accumulators
+        self.zeroing: dict[int, Zeroing] = {}
+        """By id of the statement node."""
+        self.anchors: dict[int, list[Accumulator]] = {}
+        self._uses = program.uses_tensor_core()
+        self._statements = {s.statement.node.id: s for s in program.statements}
+        self._by_key = {a.variable.key: a for a in accumulators.accumulators}
+        self._scalars = {
+            (id(a.function), name): a for a in accumulators.accumulators for name in a.scalars
+        }
+        for accumulator in accumulators.accumulators:
+            for found in find_zeroing(program, accumulator):
+                self.zeroing.setdefault(found.node.id, found)
+                if accumulator not in self.zeroing[found.node.id].accumulators:
+                    self.zeroing[found.node.id].accumulators.append(accumulator)
+
+    def flow(self, function: Function) -> list[Item]:
+        return self._statements_of(_Frame(function, {}, None, 0), function.body)
+
+    # --- statements
+
+    def _statements_of(self, frame: _Frame, node: Node | None) -> list[Item]:
+        if node is None:
+            return []
+        items: list[Item] = []
+        for accumulator in self.anchors.get(node.id, ()):
+            if frame.at is None:
+                items.append(Event(Kind.LOAD, node, accumulator))
+        zeroing = self.zeroing.get(node.id)
+        if zeroing is not None:
+            return items + [Event(Kind.ZERO, frame.at or node, a) for a in zeroing.accumulators]
+        kind = node.type
+        if kind in ("compound_statement", "else_clause", "case_statement", "labeled_statement", "template_declaration"):
+            for child in node.named_children:
+                items += self._statements_of(frame, child)
+        elif kind == "if_statement":
+            items += self._expression(frame, node.child_by_field_name("condition"))
+            arms = [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
+            items.append(Branch([self._statements_of(frame, arm) for arm in arms]))
+        elif kind in PREPROCESSOR_BLOCKS:
+            alternative = node.child_by_field_name("alternative")
+            skipped = {c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)}
+            main = [i for c in node.named_children if c.id not in skipped for i in self._statements_of(frame, c)]
+            items.append(Branch([main, self._statements_of(frame, alternative)]))
+        elif kind == "for_range_loop":
+            items += self._range(frame, node)
+        elif kind in ("for_statement", "while_statement"):
+            items += self._statements_of(frame, node.child_by_field_name("initializer"))
+            body = self._expression(frame, node.child_by_field_name("condition"))
+            items.append(
+                Loop(
+                    body
+                    + self._statements_of(frame, node.child_by_field_name("body"))
+                    + self._expression(frame, node.child_by_field_name("update"))
+                )
+            )
+        elif kind == "do_statement":
+            body = self._statements_of(frame, node.child_by_field_name("body"))
+            items.append(Loop(body + self._expression(frame, node.child_by_field_name("condition")), True))
+        elif kind == "switch_statement":
+            items += self._expression(frame, node.child_by_field_name("condition"))
+            body_node = node.child_by_field_name("body")
+            cases = [c for c in (body_node.named_children if body_node is not None else ()) if c.type == "case_statement"]
+            items.append(Branch([[], *(self._statements_of(frame, c) for c in cases)]))
+        elif kind in ("return_statement", "break_statement", "continue_statement"):
+            items += self._expression(frame, node)
+            items.append(Exit(kind.removesuffix("_statement")))
+        else:
+            items += self._expression(frame, node)
+        return items
+
+    def _range(self, frame: _Frame, node: Node) -> list[Item]:
+        """`for (auto& x : d)` touches what it runs over, and may change it if `x` is a reference."""
+        over, declarator = node.child_by_field_name("right"), node.child_by_field_name("declarator")
+        body = self._statements_of(frame, node.child_by_field_name("body"))
+        by_reference = declarator is not None and declarator.type == "reference_declarator"
+        constant = any(c.type == "type_qualifier" and frame.function.text(c) == "const" for c in node.children)
+        if by_reference and not constant:
+            return [Loop(self._target(frame, over, True) + body)]
+        return [*self._expression(frame, over), Loop(body)]
+
+    # --- expressions
+
+    def _expression(self, frame: _Frame, node: Node | None) -> list[Item]:
+        if node is None or node.type in ("sizeof_expression", "lambda_expression", "decltype", "comment"):
+            return []
+        if node.type == "gnu_asm_expression":
+            return self._asm(frame, node)
+        if node.type == "call_expression":
+            return self._call(frame, node)
+        if node.type == "assignment_expression":
+            left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+            items = self._expression(frame, right)
+            operator = node.child_by_field_name("operator")
+            compound = operator is not None and frame.function.text(operator) != "="
+            return items + self._target(frame, left, compound)
+        if node.type == "update_expression":
+            return self._target(frame, node.child_by_field_name("argument"), True)
+        if node.type == "identifier":
+            accumulator = self._accumulator(frame, node)
+            return [Event(Kind.READ, frame.at or node, accumulator)] if accumulator is not None else []
+        items = []
+        for child in node.named_children:
+            if node.type in ("declaration", "init_declarator", "array_declarator") and self._declares(frame, node, child):
+                continue
+            items += self._expression(frame, child)
+        return items
+
+    def _declares(self, frame: _Frame, node: Node, child: Node) -> bool:
+        """Whether `child` is the declared name, not a use of a variable."""
+        field_name = None
+        for index, candidate in enumerate(node.children):
+            if candidate.id == child.id:
+                field_name = node.field_name_for_child(index)
+        return field_name == "declarator" and child.type in ("identifier", "array_declarator", "reference_declarator")
+
+    def _target(self, frame: _Frame, node: Node | None, compound: bool) -> list[Item]:
+        if node is None:
+            return []
+        element = take_apart(frame.function, node)
+        accumulator = self._accumulator(frame, element.root) if element is not None else None
+        if accumulator is None:
+            return self._expression(frame, node)
+        at = frame.at or node
+        items: list[Item] = [Event(Kind.READ, at, accumulator)] if compound else []
+        return [*items, Event(Kind.WRITE, at, accumulator)]
+
+    def _accumulator(self, frame: _Frame, node: Node) -> Accumulator | None:
+        name = frame.function.text(node)
+        if name in frame.bound:
+            return frame.bound[name]
+        variable = resolve(frame.function, node, name)
+        if variable is None:
+            return None
+        return (
+            self._by_key.get(variable.key)
+            or self._scalars.get((id(variable.function), name))
+            or frame.outer.get(variable.key)
+        )
+
+    def _asm(self, frame: _Frame, node: Node) -> list[Item]:
+        known = self._statements.get(node.id)
+        at = frame.at or node
+        if known is None:
+            return self._plain_asm(frame, node)
+        items: list[Item] = []
+        for step in known.steps:
+            if isinstance(step, MmaStep):
+                items.append(Event(Kind.MMA, at, self._step_accumulator(frame, step)))
+            else:
+                items.append(self._sync(frame, step, at))
+        return items
+
+    def _step_accumulator(self, frame: _Frame, step: MmaStep) -> Accumulator | None:
+        if step.d.name in frame.bound:
+            return frame.bound[step.d.name]
+        function, root = frame.function, step.d.root
+        if function.style is Style.MACRO:
+            if frame.call is None:
+                return None
+            function, root = frame.call.caller, frame.call.node
+        variable = resolve(function, root, step.d.name)
+        if variable is None:
+            return None
+        return self._by_key.get(variable.key) or self._scalars.get((id(variable.function), step.d.name))
+
+    def _sync(self, frame: _Frame, step: SyncStep, at: Node) -> Event:
+        if step.kind is Step.WAIT:
+            return Event(Kind.WAIT, at, pending=frame.constants(self.program.constants).evaluate(step.pending))
+        return Event(Kind.FENCE if step.kind is Step.FENCE else Kind.COMMIT, at)
+
+    def _plain_asm(self, frame: _Frame, node: Node) -> list[Item]:
+        """Registers pinned by an empty asm statement are neither read nor written."""
+        statement = next((s for s in frame.function.asm if s.node.id == node.id), None)
+        if statement is None or not statement.template.strip():
+            return []
+        items: list[Item] = []
+        for operand in statement.operands:
+            if operand.expr_node is None:
+                continue
+            if operand.is_written:
+                items += self._target(frame, operand.expr_node, operand.is_read)
+            else:
+                items += self._expression(frame, operand.expr_node)
+        return items
+
+    def _call(self, frame: _Frame, node: Node) -> list[Item]:
+        call = next((c for c in frame.function.calls if c.node.id == node.id), None)
+        if call is None:
+            return [i for child in node.named_children for i in self._expression(frame, child)]
+        targets = self.program.targets(call)
+        if targets and all(is_register_fence(t) for t in targets):
+            return []
+        inlined = [t for t in targets if id(t) in self._uses]
+        carried = {i for argument in self.accumulators.arguments_of(call) for i in argument.args}
+        items: list[Item] = []
+        for index, argument in enumerate(call.args):
+            if index in carried and inlined:
+                continue
+            items += self._argument(frame, call, index, argument, targets)
+        callee = node.child_by_field_name("function")
+        if callee is not None and callee.type == "field_expression":
+            items += self._expression(frame, callee.child_by_field_name("argument"))
+        if inlined and frame.depth < _MAX_INLINE_DEPTH:
+            arms = [self._inline(frame, call, target) for target in inlined]
+            items += arms[0] if len(arms) == 1 else [Branch(arms)]
+        return items
+
+    def _argument(self, frame: _Frame, call: Call, index: int, node: Node, targets: list[Function]) -> list[Item]:
+        if node.type == "lambda_expression":
+            inner = next((f for f in self.program.functions if f.node.id == node.id), None)
+            if inner is not None:
+                return [Loop(self._statements_of(frame.into(inner, {}, None, node), inner.body))]
+        element = take_apart(frame.function, node)
+        accumulator = self._accumulator(frame, element.root) if element is not None else None
+        if element is None or accumulator is None:
+            return self._expression(frame, node)
+        at = frame.at or node
+        read = Event(Kind.READ, at, accumulator)
+        address_taken = node.type == "pointer_expression"
+        whole = not accumulator.scalars and len(element.subscripts) < max(1, len(accumulator.extents))
+        if targets:
+            changes = any(_may_write(t, index) for t in targets)
+        else:
+            changes = whole or address_taken
+        return [read, Event(Kind.WRITE, at, accumulator)] if changes else [read]
+
+    def _inline(self, frame: _Frame, call: Call, target: Function) -> list[Item]:
+        bound: dict[str, Accumulator] = {}
+        for argument in self.accumulators.arguments_of(call):
+            if argument.param.function is not target:
+                continue
+            accumulator = self._accumulator(frame, argument.registers.root)
+            if accumulator is not None:
+                for param in argument.param.params:
+                    bound[param.name] = accumulator
+        if target.style is Style.MACRO:
+            values = dict(zip((p.name for p in target.params), (frame.function.text(a) for a in call.args), strict=False))
+        else:
+            values = dict(zip(target.template_params, call.template_args, strict=False))
+        inner = frame.into(target, bound, values, call.node, call)
+        return self._statements_of(inner, target.body)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """One function being walked: accumulators bound to its parameters, and the call node in the outermost
+    function that led here."""
+
+    function: Function
+    bound: dict[str, Accumulator]
+    at: Node | None
+    depth: int
+    values: dict[str, str] = field(default_factory=dict)
+    outer: dict[tuple[int, int, str], Accumulator] = field(default_factory=dict)
+    call: Call | None = None
+
+    def into(
+        self,
+        function: Function,
+        bound: dict[str, Accumulator],
+        values: dict[str, str] | None,
+        at: Node,
+        call: Call | None = None,
+    ) -> _Frame:
+        """A callee's frame. Template arguments that are the caller's own are replaced by what those are."""
+        resolved = {k: self.values.get(v, v) for k, v in (values or {}).items()}
+        outer = dict(self.outer)
+        for name, accumulator in self.bound.items():
+            outer[(self.function.node.id, -1, name)] = accumulator
+        return _Frame(function, bound, self.at or at, self.depth + 1, resolved, outer, call)
+
+    def constants(self, known: Constants) -> Constants:
+        return known.extended(self.values) if self.values else known
+
+
+def _may_write(function: Function, index: int) -> bool:
+    """Whether an argument passed to parameter `index` may be changed through it."""
+    if index >= len(function.params) or function.params[index].node is None:
+        return True
+    text = function.file.text(function.params[index].span)
+    if "const" in text.split():
+        return False
+    return "&" in text or "*" in text or "[" in text

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels as wholes: threads, warpgroups and their roles, where set-up code can stand, named barriers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find, walk
+from porter.model.constants import Constants, local_definitions
+from porter.model.functions import Function, declared_name
+from porter.model.program import Program
+from porter.model.scopes import PREPROCESSOR_BLOCKS
+
+WARPGROUP = 128
+_THREAD_WORDS = re.compile(r"\bthreadIdx\b|\blaneid\b|\blane_id\b|\belect|\bwarpid\b|\bthread_rank\b|%%tid")
+_NAMED_BARRIER = re.compile(
+    r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)"
+)
+
+
+@dataclass(frozen=True)
+class WarpgroupRoles:
+    """Warpgroups `first` .. `first + count` - 1 of a CTA run MMAs; `count` is a C++ constant expression.
+
+    `value` is its number if known. `exact` is false if `count` is only an upper bound.
+    """
+
+    first: int
+    count: str
+    value: int | None
+    exact: bool = True
+
+
+@dataclass(eq=False)
+class Kernel:
+    """A `__global__` function that uses the tensor core, directly or through callees."""
+
+    function: Function
+    setup_before: Node = field(repr=False)
+    """Top-level statement in front of which all threads of the CTA still run together."""
+    threads: str | None
+    """Text of the block size bound, from `__launch_bounds__` or the launch."""
+    roles: WarpgroupRoles
+    has_dynamic_shared: bool
+    used_barriers: frozenset[int]
+    unknown_barriers: bool
+    """Whether some named barrier has an id that is not a known constant."""
+
+    @property
+    def constants(self) -> dict[str, tuple[str, int]]:
+        """Constants declared in the kernel: name to (text, byte offset)."""
+        return local_definitions(self.function)
+
+
+def kernels_of(program: Program) -> list[Kernel]:
+    """The kernels of a program that reach a tensor-core statement."""
+    uses = program.uses_tensor_core()
+    barriers, unknown = named_barriers(program)
+    found = []
+    for function in program.kernels:
+        if id(function) not in uses:
+            continue
+        setup = _setup_position(program, function, uses)
+        if setup is None:
+            continue
+        threads = _launch_bounds(function) or _launched_threads(program, function)
+        constants = program.constants.extended({n: t for n, (t, _) in local_definitions(function).items()})
+        found.append(
+            Kernel(
+                function,
+                setup,
+                threads,
+                _roles(program, function, uses, threads, constants),
+                _has_dynamic_shared(program, function),
+                barriers,
+                unknown,
+            )
+        )
+    return found
+
+
+def top_level(function: Function) -> list[Node]:
+    """Statements of the body outside any block; those between preprocessor conditionals count."""
+
+    def flatten(node: Node) -> list[Node]:
+        found = []
+        skipped = {c.id for n in ("condition", "name") for c in node.children_by_field_name(n)}
+        for child in node.named_children:
+            if child.type in PREPROCESSOR_BLOCKS:
+                found += flatten(child)
+            elif child.type != "comment" and child.id not in skipped:
+                found.append(child)
+        return found
+
+    return flatten(function.body)
+
+
+def top_level_above(function: Function, node: Node) -> Node:
+    """The top-level statement that contains `node`."""
+    while node.parent is not None and node.parent.id != function.body.id:
+        if node.parent.type in PREPROCESSOR_BLOCKS and _is_top(function, node.parent):
+            break
+        node = node.parent
+    return node
+
+
+def _is_top(function: Function, node: Node) -> bool:
+    while node.parent is not None and node.type in PREPROCESSOR_BLOCKS:
+        if node.parent.id == function.body.id:
+            return True
+        node = node.parent
+    return False
+
+
+def contains_tensor_core(program: Program, function: Function, node: Node, uses: set[int]) -> bool:
+    """Whether a statement issues, commits or waits for MMAs, itself or through a callee."""
+    for statement in program.statements:
+        if statement.function.file is function.file and statement.function.shift == 0:
+            at = statement.statement.node
+            if node.start_byte <= at.start_byte and at.end_byte <= node.end_byte:
+                return True
+    for inner in find(node, "call_expression"):
+        for candidate in _calls_at(program, function, inner):
+            if any(id(t) in uses for t in program.targets(candidate)):
+                return True
+    return False
+
+
+def _calls_at(program: Program, function: Function, node: Node) -> list:  # type: ignore[type-arg]
+    owners = [function] + [f for f in program.functions if f.file is function.file and f.parent is not None]
+    return [c for owner in owners for c in owner.calls if c.node.id == node.id]
+
+
+def _setup_position(program: Program, function: Function, uses: set[int]) -> Node | None:
+    """The first top-level statement that uses the tensor core, or that lets some threads of a CTA leave or
+    go their own way for good before it."""
+    thread_dependent: set[str] = set()
+    previous_pragma: Node | None = None
+    for node in top_level(function):
+        if node.type == "preproc_call":
+            previous_pragma = previous_pragma or node
+            continue
+        text = function.text(node)
+        if contains_tensor_core(program, function, node, uses):
+            return previous_pragma or node
+        if node.type == "if_statement" and any(True for _ in find(node, "return_statement")):
+            condition = node.child_by_field_name("condition")
+            if condition is None or _depends(function, condition, thread_dependent):
+                return previous_pragma or node
+        if node.type == "declaration":
+            for child in node.children_by_field_name("declarator"):
+                name = declared_name(child)
+                if name is not None and _depends(function, child, thread_dependent):
+                    thread_dependent.add(function.text(name))
+        elif _THREAD_WORDS.search(text):
+            for assignment in find(node, "assignment_expression"):
+                left = assignment.child_by_field_name("left")
+                if left is not None and left.type == "identifier" and _depends(function, assignment, thread_dependent):
+                    thread_dependent.add(function.text(left))
+        previous_pragma = None
+    return None
+
+
+def _depends(function: Function, node: Node, names: set[str]) -> bool:
+    if _THREAD_WORDS.search(function.text(node)):
+        return True
+    return any(n.type == "identifier" and function.text(n) in names for n in walk(node))
+
+
+def _launch_bounds(function: Function) -> str | None:
+    head_end = function.body.start_byte
+    for node in walk(function.node):
+        if node.start_byte >= head_end:
+            break
+        if node.type == "launch_bounds" and node.named_children:
+            return function.text(node.named_children[0])
+    text = function.file.source[function.node.start_byte : head_end].decode("utf-8", "replace")
+    match = re.search(r"__launch_bounds__\s*\(\s*([^,()]+(?:\([^()]*\))?[^,()]*)", text)
+    return match.group(1).strip() if match else None
+
+
+def _launched_threads(program: Program, function: Function) -> str | None:
+    """The block argument of the launches, if all agree."""
+    found: set[str] = set()
+    pattern = re.compile(
+        rb"\b" + function.name.encode() + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>", re.DOTALL
+    )
+    for file in program.sources.files.values():
+        for match in pattern.finditer(file.source):
+            parts = _split_commas(match.group(1).decode("utf-8", "replace"))
+            if len(parts) >= 2:
+                block = parts[1].strip()
+                dims = re.search(
+                    rb"\bdim3\s+" + re.escape(block.encode()) + rb"\s*[({]([^;]*)[)}]\s*;", file.source
+                )
+                if dims is not None:
+                    block = " * ".join(f"({p.strip()})" for p in _split_commas(dims.group(1).decode()))
+                found.add(block)
+    return found.pop() if len(found) == 1 else None
+
+
+def _split_commas(text: str) -> list[str]:
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [*parts, current]
+
+
+def _roles(
+    program: Program, function: Function, uses: set[int], threads: str | None, constants: Constants
+) -> WarpgroupRoles:
+    total = constants.evaluate(threads) if threads is not None else None
+    first, fewer = _producers(program, function, uses, constants)
+    if total is not None:
+        count = max(1, total // WARPGROUP - fewer)
+        return WarpgroupRoles(first, str(count), count)
+    if threads is not None and re.fullmatch(r"[\w:\s*+/()-]+", threads):
+        bound = threads if re.fullmatch(r"[\w:]+", threads) else f"({threads})"
+        text = f"{bound} / {WARPGROUP}" + (f" - {fewer}" if fewer else "")
+        return WarpgroupRoles(first, text, None)
+    return WarpgroupRoles(first, "8", 8, exact=False)
+
+
+def _producers(program: Program, function: Function, uses: set[int], constants: Constants) -> tuple[int, int]:
+    """(index of the first warpgroup that runs MMAs, warpgroups that run none), from the role branch
+    `if (warpgroup == 0) { … } else { … }` over an index computed as thread / 128."""
+    indices, warps = _indices(function, _is_warpgroup_index), _indices(function, _is_warp_index)
+    for node in top_level(function):
+        if node.type != "if_statement":
+            continue
+        condition = node.child_by_field_name("condition")
+        then, other = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
+        if condition is None or then is None:
+            continue
+        match = re.fullmatch(r"\(\s*(.+?)\s*(==|!=|>=|>|<)\s*([\w:]+)\s*\)", function.text(condition).strip())
+        if match is None:
+            continue
+        value = constants.evaluate(match.group(3))
+        if match.group(1) in warps or _is_warp_index(match.group(1)):
+            if value is None or value % 4 or match.group(2) not in ("<", ">="):
+                continue
+            value //= 4
+        elif not (match.group(1) in indices or _is_warpgroup_index(match.group(1))):
+            continue
+        in_then = contains_tensor_core(program, function, then, uses)
+        in_other = (other is not None and contains_tensor_core(program, function, other, uses)) or (
+            other is None and not in_then
+        )
+        operator = match.group(2)
+        if operator == "==" and in_other and not in_then:
+            return (1, 1) if value == 0 else (0, 1)
+        if in_then and not in_other and (
+            (operator in ("!=", ">") and value == 0) or (operator == ">=" and value == 1)
+        ):
+            return 1, 1
+        if operator == ">=" and in_then and not in_other and value is not None:
+            return value, value
+        if operator == "<" and in_then and not in_other:
+            return 0, 1
+        if operator == "<" and in_other and not in_then and value is not None:
+            return value, value
+    return 0, 0
+
+
+def _is_warpgroup_index(text: str) -> bool:
+    if re.search(r"warp_?group_?(?:idx|index|id)\b", text, re.IGNORECASE):
+        return True
+    return bool(re.search(r"threadIdx\.x\s*(?:/\s*(?:128\b|[A-Za-z_:]*(?:WARPGROUP|WarpGroup|Warpgroup|warpgroup)\w*)|>>\s*7)", text))
+
+
+def _is_warp_index(text: str) -> bool:
+    return bool(re.search(r"threadIdx\.x\s*(?:/\s*(?:32\b|warpSize\b|[A-Za-z_:]*(?:WARP_SIZE|WarpSize|kWarp)\w*)|>>\s*5)", text))
+
+
+def _indices(function: Function, is_index: Callable[[str], bool]) -> set[str]:
+    """Variables that are initialized with such an index."""
+    names: set[str] = set()
+    for declaration in find(function.body, "init_declarator"):
+        value, name = declaration.child_by_field_name("value"), declared_name(declaration)
+        if value is not None and name is not None and is_index(function.text(value)):
+            names.add(function.text(name))
+    return names
+
+
+def _has_dynamic_shared(program: Program, function: Function) -> bool:
+    return any(
+        re.search(rb"\bextern\s+__shared__\b", file.masked) is not None for file in program.sources.files.values()
+    )
+
+
+def named_barriers(program: Program) -> tuple[frozenset[int], bool]:
+    """Named barrier ids that the sources use, and whether others with unknown ids may be in use.
+
+    An id that is an asm operand is followed to the arguments of the wrapper's callers.
+    """
+    used: set[int] = {0}
+    unknown = False
+    for function in program.functions:
+        for statement in function.asm:
+            for match in _NAMED_BARRIER.finditer(statement.template):
+                text = match.group(1)
+                if text.startswith("%"):
+                    if not text[1:].isdigit() or int(text[1:]) >= len(statement.operands):
+                        unknown = True
+                        continue
+                    expressions = _at_callers(program, function, statement.operand(int(text[1:])).expr)
+                else:
+                    expressions = [text]
+                for expression in expressions:
+                    value = program.constants.evaluate(expression)
+                    if value is None:
+                        base = re.fullmatch(r"\s*(\w+)\s*\+\s*\w+\s*", expression)
+                        start = program.constants.evaluate(base.group(1)) if base else None
+                        # `base + index` over at most four warpgroups
+                        used.update(range(start, start + 4) if start is not None else ())
+                        unknown = unknown or start is None
+                    else:
+                        used.add(value)
+    return frozenset(used), unknown
+
+
+def _at_callers(program: Program, function: Function, expression: str) -> list[str]:
+    name = expression.strip()
+    param = function.param(name)
+    if name in function.template_params:
+        index = function.template_params.index(name)
+        return [c.template_args[index] for c in program.callers(function) if index < len(c.template_args)]
+    if param is None:
+        return [expression]
+    return [c.caller.text(c.args[param.index]) for c in program.callers(function) if param.index < len(c.args)]

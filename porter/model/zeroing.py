@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an accumulator is set to zero: memset, an initializer, element loops, assignments to scalars."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import walk
+from porter.model.accumulators import Accumulator
+from porter.model.constants import Constants, local_definitions
+from porter.model.functions import Function, declared_name
+from porter.model.program import Program
+from porter.model.registers import take_apart
+from porter.model.scopes import resolve
+
+_ZERO = re.compile(r"[-+]?0*\.?0*(?:[eE][-+]?\d+)?[fFuUlL]*|float\s*\(\s*0\s*\)|float\s*\{\s*\}|\{\s*\}")
+
+
+@dataclass(eq=False)
+class Zeroing:
+    """A statement that makes accumulators zero and does nothing else.
+
+    `tile` holds the subscripts of the tile that is zeroed, empty for the whole accumulator. A zero
+    initializer is part of the declaration: then `node` is the declaration.
+    """
+
+    node: Node = field(repr=False)
+    accumulators: list[Accumulator]
+    tile: tuple[str, ...] = ()
+    is_declaration: bool = False
+
+
+def is_zero(text: str) -> bool:
+    text = text.strip()
+    return bool(text) and any(c in text for c in "0{") and _ZERO.fullmatch(text) is not None
+
+
+def find_zeroing(program: Program, accumulator: Accumulator) -> list[Zeroing]:
+    """Statements of the declaring function (and its lambdas) that zero the accumulator."""
+    function = accumulator.function
+    found: list[Zeroing] = []
+    declaration = accumulator.variable.declaration
+    if declaration is not None and _zero_initialized(function, accumulator):
+        found.append(Zeroing(declaration, [accumulator], is_declaration=True))
+    constants = program.constants.extended({n: t for n, (t, _) in local_definitions(function).items()})
+    for node in walk(function.body):
+        if node.type == "expression_statement":
+            zeroing = _memset(function, accumulator, node) or _scalar_chain(function, accumulator, node)
+            if zeroing is not None:
+                found.append(zeroing)
+        elif node.type in ("for_statement", "for_range_loop"):
+            parent = node.parent
+            if parent is not None and parent.type in ("for_statement", "for_range_loop"):
+                continue
+            if node.type == "for_statement":
+                zeroing = _loop(function, accumulator, node, constants)
+            else:
+                zeroing = _range_loop(function, accumulator, node)
+            if zeroing is not None:
+                found.append(zeroing)
+    return found
+
+
+def _is(function: Function, accumulator: Accumulator, root: Node, name: str) -> bool:
+    if name not in (accumulator.scalars or (accumulator.name,)):
+        return False
+    if accumulator.scalars:
+        return True
+    variable = resolve(function, root, name)
+    return variable is not None and variable.key == accumulator.variable.key
+
+
+def _zero_initialized(function: Function, accumulator: Accumulator) -> bool:
+    declarator = accumulator.variable.declarator
+    if accumulator.scalars:
+        declaration = accumulator.variable.declaration
+        parts = [c for c in declaration.named_children if c.type == "init_declarator"] if declaration else []
+        return len(parts) >= len(accumulator.scalars) and all(
+            is_zero(function.text(v)) for c in parts if (v := c.child_by_field_name("value")) is not None
+        )
+    value = declarator.child_by_field_name("value") if declarator is not None else None
+    if value is None:
+        return False
+    leaves = [n for n in walk(value) if n.child_count == 0 and n.is_named]
+    return value.type == "initializer_list" and all(is_zero(function.text(n)) for n in leaves)
+
+
+def _memset(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
+    call = node.named_children[0] if node.named_children else None
+    if call is None or call.type != "call_expression":
+        return None
+    callee, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+    if callee is None or arguments is None or function.text(callee).rsplit("::", 1)[-1] != "memset":
+        return None
+    args = [c for c in arguments.named_children if c.type != "comment"]
+    if len(args) != 3 or not is_zero(function.text(args[1])):
+        return None
+    element = take_apart(function, args[0])
+    if element is None or not _is(function, accumulator, element.root, element.name):
+        return None
+    size = re.sub(r"\s", "", function.text(args[2]))
+    target = re.sub(r"[\s&]", "", function.text(args[0]))
+    if size not in (f"sizeof({target})", f"sizeof{target}"):
+        return None
+    return Zeroing(node, [accumulator], element.subscripts) if len(element.subscripts) <= accumulator.depth else None
+
+
+def _scalar_chain(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
+    """`d0 = d1 = d2 = 0.f;` or the like, naming every scalar."""
+    if not accumulator.scalars or not node.named_children:
+        return None
+    names: list[str] = []
+    current = node.named_children[0]
+    while current.type == "assignment_expression":
+        left, right = current.child_by_field_name("left"), current.child_by_field_name("right")
+        if left is None or right is None:
+            return None
+        names.append(function.text(left))
+        current = right
+    if is_zero(function.text(current)) and set(names) == set(accumulator.scalars):
+        return Zeroing(node, [accumulator])
+    return None
+
+
+def _loop(function: Function, accumulator: Accumulator, node: Node, constants: Constants) -> Zeroing | None:
+    """Nested loops over all elements whose body is `d[i][j] = 0`."""
+    bounds: dict[str, tuple[str, int]] = {}
+    current: Node = node
+    while True:
+        if current.type == "for_statement":
+            header = _header(function, current)
+            if header is None:
+                return None
+            bounds[header[0]] = (header[1], header[2])
+            body = current.child_by_field_name("body")
+        elif current.type == "compound_statement":
+            inner = [c for c in current.named_children if c.type not in ("comment", "preproc_call")]
+            body = inner[0] if len(inner) == 1 else None
+        else:
+            break
+        if body is None:
+            return None
+        current = body
+    if current.type != "expression_statement" or not current.named_children:
+        return None
+    assignment = current.named_children[0]
+    if assignment.type != "assignment_expression":
+        return None
+    left, right = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
+    operator = assignment.child_by_field_name("operator")
+    if left is None or right is None or operator is None or function.text(operator) != "=":
+        return None
+    element = take_apart(function, left)
+    if element is None or not is_zero(function.text(right)):
+        return None
+    if not _is(function, accumulator, element.root, element.name):
+        return None
+    extents = accumulator.extents
+    if len(element.subscripts) != len(extents):
+        return None
+    tile: list[str] = []
+    for axis, (subscript, extent) in enumerate(zip(element.subscripts, extents, strict=True)):
+        bound = bounds.get(subscript)
+        if bound is None:
+            if axis >= accumulator.depth or axis != len(tile):
+                return None
+            tile.append(subscript)
+        elif not _same(constants, bound[0], extent) or bound[1] != 1:
+            return None
+    return Zeroing(node, [accumulator], tuple(tile))
+
+
+def _range_loop(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
+    """`for (auto& row : d) for (float& x : row) x = 0.f;`"""
+    over = node.child_by_field_name("right")
+    element = take_apart(function, over) if over is not None else None
+    if element is None or not _is(function, accumulator, element.root, element.name):
+        return None
+    levels = 0
+    current: Node = node
+    name = ""
+    while current.type == "for_range_loop":
+        declarator, right = current.child_by_field_name("declarator"), current.child_by_field_name("right")
+        if declarator is None or right is None or declarator.type != "reference_declarator":
+            return None
+        if levels and function.text(right) != name:
+            return None
+        declared = declared_name(declarator)
+        if declared is None:
+            return None
+        name, levels = function.text(declared), levels + 1
+        body = _only_statement(current.child_by_field_name("body"))
+        if body is None:
+            return None
+        current = body
+    assignment = current.named_children[0] if current.type == "expression_statement" and current.named_children else None
+    if assignment is None or assignment.type != "assignment_expression":
+        return None
+    left, right = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
+    if left is None or right is None or function.text(left) != name or not is_zero(function.text(right)):
+        return None
+    whole = len(element.subscripts) + levels == len(accumulator.extents)
+    return Zeroing(node, [accumulator], element.subscripts) if whole and len(element.subscripts) <= accumulator.depth else None
+
+
+def _only_statement(node: Node | None) -> Node | None:
+    while node is not None and node.type == "compound_statement":
+        inner = [c for c in node.named_children if c.type not in ("comment", "preproc_call")]
+        node = inner[0] if len(inner) == 1 else None
+    return node
+
+
+def _header(function: Function, loop: Node) -> tuple[str, str, int] | None:
+    """(variable, bound, step) of `for (int i = 0; i < bound; ++i)`."""
+    initializer, condition = loop.child_by_field_name("initializer"), loop.child_by_field_name("condition")
+    update = loop.child_by_field_name("update")
+    if initializer is None or condition is None or update is None:
+        return None
+    start = re.fullmatch(r"(?:[\w:]+\s+)*(\w+)\s*=\s*0u?\s*;?", function.text(initializer).strip())
+    test = re.fullmatch(r"(\w+)\s*(?:<|!=)\s*(.+)", function.text(condition).strip(), re.DOTALL)
+    step = re.fullmatch(r"(?:\+\+(\w+)|(\w+)\+\+|(\w+)\s*\+=\s*1)", function.text(update).strip())
+    if not start or not test or not step:
+        return None
+    name = start.group(1)
+    if test.group(1) != name or name not in step.groups():
+        return None
+    return name, test.group(2), 1
+
+
+def _same(constants: Constants, left: str, right: str) -> bool:
+    if re.sub(r"\s", "", left) == re.sub(r"\s", "", right):
+        return True
+    a, b = constants.evaluate(left), constants.evaluate(right)
+    return a is not None and a == b

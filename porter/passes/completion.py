@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""wgmma's fence, commit_group and wait_group become a warpgroup barrier and commits on a ring of mbarriers."""
+
+from __future__ import annotations
+
+from porter.lang.text import Span
+from porter.model.program import TensorCoreStatement
+from porter.model.tensor_core import MmaStep, Step, SyncStep
+from porter.passes import mma_issue
+from porter.passes.context import PortContext, qualified
+
+RULE = "PTR120"
+RULE_CONTEXT = "PTR121"
+
+
+def rewrite(context: PortContext, step: SyncStep) -> str:
+    """The statement that replaces one synchronization step."""
+    if step.kind is Step.FENCE:
+        return f"{qualified('sync_warpgroup')}();"
+    if step.kind is Step.COMMIT:
+        return f"{context.names.warpgroup}.commit();"
+    return f"{context.names.warpgroup}.wait({step.pending});"
+
+
+def rewrite_statements(context: PortContext) -> None:
+    """Replace every asm statement that holds wgmma."""
+    for statement in context.program.statements:
+        function = statement.function
+        named = mma_issue.can_name(statement)
+        lines: list[str] = []
+        rule = RULE
+        for step in statement.steps:
+            if isinstance(step, MmaStep):
+                rule = mma_issue.RULE
+                lines += mma_issue.rewrite(context, statement, step, named)
+            else:
+                lines.append(rewrite(context, step))
+        span = statement.statement.span
+        text = ("\n" + context.indent(function, span)).join(lines)
+        if not function.file.source[span.start : span.end].rstrip().endswith(b";"):
+            text = text.rstrip(";")
+        context.edit(rule, function, span, text)
+
+
+def thread_context(context: PortContext) -> None:
+    """Hand the warpgroup's state to every function that commits or waits, from the kernel down."""
+    name = context.names.warpgroup
+    declaration = f"{qualified('Warpgroup')}& {name}"
+    for function in context.program.functions:
+        if context.takes_context_param(function):
+            _add_first(context, function, name, declaration)
+        for call in function.calls:
+            targets = context.program.targets(call)
+            if any(context.takes_context_param(t) for t in targets):
+                at = call.args_span.start
+                separator = ", " if call.args else ""
+                context.edit(RULE_CONTEXT, function, Span(at, at), name + separator)
+
+
+def _add_first(context: PortContext, function, name: str, declaration: str) -> None:  # type: ignore[no-untyped-def]
+    from porter.model.functions import Style
+
+    if function.style is Style.MACRO:
+        at = _macro_params(function)
+        text = name + (", " if function.params else "")
+        context.edit(RULE_CONTEXT, function, Span(at, at), text)
+        return
+    if function.params_span is None:
+        captures = function.node.child_by_field_name("captures")
+        at = captures.end_byte if captures is not None else function.node.start_byte
+        context.edit(RULE_CONTEXT, function, Span(at, at), f"({declaration})")
+        return
+    inside = function.file.source[function.params_span.start : function.params_span.end].strip()
+    if inside == b"void":
+        context.edit(RULE_CONTEXT, function, function.params_span, declaration)
+        return
+    at = function.params_span.start
+    context.edit(RULE_CONTEXT, function, Span(at, at), declaration + (", " if function.params else ""))
+
+
+def _macro_params(function) -> int:  # type: ignore[no-untyped-def]
+    """Offset just inside the parenthesis of a macro's parameter list."""
+    macro = function.asm[0].macro
+    assert macro is not None
+    return function.file.source.index(b"(", macro.span.start) + 1

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the passes share: the model, the names they introduced, and the edits they collect."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.diagnostics import Code, Diagnostic
+from porter.lang.cuda import location
+from porter.lang.text import Edit, Span
+from porter.model.accumulators import Accumulator, AccumulatorMap
+from porter.model.batches import Batches
+from porter.model.flow import FlowBuilder
+from porter.model.functions import Function, Style
+from porter.model.kernels import Kernel
+from porter.model.program import Program
+from porter.passes.helpers import NAMESPACE, Helpers
+
+
+@dataclass(eq=False)
+class PortContext:
+    """One port in the making. Passes read the model, add edits under their own rule ID and request helpers."""
+
+    program: Program
+    accumulators: AccumulatorMap
+    flow: FlowBuilder
+    kernels: list[Kernel]
+    batches: Batches
+    helpers: Helpers
+    names: Names
+    edits: dict[str, list[Edit]] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    _context_ids: set[int] | None = None
+
+    def edit(self, rule: str, function: Function, span: Span, text: str) -> None:
+        """Replace `span` of the function's file. In a macro body, line ends get their backslash."""
+        if function.style is Style.MACRO:
+            text = re.sub(r"[ \t]*\n", " \\\n", text)
+        self.edits.setdefault(rule, []).append(Edit(function.file.path, span, text.encode("utf-8", "surrogateescape")))
+
+    def report(self, code: Code, function: Function, span: Span, **values: object) -> None:
+        self.diagnostics.append(Diagnostic(code, location(function.file, span), dict(values)))
+
+    def needs_context(self, function: Function) -> bool:
+        """Whether a function must see its `Warpgroup`: it commits, waits, or owns an accumulator, itself or
+        through a callee."""
+        if self._context_ids is None:
+            from porter.model.program import commits_or_waits
+
+            seeds = [s.function for s in self.program.statements if commits_or_waits(s)]
+            seeds += [a.function for a in self.accumulators.accumulators]
+            self._context_ids = self.program.reaching(seeds)
+        return id(function) in self._context_ids
+
+    def takes_context_param(self, function: Function) -> bool:
+        """Whether the function is handed its `Warpgroup`. Kernels declare it; lambdas that capture everything
+        by reference inside a function that has one see it."""
+        if not self.needs_context(function) or function.style in (Style.KERNEL, Style.HOST):
+            return False
+        return not self.sees_context(function)
+
+    def sees_context(self, function: Function) -> bool:
+        if function.style is not Style.LAMBDA or function.parent is None:
+            return False
+        captures = function.node.child_by_field_name("captures")
+        if captures is None or not re.match(r"\[\s*&\s*[\],]", function.text(captures)):
+            return False
+        return self.needs_context(function.parent) or function.parent.style is Style.KERNEL
+
+    def indent(self, function: Function, span: Span) -> str:
+        """White space before the line that `span` starts on."""
+        source = function.file.source
+        start = source.rfind(b"\n", 0, span.start) + 1
+        line = source[start : span.start]
+        return line[: len(line) - len(line.lstrip())].decode()
+
+    def before(self, function: Function, node: Node) -> Span:
+        """Empty span in front of a statement and the pragmas that belong to it."""
+        current = node
+        while current.prev_named_sibling is not None and current.prev_named_sibling.type == "preproc_call":
+            if not function.text(current.prev_named_sibling).lstrip().startswith("#pragma unroll"):
+                break
+            current = current.prev_named_sibling
+        at = current.start_byte + function.shift
+        if current.type == "preproc_call":
+            # directives stand at the line start, the statement does not
+            at = function.file.source.rfind(b"\n", 0, at) + 1
+        return Span(at, at)
+
+    def statement_before(self, function: Function, node: Node, text: str) -> tuple[Span, str]:
+        """Span and text that put whole lines in front of a statement, indented like it."""
+        pad = self.indent(function, function.span(node))
+        at = self.before(function, node)
+        lines = text.split("\n")
+        if at.start == 0 or function.file.source[at.start - 1 : at.start] == b"\n":
+            return at, "".join(f"{pad}{line}\n" if line else "\n" for line in lines)
+        return at, "".join(f"{line}\n{pad}" for line in lines[:-1]) + (f"{lines[-1]}\n{pad}" if lines[-1] else f"\n{pad}")
+
+
+@dataclass
+class Names:
+    """Names that the port introduces, none of which the sources use."""
+
+    taken: set[str]
+    warpgroup: str = ""
+    tmem: str = ""
+    shared: str = ""
+    _tiles: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.warpgroup = self.fresh("tc")
+        self.tmem = self.fresh("tmem")
+        self.shared = self.fresh("tmem_shared")
+
+    def fresh(self, wanted: str) -> str:
+        name, suffix = wanted, 1
+        while name in self.taken:
+            suffix += 1
+            name = f"{wanted}{suffix}"
+        self.taken.add(name)
+        return name
+
+    def tile(self, accumulator: Accumulator) -> str:
+        """Name of the `Accumulator` beside a register array; equal for equal names of the array, so that a
+        macro may mention it."""
+        stem = re.sub(r"_?0+$", "", accumulator.name) or accumulator.name if accumulator.scalars else accumulator.name
+        return f"{stem}_tmem"
+
+    def scalar_param(self, name: str) -> str:
+        return re.sub(r"_?0+$", "", name) or name
+
+
+def qualified(name: str) -> str:
+    return f"{NAMESPACE}::{name}"

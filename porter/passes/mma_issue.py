@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`wgmma.mma_async` becomes a tcgen05.mma that one thread issues, with an instruction descriptor of its own."""
+
+from __future__ import annotations
+
+from porter.lang.cuda import enclosing
+from porter.model.functions import Function, Style
+from porter.model.program import TensorCoreStatement
+from porter.model.scopes import resolve
+from porter.model.tensor_core import MmaStep
+from porter.passes.context import PortContext, qualified
+from porter.passes.helpers import type_constant
+from porter.ptx.wgmma import umma_kind
+
+RULE = "PTR110"
+
+_LINE = 110
+
+
+def rewrite(context: PortContext, statement: TensorCoreStatement, step: MmaStep, named: bool) -> list[str]:
+    """The lines that replace one MMA. `named`: the descriptor gets a constant of its own."""
+    function, op = statement.function, step.op
+    kind = umma_kind(op.a_type)
+    context.helpers.kinds.add((kind, op.d_type))
+    context.helpers.operands |= {(kind, op.a_type), (kind, op.b_type)}
+    context.helpers.accumulators.add(op.d_type)
+    context.helpers.saturate |= op.satfinite
+    flags = [_negated(step.negate_a), _negated(step.negate_b), _set(step.transpose_a), _set(step.transpose_b)]
+    if op.satfinite:
+        flags.append("true")
+    while flags and flags[-1] == "false":
+        flags.pop()
+    arguments = [
+        qualified(type_constant("Accumulate", op.d_type)),
+        qualified(type_constant("Operand", op.a_type)),
+        qualified(type_constant("Operand", op.b_type)),
+        str(op.n),
+        *flags,
+    ]
+    descriptor = f"{qualified('instruction_descriptor')}({', '.join(arguments)})"
+    lines = []
+    if named:
+        lines.append(_wrap(f"constexpr uint32_t idesc = {descriptor};", context.indent(function, statement.statement.span)))
+        descriptor = "idesc"
+    call = [tile_expression(context, function, step), step.a, step.b, descriptor]
+    scale = step.scale_d.strip()
+    if scale not in ("1", "true"):
+        call.append("false" if scale in ("0", "false") else scale)
+    lines.append(f"{qualified(f'mma_{kind.value}')}({', '.join(call)});")
+    return lines
+
+
+def tile_expression(context: PortContext, function: Function, step: MmaStep) -> str:
+    """The `Accumulator` that a step's D registers have become, as named in the function."""
+    subscripts = "".join(f"[{s}]" for s in step.d.prefix)
+    if function.style is Style.MACRO:
+        if function.param(step.d.name) is not None:
+            return step.d.name + subscripts
+        owner = next(
+            (a for a in context.accumulators.accumulators if any(s is step for _, s in a.steps)), None
+        )
+        return (context.names.tile(owner) if owner is not None else step.d.name) + subscripts
+    variable = resolve(function, step.d.root, step.d.name)
+    if variable is not None and variable.param is not None:
+        name = context.names.scalar_param(step.d.name) if step.d.is_scalars else step.d.name
+        return name + subscripts
+    for accumulator in context.accumulators.accumulators:
+        if variable is not None and accumulator.variable.key == variable.key:
+            return context.names.tile(accumulator) + subscripts[: _tile_length(accumulator.depth, step)]
+    return step.d.name + subscripts
+
+
+def _tile_length(depth: int, step: MmaStep) -> int:
+    return sum(len(s) + 2 for s in step.d.prefix[:depth])
+
+
+def _wrap(line: str, indent: str) -> str:
+    """A long call broken behind its opening parenthesis."""
+    if len(indent) + len(line) <= _LINE:
+        return line
+    head, _, tail = line.partition("(")
+    return f"{head}(\n{indent}    {tail}"
+
+
+def can_name(statement: TensorCoreStatement) -> bool:
+    """Whether a constant `idesc` may be declared in front: one MMA in the statement's block, no macro."""
+    function = statement.function
+    if function.style is Style.MACRO or b"idesc" in function.file.source:
+        return False
+    block = enclosing(statement.statement.node, "compound_statement")
+    parent = statement.statement.node.parent
+    if block is None or parent is None or parent.parent is None or parent.parent.id != block.id:
+        return False
+    same_block = 0
+    for other in function.asm:
+        home = enclosing(other.node, "compound_statement")
+        if home is not None and home.id == block.id and "wgmma.mma_async" in other.template:
+            same_block += other.template.count("wgmma.mma_async")
+    return same_block == 1
+
+
+def _negated(text: str | None) -> str:
+    if text is None or text.strip() == "1":
+        return "false"
+    return "true" if text.strip() == "-1" else f"{_wrapped(text)} == -1"
+
+
+def _set(text: str | None) -> str:
+    if text is None or text.strip() == "0":
+        return "false"
+    return "true" if text.strip() == "1" else f"{_wrapped(text)} != 0"
+
+
+def _wrapped(text: str) -> str:
+    return text if text.replace("_", "").isalnum() else f"({text})"

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrappers named after wgmma are renamed after what they now issue."""
+
+from __future__ import annotations
+
+import re
+
+from porter.lang.text import Span
+from porter.model.functions import Function, Style
+from porter.passes.context import PortContext
+
+RULE = "PTR150"
+
+_OLD = re.compile(r"wgmma|WGMMA|Wgmma")
+_NEW = {"wgmma": "umma", "WGMMA": "UMMA", "Wgmma": "Umma"}
+
+
+def rename_wrappers(context: PortContext) -> None:
+    """Device functions and macros that held wgmma, or were handed its accumulators; kernels keep their names."""
+    program = context.program
+    touched = {id(s.function) for s in program.statements} | set(context.accumulators.params)
+    by_name: dict[str, list[Function]] = {}
+    for function in program.functions:
+        if function.name:
+            by_name.setdefault(function.name, []).append(function)
+    for name, functions in by_name.items():
+        if not _OLD.search(name) or not all(id(f) in touched for f in functions):
+            continue
+        if any(f.style in (Style.KERNEL, Style.HOST) for f in functions):
+            continue
+        new = _OLD.sub(lambda m: _NEW[m.group()], name)
+        places = _places(context, name, functions)
+        if new in context.names.taken or places is None:
+            continue
+        context.names.taken.add(new)
+        for function, span in places:
+            context.edit(RULE, function, span, new)
+
+
+def _places(context: PortContext, name: str, functions: list[Function]) -> list[tuple[Function, Span]] | None:
+    """Every mention of the name: definitions and calls. None if it is mentioned in any other way."""
+    places: dict[tuple[str, int], tuple[Function, Span]] = {}
+    for function in functions:
+        span = function.name_span if function.style is not Style.MACRO else _macro_name(function)
+        if span is None:
+            return None
+        places[(function.file.path, span.start)] = (function, span)
+    for function in context.program.functions:
+        for call in function.calls:
+            if call.name == name:
+                places[(function.file.path, call.name_span.start)] = (function, call.name_span)
+    mentions = 0
+    for path, file in context.program.sources.files.items():
+        for match in re.finditer(rb"\b" + name.encode() + rb"\b", file.lexed.code):
+            mentions += 1
+            if (path, match.start()) not in places:
+                return None
+    return list(places.values()) if mentions == len(places) else None
+
+
+def _macro_name(function: Function) -> Span | None:
+    macro = function.asm[0].macro if function.asm else None
+    if macro is None:
+        return None
+    at = function.file.source.index(macro.name.encode(), macro.span.start)
+    return Span(at, at + len(macro.name))

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compat port of a source set: run the passes, collect their edits in groups, apply all or nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from porter.diagnostics import Code, Diagnostic, ExitCode, Severity
+from porter.lang.cuda import enclosing, location
+from porter.lang.sources import SourceSet
+from porter.lang.text import EditGroup, Safety, Span, apply_groups
+from porter.model.accumulators import Accumulator, AccumulatorMap, find_accumulators
+from porter.model.batches import Batches, count_batches
+from porter.model.coherence import check, place_loads
+from porter.model.flow import FlowBuilder
+from porter.model.functions import Function
+from porter.model.kernels import Kernel, kernels_of
+from porter.model.program import Program, Refusal, build_program
+from porter.model.tensor_core import MmaStep
+from porter.passes import completion, epilogue, header, naming, residency, tmem_lifetime
+from porter.passes.context import Names, PortContext
+from porter.passes.helpers import Helpers
+from porter.ptx.types import ElementType
+
+SUPPORTED_D = (ElementType.F32, ElementType.S32)
+
+
+@dataclass(frozen=True)
+class PortOptions:
+    """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule
+    directories."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    rule_directories: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class PortResult:
+    """`files` holds every file of the set after the port, `changed` those that differ. If anything Hopper-only
+    cannot be ported, nothing is changed and `diagnostics` name it."""
+
+    sources: SourceSet
+    files: dict[str, bytes]
+    groups: list[EditGroup] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+    build_files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> dict[str, bytes]:
+        return {p: text for p, text in self.files.items() if text != self.sources.files[p].source}
+
+    @property
+    def exit_code(self) -> ExitCode:
+        errors = [d for d in self.diagnostics if d.severity is Severity.ERROR]
+        return errors[0].code.value.exit_code if errors else ExitCode.OK
+
+
+def port_kernels(sources: SourceSet) -> tuple[dict[str, list], list[Diagnostic], list[str], Program]:  # type: ignore[type-arg]
+    """Edits by rule ID for everything that uses wgmma, diagnostics, and the names of the ported kernels."""
+    program = build_program(sources)
+    accumulators = find_accumulators(program)
+    diagnostics = [_refused(program, r, Code.WGMMA_FORM) for r in program.refusals]
+    diagnostics += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
+    diagnostics += _unread(program)
+    for statement in program.statements:
+        for step in statement.steps:
+            if isinstance(step, MmaStep) and step.op.d_type not in SUPPORTED_D:
+                diagnostics.append(_form(statement.function, statement.statement.span, "f16 accumulators"))
+            if isinstance(step, MmaStep) and step.op.a_type is ElementType.B1:
+                diagnostics.append(_form(statement.function, statement.statement.span, "b1 operands, which tcgen05 does not have"))
+    if diagnostics or not program.statements:
+        return {}, diagnostics, [], program
+    context = _context(program, accumulators)
+    loads = {id(a): place_loads(context.flow, a) for a in accumulators.accumulators}
+    for accumulator in accumulators.accumulators:
+        for problem in check(context.flow, accumulator):
+            context.report(
+                Code.ACCUMULATOR_USE,
+                accumulator.function,
+                accumulator.function.span(problem.node),
+                what=f"`{accumulator.name}`: {problem.what}",
+            )
+    if any(d.severity is Severity.ERROR for d in context.diagnostics):
+        return {}, context.diagnostics, [], program
+    completion.rewrite_statements(context)
+    completion.thread_context(context)
+    residency.rewrite_params(context)
+    residency.rewrite_zeroing(context)
+    residency.remove_register_fences(context)
+    for accumulator in accumulators.accumulators:
+        epilogue.insert_loads(context, accumulator, loads[id(accumulator)])
+    _allocate(context)
+    naming.rename_wrappers(context)
+    header.insert_helpers(context)
+    _consequences(context)
+    if any(d.severity is Severity.ERROR for d in context.diagnostics):
+        return {}, context.diagnostics, [], program
+    return context.edits, context.diagnostics, [k.function.name for k in context.kernels], program
+
+
+def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
+    flow = FlowBuilder(program, accumulators)
+    kernels = kernels_of(program)
+    counted = [count_batches(flow.flow(k.function)) for k in kernels] or [Batches(8, False, False)]
+    batches = Batches(
+        max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted)
+    )
+    words = program.identifiers()
+    names = Names(words)
+    helpers = Helpers(
+        ring=batches.ring,
+        guarded_commit=not batches.bounded,
+        sync_in_wait=not batches.fenced,
+        first_barrier=_free_barriers(kernels),
+        linear_thread=bool({"threadIdx"} & words) and _multi_dimensional(program),
+        padded_shared=any(k.has_dynamic_shared for k in kernels),
+    )
+    return PortContext(program, accumulators, flow, kernels, batches, helpers, names)
+
+
+def _multi_dimensional(program: Program) -> bool:
+    return any(re.search(rb"threadIdx\s*\.\s*[yz]", f.source) for f in program.sources.files.values())
+
+
+def _free_barriers(kernels: Sequence[Kernel]) -> int:
+    """The highest id from which as many ids downwards as there are warpgroups are free."""
+    used = frozenset[int]().union(*(k.used_barriers for k in kernels)) if kernels else frozenset()
+    count = max((k.roles.first + (k.roles.value or 3) for k in kernels), default=1)
+    for first in range(15, count - 1, -1):
+        if not used & set(range(first - count + 1, first + 1)):
+            return first
+    return 15
+
+
+def _allocate(context: PortContext) -> None:
+    """Columns for every accumulator, kernel by kernel; a function that several kernels share keeps one place."""
+    program = context.program
+    first: dict[int, str] = {}
+    for accumulator in context.accumulators.accumulators:
+        earlier = [a for a in context.accumulators.accumulators if id(a) in first and a.function is accumulator.function]
+        offset = " + ".join(_total(a) for a in earlier)
+        first[id(accumulator)] = offset or "0"
+    for kernel in context.kernels:
+        owned = [a for a in context.accumulators.accumulators if _reaches(program, kernel.function, a.function)]
+        _offset_by_function(owned, first)
+        tmem_lifetime.allocate(context, kernel, owned)
+        value = _known_columns(context, kernel, owned)
+        if value is not None and value > 512:
+            context.report(
+                Code.TMEM_TOO_LARGE,
+                kernel.function,
+                kernel.function.span(kernel.setup_before),
+                kernel=kernel.function.name,
+                columns=value,
+            )
+    for accumulator in context.accumulators.accumulators:
+        residency.declare(context, accumulator, first[id(accumulator)])
+    reached = {
+        id(a)
+        for k in context.kernels
+        for a in context.accumulators.accumulators
+        if _reaches(program, k.function, a.function)
+    }
+    for accumulator in context.accumulators.accumulators:
+        if id(accumulator) not in reached:
+            context.report(
+                Code.NO_KERNEL_REACHES,
+                accumulator.function,
+                accumulator.function.span(accumulator.function.body),
+                function=accumulator.function.name,
+            )
+
+
+def _offset_by_function(owned: list[Accumulator], first: dict[int, str]) -> None:
+    """Accumulators of different functions of one kernel lie behind one another."""
+    base = 0
+    seen: list[int] = []
+    for accumulator in owned:
+        if id(accumulator.function) in seen or not seen:
+            if not seen:
+                seen.append(id(accumulator.function))
+            continue
+        seen.append(id(accumulator.function))
+        base = sum(2 * a.registers for a in owned if id(a.function) in seen[:-1])
+        for other in owned:
+            if other.function is accumulator.function:
+                first[id(other)] = str(base) if first[id(other)] == "0" else f"{base} + {first[id(other)]}"
+
+
+def _total(accumulator: Accumulator) -> str:
+    """Columns of all its tiles, where it is declared."""
+    if accumulator.scalars or not accumulator.extents:
+        return str(2 * accumulator.registers)
+    return f"sizeof({accumulator.name}) / 2"
+
+
+def _known_columns(context: PortContext, kernel: Kernel, owned: list[Accumulator]) -> int | None:
+    text = tmem_lifetime.total_columns(context, kernel, owned, kernel.setup_before)
+    columns = context.program.constants.evaluate(text) if text is not None else None
+    warpgroups = kernel.roles.value
+    if columns is None or warpgroups is None:
+        return None
+    return columns * ((warpgroups + 1) // 2)
+
+
+def _reaches(program: Program, kernel: Function, function: Function) -> bool:
+    return id(kernel) in program.reaching([function]) or kernel is function
+
+
+def _consequences(context: PortContext) -> None:
+    for kernel in context.kernels:
+        at = kernel.function.name_span or kernel.function.span(kernel.function.body)
+        name = kernel.function.name
+        context.report(Code.HALF_RATE, kernel.function, at, kernel=name)
+        context.report(Code.EXTRA_BARRIER, kernel.function, at, kernel=name)
+        if context.helpers.padded_shared:
+            context.report(Code.SHARED_MEMORY_GROWS, kernel.function, at, kernel=name, bytes=1024)
+        if kernel.unknown_barriers:
+            context.report(Code.BARRIER_IDS, kernel.function, at, kernel=name)
+        if not kernel.roles.exact:
+            context.report(Code.WARPGROUPS_UNKNOWN, kernel.function, at, kernel=name, count=kernel.roles.count)
+
+
+def _form(function: Function, span: Span, what: str) -> Diagnostic:
+    return Diagnostic(Code.WGMMA_FORM, location(function.file, span), {"what": what})
+
+
+def _refused(program: Program, refusal: Refusal, code: Code) -> Diagnostic:
+    file = program.sources.files[refusal.path]
+    return Diagnostic(code, location(file, Span(refusal.start, refusal.end)), {"what": refusal.what})
+
+
+_WGMMA_TEXT = re.compile(rb"wgmma\s*\.\s*(?:mma_async|fence|commit_group|wait_group)")
+
+
+def _unread(program: Program) -> list[Diagnostic]:
+    """wgmma in text that no asm statement of the model covers: strings, unparsed regions, odd macros."""
+    found = []
+    known: dict[str, list[Span]] = {}
+    for function in program.functions:
+        for statement in function.asm:
+            known.setdefault(statement.path, []).append(statement.span)
+    for path, file in program.sources.files.items():
+        for match in _WGMMA_TEXT.finditer(file.source):
+            span = Span(match.start(), match.end())
+            if any(s.contains(span) for s in known.get(path, ())):
+                continue
+            node = file.root.descendant_for_byte_range(span.start, span.end)
+            if node is not None and (node.type == "comment" or enclosing(node, "comment") is not None):
+                continue
+            if any(_in_comment(file.source, span.start) for _ in (0,)):
+                continue
+            found.append(
+                Diagnostic(Code.NOT_ANALYSED, location(file, span), {"what": file.text(span)})
+            )
+    return found
+
+
+def _in_comment(source: bytes, offset: int) -> bool:
+    """Whether a line comment on the same line covers the offset (also inside macro bodies)."""
+    line = source[source.rfind(b"\n", 0, offset) + 1 : offset]
+    return b"//" in re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line)
+
+
+def port_sources(sources: SourceSet, options: PortOptions | None = None) -> PortResult:
+    """Port a source set; all groups are applied, or none if something Hopper-only is left."""
+    from porter.rules.engine import apply_rules
+
+    return apply_rules(sources, options or PortOptions(), port_kernels)
+
+
+def grouped(edits: dict[str, list], describe) -> list[EditGroup]:  # type: ignore[no-untyped-def, type-arg]
+    """One edit group a rule; `describe(rule)` gives (title, safety, reason, references)."""
+    groups = []
+    for rule in sorted(edits):
+        title, safety, reason, references = describe(rule)
+        groups.append(EditGroup(rule, title, safety, tuple(edits[rule]), reason, references))
+    return groups
+
+
+__all__ = ["PortOptions", "PortResult", "Safety", "apply_groups", "grouped", "port_kernels", "port_sources"]

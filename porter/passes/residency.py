@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accumulators move to Tensor Memory: parameters, arguments, declarations and zeroing follow."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from porter.lang.text import Span
+from porter.model.accumulators import Accumulator, AccumulatorArgument, AccumulatorParam
+from porter.model.flow import is_register_fence
+from porter.model.functions import Function, Style, array_extents
+from porter.model.scopes import resolve
+from porter.model.zeroing import Zeroing
+from porter.passes.context import PortContext, qualified
+
+RULE = "PTR100"
+RULE_ZERO = "PTR101"
+RULE_REGISTER_FENCE = "PTR102"
+
+
+def rewrite_params(context: PortContext) -> None:
+    """Functions that were handed registers are handed the tile."""
+    for params in context.accumulators.params.values():
+        for param in params:
+            _rewrite_param(context, param)
+    for arguments in context.accumulators.arguments.values():
+        for argument in arguments:
+            _rewrite_argument(context, argument)
+
+
+def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
+    function = param.function
+    if function.style is Style.MACRO:
+        return
+    tile = qualified("Accumulator")
+    if param.is_scalars:
+        text = f"{tile}& {context.names.scalar_param(param.name)}"
+    elif param.depth == 0:
+        text = f"{tile}& {param.name}"
+    else:
+        node = param.params[0].node
+        assert node is not None
+        extents = "".join(f"[{function.text(n)}]" for n in array_extents(node)[: param.depth])
+        text = f"{tile} (&{param.name}){extents}"
+    span = Span(param.params[0].span.start, param.params[-1].span.end)
+    context.edit(RULE, function, span, text)
+
+
+def _rewrite_argument(context: PortContext, argument: AccumulatorArgument) -> None:
+    caller = argument.call.caller
+    registers = argument.registers
+    first = argument.call.args[argument.args.start]
+    last = argument.call.args[argument.args.stop - 1]
+    span = Span(caller.span(first).start, caller.span(last).end)
+    variable = resolve(caller, registers.root, registers.name)
+    accumulator = _accumulator(context, caller, registers.root, registers.name)
+    if accumulator is not None:
+        depth = accumulator.depth - argument.param.depth
+        text = context.names.tile(accumulator) + "".join(f"[{s}]" for s in registers.prefix[:depth])
+    elif variable is not None and variable.param is not None:
+        name = context.names.scalar_param(registers.name) if registers.is_scalars else registers.name
+        carried = next((p for p in context.accumulators.params_of(variable.function) if p.name == registers.name), None)
+        depth = (carried.depth if carried is not None else 0) - argument.param.depth
+        text = name + "".join(f"[{s}]" for s in registers.prefix[: max(depth, 0)])
+    else:
+        return
+    if caller.file.source[span.start : span.end].decode("utf-8", "replace") != text:
+        context.edit(RULE, caller, span, text)
+
+
+def _accumulator(context: PortContext, function: Function, root: Node, name: str) -> Accumulator | None:
+    variable = resolve(function, root, name)
+    if variable is None:
+        return None
+    for accumulator in context.accumulators.accumulators:
+        if accumulator.variable.key == variable.key:
+            return accumulator
+        if accumulator.function is variable.function and name in accumulator.scalars:
+            return accumulator
+    return None
+
+
+def columns_of(accumulator: Accumulator) -> str:
+    """Columns of one tile: N, twice the registers of a thread, as a constant expression at its declaration."""
+    if accumulator.scalars or not accumulator.extents:
+        return str(2 * accumulator.registers)
+    inner = "[0]" * accumulator.depth
+    return f"sizeof({accumulator.name}{inner}) / 2"
+
+
+def declare(context: PortContext, accumulator: Accumulator, first_column: str) -> None:
+    """Declare the tile beside its registers."""
+    function, declaration = accumulator.function, accumulator.variable.declaration
+    assert declaration is not None
+    name = context.names.tile(accumulator)
+    pad = context.indent(function, function.span(declaration))
+    type_name = qualified("Accumulator")
+    if accumulator.depth == 0:
+        column = "" if first_column == "0" else f" + {first_column}"
+        lines = [f"{type_name} {name}{{{context.names.warpgroup}.tmem{column}}};"]
+    else:
+        context.helpers.tile_arrays = True
+        extents = "".join(f"[{e}]" for e in accumulator.tile_extents)
+        lines = [
+            f"{type_name} {name}{extents};",
+            f"{context.names.warpgroup}.place({name}, {first_column}, {columns_of(accumulator)});",
+        ]
+    end = declaration
+    if accumulator.scalars:
+        end = _last_declaration(accumulator)
+    at = function.span(end).end
+    context.edit(RULE, function, Span(at, at), "".join(f"\n{pad}{line}" for line in lines))
+
+
+def _last_declaration(accumulator: Accumulator) -> Node:
+    """The declaration of the last scalar: a tile's registers may be declared over several statements."""
+    function, declaration = accumulator.function, accumulator.variable.declaration
+    assert declaration is not None and declaration.parent is not None
+    last = declaration
+    for name in accumulator.scalars:
+        for child in declaration.parent.named_children:
+            if child.type == "declaration" and any(
+                function.text(n).lstrip("&* ").split("=")[0].strip() == name
+                for n in child.children_by_field_name("declarator")
+            ):
+                last = max(last, child, key=lambda n: n.start_byte)
+    return last
+
+
+def rewrite_zeroing(context: PortContext) -> None:
+    """Zeroing the registers becomes an overwrite by the next MMA."""
+    for zeroing in context.flow.zeroing.values():
+        _rewrite_zeroing(context, zeroing)
+
+
+def _rewrite_zeroing(context: PortContext, zeroing: Zeroing) -> None:
+    function = zeroing.accumulators[0].function
+    if zeroing.is_declaration:
+        for accumulator in zeroing.accumulators:
+            _drop_initializer(context, accumulator)
+        return
+    span = Span(context.before(function, zeroing.node).start, function.span(zeroing.node).end)
+    fresh = [a for a in zeroing.accumulators if _follows_declaration(a, zeroing.node)]
+    cleared = [a for a in zeroing.accumulators if a not in fresh]
+    pad = context.indent(function, function.span(zeroing.node))
+    source = function.file.source
+    if not cleared:
+        # a new tile starts out cleared
+        start = source.rfind(b"\n", 0, span.start) + 1
+        end = source.find(b"\n", span.end)
+        whole = source[start : span.start].strip() == b"" and source[span.end : end].strip() == b""
+        context.edit(RULE_ZERO, function, Span(start, end + 1) if whole else span, "")
+        return
+    context.helpers.uses_clear = True
+    lines = []
+    for accumulator in cleared:
+        name = context.names.tile(accumulator) + "".join(f"[{s}]" for s in zeroing.tile)
+        whole_array = accumulator.depth > len(zeroing.tile)
+        lines.append(f"{qualified('clear')}({name});" if whole_array else f"{name}.clear();")
+    lead = pad if span.start == source.rfind(b"\n", 0, span.start) + 1 else ""
+    context.edit(RULE_ZERO, function, span, lead + f"\n{pad}".join(lines))
+
+
+def _follows_declaration(accumulator: Accumulator, node: Node) -> bool:
+    """Whether the statement runs exactly once after each declaration, before any MMA can."""
+    declaration = accumulator.variable.declaration
+    if declaration is None or declaration.parent is None or node.parent is None:
+        return False
+    if declaration.parent.id != node.parent.id:
+        return False
+    between = [
+        c
+        for c in node.parent.named_children
+        if declaration.end_byte <= c.start_byte < node.start_byte and c.type not in ("comment", "preproc_call")
+    ]
+    return all(c.type == "declaration" for c in between)
+
+
+def _drop_initializer(context: PortContext, accumulator: Accumulator) -> None:
+    """The registers are written by the load before anything reads them."""
+    function, declarator = accumulator.function, accumulator.variable.declarator
+    value = declarator.child_by_field_name("value") if declarator is not None else None
+    inner = declarator.child_by_field_name("declarator") if declarator is not None else None
+    if value is None or inner is None or accumulator.scalars:
+        return
+    context.edit(RULE_ZERO, function, Span(function.span(inner).end, function.span(value).end), "")
+
+
+def remove_register_fences(context: PortContext) -> None:
+    """Calls that only pinned accumulator registers have nothing to pin any more."""
+    for function in context.program.functions:
+        for call in function.calls:
+            targets = context.program.targets(call)
+            if not targets or not all(is_register_fence(t) for t in targets) or len(call.args) != 1:
+                continue
+            root = call.args[0]
+            while root.named_children and root.type != "identifier":
+                root = root.named_children[0]
+            if root.type != "identifier" or _accumulator(context, function, root, function.text(root)) is None:
+                continue
+            statement = call.node.parent
+            if statement is None or statement.type != "expression_statement":
+                continue
+            span = function.span(statement)
+            source = function.file.source
+            start, end = source.rfind(b"\n", 0, span.start) + 1, source.find(b"\n", span.end)
+            whole = source[start : span.start].strip() == b"" and source[span.end : end].strip() == b""
+            context.edit(RULE_REGISTER_FENCE, function, Span(start, end + 1) if whole else span, "" if whole else ";")

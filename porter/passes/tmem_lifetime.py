@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensor Memory is allocated once per CTA before its warps part, and freed on every way out."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from porter.diagnostics import Code
+from porter.model.accumulators import Accumulator
+from porter.model.functions import Function
+from porter.model.kernels import Kernel, top_level, top_level_above
+from porter.model.program import Program
+from porter.passes.context import PortContext, qualified
+
+RULE = "PTR140"
+TMEM_COLUMNS_WITHOUT_BOUND = "512"
+
+_NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
+
+
+def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> None:
+    """Set up Tensor Memory and the warpgroup's state in a kernel."""
+    function = kernel.function
+    anchor = setup_position(kernel, accumulators)
+    columns = total_columns(context, kernel, accumulators, anchor)
+    if columns is None:
+        columns = TMEM_COLUMNS_WITHOUT_BOUND if (kernel.roles.value or 3) <= 2 else "256"
+        context.report(Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns)
+    roles = kernel.roles
+    index = f"{_thread(context)} / 128" if roles.value != 1 else "0"
+    if roles.first:
+        index += f" - {roles.first}"
+    names = context.names
+    who = (
+        "the warpgroup's accumulators"
+        if roles.value == 1
+        else f"the accumulators of warpgroups {roles.first} and up; warpgroup 0 has none"
+        if roles.first
+        else "the accumulators of each warpgroup"
+    )
+    text = "\n".join(
+        [
+            f"// Tensor Memory for {who}.",
+            f"__shared__ {qualified('Shared')}<{roles.count}> {names.shared};",
+            f"const {qualified('Tmem')}<{columns}, {roles.count}> {names.tmem}({names.shared});",
+            f"{qualified('Warpgroup')} {names.warpgroup} = {names.tmem}.warpgroup({index});",
+            "",
+        ]
+    )
+    span, lines = context.statement_before(function, anchor, text)
+    context.edit(RULE, function, span, lines)
+
+
+def _thread(context: PortContext) -> str:
+    return qualified("thread_rank()") if context.helpers.linear_thread else "threadIdx.x"
+
+
+def setup_position(kernel: Kernel, accumulators: list[Accumulator]) -> Node:
+    """The earliest of: the kernel's own set-up position, a top-level declaration of an accumulator."""
+    anchor = kernel.setup_before
+    for accumulator in accumulators:
+        declaration = accumulator.variable.declaration
+        if accumulator.function is kernel.function and declaration is not None:
+            top = top_level_above(kernel.function, declaration)
+            if top.start_byte < anchor.start_byte:
+                anchor = top
+    return anchor
+
+
+def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accumulator], anchor: Node) -> str | None:
+    """Columns of all accumulators of one warpgroup, as a constant expression at `anchor`; None if one of them
+    depends on something that is not visible there."""
+    texts = []
+    for accumulator in accumulators:
+        text = _columns(context.program, kernel, accumulator, anchor)
+        if text is None:
+            return None
+        texts.append(text)
+    values = [context.program.constants.evaluate(t) for t in texts]
+    if all(re.fullmatch(r"[\d\s*+/()]+", t) for t in texts) and None not in values:
+        return str(sum(v for v in values if v is not None))
+    return " + ".join(texts)
+
+
+def _columns(program: Program, kernel: Kernel, accumulator: Accumulator, anchor: Node) -> str | None:
+    if accumulator.class_type and len(accumulator.sizes) > 1:
+        visible = accumulator.function is kernel.function
+        return f"sizeof({accumulator.class_type}) / 2" if visible else None
+    if accumulator.scalars or not accumulator.extents:
+        return str(2 * accumulator.registers)
+    factors = ["2"]
+    for extent in accumulator.extents:
+        visible = _visible(program, kernel, accumulator.function, extent, anchor, 0)
+        if visible is None:
+            return None
+        factors.append(visible if re.fullmatch(r"[\w:]+", visible) else f"({visible})")
+    return _simplified(factors)
+
+
+def _simplified(factors: list[str]) -> str:
+    """The product with its plain numbers multiplied out; `2 * (N / 16) * 8` is `N`."""
+    number = 1
+    rest = []
+    for factor in factors:
+        if factor.isdigit():
+            number *= int(factor)
+        else:
+            rest.append(factor)
+    for i, factor in enumerate(rest):
+        match = re.fullmatch(r"\(([\w:]+) / (\d+)\)", factor)
+        if match and number == int(match.group(2)):
+            # an m64nN tile has whole groups of N, so the division leaves no remainder
+            rest[i], number = match.group(1), 1
+            break
+    if number != 1 or not rest:
+        rest.insert(0, str(number))
+    return " * ".join(rest)
+
+
+def _visible(program: Program, kernel: Kernel, owner: Function, text: str, anchor: Node, depth: int) -> str | None:
+    """`text` with names that are not visible at the anchor replaced by what they are defined as."""
+    if depth > 8:
+        return None
+    result, cursor = "", 0
+    locals_ = kernel.constants
+    for match in _NAME.finditer(text):
+        name = match.group()
+        replacement = name
+        if owner is kernel.function:
+            if name in locals_ and not _in_scope(kernel, name, anchor):
+                inner = _visible(program, kernel, owner, locals_[name][0], anchor, depth + 1)
+                if inner is None:
+                    return None
+                replacement = f"({inner})"
+        elif program.constants.text(name.rsplit("::", 1)[-1]) is None:
+            bound = _template_value(program, owner, name)
+            if bound is None:
+                return None
+            inner = _visible(program, kernel, bound[0], bound[1], anchor, depth + 1)
+            if inner is None:
+                return None
+            replacement = f"({inner})" if not re.fullmatch(r"[\w:]+", inner) else inner
+        result += text[cursor : match.start()] + replacement
+        cursor = match.end()
+    return result + text[cursor:]
+
+
+def _in_scope(kernel: Kernel, name: str, anchor: Node) -> bool:
+    offset = kernel.constants[name][1]
+    if offset >= anchor.start_byte:
+        return False
+    for child in top_level(kernel.function):
+        if child.start_byte <= offset < child.end_byte:
+            return child.type == "declaration"
+    return False
+
+
+def _template_value(program: Program, function: Function, name: str) -> tuple[Function, str] | None:
+    """What the callers pass for a template parameter, if all pass the same."""
+    if name not in function.template_params:
+        return None
+    index = function.template_params.index(name)
+    found = {
+        (id(c.caller), c.template_args[index]): (c.caller, c.template_args[index])
+        for c in program.callers(function)
+        if index < len(c.template_args)
+    }
+    return next(iter(found.values())) if len(found) == 1 else None

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine has, and what each missing part disables."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import porter
+from porter.build.cache import default_directory
+from porter.build.toolchain import find_host_compiler, search_toolkits
+from porter.diagnostics import PorterError
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One thing looked for. `needed_for` is what does not work without it; `required` says whether the
+    default commands (scan, port, build, verify on the simulator) need it."""
+
+    name: str
+    found: bool
+    what: str
+    needed_for: str
+    required: bool = False
+
+
+def probe(toolkit: Path | None = None) -> list[Probe]:
+    """Everything that Porter may use, in order of need."""
+    return [
+        Probe("porter", True, f"{porter.__version__}, Python {platform.python_version()}", "all", True),
+        *_toolkits(toolkit),
+        _guarded("host compiler", _host_compiler, "build, verify", True),
+        _package("nvidia-cutlass-dsl", "CuTe DSL kernels: build, verify"),
+        _package("cuda-bindings", "verify on a GPU"),
+        _guarded("GPU", _gpu, "verify on a GPU (the simulator needs none)", False),
+        Probe("git", shutil.which("git") is not None, shutil.which("git") or "not on PATH",
+              "port --apply without --allow-dirty"),
+        Probe("cache", True, str(default_directory()), "fast rebuilds"),
+    ]  # fmt: skip
+
+
+def _toolkits(explicit: Path | None) -> list[Probe]:
+    """One row per place; only the first usable one is used, the others say why they were passed over."""
+    rows: list[Probe] = []
+    chosen = False
+    for attempt in search_toolkits(explicit):
+        if attempt.toolkit is None:
+            if not chosen:
+                place = f" ({attempt.place})" if attempt.place else ""
+                rows.append(Probe(f"CUDA: {attempt.origin}", False, f"{attempt.reason}{place}", ""))
+            continue
+        what = attempt.toolkit.name + (" (not used: an earlier one is)" if chosen else "")
+        rows.append(Probe(f"CUDA: {attempt.origin}", True, what, "build, verify"))
+        chosen = True
+    summary = (
+        "the first found is used" if chosen else "none found (pip install 'cuda-toolkit[nvcc,cudart,cccl]')"
+    )
+    return [*rows, Probe("CUDA compiler", chosen, summary, "build, verify", True)]
+
+
+def _guarded(name: str, look: Callable[[], str | None], needed_for: str, required: bool) -> Probe:
+    try:
+        found = look()
+    except PorterError as error:
+        return Probe(name, False, error.diagnostic.message, needed_for, required)
+    return Probe(name, found is not None, found or "none found", needed_for, required)
+
+
+def _host_compiler() -> str:
+    host = find_host_compiler()
+    return f"{host.path} ({host.version})"
+
+
+def _package(name: str, needed_for: str) -> Probe:
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Probe(name, False, f"not installed (pip install {name})", needed_for)
+    return Probe(name, True, version, needed_for)
+
+
+def _gpu() -> str | None:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    command = [tool, "--query-gpu=name,compute_cap", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return "; ".join(lines) if done.returncode == 0 and lines else None
+
+
+def is_usable(probes: list[Probe]) -> bool:
+    """Whether everything that the default commands need is there."""
+    return all(p.found for p in probes if p.required)

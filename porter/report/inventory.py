@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in source files: kernels, inline PTX, which of it the target does not have, how much could be
+read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
+from porter.lang.cuda import CudaFile, find
+from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, load_sources
+from porter.ptx.ast import Instruction
+from porter.ptx.table import check, known_opcode
+
+SOURCE_TARGET = "sm_90a"
+
+
+@dataclass(frozen=True)
+class Construct:
+    """One kind of instruction in a file. `status` is `both` (assembles for source and target), `hopper` (for
+    the
+    source only: has to be ported) or `unknown` (the instruction table does not have it)."""
+
+    name: str
+    status: str
+    count: int
+    first: Location
+
+
+@dataclass(frozen=True)
+class FileInventory:
+    """One file. `coverage` is the share of its non-blank bytes that was parsed, `unread` what was not."""
+
+    path: str
+    lines: int
+    nbytes: int
+    coverage: float
+    kernels: tuple[str, ...]
+    constructs: tuple[Construct, ...]
+    unread: tuple[Location, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def hopper_only(self) -> int:
+        return sum(c.count for c in self.constructs if c.status == "hopper")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All files, and what could not be read at all."""
+
+    target: str
+    files: tuple[FileInventory, ...]
+    diagnostics: tuple[Diagnostic, ...] = field(default=())
+
+    @property
+    def hopper_only(self) -> int:
+        return sum(f.hopper_only for f in self.files)
+
+    @property
+    def coverage(self) -> float:
+        """Share of all bytes, weighted by file length."""
+        total = sum(f.nbytes for f in self.files)
+        return sum(f.coverage * f.nbytes for f in self.files) / total if total else 1.0
+
+
+def source_files(path: Path, python: bool = True) -> list[Path]:
+    """The path itself, or every source below a directory, sorted; hidden directories are left out.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NO_SOURCES.
+    """
+    if not path.exists():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    if not path.is_dir():
+        return [path]
+    endings = CUDA_ENDINGS | PYTHON_ENDINGS if python else CUDA_ENDINGS
+    found = sorted(
+        p
+        for p in path.rglob("*")
+        if p.suffix.lower() in endings
+        and p.is_file()
+        and not any(part.startswith(".") for part in p.relative_to(path).parts)
+    )
+    if not found:
+        raise PorterError(Code.NO_SOURCES, path=path)
+    return found
+
+
+def take_inventory(paths: Sequence[Path], target: str = "sm_100a") -> Inventory:
+    """The inventory of files and directories, local headers of named files included, each file once.
+
+    A named file that cannot be read is raised; one met in a directory becomes a diagnostic.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NO_SOURCES, NOT_TEXT, UNKNOWN_SOURCE_KIND.
+    """
+    files: dict[str, FileInventory] = {}
+    problems: list[Diagnostic] = []
+    for path in paths:
+        for source in source_files(path, python=False):
+            try:
+                found = load_sources(source)
+            except PorterError as error:
+                if not path.is_dir():
+                    raise
+                problems.append(error.diagnostic)
+                continue
+            for key, file in found.files.items():
+                if key not in files:
+                    files[key] = inventory_of(file, target)
+    return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems))
+
+
+def inventory_of(file: CudaFile, target: str) -> FileInventory:
+    statements = list(asm_statements(file))
+    for macro in macro_definitions(file):
+        statements += asm_in_macro(file, macro)
+    unread = [file.location(where) for where in (*file.unparsed, *unread_asm(file))]
+    notes = []
+    for statement in statements:
+        if statement.ptx is None:
+            unread.append(statement.where)
+            notes.append(f"{statement.where}: inline PTX not read: {statement.ptx_error}")
+    return FileInventory(
+        path=file.path,
+        lines=file.source.count(b"\n") + (not file.source.endswith(b"\n")),
+        nbytes=len(file.source),
+        coverage=file.coverage,
+        kernels=tuple(_kernels(file)),
+        constructs=tuple(_constructs(statements, target)),
+        unread=tuple(unread),
+        notes=tuple(notes),
+    )
+
+
+def _kernels(file: CudaFile) -> Iterable[str]:
+    for node in find(file.root, "function_definition"):
+        body = node.child_by_field_name("body")
+        head = file.source[node.start_byte : body.start_byte if body else node.end_byte]
+        if b"__global__" not in head:
+            continue
+        for declarator in find(node, "function_declarator"):
+            name = declarator.child_by_field_name("declarator")
+            if name is not None:
+                yield file.text(name)
+                break
+
+
+def _family(instruction: Instruction) -> str:
+    """The name that people know an instruction by: without types and shapes."""
+    parts = instruction.parts
+    if parts[0] == "wgmma":
+        return ".".join(parts[:2])
+    kept = [parts[0]]
+    for part in parts[1:]:
+        if part[:1].isdigit() or "::" in part or part in _TYPE_LIKE:
+            break
+        kept.append(part)
+    return ".".join(kept)
+
+
+_TYPE_LIKE = frozenset(
+    {"b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f32",
+     "f64", "bf16", "pred", "x1", "x2", "x4", "m8n8", "v2", "v4", "rn", "aligned"}
+)  # fmt: skip
+
+
+def _constructs(statements: Iterable[AsmStatement], target: str) -> list[Construct]:
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], Location] = {}
+    for statement in statements:
+        for instruction in statement.ptx.instructions() if statement.ptx else ():
+            key = (_family(instruction), _status(instruction, target))
+            counts[key] += 1
+            first.setdefault(key, statement.where)
+    order = {"hopper": 0, "unknown": 1, "both": 2}
+    return [
+        Construct(name, status, counts[name, status], first[name, status])
+        for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
+    ]
+
+
+def _status(instruction: Instruction, target: str) -> str:
+    if not known_opcode(instruction.opcode):
+        return "unknown"
+    if check(instruction, target) is None:
+        return "both"
+    return "hopper" if check(instruction, SOURCE_TARGET) is None else "unknown"

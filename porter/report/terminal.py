@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables for people: resources before and after, verdicts, coverage, what the machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from porter.build.table import ResourceRow
+from porter.verify.compare import Comparison
+from porter.verify.expr import Number
+from porter.verify.results import Row, Verdict, VerifyResult
+
+_VERDICT_STYLES = {
+    Verdict.CLEAN: "green",
+    Verdict.REVIEW: "yellow",
+    Verdict.INCOMPLETE: "magenta",
+    Verdict.ERROR: "bold red",
+}
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def sizes_text(sizes: Mapping[str, Number]) -> str:
+    """`M=128 N=256`."""
+    return " ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+def verdict_text(verdict: Verdict) -> Text:
+    return Text(verdict.value, style=_VERDICT_STYLES[verdict])
+
+
+def verdict_table(result: VerifyResult) -> Table:
+    """One row per case, size and input family. A column that no row fills is left out."""
+    has_port = any(row.port for row in result.rows)
+    columns = ["case", "sizes", "inputs", "original / reference"]
+    if has_port:
+        columns += ["port / reference", "port / original"]
+    table = _table(*columns, "verdict")
+    for row in result.rows:
+        cells: list[str | Text] = [
+            row.case,
+            sizes_text(row.sizes),
+            row.family,
+            comparisons_text(row.original),
+        ]
+        if has_port:
+            cells += [comparisons_text(row.port), comparisons_text(row.between)]
+        table.add_row(*cells, verdict_text(row.verdict))
+    return table
+
+
+def comparisons_text(comparisons: Sequence[Comparison]) -> Text:
+    """The worst of a row's outputs; with several outputs each stands under its name."""
+    if not comparisons:
+        return Text("not compared", style="dim")
+    several = len(comparisons) > 1
+    lines = [(f"{c.tensor}: " if several else "") + comparison_text(c) for c in comparisons]
+    style = "" if all(c.ok for c in comparisons) else "red"
+    return Text("\n".join(lines), style=style)
+
+
+def comparison_text(c: Comparison) -> str:
+    """`same bits`, `equal`, `within 0.03 of the bound, 4 ulp`, `12 of 4096 differ`."""
+    if not c.ok:
+        what = f"{c.mismatches} of {c.elements} differ"
+        if c.unwritten:
+            return f"{what}, {c.unwritten} unwritten"
+        return f"{what}, {c.nans} NaN" if c.nans else f"{what}, up to {c.max_ulps} ulp"
+    if c.kind == "bits":
+        return "same bits"
+    if c.kind == "exact":
+        return "equal"
+    return f"{c.max_ratio:.2g} of the bound, {c.max_ulps} ulp"
+
+
+def summary_line(result: VerifyResult) -> Text:
+    """What the table comes to, with what is needed to run it again."""
+    counts = {v: sum(row.verdict is v for row in result.rows) for v in Verdict}
+    parts = [f"{n} {v.value}" for v, n in counts.items() if n]
+    if result.errors:
+        parts.append(f"{len(result.errors)} not run")
+    text = Text("verdict: ")
+    text.append_text(verdict_text(result.verdict))
+    text.append(f" ({', '.join(parts) or 'nothing was run'})")
+    text.append(
+        f"  backend {result.backend}, schedule {result.schedule}, arithmetic {result.arithmetic}, "
+        f"seed {result.seed}, {result.seconds:.1f} s",
+        style="dim",
+    )
+    return text
+
+
+def resource_table(rows: Iterable[ResourceRow]) -> Table:
+    """Registers, spills, stack, shared memory and barriers of each kernel: baseline, port, difference."""
+    table = _table("kernel", "")
+    rows = list(rows)
+    has_port = any(m.after is not None for row in rows for m in row.metrics)
+    for heading in ["baseline", "port", "delta"] if has_port else ["baseline"]:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        for i, metric in enumerate(row.metrics):
+            cells: list[str | Text] = [_count(metric.before)]
+            if has_port:
+                cells += [_count(metric.after), _delta(metric.delta)]
+            table.add_row(row.kernel if i == 0 else "", metric.heading, *cells)
+        table.add_section()
+    return table
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _delta(value: int | None) -> Text:
+    if value is None:
+        return Text("-", style="dim")
+    return Text(
+        f"{value:+d}" if value else "0", style="red" if value > 0 else "green" if value < 0 else "dim"
+    )
+
+
+def histogram_text(c: Comparison) -> str:
+    """`0: 4090, <=1: 6`: how many elements lie how many ULPs apart."""
+    from porter.verify.compare import ULP_BINS
+
+    labels = [f"<={n}" if n else "0" for n in ULP_BINS] + [f">{ULP_BINS[-1]}"]
+    return ", ".join(f"{label}: {n}" for label, n in zip(labels, c.histogram, strict=True) if n)
+
+
+def detail_lines(row: Row) -> list[str]:
+    """Figures of a row for `-v`: ULP histograms, largest errors, what ran for how long."""
+    lines = [f"{row.case} {sizes_text(row.sizes)} {row.family} (seed {row.seed}, {row.controls} controls)"]
+    for name, comparisons in (("original", row.original), ("port", row.port), ("between", row.between)):
+        lines += [
+            f"  {name} {c.tensor}: ulp {histogram_text(c)}; largest error {c.max_error:.3g}, "
+            f"{c.max_scaled:.3g} of the sum of magnitudes"
+            for c in comparisons
+        ]
+    lines += [
+        f"  ran {run.program} ({run.arch}) on {run.backend}: {run.status}, "
+        f"{run.warp_instructions} warp instructions in {run.seconds:.2f} s"
+        for run in row.runs
+    ]
+    return lines

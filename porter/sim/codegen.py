@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the blocks of a program into Python functions over many warps at once.
+
+A generated function takes the machine `M`, the register arrays `R`, the selected warps `idx` (a slice or an
+index array), their number `n` and the active lanes `mask`. Inside, every PTX register is a NumPy array that
+broadcasts to [n, 32] (a scalar or [n, 1] when the value is known to be uniform); registers that live beyond
+the block are gathered from `R` when first read and scattered to it at the end.
+
+There are two versions of each block: *converged* (`mask` is None: all 32 lanes of all selected warps are
+there; it runs on through following blocks that only gather a warp's threads) and *general*.
+
+Functions return `(idx, mask, next)`, or None if every selected thread stays at this block. `next` is a block
+number, `(predicate, if_true, if_false)`, an array of block numbers, or None if the machine was already told.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from porter.ptx import ast
+from porter.sim.program import BasicBlock, Program, type_width, uses_and_defs
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+DTYPES: dict[str, Any] = {
+    "p": np.bool_,
+    "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
+    "s8": np.int8, "s16": np.int16, "s32": np.int32, "s64": np.int64,
+    "f16": np.float16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+WIDTH_OF = {"p": 1, **{k: np.dtype(t).itemsize * 8 for k, t in DTYPES.items() if k != "p"}}
+
+# Kinds in which the value of a PTX type is computed. bf16 has no NumPy type: its bits are taken.
+_KINDS = {
+    "pred": "p", "b8": "u8", "b16": "u16", "b32": "u32", "b64": "u64", "bf16": "u16", "f16x2": "u32",
+    "bf16x2": "u32", "tf32": "u32", "u16x2": "u32", "s16x2": "u32", "f32x2": "u64", "e4m3x2": "u16",
+    "e5m2x2": "u16", "e2m1x2": "u8", "e2m3x2": "u16", "e3m2x2": "u16", "ue8m0x2": "u16", "e4m3x4": "u32",
+    "e5m2x4": "u32",
+}  # fmt: skip
+
+WIDTHS = (1, 16, 32, 64)
+
+
+class Unsupported(Exception):
+    """An instruction form that the simulator does not execute."""
+
+
+def kind_of(type_name: str) -> str:
+    """The kind (key of DTYPES) for a PTX type such as `b32` or `bf16x2`."""
+    kind = _KINDS.get(type_name, type_name)
+    if kind not in DTYPES:
+        raise Unsupported(type_name)
+    return kind
+
+
+Emitter = Callable[["Context", ast.Instruction], None]
+EMITTERS: dict[str, Emitter] = {}
+RUNTIME: dict[str, Any] = {"np": np, "where": np.where, **{f"t_{k}": t for k, t in DTYPES.items()}}
+
+
+def emits(*names: str) -> Callable[[Emitter], Emitter]:
+    """Registers the code generator for instructions whose first opcode part (or first two) is a name."""
+
+    def register(fn: Emitter) -> Emitter:
+        for name in names:
+            EMITTERS[name] = fn
+        return fn
+
+    return register
+
+
+def runtime(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function callable, by its name, from generated code."""
+    RUNTIME[fn.__name__] = fn
+    return fn
+
+
+class Value:
+    """What a register holds at a point of a block: names of local variables, one per kind it was needed in.
+
+    `origin` is the register whose storage the arrays may alias.
+    """
+
+    __slots__ = ("forms", "origin", "width")
+
+    def __init__(self, width: int, forms: dict[str, str], origin: str | None = None) -> None:
+        self.width = width
+        self.forms = forms
+        self.origin = origin
+
+
+class Context:
+    """Code generation for one function: a chain of blocks in one of the two versions."""
+
+    def __init__(self, compiler: Compiler, converged: bool) -> None:
+        self.compiler = compiler
+        self.machine = compiler.machine
+        self.program = compiler.program
+        self.converged = converged
+        self.lines: list[str] = []
+        self.env: dict[str, Value] = {}
+        self.dirty: set[str] = set()
+        self.guard: str | None = None
+        self.at = 0
+        self._names = 0
+        self._shared_base: str | None = None
+
+    # Text ---------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def let(self, expr: str) -> str:
+        """A fresh local variable for an expression."""
+        self._names += 1
+        name = f"v{self._names}"
+        self.lines.append(f"  {name} = {expr}")
+        return name
+
+    def const(self, kind: str, value: int | float) -> str:
+        """The name of a NumPy scalar."""
+        if kind == "p":
+            return "t_p(1)" if value else "t_p(0)"
+        if kind[0] == "f":
+            bits = int(np.array(value, DTYPES[kind]).view(f"u{WIDTH_OF[kind] // 8}"))
+        else:
+            bits = int(value) & ((1 << WIDTH_OF[kind]) - 1)
+        return self.const_bits(kind, bits)
+
+    def const_bits(self, kind: str, bits: int) -> str:
+        name = f"c_{kind}_{bits:x}"
+        ns = self.compiler.namespace
+        if name not in ns:
+            unsigned = np.array(bits, f"u{WIDTH_OF[kind] // 8}")
+            ns[name] = unsigned.view(DTYPES[kind])[()]
+        return name
+
+    # Registers ----------------------------------------------------------------------------------------
+
+    def width(self, register: str) -> int:
+        width = self.program.widths.get(register)
+        if width is None or width not in WIDTHS:
+            raise Unsupported(f"register {register}" + (f" of {width} bits" if width else " is not declared"))
+        return width
+
+    def value(self, register: str) -> Value:
+        found = self.env.get(register)
+        if found is None:
+            width = self.width(register)
+            kind = "p" if width == 1 else f"u{width}"
+            slot = self.compiler.slots.get(register)
+            if slot is None:
+                found = Value(width, {kind: self.const(kind, 0)})
+            else:
+                found = Value(width, {kind: self.let(f"R[{slot}][idx]")}, register)
+            self.env[register] = found
+        return found
+
+    def form(self, value: Value, kind: str) -> str:
+        """The value in a kind: same bits, or zero-/sign-extended or truncated if widths differ."""
+        found = value.forms.get(kind)
+        if found is not None:
+            return found
+        width = WIDTH_OF[kind]
+        if kind == "p" or value.width == 1:
+            raise Unsupported("a predicate where a number belongs, or the reverse")
+        base = value.forms.get(f"u{value.width}")
+        if base is None:
+            base = self.let(f"{next(iter(value.forms.values()))}.view(t_u{value.width})")
+            value.forms[f"u{value.width}"] = base
+            if kind == f"u{value.width}":
+                return base
+        if width == value.width:
+            name = self.let(f"{base}.view(t_{kind})")
+        elif width < value.width:
+            name = self.let(f"{base}.astype(t_u{width})")
+            if kind[0] != "u":
+                name = self.let(f"{name}.view(t_{kind})")
+        elif kind[0] == "f":
+            raise Unsupported("a float operand in a narrower register")
+        elif kind[0] == "s":
+            name = self.let(f"{base}.view(t_s{value.width}).astype(t_{kind})")
+        else:
+            name = self.let(f"{base}.astype(t_{kind})")
+        value.forms[kind] = name
+        return name
+
+    def src(self, op: ast.Operand, kind: str) -> str:
+        """An expression for a source operand in a kind."""
+        if isinstance(op, ast.Reg):
+            if op.name.startswith("?"):
+                raise Unsupported(f"register {op.name[1:]} is not declared")
+            m = op.name
+            return self.form(self.value(m), kind)
+        if isinstance(op, ast.Imm):
+            return self.immediate(op, kind)
+        if isinstance(op, ast.SpecialReg):
+            return self.special(op.name, kind)
+        if isinstance(op, ast.Neg):
+            inner = self.src(op.operand, kind)
+            return f"(~{inner})" if op.op == "!" and kind == "p" else f"(-{inner})"
+        if isinstance(op, ast.Sym):
+            return self.symbol(op.name, 0, kind)
+        if isinstance(op, ast.Mem) and not op.parts:
+            return self.addr(op, kind)
+        raise Unsupported(f"operand {op}")
+
+    def immediate(self, op: ast.Imm, kind: str) -> str:
+        if op.bits is not None and kind != "p":
+            bits = op.bits
+            literal = 64 if op.bits >> 32 or (isinstance(op.value, float) and _is_double(op)) else 32
+            if kind == "f64" and literal == 32:
+                return self.const("f64", struct.unpack("<f", struct.pack("<I", bits))[0])
+            if kind == "f32" and literal == 64:
+                return self.const("f32", op.value)
+            return self.const_bits(kind, bits & ((1 << WIDTH_OF[kind]) - 1))
+        if op.is_float and kind[0] != "f":
+            if kind == "u32":
+                return self.const_bits(kind, int(np.float32(op.value).view(np.uint32)))
+            if kind == "u64":
+                return self.const_bits(kind, int(np.float64(op.value).view(np.uint64)))
+        return self.const(kind, op.value)
+
+    def special(self, name: str, kind: str) -> str:
+        if kind == "p":
+            return self.let(f"M.special({name!r}, idx) != 0")
+        value = self.let(f"M.special({name!r}, idx)")
+        native = "u64" if name in _LONG_SPECIALS else "u32"
+        return self.form(Value(WIDTH_OF[native], {native: value}), kind)
+
+    def symbol(self, name: str, offset: int, kind: str) -> str:
+        """The address of a variable in its own state space (an absolute address for global and const)."""
+        variable = self.program.variables.get(name)
+        if variable is None:
+            address = self.machine.function_address(name)
+            if address is None:
+                raise Unsupported(f"symbol {name}")
+            return self.const(kind, address + offset)
+        if variable.space == "shared":
+            if self._shared_base is None:
+                self._shared_base = self.let("M.shared_base(idx)")
+            value = self.let(f"{self._shared_base} + {self.const('u32', variable.offset + offset)}")
+            return self.form(Value(32, {"u32": value}), kind)
+        return self.const(kind, self.machine.address_of(variable) + offset)
+
+    def addr(self, op: ast.Operand, kind: str) -> str:
+        """The address of a memory operand."""
+        if not isinstance(op, ast.Mem):
+            return self.src(op, kind)
+        if isinstance(op.base, ast.Sym):
+            return self.symbol(op.base.name, op.offset, kind)
+        base = self.src(op.base, kind)
+        if op.offset == 0:
+            return base
+        return self.let(f"{base} + {self.const(kind, op.offset)}")
+
+    def set(self, op: ast.Operand, kind: str, expr: str) -> None:
+        """Write a register: `expr` is an array of the given kind. Honours the instruction's guard."""
+        if isinstance(op, ast.Sym) and op.name == "_":
+            self.let(expr)
+            return
+        if not isinstance(op, ast.Reg) or op.name.startswith("?"):
+            raise Unsupported(f"result {op}")
+        name = op.name
+        width = self.width(name)
+        value = Value(WIDTH_OF[kind], {kind: self.let(expr)})
+        canonical = "p" if width == 1 else f"u{width}"
+        if value.width != width:
+            wide = f"s{width}" if kind[0] == "s" else canonical
+            value = Value(width, {wide: self.form(value, wide)})
+        if self.guard is not None:
+            old = self.form(self.value(name), canonical)
+            new = self.form(value, canonical)
+            value = Value(width, {canonical: self.let(f"where({self.guard}, {new}, {old})")})
+        self.env[name] = value
+        self.dirty.add(name)
+
+    def move(self, to: ast.Operand, source: ast.Operand) -> bool:
+        """A register copy without any code; False if it needs some."""
+        if self.guard is not None or not isinstance(to, ast.Reg) or not isinstance(source, ast.Reg):
+            return False
+        if to.name.startswith("?") or source.name.startswith("?"):
+            return False
+        if self.width(to.name) != self.width(source.name):
+            return False
+        value = self.value(source.name)
+        self.env[to.name] = Value(value.width, dict(value.forms), value.origin)
+        self.dirty.add(to.name)
+        return True
+
+    # Masks --------------------------------------------------------------------------------------------
+
+    def mask(self) -> str:
+        """The active lanes of the current instruction: an expression, "None" if all are."""
+        if self.converged:
+            return self.guard or "None"
+        return f"(mask & {self.guard})" if self.guard else "mask"
+
+    def call(self, function: str, *args: str) -> str:
+        """An expression calling a runtime function with position, selection and mask first."""
+        return f"{function}(M, {self.at}, idx, n, {self.mask()}{''.join(', ' + a for a in args)})"
+
+    # Storage ------------------------------------------------------------------------------------------
+
+    def write_back(self, names: list[str]) -> None:
+        """Scatter registers to their storage."""
+        written = {name for name in names if name in self.dirty and name in self.compiler.slots}
+        if not written:
+            return
+        for name, value in self.env.items():
+            if value.origin in written and (value.origin != name or name in self.dirty):
+                canonical = "p" if value.width == 1 else f"u{value.width}"
+                value.forms = {canonical: self.let(f"{self.form(value, canonical)}.copy()")}
+                value.origin = None
+        for name in sorted(written, key=self.compiler.slots.__getitem__):
+            value = self.env[name]
+            canonical = "p" if value.width == 1 else f"u{value.width}"
+            slot = self.compiler.slots[name]
+            form = self.form(value, canonical)
+            if self.converged:
+                self.line(f"R[{slot}][idx] = {form}")
+            else:
+                self.line(f"R[{slot}][idx] = where(mask, {form}, R[{slot}][idx])")
+            self.dirty.discard(name)
+
+    def forget(self, names: list[str]) -> None:
+        """The machine has changed the storage of these registers."""
+        for name, value in self.env.items():
+            if value.origin in names and name not in names:
+                canonical = "p" if value.width == 1 else f"u{value.width}"
+                value.forms = {canonical: self.let(f"{self.form(value, canonical)}.copy()")}
+                value.origin = None
+        for name in names:
+            self.env.pop(name, None)
+            self.dirty.discard(name)
+
+    def narrow(self, call: str, extra: str = "") -> None:
+        """Let a leading instruction choose which of the selected threads go on. Only at the block's start."""
+        self.line(f"sel = {call}")
+        self.line("if sel is None: return None")
+        self.line(f"idx, n, mask{extra} = sel")
+        self.env.clear()
+        self._shared_base = None
+
+
+_LONG_SPECIALS = frozenset(("clock64", "globaltimer", "gridid", "current_graph_exec"))
+
+
+def _is_double(op: ast.Imm) -> bool:
+    """A `0d` literal, told from `0f` by its value: both keep their bits."""
+    assert op.bits is not None
+    if op.bits >> 32:
+        return True
+    single = struct.unpack("<f", struct.pack("<I", op.bits))[0]
+    return not (single == op.value or (single != single and op.value != op.value))
+
+
+class Compiler:
+    """Compiles the blocks of one launch on demand. Addresses and parameters are constants of the code."""
+
+    def __init__(self, program: Program, machine: Machine) -> None:
+        self.program = program
+        self.machine = machine
+        self.namespace: dict[str, Any] = dict(RUNTIME)
+        self.slots: dict[str, int] = {}
+        self.slot_widths: list[int] = []
+        self._assign_slots()
+
+    def _assign_slots(self) -> None:
+        """Storage for registers that live across blocks, and for those whose storage the machine writes.
+
+        Registers of one tensor core fragment get neighbouring slots.
+        """
+        order: dict[str, None] = {}
+        for ins in self.program.code:
+            if ins.parts[0] == "wgmma" and ins.parts[1] == "mma_async":
+                for name in uses_and_defs(ins)[1]:
+                    order.setdefault(name)
+        for b in self.program.blocks:
+            for name in sorted(b.live_out | (b.live_in if b.number == 0 else frozenset())):
+                order.setdefault(name)
+        for name in order:
+            width = self.program.widths.get(name)
+            if width in WIDTHS:
+                assert width is not None
+                self.slots[name] = len(self.slot_widths)
+                self.slot_widths.append(width)
+
+    def chain(self, first: BasicBlock, converged: bool) -> list[BasicBlock]:
+        """The blocks that one function covers."""
+        blocks = [first]
+        if not converged:
+            return blocks
+        while len(blocks) < 200:
+            last = blocks[-1]
+            ending = self.program.code[last.end - 1]
+            if last.succ != (last.number + 1,) or ending.parts[0] in ("bra", "brx", "bar", "barrier", "call"):
+                break
+            following = self.program.blocks[last.number + 1]
+            joined = following.lead == "warp" or (following.lead == "group" and first.lead == "group")
+            if following.label or not joined:
+                break
+            blocks.append(following)
+        return blocks
+
+    def compile(self, number: int, converged: bool) -> tuple[Callable[..., Any], list[BasicBlock]]:
+        """The function of a block and the blocks it covers."""
+        first = self.program.blocks[number]
+        chain = self.chain(first, converged)
+        cg = Context(self, converged)
+        ended = False
+        for b in chain:
+            for at in range(b.start, b.end):
+                cg.at = at
+                ended = self._instruction(cg, at, at == first.start, chain[-1])
+        last = chain[-1]
+        if not ended:
+            cg.guard = None
+            cg.write_back(sorted(last.live_out))
+            cg.line(f"return idx, mask, {last.succ[0]}")
+        source = f"def block_{number}(M, R, idx, n, mask):\n" + "\n".join(cg.lines) + "\n"
+        code = compile(source, f"<block {number}{' converged' if converged else ''}>", "exec")
+        exec(code, self.namespace)
+        return self.namespace[f"block_{number}"], chain
+
+    def _instruction(self, cg: Context, at: int, leads: bool, last: BasicBlock) -> bool:
+        """Emit one instruction; True if it ended the function."""
+        ins = self.program.code[at]
+        kept = len(cg.lines), dict(cg.env), set(cg.dirty)
+        try:
+            cg.guard = None
+            if leads and last.lead and not cg.converged:
+                self._lead(cg, ins)
+            if ins.guard is not None:
+                p = cg.src(ins.guard.operand, "p")
+                cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
+            if ins.parts[0] in ("bra", "brx", "ret", "exit", "trap", "bar", "barrier", "brkpt"):
+                from porter.sim.exec_control import emit_control
+
+                return emit_control(cg, ins, at, last, leads)
+            emitter = EMITTERS.get(".".join(ins.parts[:2])) or EMITTERS.get(ins.parts[0])
+            if emitter is None:
+                raise Unsupported("")
+            emitter(cg, ins)
+        except (Unsupported, IndexError, AssertionError, ValueError, KeyError, AttributeError) as problem:
+            del cg.lines[kept[0] :]
+            cg.env, cg.dirty = kept[1], kept[2]
+            cg.guard = None
+            if ins.guard is not None and isinstance(ins.guard.operand, ast.Reg):
+                p = cg.src(ins.guard.operand, "p")
+                cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
+            why = str(problem) if isinstance(problem, Unsupported) else f"{type(problem).__name__}: {problem}"
+            cg.line(cg.call("unsupported", repr(why)))
+        return False
+
+    def _lead(self, cg: Context, ins: ast.Instruction) -> None:
+        """General version: gather the threads that must execute the leading instruction together."""
+        from porter.sim.program import leading
+
+        if leading(ins) == "warp":
+            members = member_mask(ins)
+            expr = "None" if members is None else cg.src(members, "u32")
+            cg.narrow(f"gather_warp(M, {cg.at}, idx, n, mask, {expr})")
+
+
+def member_mask(ins: ast.Instruction) -> ast.Operand | None:
+    """The operand that names the threads taking part, or None for the whole warp."""
+    p, ops = ins.parts, ins.operands
+    if p[0] == "shfl":
+        return ops[4] if len(ops) > 4 else None
+    if p[0] in ("vote", "match", "redux"):
+        return ops[2] if len(ops) > 2 else None
+    if p[0] == "elect":
+        return ops[1]
+    if p[0] in ("bar", "barrier"):
+        return ops[0]
+    return None
+
+
+__all__ = ["Compiler", "Context", "Unsupported", "emits", "kind_of", "runtime", "type_width"]

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cvt: conversion between number formats (PTX ISA 9.7.9.21)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.sim.codegen import DTYPES, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.exec_float import load_float, odd_to_f32, relu, store_float
+from porter.sim.exec_integer import is_integer
+from porter.sim.rounding import f32_to_bf16, quantize, round_to_f32
+
+Array = npt.NDArray[Any]
+INTEGRAL = {"rni": "np.rint", "rzi": "np.trunc", "rmi": "np.floor", "rpi": "np.ceil"}
+
+# name: (ml_dtypes type, precision, least exponent, largest finite value, code of NaN or None)
+SMALL: dict[str, tuple[Any, int, int, float, int | None]] = {
+    "e4m3": (ml_dtypes.float8_e4m3fn, 4, -6, 448.0, 0x7F),
+    "e5m2": (ml_dtypes.float8_e5m2, 3, -14, 57344.0, 0x7F),
+    "e2m1": (ml_dtypes.float4_e2m1fn, 2, 0, 6.0, None),
+    "e2m3": (ml_dtypes.float6_e2m3fn, 4, 0, 7.5, None),
+    "e3m2": (ml_dtypes.float6_e3m2fn, 3, -2, 28.0, None),
+}
+
+
+@runtime
+def float_to_int(x: Array, kind: str, how: str) -> Array:
+    """Round to an integral value and clamp to the integer type's range; NaN as PTX ISA 9.7.9.21 says."""
+    dtype = np.dtype(DTYPES[kind])
+    wide = dtype.itemsize == 8 or np.asarray(x).dtype == np.float64
+    v = np.asarray(x, np.float64)
+    v = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[how](v)
+    info = np.iinfo(dtype)
+    low, high = float(info.min), float(info.max)
+    inside = (v >= low) & (v < high)
+    r = np.where(inside, v, 0.0).astype(dtype)
+    r = np.where(v >= high, dtype.type(info.max), np.where(v < low, dtype.type(info.min), r))
+    if np.isnan(v).any():
+        code = np.array(1 << (8 * dtype.itemsize - 1) if wide else 0, f"u{dtype.itemsize}").view(dtype)
+        r = np.where(np.isnan(v), code, r)
+    return r
+
+
+@runtime
+def int_sat(x: Array, kind: str) -> Array:
+    """Clamp an integer to the range of a type."""
+    info = np.iinfo(DTYPES[kind])
+    have = np.iinfo(x.dtype)
+    return np.clip(x, max(info.min, have.min), min(info.max, have.max)).astype(DTYPES[kind])
+
+
+@runtime
+def int_to_f32(x: Array, mode: str) -> Array:
+    if mode == "rn":
+        return x.astype(np.float32)
+    if x.dtype.itemsize < 8:
+        return round_to_f32(x.astype(np.float64), mode)
+    f = x.astype(np.float64)
+    # Make the float64 odd where it lost bits; the comparison is exact in integers.
+    back = np.where(np.abs(f) < 2.0**63, f, 0.0).astype(np.int64).astype(x.dtype)
+    lost = (back != x) & (np.abs(f) < 2.0**63)
+    bits = f.view(np.int64)
+    odd = np.where(lost & ((bits & 1) == 0), bits + np.where((back < x) == (f > 0), 1, -1), bits)
+    return round_to_f32(odd.view(np.float64), mode)
+
+
+@runtime
+def to_f32(x: Array, mode: str) -> Array:
+    return round_to_f32(np.asarray(x, np.float64), mode)
+
+
+@runtime
+def to_f16(x: Array, mode: str, satfinite: bool) -> Array:
+    """float64/float32 to float16."""
+    v = np.asarray(x)
+    if mode == "rn" and not satfinite:
+        return v.astype(np.float16)
+    q = quantize(v, 11, -14, 65504.0, mode)
+    if satfinite:
+        q = np.where(np.isinf(q), np.copysign(65504.0, q), q)
+    return q.astype(np.float16)
+
+
+@runtime
+def to_bf16(x: Array, mode: str, satfinite: bool) -> Array:
+    """float32/float64 to bf16 bits."""
+    v = np.asarray(x)
+    if v.dtype == np.float64:
+        v = odd_to_f32(v)
+    r = f32_to_bf16(v.astype(np.float32), mode)
+    if satfinite:
+        r = np.where((r & 0x7FFF) == 0x7F80, (r & np.uint16(0x8000)) | np.uint16(0x7F7F), r)
+    return r
+
+
+@runtime
+def to_tf32(x: Array, mode: str, satfinite: bool) -> Array:
+    """float32 to tf32 in a 32-bit register: 10 fraction bits, the low 13 bits zero."""
+    v = np.asarray(x, np.float32)
+    largest = float(np.uint32(0x7F7FE000).view(np.float32))
+    q = quantize(v, 11, -126, largest, mode)
+    if satfinite:
+        q = np.where(np.isinf(q), np.copysign(largest, q), q)
+    bits = q.astype(np.float32).view(np.uint32)
+    return np.where(np.isnan(v), np.uint32(0x7FFFFFFF), bits)
+
+
+@runtime
+def to_small(x: Array, name: str) -> Array:
+    """float values to codes (uint8) of an 8-, 6- or 4-bit format, to nearest even, saturating to finite."""
+    dtype, precision, e_min, largest, nan = SMALL[name]
+    v = np.asarray(x, np.float64)
+    q = quantize(v, precision, e_min, np.inf, "rn")
+    q = np.clip(q, -largest, largest)
+    bad = np.isnan(v)
+    codes = np.where(bad, 0.0, q).astype(dtype).view(np.uint8)
+    return np.where(bad, np.uint8(nan if nan is not None else encode_largest(name)), codes)
+
+
+def encode_largest(name: str) -> int:
+    dtype, _, _, largest, _ = SMALL[name]
+    return int(np.array([largest]).astype(dtype).view(np.uint8)[0])
+
+
+@cache
+def _decode_table(name: str) -> Array:
+    codes = np.arange(256, dtype=np.uint8)
+    dtype = ml_dtypes.float8_e8m0fnu if name == "ue8m0" else SMALL[name][0]
+    bits = {"e2m1": 4, "e2m3": 6, "e3m2": 6}.get(name, 8)
+    return (codes & np.uint8((1 << bits) - 1)).view(dtype).astype(np.float32)
+
+
+@runtime
+def from_small(codes: Array, name: str) -> Array:
+    """Codes (uint8) of a small format to float32."""
+    return _decode_table(name)[codes]
+
+
+@runtime
+def to_ue8m0(x: Array, mode: str) -> Array:
+    """float32 to ue8m0 codes: the exponent, rounded up (rp) or down (rz), saturating; NaN is 0xFF."""
+    v = np.abs(np.asarray(x, np.float32))
+    u = v.view(np.uint32)
+    e = (u >> np.uint32(23)).astype(np.int64)
+    fraction = u & np.uint32(0x7FFFFF)
+    if mode == "rp":
+        up = (fraction != 0) & ((e > 0) | (fraction > np.uint32(0x400000)))
+        e = e + up
+    e = np.minimum(e, 0xFE)
+    return np.where(np.isnan(v), 0xFF, e).astype(np.uint8)
+
+
+@runtime
+def join16(high: Array, low: Array) -> Array:
+    """Two 16-bit values in one 32-bit register."""
+    return (high.astype(np.uint32) << np.uint32(16)) | low.astype(np.uint32)
+
+
+@runtime
+def join8(high: Array, low: Array) -> Array:
+    return (high.astype(np.uint16) << np.uint16(8)) | low.astype(np.uint16)
+
+
+@runtime
+def lanes8(x: Array) -> Array:
+    """A 16-bit register as [..., 2] bytes."""
+    return np.ascontiguousarray(np.asarray(x)[..., None]).view(np.uint8)
+
+
+@runtime
+def relu_if(x: Array, wanted: bool) -> Array:
+    return relu(np.asarray(x)) if wanted else x
+
+
+def _pack(cg: Context, ins: ast.Instruction) -> None:
+    """cvt.pack.sat.convertType.abType.cType: two saturated integers below the shifted third operand."""
+    p = ins.parts
+    target = p[3]
+    bits = {"u16": 16, "s16": 16, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "u2": 2, "s2": 2}[target]
+    if bits < 8:
+        raise Unsupported("cvt.pack to fewer than 8 bits")
+    a, b = cg.src(ins.operands[1], "s32"), cg.src(ins.operands[2], "s32")
+    mask = cg.const("u32", (1 << bits) - 1)
+    parts = [f"(int_sat({x}, '{target}').astype(t_s32).view(t_u32) & {mask})" for x in (a, b)]
+    expr = f"({parts[0]} << {cg.const('u32', bits)}) | {parts[1]}"
+    if len(ins.operands) > 3:
+        c = cg.src(ins.operands[3], "u32")
+        expr = f"({c} << {cg.const('u32', 2 * bits)}) | {expr}"
+    cg.set(ins.operands[0], "u32", expr)
+
+
+def _float_source(cg: Context, op: ast.Operand, t: str, ftz: bool) -> str:
+    return load_float(cg, op, t, ftz and t == "f32")
+
+
+@emits("cvt")
+def _cvt(cg: Context, ins: ast.Instruction) -> None:
+    p = ins.parts
+    if p[1] == "pack":
+        _pack(cg, ins)
+        return
+    to, source = p[-2], p[-1]
+    mode = next((m for m in p[1:-2] if m in ("rn", "rna", "rz", "rm", "rp")), None)
+    integral = next((m for m in p[1:-2] if m in INTEGRAL), None)
+    ftz, sat, satfinite, relu_ = "ftz" in p, "sat" in p, "satfinite" in p, "relu" in p
+    if "rs" in p or "scaled" in p[1]:
+        raise Unsupported("stochastic rounding")
+    d, ops = ins.operands[0], ins.operands
+    if is_integer(to) and is_integer(source):
+        kind, from_kind = kind_of(to), kind_of(source)
+        x = cg.src(ops[1], from_kind)
+        cg.set(d, kind, f"int_sat({x}, {kind!r})" if sat else f"{x}.astype(t_{kind})")
+    elif is_integer(to):
+        kind = kind_of(to)
+        how = integral or "rzi"
+        cg.set(d, kind, f"float_to_int({_float_source(cg, ops[1], source, ftz)}, {kind!r}, {how!r})")
+    elif is_integer(source):
+        x = cg.src(ops[1], kind_of(source))
+        m = mode or "rn"
+        if to == "f32":
+            expr = f"int_to_f32({x}, {m!r})"
+        elif to == "f64":
+            expr = f"{x}.astype(t_f64)"
+        elif to == "f16":
+            expr = f"to_f16({x}.astype(t_f64), {m!r}, False)"
+        elif to == "bf16":
+            cg.set(d, "u16", f"to_bf16({x}.astype(t_f64), {m!r}, False)")
+            return
+        else:
+            raise Unsupported(f"integer to .{to}")
+        store_float(cg, d, to, expr, False, sat)
+    elif to in ("f16x2", "bf16x2") and source == "f32":
+        m = mode or "rn"
+        fn = "to_f16" if to == "f16x2" else "to_bf16"
+        view = ".view(t_u16)" if to == "f16x2" else ""
+        halves = [
+            f"{fn}(relu_if({load_float(cg, o, 'f32', ftz)}, {relu_}), {m!r}, {satfinite}){view}" for o in ops[1:3]
+        ]
+        cg.set(d, "u32", f"join16({halves[0]}, {halves[1]})")
+    elif to == "tf32":
+        cg.set(d, "u32", f"to_tf32(relu_if({cg.src(ops[1], 'f32')}, {relu_}), {mode or 'rna'!r}, {satfinite})")
+    elif to == "ue8m0x2":
+        if source == "f32":
+            high, low = cg.src(ops[1], "f32"), cg.src(ops[2], "f32")
+        else:
+            pair = cg.let(load_float(cg, ops[1], source))
+            high, low = f"{pair}[..., 1]", f"{pair}[..., 0]"
+        cg.set(d, "u16", f"join8(to_ue8m0({high}, {mode!r}), to_ue8m0({low}, {mode!r}))")
+    elif to == "bf16x2" and source == "ue8m0x2":
+        bytes_ = cg.let(f"lanes8({cg.src(ops[1], 'u16')})")
+        cg.set(d, "u32", f"packed(to_bf16(from_small({bytes_}, 'ue8m0'), 'rn', False))")
+    elif to.endswith("x2") and to[:-2] in SMALL:
+        _to_small(cg, ins, to[:-2], source, relu_)
+    elif source.endswith("x2") and source[:-2] in SMALL:
+        _from_small(cg, ins, to, source[:-2], relu_)
+    else:
+        _float_to_float(cg, ins, to, source, mode, integral)
+
+
+def _to_small(cg: Context, ins: ast.Instruction, name: str, source: str, relu_: bool) -> None:
+    ops = ins.operands
+    if source == "f32":
+        high, low = load_float(cg, ops[1], "f32"), load_float(cg, ops[2], "f32")
+    elif source in ("f16x2", "bf16x2"):
+        pair = cg.let(load_float(cg, ops[1], source))
+        high, low = f"{pair}[..., 1]", f"{pair}[..., 0]"
+    else:
+        raise Unsupported(f".{source} to .{name}x2")
+    codes = [f"to_small(relu_if({x}, {relu_}), {name!r})" for x in (high, low)]
+    if name == "e2m1":
+        cg.set(ops[0], "u8", f"({codes[0]} << t_u8(4)) | {codes[1]}")
+    else:
+        cg.set(ops[0], "u16", f"join8({codes[0]}, {codes[1]})")
+
+
+def _from_small(cg: Context, ins: ast.Instruction, to: str, name: str, relu_: bool) -> None:
+    if to not in ("f16x2", "bf16x2"):
+        raise Unsupported(f".{name}x2 to .{to}")
+    ops = ins.operands
+    if name == "e2m1":
+        x = cg.src(ops[1], "u8")
+        codes = f"np.stack(np.broadcast_arrays({x} & t_u8(15), {x} >> t_u8(4)), axis=-1)"
+    else:
+        codes = f"lanes8({cg.src(ops[1], 'u16')})"
+    values = cg.let(f"relu_if(from_small({codes}, {name!r}), {relu_})")
+    final = f"{values}.astype(t_f16)" if to == "f16x2" else f"to_bf16({values}, 'rn', False)"
+    cg.set(ops[0], "u32", f"packed({final})")
+
+
+def _float_to_float(
+    cg: Context, ins: ast.Instruction, to: str, source: str, mode: str | None, integral: str | None
+) -> None:
+    p = ins.parts
+    ftz, sat, satfinite, relu_ = "ftz" in p, "sat" in p, "satfinite" in p, "relu" in p
+    x = _float_source(cg, ins.operands[1], source, ftz)
+    if integral is not None:
+        x = f"{INTEGRAL[integral]}({x})"
+    if relu_:
+        x = f"relu_if({x}, True)"
+    d = ins.operands[0]
+    m = mode or "rn"
+    if to == source:
+        store_float(cg, d, to, x, ftz, sat)
+    elif to == "f64":
+        store_float(cg, d, to, f"{x}.astype(t_f64)", False, sat)
+    elif to == "f32":
+        expr = f"to_f32({x}, {m!r})" if source == "f64" else f"np.asarray({x}).astype(t_f32)"
+        store_float(cg, d, to, expr, ftz, sat)
+    elif to == "f16":
+        store_float(cg, d, to, f"to_f16({x}, {m!r}, {satfinite})", False, sat)
+    elif to == "bf16":
+        if sat:
+            raise Unsupported("cvt.sat to bf16")
+        cg.set(d, "u16", f"to_bf16({x}, {m!r}, {satfinite})")
+    else:
+        raise Unsupported(f".{source} to .{to}")

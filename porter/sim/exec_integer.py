@@ -1,0 +1,659 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Integer, logic, comparison and data movement instructions (PTX ISA 9.7.1, 9.7.2, 9.7.6 to 9.7.9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.sim.codegen import Context, Unsupported, Value, emits, kind_of, runtime
+
+Array = npt.NDArray[Any]
+INTEGER_TYPES = frozenset(("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64", "u8", "s8", "b8"))
+PACKED_INTEGERS = frozenset(("u16x2", "s16x2"))
+CARRY = "%carry"
+
+
+# Runtime functions ------------------------------------------------------------------------------------
+
+
+@runtime
+def int_div(a: Array, b: Array) -> Array:
+    """Quotient rounded toward zero; all ones for a zero divisor (unspecified by PTX, as hardware gives)."""
+    a, b = np.broadcast_arrays(a, b)
+    zero = b == 0
+    d = np.where(zero, b.dtype.type(1), b)
+    q = a // d
+    if a.dtype.kind == "i":
+        q = q + ((a % d != 0) & ((a < 0) != (d < 0))).astype(a.dtype)
+    return np.where(zero, np.array(-1).astype(a.dtype), q)
+
+
+@runtime
+def int_rem(a: Array, b: Array) -> Array:
+    """Remainder with the sign of the dividend; the dividend for a zero divisor."""
+    a, b = np.broadcast_arrays(a, b)
+    d = np.where(b == 0, b.dtype.type(1), b)
+    r = np.fmod(a, d)
+    return np.where(b == 0, a, r)
+
+
+@runtime
+def mul_hi_u64(a: Array, b: Array) -> Array:
+    low = np.uint64(0xFFFFFFFF)
+    s = np.uint64(32)
+    al, ah, bl, bh = a & low, a >> s, b & low, b >> s
+    mid = ah * bl + ((al * bl) >> s)
+    mid2 = al * bh + (mid & low)
+    return ah * bh + (mid >> s) + (mid2 >> s)
+
+
+@runtime
+def mul_hi_s64(a: Array, b: Array) -> Array:
+    ua, ub = a.view(np.uint64), b.view(np.uint64)
+    high = mul_hi_u64(ua, ub)
+    high = high - np.where(a < 0, ub, np.uint64(0)) - np.where(b < 0, ua, np.uint64(0))
+    return high.view(np.int64)
+
+
+@runtime
+def sat_s32(x: Array) -> Array:
+    """64-bit integers clamped to the range of s32."""
+    return np.clip(x, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+@runtime
+def smear(x: Array) -> Array:
+    """All bits below the highest set bit set too."""
+    bits = x.dtype.itemsize * 8
+    step = 1
+    while step < bits:
+        x = x | (x >> x.dtype.type(step))
+        step *= 2
+    return x
+
+
+@runtime
+def popc(x: Array) -> Array:
+    return np.bitwise_count(x).astype(np.uint32)
+
+
+@runtime
+def clz(x: Array) -> Array:
+    return np.uint32(x.dtype.itemsize * 8) - popc(smear(x))
+
+
+@runtime
+def bfind(x: Array, shift_amount: bool) -> Array:
+    """Position of the highest bit that differs from the sign (unsigned: highest set bit), or all ones."""
+    bits = x.dtype.itemsize * 8
+    if x.dtype.kind == "i":
+        x = np.where(x < 0, ~x, x).view(f"u{bits // 8}")
+    position = popc(smear(x)) - np.uint32(1)
+    if shift_amount:
+        return np.where(position == np.uint32(0xFFFFFFFF), position, np.uint32(bits - 1) - position)
+    return position
+
+
+@runtime
+def brev(x: Array) -> Array:
+    kind = x.dtype.type
+    bits = x.dtype.itemsize * 8
+    full = (1 << bits) - 1
+    s = 1
+    while s < bits:
+        m = full // ((1 << s) + 1)
+        x = ((x >> kind(s)) & kind(m)) | ((x & kind(m)) << kind(s))
+        s *= 2
+    return x
+
+
+@runtime
+def bfe(a: Array, pos: Array, length: Array) -> Array:
+    """Bit field extract; the field's sign bit fills up signed results (PTX ISA 9.7.1.17)."""
+    bits = a.dtype.itemsize * 8
+    unsigned = np.dtype(f"u{bits // 8}").type
+    pos = (pos & np.uint32(0xFF)).astype(unsigned)
+    length = (length & np.uint32(0xFF)).astype(unsigned)
+    u = a.view(unsigned)
+    wide = length >= unsigned(bits)
+    mask = np.where(wide, ~unsigned(0), (unsigned(1) << length) - unsigned(1))
+    field = (u >> pos) & mask
+    if a.dtype.kind == "i":
+        top = np.minimum(pos.astype(np.int64) + length.astype(np.int64) - 1, bits - 1).astype(unsigned)
+        sign = np.where(length == 0, unsigned(0), (u >> top) & unsigned(1))
+        # Bits of the field that lie beyond the operand are copies of the sign, as are those above the field.
+        have = np.maximum(np.minimum(length.astype(np.int64), bits - pos.astype(np.int64)), 0).astype(unsigned)
+        above = np.where(have >= unsigned(bits), unsigned(0), ~unsigned(0) << have)
+        field = np.where(sign != 0, (field & ~above) | above, field)
+        return field.view(a.dtype)
+    return field
+
+
+@runtime
+def bfi(a: Array, b: Array, pos: Array, length: Array) -> Array:
+    kind = b.dtype.type
+    bits = b.dtype.itemsize * 8
+    p = (pos & np.uint32(0xFF)).astype(b.dtype)
+    n = (length & np.uint32(0xFF)).astype(b.dtype)
+    mask = np.where(n >= kind(bits), ~kind(0), (kind(1) << n) - kind(1)) << p
+    return (b & ~mask) | ((a << p) & mask)
+
+
+@runtime
+def prmt(a: Array, b: Array, c: Array, mode: str) -> Array:
+    """Byte permute (PTX ISA 9.7.9.7)."""
+    data = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
+    result: Any = np.uint32(0)
+    low2 = (c & np.uint32(3)).astype(np.int64)
+    for i in range(4):
+        if mode == "":
+            selector = ((c >> np.uint32(4 * i)) & np.uint32(0xF)).astype(np.uint64)
+        else:
+            table = {
+                "f4e": [[0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5], [3, 4, 5, 6]],
+                "b4e": [[0, 7, 6, 5], [1, 0, 7, 6], [2, 1, 0, 7], [3, 2, 1, 0]],
+                "rc8": [[0] * 4, [1] * 4, [2] * 4, [3] * 4],
+                "ecl": [[0, 1, 2, 3], [1, 1, 2, 3], [2, 2, 2, 3], [3, 3, 3, 3]],
+                "ecr": [[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2], [0, 1, 2, 3]],
+                "rc16": [[0, 1, 0, 1], [2, 3, 2, 3], [0, 1, 0, 1], [2, 3, 2, 3]],
+            }[mode]
+            selector = np.array(table, np.uint64)[low2, i]
+        byte = (data >> ((selector & np.uint64(7)) * np.uint64(8))) & np.uint64(0xFF)
+        if mode == "":
+            sign = np.where(byte & np.uint64(0x80), np.uint64(0xFF), np.uint64(0))
+            byte = np.where(selector & np.uint64(8), sign, byte)
+        result = result | (byte.astype(np.uint32) << np.uint32(8 * i))
+    return result
+
+
+@runtime
+def funnel(a: Array, b: Array, c: Array, left: bool, clamp: bool) -> Array:
+    """shf: shift the 64-bit value b:a left or right and take 32 bits."""
+    n = np.minimum(c, np.uint32(32)) if clamp else c & np.uint32(31)
+    wide = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
+    if left:
+        return ((wide << n.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
+    return (wide >> n.astype(np.uint64)).astype(np.uint32)
+
+
+@runtime
+def dp(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, half: str) -> Array:
+    """dp4a (half "") and dp2a ("lo"/"hi"): dot product of bytes added to c."""
+    total = c.astype(np.int64)
+
+    def byte(x: Array, i: int, signed: bool) -> Array:
+        v = ((x >> np.uint32(8 * i)) & np.uint32(0xFF)).astype(np.int64)
+        return np.where(v >= 128, v - 256, v) if signed else v
+
+    def word(x: Array, i: int, signed: bool) -> Array:
+        v = ((x >> np.uint32(16 * i)) & np.uint32(0xFFFF)).astype(np.int64)
+        return np.where(v >= 32768, v - 65536, v) if signed else v
+
+    if half == "":
+        for i in range(4):
+            total = total + byte(a, i, a_signed) * byte(b, i, b_signed)
+    else:
+        for i in range(2):
+            total = total + word(a, i, a_signed) * byte(b, i + (2 if half == "hi" else 0), b_signed)
+    return (total & 0xFFFFFFFF).astype(np.uint32)
+
+
+@runtime
+def lanes16(x: Array, kind: str) -> Array:
+    """A packed 32-bit value as [..., 2] 16-bit values."""
+    return np.ascontiguousarray(np.asarray(x)[..., None]).view(kind)
+
+
+@runtime
+def packed(x: Array, kind: str = "u4") -> Array:
+    """The inverse of `lanes16` and `pair32`."""
+    return np.ascontiguousarray(x).view(kind)[..., 0]
+
+
+# Code generation --------------------------------------------------------------------------------------
+
+
+def is_integer(type_name: str) -> bool:
+    return type_name in INTEGER_TYPES or type_name in PACKED_INTEGERS
+
+
+def _carry(cg: Context) -> str:
+    found = cg.env.get(CARRY)
+    if found is None:
+        return cg.const("u32", 0)
+    return found.forms["u32"]
+
+
+def _set_carry(cg: Context, expr: str) -> None:
+    cg.env[CARRY] = Value(32, {"u32": cg.let(f"({expr}).astype(t_u32)")})
+
+
+def integer_add(cg: Context, ins: ast.Instruction, op: str) -> None:
+    p, t = ins.parts, ins.parts[-1]
+    d, x, y = ins.operands[0], ins.operands[1], ins.operands[2]
+    if t in PACKED_INTEGERS:
+        k = "'u2'"
+        a, b = cg.src(x, "u32"), cg.src(y, "u32")
+        cg.set(d, "u32", f"packed(lanes16({a}, {k}) {op} lanes16({b}, {k}))")
+        return
+    kind = kind_of(t)
+    if "sat" in p:
+        a, b = cg.src(x, "s32"), cg.src(y, "s32")
+        cg.set(d, "s32", f"sat_s32({a}.astype(t_s64) {op} {b}.astype(t_s64))")
+        return
+    with_carry = p[0] in ("addc", "subc")
+    if with_carry or "cc" in p:
+        u = "u" + kind[1:]
+        a, b = cg.src(x, u), cg.src(y, u)
+        carry = f"{_carry(cg)}.astype(t_{u})" if with_carry else cg.const(u, 0)
+        first = cg.let(f"{a} {op} {b}")
+        total = cg.let(f"{first} {op} {carry}")
+        if "cc" in p:
+            over = f"({first} < {a}) | ({total} < {first})" if op == "+" else f"({a} < {b}) | ({first} < {carry})"
+            _set_carry(cg, over)
+        cg.set(d, u, total)
+        return
+    cg.set(d, kind, f"{cg.src(x, kind)} {op} {cg.src(y, kind)}")
+
+
+def integer_mul(cg: Context, ins: ast.Instruction) -> None:
+    p, t = ins.parts, ins.parts[-1]
+    d, ops = ins.operands[0], ins.operands
+    kind = kind_of(t)
+    bits = int(kind[1:])
+    kind = "u" + kind[1:] if kind[0] == "b" else kind
+    addend = p[0] in ("mad", "madc")
+    a, b = cg.src(ops[1], kind), cg.src(ops[2], kind)
+    if p[0] in ("mul24", "mad24"):
+        sh = cg.const(kind, 8)
+        a, b = f"(({a} << {sh}) >> {sh})", f"(({b} << {sh}) >> {sh})"
+        addend = p[0] == "mad24"
+        if "hi" in p:
+            raise Unsupported("mul24.hi")
+    if "wide" in p:
+        wide = f"{kind[0]}{bits * 2}"
+        product = f"{a}.astype(t_{wide}) * {b}.astype(t_{wide})"
+        cg.set(d, wide, f"{product} + {cg.src(ops[3], wide)}" if addend else product)
+        return
+    if "hi" in p:
+        if bits == 64:
+            product = cg.let(f"mul_hi_{kind}({a}, {b})")
+        else:
+            w = f"{kind[0]}{bits * 2}"
+            product = cg.let(f"(({a}.astype(t_{w}) * {b}.astype(t_{w})) >> {cg.const(w, bits)}).astype(t_{kind})")
+    else:
+        product = cg.let(f"{a} * {b}")
+    if not addend:
+        cg.set(d, kind, product)
+        return
+    if "sat" in p:
+        cg.set(d, "s32", f"sat_s32({product}.astype(t_s64) + {cg.src(ops[3], 's32')}.astype(t_s64))")
+        return
+    if "cc" in p or p[0] == "madc":
+        u = f"u{bits}"
+        x = cg.let(f"{product}.view(t_{u})")
+        c = cg.src(ops[3], u)
+        carry = f"{_carry(cg)}.astype(t_{u})" if p[0] == "madc" else cg.const(u, 0)
+        first = cg.let(f"{x} + {c}")
+        total = cg.let(f"{first} + {carry}")
+        if "cc" in p:
+            _set_carry(cg, f"({first} < {x}) | ({total} < {first})")
+        cg.set(d, u, total)
+        return
+    cg.set(d, kind, f"{product} + {cg.src(ops[3], kind)}")
+
+
+@emits("mul24", "mad24", "madc")
+def _mul24(cg: Context, ins: ast.Instruction) -> None:
+    integer_mul(cg, ins)
+
+
+@emits("addc", "subc")
+def _with_carry(cg: Context, ins: ast.Instruction) -> None:
+    integer_add(cg, ins, "+" if ins.parts[0] == "addc" else "-")
+
+
+@emits("div", "rem")
+def _div(cg: Context, ins: ast.Instruction) -> None:
+    if not is_integer(ins.parts[-1]):
+        from porter.sim.exec_float import float_div
+
+        float_div(cg, ins)
+        return
+    kind = kind_of(ins.parts[-1])
+    a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
+    cg.set(ins.operands[0], kind, f"int_{ins.parts[0]}({a}, {b})")
+
+
+def integer_minmax(cg: Context, ins: ast.Instruction) -> None:
+    t = ins.parts[-1]
+    fn = "np.minimum" if ins.parts[0] == "min" else "np.maximum"
+    relu = "relu" in ins.parts
+    if t in PACKED_INTEGERS:
+        k = f"'{t[0].replace('s', 'i')}2'"
+        a, b = cg.src(ins.operands[1], "u32"), cg.src(ins.operands[2], "u32")
+        r = f"{fn}(lanes16({a}, {k}), lanes16({b}, {k}))"
+        cg.set(ins.operands[0], "u32", f"packed(np.maximum({r}, 0))" if relu else f"packed({r})")
+        return
+    kind = kind_of(t)
+    r = f"{fn}({cg.src(ins.operands[1], kind)}, {cg.src(ins.operands[2], kind)})"
+    cg.set(ins.operands[0], kind, f"np.maximum({r}, {cg.const(kind, 0)})" if relu else r)
+
+
+@emits("sad")
+def _sad(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    a, b, c = (cg.src(o, kind) for o in ins.operands[1:4])
+    cg.set(ins.operands[0], kind, f"{c} + where({a} < {b}, {b} - {a}, {a} - {b})")
+
+
+@emits("and", "or", "xor")
+def _logic(cg: Context, ins: ast.Instruction) -> None:
+    op = {"and": "&", "or": "|", "xor": "^"}[ins.parts[0]]
+    kind = kind_of(ins.parts[-1])
+    cg.set(ins.operands[0], kind, f"{cg.src(ins.operands[1], kind)} {op} {cg.src(ins.operands[2], kind)}")
+
+
+@emits("not")
+def _not(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    cg.set(ins.operands[0], kind, f"~{cg.src(ins.operands[1], kind)}")
+
+
+@emits("cnot")
+def _cnot(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    cg.set(ins.operands[0], kind, f"({cg.src(ins.operands[1], kind)} == 0).astype(t_{kind})")
+
+
+@emits("lop3")
+def _lop3(cg: Context, ins: ast.Instruction) -> None:
+    offset = 0
+    if "BoolOp" in ins.parts or ins.parts[1] in ("and", "or"):
+        raise Unsupported("lop3 with a predicate")
+    a, b, c = (cg.src(o, "u32") for o in ins.operands[1 + offset : 4 + offset])
+    table = ins.operands[4 + offset]
+    assert isinstance(table, ast.Imm)
+    lut = int(table.value) & 0xFF
+    simple = {0xC0: "{a} & {b}", 0x3C: "{a} ^ {b}", 0xFC: "{a} | {b}", 0x96: "{a} ^ {b} ^ {c}",
+              0xEA: "({a} & {b}) | {c}", 0xFE: "{a} | {b} | {c}", 0x80: "{a} & {b} & {c}",
+              0xF8: "{a} | ({b} & {c})", 0x78: "{a} ^ ({b} & {c})", 0x6A: "({a} & {b}) ^ {c}",
+              0xCA: "({a} & {b}) | (~{a} & {c})"}  # fmt: skip
+    if lut in simple:
+        cg.set(ins.operands[0], "u32", simple[lut].format(a=a, b=b, c=c))
+        return
+    terms = []
+    for i in range(8):
+        if lut >> i & 1:
+            picks = [x if i >> s & 1 else f"~{x}" for x, s in ((a, 2), (b, 1), (c, 0))]
+            terms.append("(" + " & ".join(picks) + ")")
+    cg.set(ins.operands[0], "u32", " | ".join(terms) if terms else cg.const("u32", 0))
+
+
+@emits("shl", "shr")
+def _shift(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    op = "<<" if ins.parts[0] == "shl" else ">>"
+    amount = ins.operands[2]
+    bits = int(kind[1:])
+    if isinstance(amount, ast.Imm):
+        n = int(amount.value) & 0xFFFFFFFF
+        count = cg.const(kind, min(n, bits))
+    elif bits == 32:
+        count = cg.src(amount, kind)
+    elif bits == 64:
+        count = f"{cg.src(amount, 'u32')}.astype(t_{kind})"
+    else:
+        count = f"np.minimum({cg.src(amount, 'u32')}, {cg.const('u32', bits)}).astype(t_{kind})"
+    cg.set(ins.operands[0], kind, f"{cg.src(ins.operands[1], kind)} {op} {count}")
+
+
+@emits("shf")
+def _shf(cg: Context, ins: ast.Instruction) -> None:
+    a, b, c = (cg.src(o, "u32") for o in ins.operands[1:4])
+    cg.set(ins.operands[0], "u32", f"funnel({a}, {b}, {c}, {'l' in ins.parts}, {'clamp' in ins.parts})")
+
+
+@emits("bfe")
+def _bfe(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    b, c = cg.src(ins.operands[2], "u32"), cg.src(ins.operands[3], "u32")
+    cg.set(ins.operands[0], kind, f"bfe({cg.src(ins.operands[1], kind)}, {b}, {c})")
+
+
+@emits("bfi")
+def _bfi(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
+    c, d = cg.src(ins.operands[3], "u32"), cg.src(ins.operands[4], "u32")
+    cg.set(ins.operands[0], kind, f"bfi({a}, {b}, {c}, {d})")
+
+
+@emits("bmsk")
+def _bmsk(cg: Context, ins: ast.Instruction) -> None:
+    a, b = cg.src(ins.operands[1], "u32"), cg.src(ins.operands[2], "u32")
+    if "wrap" in ins.parts:
+        a, b = f"({a} & {cg.const('u32', 31)})", f"({b} & {cg.const('u32', 31)})"
+    one, ones = cg.const("u32", 1), cg.const("u32", 0xFFFFFFFF)
+    width = cg.let(b)
+    mask = f"where({width} >= 32, {ones}, ({one} << {width}) - {one})"
+    cg.set(ins.operands[0], "u32", f"{mask} << {a}")
+
+
+@emits("szext")
+def _szext(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    b = cg.src(ins.operands[2], "u32")
+    if "wrap" in ins.parts:
+        b = f"({b} & {cg.const('u32', 31)})"
+    cg.set(ins.operands[0], kind, f"bfe({cg.src(ins.operands[1], kind)}, {cg.const('u32', 0)}, np.minimum({b}, 32))")
+
+
+@emits("prmt")
+def _prmt(cg: Context, ins: ast.Instruction) -> None:
+    mode = ins.parts[2] if len(ins.parts) > 2 else ""
+    a, b, c = (cg.src(o, "u32") for o in ins.operands[1:4])
+    cg.set(ins.operands[0], "u32", f"prmt({a}, {b}, {c}, {mode!r})")
+
+
+@emits("popc", "clz")
+def _count(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    cg.set(ins.operands[0], "u32", f"{ins.parts[0]}({cg.src(ins.operands[1], kind)})")
+
+
+@emits("bfind")
+def _bfind(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    cg.set(ins.operands[0], "u32", f"bfind({cg.src(ins.operands[1], kind)}, {'shiftamt' in ins.parts})")
+
+
+@emits("brev")
+def _brev(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    cg.set(ins.operands[0], kind, f"brev({cg.src(ins.operands[1], kind)})")
+
+
+@emits("dp4a", "dp2a")
+def _dp(cg: Context, ins: ast.Instruction) -> None:
+    at, bt = ins.parts[-2], ins.parts[-1]
+    half = next((h for h in ("lo", "hi") if h in ins.parts), "")
+    a, b, c = (cg.src(o, "u32") for o in ins.operands[1:4])
+    cg.set(ins.operands[0], "u32", f"dp({a}, {b}, {c}, {at[0] == 's'}, {bt[0] == 's'}, {half!r})")
+
+
+# Moving -----------------------------------------------------------------------------------------------
+
+
+@emits("mov")
+def _mov(cg: Context, ins: ast.Instruction) -> None:
+    d, s = ins.operands
+    if isinstance(d, ast.Vec):
+        items = d.items
+        if isinstance(s, ast.Vec):
+            for to, source in zip(items, s.items, strict=True):
+                if not cg.move(to, source):
+                    kind = kind_of(ins.parts[-1])
+                    cg.set(to, kind, cg.src(source, kind))
+            return
+        total = kind_of(ins.parts[-1])
+        each = int(total[1:]) // len(items)
+        x = cg.src(s, total)
+        narrow = "u8" if each == 8 else f"u{each}"
+        for i, item in enumerate(items):
+            if isinstance(item, ast.Sym) and item.name == "_":
+                continue
+            cg.set(item, narrow, f"({x} >> {cg.const(total, each * i)}).astype(t_{narrow})")
+        return
+    if isinstance(s, ast.Vec):
+        total = kind_of(ins.parts[-1])
+        each = int(total[1:]) // len(s.items)
+        narrow = "u8" if each == 8 else f"u{each}"
+        terms = []
+        for i, item in enumerate(s.items):
+            x = f"{cg.src(item, narrow)}.astype(t_{total})"
+            terms.append(f"({x} << {cg.const(total, each * i)})" if i else x)
+        cg.set(d, total, " | ".join(terms))
+        return
+    if cg.move(d, s):
+        return
+    kind = kind_of(ins.parts[-1])
+    cg.set(d, kind, cg.src(s, kind))
+
+
+@emits("cvta")
+def _cvta(cg: Context, ins: ast.Instruction) -> None:
+    p = ins.parts
+    to_space = p[1] == "to"
+    space = p[2 if to_space else 1].partition("::")[0]
+    kind = kind_of(p[-1])
+    window = cg.machine.window(space)
+    d, s = ins.operands[0], ins.operands[1]
+    if isinstance(s, ast.Sym):
+        # A kernel parameter's address is already generic.
+        variable = cg.program.variables.get(s.name)
+        if variable is not None and variable.space in ("kernelparam", "global", "const"):
+            window = 0
+    if kind == "u32":
+        raise Unsupported("32-bit generic addresses")
+    if window == 0:
+        if not cg.move(d, s):
+            cg.set(d, kind, cg.src(s, kind))
+        return
+    op = "-" if to_space else "+"
+    cg.set(d, kind, f"{cg.src(s, kind)} {op} {cg.const(kind, window)}")
+
+
+@emits("isspacep")
+def _isspacep(cg: Context, ins: ast.Instruction) -> None:
+    x = cg.src(ins.operands[1], "u64")
+    cg.set(ins.operands[0], "p", cg.call("isspace", x, repr(ins.parts[1])))
+
+
+@emits("selp")
+def _selp(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
+    a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
+    cg.set(ins.operands[0], kind, f"where({cg.src(ins.operands[3], 'p')}, {a}, {b})")
+
+
+@emits("slct")
+def _slct(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-2])
+    a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
+    c = cg.src(ins.operands[3], kind_of(ins.parts[-1]))
+    cg.set(ins.operands[0], kind, f"where({c} >= 0, {a}, {b})")
+
+
+# Comparison -------------------------------------------------------------------------------------------
+
+_ORDERED = {"eq": "({a} == {b})", "ne": "({a} != {b})", "lt": "({a} < {b})", "le": "({a} <= {b})",
+            "gt": "({a} > {b})", "ge": "({a} >= {b})", "lo": "({a} < {b})", "ls": "({a} <= {b})",
+            "hi": "({a} > {b})", "hs": "({a} >= {b})"}  # fmt: skip
+_FLOAT = {**_ORDERED, "ne": "(({a} < {b}) | ({a} > {b}))", "equ": "~(({a} < {b}) | ({a} > {b}))",
+          "neu": "({a} != {b})", "ltu": "~({a} >= {b})", "leu": "~({a} > {b})", "gtu": "~({a} <= {b})",
+          "geu": "~({a} < {b})", "num": "(({a} == {a}) & ({b} == {b}))",
+          "nan": "(({a} != {a}) | ({b} != {b}))"}  # fmt: skip
+
+
+def compare(cg: Context, operator: str, type_name: str, x: ast.Operand, y: ast.Operand, ftz: bool) -> str:
+    """An expression of the comparison; for packed types of shape [..., 2]."""
+    if is_integer(type_name):
+        kind = kind_of(type_name)
+        if operator in ("lo", "ls", "hi", "hs"):
+            kind = "u" + kind[1:]
+        if operator not in _ORDERED:
+            raise Unsupported(f"comparison .{operator}")
+        return _ORDERED[operator].format(a=cg.src(x, kind), b=cg.src(y, kind))
+    from porter.sim.exec_float import load_float
+
+    a = cg.let(load_float(cg, x, type_name, ftz))
+    b = cg.let(load_float(cg, y, type_name, ftz))
+    if operator not in _FLOAT:
+        raise Unsupported(f"comparison .{operator}")
+    return _FLOAT[operator].format(a=a, b=b)
+
+
+def _combine(result: str, how: str | None, third: str | None) -> str:
+    if how is None or third is None:
+        return result
+    return f"({result} {({'and': '&', 'or': '|', 'xor': '^'})[how]} {third})"
+
+
+@emits("setp")
+def _setp(cg: Context, ins: ast.Instruction) -> None:
+    p = ins.parts
+    operator, type_name = p[1], p[-1]
+    how = next((x for x in p[2:-1] if x in ("and", "or", "xor")), None)
+    d = ins.operands[0]
+    result = cg.let(compare(cg, operator, type_name, ins.operands[1], ins.operands[2], "ftz" in p))
+    third = cg.src(ins.operands[3], "p") if len(ins.operands) > 3 else None
+    first, second = (d.first, d.second) if isinstance(d, ast.Pair) else (d, None)
+    if type_name in ("f16x2", "bf16x2"):
+        cg.set(first, "p", _combine(f"{result}[..., 0]", how, third))
+        if second is not None:
+            cg.set(second, "p", _combine(f"{result}[..., 1]", how, third))
+        return
+    cg.set(first, "p", _combine(result, how, third))
+    if second is not None and not (isinstance(second, ast.Sym) and second.name == "_"):
+        cg.set(second, "p", _combine(f"~{result}", how, third))
+
+
+@emits("set")
+def _set(cg: Context, ins: ast.Instruction) -> None:
+    p = ins.parts
+    dtype, stype = p[-2], p[-1]
+    how = next((x for x in p[2:-2] if x in ("and", "or", "xor")), None)
+    result = compare(cg, p[1], stype, ins.operands[1], ins.operands[2], "ftz" in p)
+    third = cg.src(ins.operands[3], "p") if len(ins.operands) > 3 else None
+    r = cg.let(_combine(result, how, third))
+    if stype in ("f16x2", "bf16x2"):
+        one = {"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(dtype, 0xFFFF)
+        zero, yes = cg.const("u16", 0), cg.const("u16", one)
+        cg.set(ins.operands[0], "u32", f"packed(where({r}, {yes}, {zero}))")
+        return
+    kind = kind_of(dtype)
+    if dtype == "bf16":
+        cg.set(ins.operands[0], "u16", f"where({r}, {cg.const('u16', 0x3F80)}, {cg.const('u16', 0)})")
+    elif kind[0] == "f":
+        cg.set(ins.operands[0], kind, f"where({r}, {cg.const(kind, 1.0)}, {cg.const(kind, 0.0)})")
+    else:
+        u = "u" + kind[1:]
+        cg.set(ins.operands[0], u, f"where({r}, {cg.const(u, -1)}, {cg.const(u, 0)})")
+
+
+@emits("abs", "neg")
+def _sign(cg: Context, ins: ast.Instruction) -> None:
+    t = ins.parts[-1]
+    if not is_integer(t):
+        from porter.sim.exec_float import float_sign
+
+        float_sign(cg, ins)
+        return
+    kind = kind_of(t)
+    x = cg.src(ins.operands[1], kind)
+    cg.set(ins.operands[0], kind, f"np.abs({x})" if ins.parts[0] == "abs" else f"-{x}")

@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads, stores and atomics on all state spaces (PTX ISA 9.7.9, 9.7.13.13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.memory import Allocation
+from porter.sim.results import Stop
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+_SHARED, _LOCAL, _PARAM = 1, 2, 3
+_OFFSET = (1 << 24) - 1
+
+
+def _stop(M: Machine, code: Code, message: str, at: int, idx: Any, n: int, mask: Any, bad: Array) -> None:
+    raise Stop(code, message, at, *M.first_lane(idx, n, mask, np.broadcast_to(bad, (n, 32))))
+
+
+# Shared -----------------------------------------------------------------------------------------------
+
+
+@runtime
+def shared_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int, cluster: bool) -> Array:
+    """Byte index into all shared memory, checked. Inactive lanes get an index that is in range."""
+    a = np.asarray(addr)
+    if mask is not None:
+        a = np.where(mask, a, np.uint32(0) if not M.clustered else M.shared_base(idx))
+    base = M.smem_base[idx]
+    if M.clustered:
+        rank = (a >> np.uint32(24)).astype(np.int64)
+        own = M.cta_rank[M.warp_cta[idx]][:, None]
+        foreign = rank != own
+        if foreign.any():
+            bad = (rank >= M.cluster_size) if cluster else foreign
+            if bad.any():
+                value = int(np.broadcast_to(a, (n, 32))[np.broadcast_to(bad, (n, 32))][0])
+                _stop(M, Code.SIM_OUT_OF_BOUNDS, f"shared address {value:#x} is not in this block's shared memory"
+                      if not cluster else f"shared address {value:#x}: no such block in the cluster",
+                      at, idx, n, mask, bad)  # fmt: skip
+            base = base + (rank - own) * M.smem_stride
+        a = a & np.uint32(_OFFSET)
+    limit = M.smem_size - size
+    if int(a.max()) > limit:
+        bad = a > limit if limit >= 0 else np.ones(a.shape, bool)
+        value = int(np.broadcast_to(a, (n, 32))[np.broadcast_to(bad, (n, 32))][0])
+        _stop(M, Code.SIM_OUT_OF_BOUNDS,
+              f"shared address {value:#x} ({size} bytes) is beyond the block's {M.smem_size:#x} bytes",
+              at, idx, n, mask, bad)  # fmt: skip
+    if size > 1 and int(np.bitwise_or.reduce(a, axis=None)) & (size - 1):
+        bad = (a & np.uint32(size - 1)) != 0
+        value = int(np.broadcast_to(a, (n, 32))[np.broadcast_to(bad, (n, 32))][0])
+        _stop(M, Code.SIM_MISALIGNED, f"shared address {value:#x} is not a multiple of {size}", at, idx, n, mask, bad)
+    return base + a
+
+
+@runtime
+def ld_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool) -> Array:
+    size = item * count
+    where = shared_index(M, at, idx, n, mask, addr, size, cluster)
+    return M.smem_view(item, count)[where >> (size.bit_length() - 1)]
+
+
+@runtime
+def st_shared(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool, value: Any
+) -> None:
+    size = item * count
+    where = shared_index(M, at, idx, n, mask, addr, size, cluster) >> (size.bit_length() - 1)
+    _scatter(M.smem_view(item, count), where, n, mask, value, count)
+
+
+def _scatter(view: Array, where: Array, n: int, mask: Any, value: Any, count: int) -> None:
+    """view[where] = value on active lanes; of several lanes with one address the last wins."""
+    if mask is None:
+        if where.shape != (n, 32):
+            where = np.broadcast_to(where, (n, 32))
+        view[where] = value
+        return
+    active = np.broadcast_to(mask, (n, 32))
+    where = np.broadcast_to(where, (n, 32))[active]
+    shape = (n, 32, count) if count > 1 else (n, 32)
+    view[where] = np.broadcast_to(value, shape)[active]
+
+
+# Local ------------------------------------------------------------------------------------------------
+
+
+@runtime
+def local_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int) -> Array:
+    a = np.asarray(addr).astype(np.int64)
+    if mask is not None:
+        a = np.where(mask, a, 0)
+    bad = (a < 0) | (a + size > M.local_stride)
+    if bad.any():
+        _stop(M, Code.SIM_OUT_OF_BOUNDS, f"local address is beyond the thread's {M.program.local_size} bytes",
+              at, idx, n, mask, bad)  # fmt: skip
+    if size > 1 and (a & (size - 1)).any():
+        _stop(M, Code.SIM_MISALIGNED, f"local address is not a multiple of {size}", at, idx, n, mask, (a & (size - 1)) != 0)
+    thread = M.warps(idx)[:, None] * 32 + np.arange(32)
+    return thread * M.local_stride + a
+
+
+@runtime
+def ld_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
+    size = item * count
+    return M.local_view(item, count)[local_index(M, at, idx, n, mask, addr, size) >> (size.bit_length() - 1)]
+
+
+@runtime
+def st_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+    size = item * count
+    where = local_index(M, at, idx, n, mask, addr, size) >> (size.bit_length() - 1)
+    _scatter(M.local_view(item, count), where, n, mask, value, count)
+
+
+# Global -----------------------------------------------------------------------------------------------
+
+
+def _allocation(M: Machine, address: int) -> Allocation | None:
+    found = M.last_allocation
+    if found is not None and found.start <= address < found.end:
+        return found
+    found = M.memory.find(address) or M.internal.find(address)
+    M.last_allocation = found
+    return found
+
+
+def _global_error(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Array, size: int) -> None:
+    """Find the first active lane whose access is bad and raise Stop."""
+    active = np.broadcast_to(True if mask is None else mask, (n, 32))
+    a = np.broadcast_to(addr, (n, 32))
+    for row, lane in np.argwhere(active).tolist():
+        address = int(a[row, lane])
+        found = M.memory.find(address) or M.internal.find(address)
+        where = int(M.warps(idx)[row]), lane
+        if found is None:
+            raise Stop(Code.SIM_OUT_OF_BOUNDS, f"global address {address:#x} is outside every allocation", at, *where)
+        if address + size > found.end:
+            name = f" {found.name}" if found.name else ""
+            raise Stop(Code.SIM_OUT_OF_BOUNDS,
+                       f"global address {address:#x} ({size} bytes) runs past the end of allocation{name} at "
+                       f"{found.end:#x}", at, *where)  # fmt: skip
+        if address % size:
+            raise Stop(Code.SIM_MISALIGNED, f"global address {address:#x} is not a multiple of {size}", at, *where)
+
+
+def global_groups(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int
+) -> list[tuple[Allocation, Array, Any]]:
+    """The accesses by allocation: (allocation, byte offsets [broadcast to n, 32], lanes or None for all active)."""
+    a = np.asarray(addr)
+    if mask is not None:
+        active = np.broadcast_to(mask, (n, 32))
+        if not active.any():
+            return []
+        full = np.broadcast_to(a, (n, 32))
+        a = np.where(active, full, full[active][0])
+    low, high = int(a.min()), int(a.max())
+    found = _allocation(M, low)
+    if found is not None and high + size <= found.end:
+        offsets = a - np.uint64(found.start)
+        if size > 1 and int(np.bitwise_or.reduce(a, axis=None)) & (size - 1):
+            _global_error(M, at, idx, n, mask, a, size)
+        return [(found, offsets, None)]
+    if size > 1 and int(np.bitwise_or.reduce(a, axis=None)) & (size - 1):
+        _global_error(M, at, idx, n, mask, a, size)
+    groups = []
+    left = np.broadcast_to(True if mask is None else mask, (n, 32)).copy()
+    full = np.broadcast_to(a, (n, 32))
+    while left.any():
+        address = int(full[left][0])
+        found = _allocation(M, address)
+        if found is None:
+            _global_error(M, at, idx, n, left, a, size)
+            raise AssertionError
+        here = left & (full >= np.uint64(found.start)) & (full < np.uint64(found.end))
+        if (full[here] > np.uint64(found.end - size)).any() or found.end - found.start < size:
+            _global_error(M, at, idx, n, here, a, size)
+        groups.append((found, np.where(here, full - np.uint64(found.start), np.uint64(0)), here))
+        left &= ~here
+    return groups
+
+
+def _gather(found: Allocation, offsets: Array, item: int, count: int) -> Array:
+    size = item * count
+    view = found.elements(item, count)
+    if view is not None and view.shape[0] * size >= found.end - found.start:
+        return view[(offsets >> np.uint64(size.bit_length() - 1)).astype(np.int64)]
+    raw = found.data[offsets.astype(np.int64)[..., None] + np.arange(size)]
+    rows: Array = np.ascontiguousarray(raw).view(f"u{item}")
+    return rows if count > 1 else rows[..., 0]
+
+
+@runtime
+def ld_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
+    groups = global_groups(M, at, idx, n, mask, addr, item * count)
+    shape = (n, 32, count) if count > 1 else (n, 32)
+    if len(groups) == 1:
+        return _gather(groups[0][0], groups[0][1], item, count)
+    result = np.zeros(shape, f"u{item}")
+    for found, offsets, lanes in groups:
+        result[lanes] = np.broadcast_to(_gather(found, offsets, item, count), shape)[lanes]
+    return result
+
+
+@runtime
+def st_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+    for found, offsets, lanes in global_groups(M, at, idx, n, mask, addr, item * count):
+        put_global(found, offsets, n, mask if lanes is None else lanes, value, item, count)
+
+
+def put_global(found: Allocation, offsets: Array, n: int, lanes: Any, value: Any, item: int, count: int) -> None:
+    size = item * count
+    view = found.elements(item, count)
+    if view is not None and view.shape[0] * size >= found.end - found.start:
+        _scatter(view, (offsets >> np.uint64(size.bit_length() - 1)).astype(np.int64), n, lanes, value, count)
+        return
+    active = np.broadcast_to(True if lanes is None else lanes, (n, 32))
+    shape = (n, 32, count) if count > 1 else (n, 32)
+    rows = np.ascontiguousarray(np.broadcast_to(np.asarray(value, f"u{item}"), shape)[active])
+    raw = rows.reshape(rows.shape[0], -1).view(np.uint8)
+    where = np.broadcast_to(offsets, (n, 32))[active].astype(np.int64)
+    found.data[where[:, None] + np.arange(size)] = raw
+
+
+# Generic ----------------------------------------------------------------------------------------------
+
+
+@runtime
+def isspace(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str) -> Array:
+    window = np.asarray(addr) >> np.uint64(48)
+    if space.startswith("shared"):
+        inside = window == np.uint64(_SHARED)
+        if space == "shared::cta" and M.clustered:
+            inside = inside & (((np.asarray(addr) >> np.uint64(24)) & np.uint64(0xFF))
+                               == M.cta_rank[M.warp_cta[idx]][:, None].astype(np.uint64))  # fmt: skip
+        return inside
+    if space == "local":
+        return window == np.uint64(_LOCAL)
+    if space == "param":
+        return window == np.uint64(_PARAM)
+    if space == "const":
+        return np.zeros(window.shape, bool)
+    return (window != np.uint64(_SHARED)) & (window != np.uint64(_LOCAL)) & (window != np.uint64(_PARAM))
+
+
+def _by_space(M: Machine, n: int, mask: Any, addr: Array) -> list[tuple[int, Any]]:
+    """(window, lanes) of generic addresses; lanes None if all active lanes agree."""
+    window = np.asarray(addr) >> np.uint64(48)
+    if mask is None:
+        first = int(window.reshape(-1)[0])
+        if (window == np.uint64(first)).all():
+            return [(first, None)]
+    active = np.broadcast_to(True if mask is None else mask, (n, 32))
+    window = np.broadcast_to(window, (n, 32))
+    values = np.unique(window[active]).tolist()
+    if len(values) == 1:
+        return [(int(values[0]), None)]
+    return [(int(v), active & (window == np.uint64(v))) for v in values]
+
+
+@runtime
+def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
+    shape = (n, 32, count) if count > 1 else (n, 32)
+    parts = []
+    for window, lanes in _by_space(M, n, mask, addr):
+        use = mask if lanes is None else lanes
+        if window == _SHARED:
+            value = ld_shared(M, at, idx, n, use, np.asarray(addr).astype(np.uint32), item, count, True)
+        elif window == _LOCAL:
+            value = ld_local(M, at, idx, n, use, np.asarray(addr) & np.uint64(0xFFFFFFFF), item, count)
+        else:
+            value = ld_global(M, at, idx, n, use, addr, item, count)
+        if lanes is None:
+            return value  # type: ignore[no-any-return]
+        parts.append((lanes, value))
+    result = np.zeros(shape, f"u{item}")
+    for lanes, value in parts:
+        result[lanes] = np.broadcast_to(value, shape)[lanes]
+    return result
+
+
+@runtime
+def st_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+    for window, lanes in _by_space(M, n, mask, addr):
+        use = mask if lanes is None else lanes
+        if window == _SHARED:
+            st_shared(M, at, idx, n, use, np.asarray(addr).astype(np.uint32), item, count, True, value)
+        elif window == _LOCAL:
+            st_local(M, at, idx, n, use, np.asarray(addr) & np.uint64(0xFFFFFFFF), item, count, value)
+        else:
+            st_global(M, at, idx, n, use, addr, item, count, value)
+
+
+@runtime
+def stack_values(n: int, *values: Any) -> Array:
+    """Vector elements as [n, 32, count]."""
+    return np.stack([np.broadcast_to(v, (n, 32)) for v in values], axis=-1)
+
+
+# Code generation --------------------------------------------------------------------------------------
+
+
+def space_of(cg: Context, ins: ast.Instruction, mem: ast.Operand) -> str:
+    """shared, cluster, local, global, param (of the kernel) or generic."""
+    for part in ins.parts[1:]:
+        if part == "shared::cluster":
+            return "cluster"
+        if part.startswith("shared"):
+            return "shared"
+        if part in ("global", "const"):
+            return "global"
+        if part == "local":
+            return "local"
+        if part.startswith("param"):
+            base = mem.base if isinstance(mem, ast.Mem) else mem
+            if isinstance(base, ast.Sym):
+                variable = cg.program.variables.get(base.name)
+                if variable is not None and variable.space == "local":
+                    return "local"
+            return "param"
+    base = mem.base if isinstance(mem, ast.Mem) else mem
+    if isinstance(base, ast.Sym):
+        variable = cg.program.variables.get(base.name)
+        if variable is not None:
+            return {"shared": "shared", "local": "local", "kernelparam": "param"}.get(variable.space, "global")
+    return "generic"
+
+
+def _access(cg: Context, ins: ast.Instruction, mem: ast.Operand) -> tuple[str, str, str]:
+    """(function suffix, address expression, trailing argument) of a memory operand."""
+    space = space_of(cg, ins, mem)
+    if space in ("shared", "cluster"):
+        return "shared", cg.addr(mem, "u32"), f", {space == 'cluster'}"
+    if space == "local":
+        return "local", cg.addr(mem, "u64"), ""
+    if space == "generic":
+        return "generic", cg.addr(mem, "u64"), ""
+    return "global", cg.addr(mem, "u64"), ""
+
+
+def _shape(ins: ast.Instruction) -> tuple[str, int, int]:
+    """(kind, bytes per element, elements)."""
+    t = ins.parts[-1]
+    count = next((int(p[1:]) for p in ins.parts[1:-1] if p in ("v2", "v4", "v8")), 1)
+    if t == "b128":
+        raise Unsupported("128-bit registers")
+    kind = kind_of(t)
+    return kind, WIDTH_OF[kind] // 8, count
+
+
+def _check_order(ins: ast.Instruction) -> None:
+    if "mmio" in ins.parts:
+        raise Unsupported("mmio")
+
+
+@emits("ld", "ldu")
+def _ld(cg: Context, ins: ast.Instruction) -> None:
+    _check_order(ins)
+    kind, item, count = _shape(ins)
+    d, mem = ins.operands[0], ins.operands[1]
+    unsigned = f"u{item * 8}"
+    if space_of(cg, ins, mem) == "param" and isinstance(mem, ast.Mem) and isinstance(mem.base, ast.Sym):
+        start = cg.program.variables[mem.base.name].offset + mem.offset
+        items = d.items if isinstance(d, ast.Vec) else (d,)
+        for i, to in enumerate(items):
+            raw = cg.machine.params[start + i * item : start + (i + 1) * item]
+            if len(raw) < item:
+                raise Unsupported("a load beyond the parameters")
+            cg.set(to, kind, cg.const_bits(kind, int.from_bytes(raw, "little")))
+        return
+    suffix, address, extra = _access(cg, ins, mem)
+    value = cg.let(cg.call(f"ld_{suffix}", address, str(item), str(count) + extra))
+    if count == 1:
+        _store_result(cg, d, kind, unsigned, value)
+        return
+    if not isinstance(d, ast.Vec):
+        raise Unsupported("a vector load into one register")
+    for i, to in enumerate(d.items):
+        if not (isinstance(to, ast.Sym) and to.name == "_"):
+            _store_result(cg, to, kind, unsigned, f"{value}[..., {i}]")
+
+
+def _store_result(cg: Context, to: ast.Operand, kind: str, unsigned: str, value: str) -> None:
+    if kind == unsigned:
+        cg.set(to, kind, value)
+    else:
+        cg.set(to, kind, f"{value}.view(t_{kind})")
+
+
+@emits("st")
+def _st(cg: Context, ins: ast.Instruction) -> None:
+    _check_order(ins)
+    if ins.parts[1] == "async" or ins.parts[1] == "bulk":
+        raise Unsupported("")
+    kind, item, count = _shape(ins)
+    unsigned = f"u{item * 8}"
+    mem, source = ins.operands[0], ins.operands[1]
+    if isinstance(source, ast.Vec):
+        value = f"stack_values(n, {', '.join(_bits(cg, s, kind, unsigned) for s in source.items)})"
+        if count == 1:
+            raise Unsupported("a vector stored as one element")
+    else:
+        value = _bits(cg, source, kind, unsigned)
+    suffix, address, extra = _access(cg, ins, mem)
+    cg.line(cg.call(f"st_{suffix}", address, str(item), str(count) + extra, value))
+
+
+def _bits(cg: Context, op: ast.Operand, kind: str, unsigned: str) -> str:
+    """A source as unsigned bits; float immediates take the type's format."""
+    if isinstance(op, ast.Imm) and kind[0] == "f":
+        return cg.let(f"{cg.src(op, kind)}.view(t_{unsigned})")
+    return cg.src(op, unsigned)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions between the threads of a warp: shuffles, votes, elections, matrix moves (PTX ISA 9.7.9, 9.7.13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.sim.codegen import Context, Unsupported, emits, kind_of, runtime
+from porter.sim.sync import lane_bits
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+_LANE = np.arange(32, dtype=np.int64)[None, :]
+
+
+def _lanes(n: int, mask: Any) -> Array:
+    return np.broadcast_to(True if mask is None else mask, (n, 32))
+
+
+def _members(n: int, mask: Any, members: Any) -> Array:
+    """[n, 32, 32]: does lane j take part for lane i."""
+    lanes = _lanes(n, mask)
+    m = np.broadcast_to(np.asarray(members, np.uint32), (n, 32))
+    bits = (m[:, :, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
+    return (bits != 0) & lanes[:, None, :]
+
+
+@runtime
+def shuffle(n: int, mask: Any, value: Any, b: Any, c: Any, mode: str) -> tuple[Array, Array]:
+    """shfl.sync: (values, whether the source lane was in range)."""
+    v = np.broadcast_to(value, (n, 32))
+    bound = np.asarray(c).astype(np.int64)
+    b = np.asarray(b).astype(np.int64) & 31
+    segment = (bound >> 8) & 31
+    clamp = bound & 31
+    low = _LANE & segment
+    high = low | (clamp & ~segment)
+    if mode == "up":
+        j = _LANE - b
+        ok = j >= high
+    elif mode == "down":
+        j = _LANE + b
+        ok = j <= high
+    elif mode == "bfly":
+        j = _LANE ^ b
+        ok = j <= high
+    else:
+        j = low | (b & ~segment)
+        ok = j <= high
+    j, ok = np.broadcast_to(np.where(ok, j, _LANE), (n, 32)), np.broadcast_to(ok, (n, 32))
+    return np.take_along_axis(v, j & 31, axis=1), ok
+
+
+@emits("shfl")
+def _shfl(cg: Context, ins: ast.Instruction) -> None:
+    d, ops = ins.operands[0], ins.operands
+    if ins.parts[1] != "sync":
+        raise Unsupported("shfl without .sync")
+    value, ok = cg.let("None"), cg.let("None")
+    call = f"shuffle(n, {cg.mask()}, {cg.src(ops[1], 'u32')}, {cg.src(ops[2], 'u32')}, {cg.src(ops[3], 'u32')}"
+    cg.line(f"{value}, {ok} = {call}, {ins.parts[2]!r})")
+    if isinstance(d, ast.Pair):
+        cg.set(d.first, "u32", value)
+        cg.set(d.second, "p", ok)
+    else:
+        cg.set(d, "u32", value)
+
+
+@runtime
+def vote(n: int, mask: Any, predicate: Any, members: Any, how: str) -> Array:
+    lanes = _lanes(n, mask)
+    p = np.broadcast_to(predicate, (n, 32))
+    m = np.broadcast_to(np.asarray(members, np.uint32), (n, 32))
+    yes = lane_bits(p & lanes)[:, None] & m
+    part = lane_bits(lanes)[:, None] & m
+    if how == "ballot":
+        return yes
+    if how == "any":
+        return yes != 0
+    if how == "all":
+        return yes == part
+    return (yes == part) | (yes == 0)
+
+
+@emits("vote")
+def _vote(cg: Context, ins: ast.Instruction) -> None:
+    if ins.parts[1] != "sync":
+        raise Unsupported("vote without .sync")
+    how = ins.parts[2]
+    call = f"vote(n, {cg.mask()}, {cg.src(ins.operands[1], 'p')}, {cg.src(ins.operands[2], 'u32')}, {how!r})"
+    cg.set(ins.operands[0], "u32" if how == "ballot" else "p", call)
+
+
+@emits("activemask")
+def _activemask(cg: Context, ins: ast.Instruction) -> None:
+    if cg.mask() == "None":
+        cg.set(ins.operands[0], "u32", cg.const("u32", 0xFFFFFFFF))
+    else:
+        cg.set(ins.operands[0], "u32", f"active_bits(n, {cg.mask()})")
+
+
+@runtime
+def active_bits(n: int, mask: Any) -> Array:
+    return lane_bits(_lanes(n, mask))[:, None]
+
+
+@runtime
+def match(n: int, mask: Any, value: Any, members: Any, every: bool) -> tuple[Array, Array]:
+    v = np.broadcast_to(value, (n, 32))
+    part = _members(n, mask, members)
+    same = part & (v[:, :, None] == v[:, None, :])
+    bits = (same.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
+    if not every:
+        return bits, bits != 0
+    agree = (same == part).all(axis=2)
+    return np.where(agree, bits, np.uint32(0)), agree
+
+
+@emits("match")
+def _match(cg: Context, ins: ast.Instruction) -> None:
+    d, ops = ins.operands[0], ins.operands
+    kind = kind_of(ins.parts[-1])
+    every = "all" in ins.parts
+    bits, agree = cg.let("None"), cg.let("None")
+    call = f"match(n, {cg.mask()}, {cg.src(ops[1], kind)}, {cg.src(ops[2], 'u32')}, {every})"
+    cg.line(f"{bits}, {agree} = {call}")
+    if isinstance(d, ast.Pair):
+        cg.set(d.first, "u32", bits)
+        cg.set(d.second, "p", agree)
+    else:
+        cg.set(d, "u32", bits)
+
+
+@runtime
+def reduce_lanes(n: int, mask: Any, value: Any, members: Any, how: str, absolute: bool, nan: bool) -> Array:
+    v = np.broadcast_to(value, (n, 32))
+    part = _members(n, mask, members)
+    each = np.broadcast_to(v[:, None, :], (n, 32, 32))
+    kind = v.dtype.type
+    if v.dtype.kind == "f":
+        x = np.abs(each) if absolute else each
+        fn = np.fmin if how == "min" else np.fmax
+        start = kind(np.nan)
+        r = fn.reduce(np.where(part, x, start), axis=2)
+        if nan:
+            r = np.where((part & np.isnan(x)).any(axis=2), kind(np.nan), r)
+        bad = np.isnan(r)
+        return np.where(bad, np.uint32(0x7FFFFFFF).view(np.float32), r) if bad.any() else r
+    if how == "add":
+        return np.where(part, each, kind(0)).sum(axis=2, dtype=v.dtype)
+    if how in ("and", "or", "xor"):
+        fn = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[how]
+        start = ~kind(0) if how == "and" else kind(0)
+        return fn.reduce(np.where(part, each, start), axis=2)  # type: ignore[no-any-return]
+    info = np.iinfo(v.dtype)
+    if how == "min":
+        return np.where(part, each, kind(info.max)).min(axis=2)  # type: ignore[no-any-return]
+    return np.where(part, each, kind(info.min)).max(axis=2)  # type: ignore[no-any-return]
+
+
+@emits("redux")
+def _redux(cg: Context, ins: ast.Instruction) -> None:
+    p = ins.parts
+    kind = kind_of(p[-1])
+    kind = "u32" if kind == "u32" or p[-1] == "b32" else kind
+    call = f"reduce_lanes(n, {cg.mask()}, {cg.src(ins.operands[1], kind)}, {cg.src(ins.operands[2], 'u32')}"
+    cg.set(ins.operands[0], kind, f"{call}, {p[2]!r}, {'abs' in p}, {'NaN' in p})")
+
+
+@runtime
+def elect(n: int, mask: Any, members: Any) -> tuple[Array, Array]:
+    """The lowest member lane: its number, and whether a lane is it."""
+    part = lane_bits(_lanes(n, mask))[:, None] & np.broadcast_to(np.asarray(members, np.uint32), (n, 32))
+    low = part & (~part + np.uint32(1))
+    lane = (np.bitwise_count(low - np.uint32(1))).astype(np.uint32)
+    return lane, lane == _LANE.astype(np.uint32)
+
+
+@emits("elect")
+def _elect(cg: Context, ins: ast.Instruction) -> None:
+    d = ins.operands[0]
+    assert isinstance(d, ast.Pair)
+    lane, leader = cg.let("None"), cg.let("None")
+    cg.line(f"{lane}, {leader} = elect(n, {cg.mask()}, {cg.src(ins.operands[1], 'u32')})")
+    if isinstance(d.first, ast.Reg):
+        cg.set(d.first, "u32", lane)
+    cg.set(d.second, "p", leader)
+
+
+@emits("mapa")
+def _mapa(cg: Context, ins: ast.Instruction) -> None:
+    p = ins.parts
+    rank = cg.src(ins.operands[2], "u32")
+    mask = cg.const("u32", 0xFFFFFF)
+    shift = cg.const("u32", 24)
+    if any(x.startswith("shared") for x in p) and p[-1] == "u32":
+        a = cg.addr(ins.operands[1], "u32")
+        cg.set(ins.operands[0], "u32", f"({a} & {mask}) | ({rank} << {shift})")
+        return
+    a = cg.addr(ins.operands[1], "u64")
+    keep = cg.const("u64", ~0xFF000000)
+    cg.set(ins.operands[0], "u64", f"({a} & {keep}) | ({rank} << {shift}).astype(t_u64)")
+
+
+@emits("getctarank")
+def _getctarank(cg: Context, ins: ast.Instruction) -> None:
+    kind = "u64" if ins.parts[-1] == "u64" else "u32"
+    a = cg.addr(ins.operands[1], kind)
+    cg.set(ins.operands[0], "u32", f"(({a} >> {cg.const(kind, 24)}) & {cg.const(kind, 0xFF)}).astype(t_u32)")
+
+
+@runtime
+def matrix_addresses(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int) -> Array:
+    """Byte index of the 16-byte rows that the first `rows` lanes name, [n, rows]."""
+    from porter.sim.exec_memory import shared_index
+
+    used = np.broadcast_to(np.arange(32)[None, :] < rows, (n, 32))
+    lanes = used if mask is None else used & mask
+    where = shared_index(M, at, idx, n, lanes, addr, 16, False)
+    return np.broadcast_to(where, (n, 32))[:, :rows]
+
+
+@runtime
+def load_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: int, trans: bool) -> Array:
+    """ldmatrix m8n8.b16: registers [n, 32, count]."""
+    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count)
+    rows = M.smem_view(2, 8)[where >> 4].reshape(n, count, 8, 8)
+    if trans:
+        rows = rows.swapaxes(2, 3)
+    pairs = np.ascontiguousarray(rows).view(np.uint32)  # [n, count, 8, 4]: thread 4*row + pair
+    return pairs.reshape(n, count, 32).swapaxes(1, 2)
+
+
+@runtime
+def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, trans: bool, *values: Any) -> None:
+    """stmatrix m8n8.b16."""
+    count = len(values)
+    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count)
+    regs = np.stack([np.broadcast_to(v, (n, 32)) for v in values], axis=1)
+    rows = np.ascontiguousarray(regs).view(np.uint16).reshape(n, count, 8, 8)
+    if trans:
+        rows = rows.swapaxes(2, 3)
+    M.smem_view(2, 8)[where >> 4] = rows.reshape(n, count * 8, 8)
+
+
+def _matrix_form(ins: ast.Instruction) -> int:
+    p = ins.parts
+    if p[-1] != "b16" or "m8n8" not in p:
+        raise Unsupported("matrix elements other than 8x8 of b16")
+    return next(int(x[1:]) for x in p if x in ("x1", "x2", "x4"))
+
+
+@emits("ldmatrix")
+def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
+    from porter.sim.mbarrier import shared_address
+
+    count = _matrix_form(ins)
+    d = ins.operands[0]
+    items = d.items if isinstance(d, ast.Vec) else (d,)
+    address = shared_address(cg, ins.operands[1], ins)
+    value = cg.let(cg.call("load_matrices", address, str(count), str("trans" in ins.parts)))
+    for i, to in enumerate(items):
+        cg.set(to, "u32", f"{value}[..., {i}]")
+
+
+@emits("stmatrix")
+def _stmatrix(cg: Context, ins: ast.Instruction) -> None:
+    from porter.sim.mbarrier import shared_address
+
+    _matrix_form(ins)
+    s = ins.operands[1]
+    items = s.items if isinstance(s, ast.Vec) else (s,)
+    address = shared_address(cg, ins.operands[0], ins)
+    values = [cg.src(i, "u32") for i in items]
+    cg.line(cg.call("store_matrices", address, str("trans" in ins.parts), *values))
+
+
+@runtime
+def transpose_matrix(n: int, value: Any) -> Array:
+    """movmatrix: transpose one 8x8 matrix of b16."""
+    regs = np.ascontiguousarray(np.broadcast_to(value, (n, 32)))
+    rows = regs.view(np.uint16).reshape(n, 8, 8).swapaxes(1, 2)
+    return np.ascontiguousarray(rows).view(np.uint32).reshape(n, 32)
+
+
+@emits("movmatrix")
+def _movmatrix(cg: Context, ins: ast.Instruction) -> None:
+    cg.set(ins.operands[0], "u32", f"transpose_matrix(n, {cg.src(ins.operands[1], 'u32')})")

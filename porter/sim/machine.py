@@ -1,0 +1,537 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of the thread blocks that run at one time, and their threads' progress.
+
+State map (C blocks, W warps in all, warp w of block c is row c*warps_per_cta + w; S shared bytes per block):
+
+=================  ===================  ===========================================================
+`regs[slot]`       [W, 32]              registers that outlive a block of code (bool, u16, u32, u64)
+`smem`             [C, S] u8            shared memory; a shared::cta address is the column index
+`local`            [W*32, L] u8         local memory
+`tmem[c]`          [128, 512] u32       Tensor Memory, made when first allocated
+`warp_next`        [W]                  the block its runnable threads are at (lowest), NONE if none
+`converged`        [W] bool             all 32 threads are runnable and at `warp_next`
+`lane_pc`          [W, 32]              block of each thread; valid only if not converged
+`lane_state`       [W, 32]              RUN, PARKED or GONE; valid only if not converged
+`parked`           {key: [(warp, lanes)]}  who waits for what: see `park`
+`key`, `epoch`     [W]                  scheduling order: epoch + block; epochs keep loops fair
+=================  ===================  ===========================================================
+
+Addresses. Generic addresses: a global address is itself; shared, local and kernel parameters are windows far
+above. A shared address is `rank << 24 | offset` where rank is the block's place in its cluster, as on
+hardware, and the first 1024 bytes of shared memory are the system's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+from porter.sim.codegen import Compiler
+from porter.sim.engine import Engine
+from porter.sim.mbarrier import Mbarriers
+from porter.sim.memory import GlobalMemory
+from porter.sim.program import EXIT, Program, Variable
+from porter.sim.results import Launch, Options, Stop
+from porter.sim.tensor_memory import TensorMemory
+
+Array = npt.NDArray[Any]
+
+SHARED_WINDOW = 1 << 48
+LOCAL_WINDOW = 2 << 48
+PARAM_WINDOW = 3 << 48
+FUNCTION_WINDOW = 4 << 48
+INTERNAL_BASE = 5 << 48
+SYSTEM_SHARED = 1024
+RANK_SHIFT = 24
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
+
+RUN, PARKED, GONE = 0, 1, 2
+NONE = 1 << 23
+_EPOCH = 1 << 24
+IDLE = 1 << 62
+_EPOCH_STEPS = 512
+
+
+class Machine:
+    """One wave: the blocks `ctas` (linear indices) of a launch."""
+
+    def __init__(
+        self,
+        program: Program,
+        launch: Launch,
+        params: bytes,
+        memory: GlobalMemory,
+        internal: GlobalMemory,
+        addresses: dict[str, int],
+        options: Options,
+        ctas: range,
+        seed: int,
+    ) -> None:
+        self.program = program
+        self.launch = launch
+        self.params = params
+        self.memory = memory
+        self.internal = internal
+        self.addresses = addresses
+        self.options = options
+        self.late = options.schedule != "eager"
+        self.random = random.Random(seed) if options.schedule == "random" else None
+        self.ctas = ctas
+        n_cta = len(ctas)
+        self.n_cta = n_cta
+        bx, by, bz = launch.block
+        self.threads = bx * by * bz
+        self.warps_per_cta = -(-self.threads // 32)
+        W = n_cta * self.warps_per_cta
+        self.W = W
+        cx, cy, cz = launch.cluster
+        self.cluster_size = cx * cy * cz
+        self.clustered = self.cluster_size > 1
+
+        self.smem_size = SYSTEM_SHARED + program.dynamic_offset + launch.dynamic_smem
+        self.smem_stride = -(-self.smem_size // 1024) * 1024
+        self.smem = np.full((n_cta, self.smem_stride), 0xFF, np.uint8)
+        self.smem_flat = self.smem.reshape(-1)
+        self._smem_views: dict[tuple[int, int], Array] = {}
+        self.local_stride = -(-max(program.local_size, 16) // 16) * 16
+        self.local = np.zeros(0, np.uint8)
+        self._local_views: dict[tuple[int, int], Array] = {}
+
+        warp = np.arange(W)
+        self.warp_cta = warp // self.warps_per_cta
+        self.warp_rank = warp % self.warps_per_cta
+        self.thread = (self.warp_rank[:, None] * 32 + np.arange(32)).astype(np.uint32)
+        self._special: dict[str, Any] = {}
+        self._place_blocks()
+        self.smem_base = (self.warp_cta * self.smem_stride).astype(np.int64)[:, None]
+
+        exists = self.thread < self.threads
+        self.lane_pc = np.zeros((W, 32), np.int64)
+        self.lane_state = np.where(exists, RUN, GONE).astype(np.int8)
+        self.exists = exists
+        self.converged = exists.all(axis=1)
+        self.warp_next = np.zeros(W, np.int64)
+        self.epoch = np.zeros(W, np.int64)
+        self.key = np.zeros(W, np.int64)
+        self.steps_run = np.zeros(W, np.int64)
+        self.streak = np.zeros(W, np.int64)
+        self.lane_stamp = np.zeros((W, 32), np.int64)
+        self.alive = np.full(n_cta, self.threads, np.int64)
+        self.current_epoch = 0
+        self.parked: dict[Any, list[tuple[int, Array]]] = {}
+        self.timed_out = np.zeros((W, 32), bool)
+        self.activity = 0
+        self.steps = 0
+
+        self.compiler = Compiler(program, self)
+        self.regs: list[Array] = []
+        self._make_registers()
+        self._functions: dict[tuple[int, bool], tuple[Callable[..., Any], list[int], int]] = {}
+        self.executed: dict[tuple[int, bool], int] = {}
+        self.instructions = 0
+
+        self.barriers: dict[tuple[int, int], Any] = {}
+        self.cluster_barriers: dict[int, Any] = {}
+        self.mbar = Mbarriers(self)
+        self.tmem = TensorMemory(self)
+        self.engine = Engine(self)
+
+    def _make_registers(self) -> None:
+        kinds = {1: np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+        self.banks: dict[int, Array] = {}
+        self.bank_index: list[int] = []
+        widths = self.compiler.slot_widths
+        counts = dict.fromkeys(kinds, 0)
+        for w in widths:
+            self.bank_index.append(counts[w])
+            counts[w] += 1
+        for w, kind in kinds.items():
+            self.banks[w] = np.zeros((counts[w], self.W, 32), kind)
+        self.regs = [self.banks[w][i] for w, i in zip(widths, self.bank_index, strict=True)]
+
+    # Geometry -----------------------------------------------------------------------------------------
+
+    def _place_blocks(self) -> None:
+        gx, gy, gz = self.launch.grid
+        bx, by, _ = self.launch.block
+        cx, cy, cz = self.launch.cluster
+        linear = np.asarray(self.ctas, np.int64)
+        # Blocks are numbered cluster by cluster, so that a cluster's blocks are neighbours.
+        nx, ny = gx // cx, gy // cy
+        cluster, rank = linear // self.cluster_size, linear % self.cluster_size
+        kx, ky, kz = cluster % nx, cluster // nx % ny, cluster // (nx * ny)
+        rx, ry, rz = rank % cx, rank // cx % cy, rank // (cx * cy)
+        self.cta_index = np.stack([kx * cx + rx, ky * cy + ry, kz * cz + rz], axis=1)
+        self.cta_rank = rank
+        self.cta_first = np.arange(self.n_cta) - rank
+        warp = self.warp_cta
+
+        def per_warp(values: Array) -> Array:
+            return values.astype(np.uint32)[warp][:, None]
+
+        t = self.thread
+        s = self._special
+        lane = np.arange(32, dtype=np.uint32)[None, :]
+        s["laneid"] = lane
+        one = np.uint32(1)
+        s["lanemask_eq"] = one << lane
+        s["lanemask_lt"] = (one << lane) - one
+        s["lanemask_le"] = ((one << lane) - one) | (one << lane)
+        s["lanemask_gt"] = ~s["lanemask_le"]
+        s["lanemask_ge"] = ~s["lanemask_lt"]
+        ux, uy = np.uint32(bx), np.uint32(by)
+        s["tid.x"], s["tid.y"], s["tid.z"] = t % ux, t // ux % uy, t // (ux * uy)
+        s["warpid"] = self.warp_rank.astype(np.uint32)[:, None]
+        s["nwarpid"] = np.uint32(64)
+        for i, axis in enumerate("xyz"):
+            s[f"ntid.{axis}"] = np.uint32(self.launch.block[i])
+            s[f"nctaid.{axis}"] = np.uint32(self.launch.grid[i])
+            s[f"ctaid.{axis}"] = per_warp(self.cta_index[:, i])
+            s[f"cluster_nctaid.{axis}"] = np.uint32(self.launch.cluster[i])
+            s[f"nclusterid.{axis}"] = np.uint32(self.launch.grid[i] // self.launch.cluster[i])
+            s[f"clusterid.{axis}"] = per_warp(np.stack([kx, ky, kz])[i])
+            s[f"cluster_ctaid.{axis}"] = per_warp(np.stack([rx, ry, rz])[i])
+        s["cluster_ctarank"] = per_warp(rank)
+        s["cluster_nctarank"] = np.uint32(self.cluster_size)
+        s["is_explicit_cluster"] = np.uint32(self.clustered)
+        s["smid"] = per_warp(np.arange(self.n_cta))
+        s["nsmid"] = np.uint32(self.options.resident)
+        s["gridid"] = np.uint64(1)
+        s["dynamic_smem_size"] = np.uint32(self.launch.dynamic_smem)
+        s["total_smem_size"] = np.uint32(self.smem_size - SYSTEM_SHARED)
+        s["aggr_smem_size"] = np.uint32(self.smem_size)
+        s["reserved_smem_offset_begin"] = np.uint32(0)
+        s["reserved_smem_offset_end"] = np.uint32(SYSTEM_SHARED)
+        s["reserved_smem_offset_cap"] = np.uint32(SYSTEM_SHARED)
+        s["reserved_smem_offset_0"] = np.uint32(0)
+        s["reserved_smem_offset_1"] = np.uint32(0)
+        base = (self.cta_rank << RANK_SHIFT) + SYSTEM_SHARED
+        self._shared_base = per_warp(base) if self.clustered else np.uint32(SYSTEM_SHARED)
+
+    def special(self, name: str, idx: Any) -> Array:
+        """A special register for the selected warps; broadcasts to [n, 32]."""
+        found = self._special.get(name)
+        if found is None:
+            if name.startswith(("clock", "globaltimer")):
+                t = self.steps * 32
+                if name.endswith("_hi"):
+                    return np.uint32(t >> 32)  # type: ignore[return-value]
+                if name in ("clock64", "globaltimer"):
+                    return np.uint64(t)  # type: ignore[return-value]
+                return np.uint32(t & 0xFFFFFFFF)  # type: ignore[return-value]
+            return np.uint32(0)  # type: ignore[return-value]
+        if isinstance(found, np.ndarray) and found.shape[0] == self.W and self.W != 1:
+            return found[idx]  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]
+
+    def shared_base(self, idx: Any) -> Any:
+        """Shared address of the first byte of the kernel's own shared memory."""
+        return self._shared_base[idx] if isinstance(self._shared_base, np.ndarray) else self._shared_base
+
+    def window(self, space: str) -> int:
+        """What is added to an address in a state space to make it generic."""
+        return {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "const": 0, "param": 0}[space]
+
+    def address_of(self, variable: Variable) -> int:
+        if variable.space == "kernelparam":
+            return PARAM_WINDOW + variable.offset
+        if variable.space == "local":
+            return variable.offset
+        return self.addresses[variable.name]
+
+    def function_address(self, name: str) -> int | None:
+        for i, f in enumerate(self.program.module.functions):
+            if f.name == name:
+                return FUNCTION_WINDOW + 16 * i
+        return None
+
+    # Memory -------------------------------------------------------------------------------------------
+
+    def smem_view(self, itemsize: int, count: int) -> Array:
+        """All shared memory as rows of `count` items of `itemsize` bytes."""
+        return self._view(self._smem_views, self.smem_flat, itemsize, count)
+
+    def local_view(self, itemsize: int, count: int) -> Array:
+        if self.local.size == 0:
+            self.local = np.full(self.W * 32 * self.local_stride, 0xFF, np.uint8)
+        return self._view(self._local_views, self.local, itemsize, count)
+
+    @staticmethod
+    def _view(cache: dict[tuple[int, int], Array], flat: Array, itemsize: int, count: int) -> Array:
+        found = cache.get((itemsize, count))
+        if found is None:
+            found = flat[: flat.size // (itemsize * count) * itemsize * count].view(f"u{itemsize}")
+            if count > 1:
+                found = found.reshape(-1, count)
+            cache[itemsize, count] = found
+        return found
+
+    # Where things happen ------------------------------------------------------------------------------
+
+    def warps(self, idx: Any) -> Array:
+        """Selected warps as an index array."""
+        return np.arange(idx.start, idx.stop) if isinstance(idx, slice) else idx
+
+    def first_lane(self, idx: Any, n: int, mask: Any, where: Any = None) -> tuple[int, int]:
+        """(warp, lane) of the first active thread, for a finding."""
+        active = np.broadcast_to(True if mask is None else mask, (n, 32))
+        if where is not None:
+            active = active & where
+        row, lane = np.unravel_index(int(np.argmax(active)), (n, 32))
+        return int(self.warps(idx)[row]), int(lane)
+
+    # Threads' progress --------------------------------------------------------------------------------
+
+    def _settle(self, warps: Array) -> None:
+        """Recompute `warp_next`, `converged` and `key` of warps from their lanes."""
+        pc, state = self.lane_pc[warps], self.lane_state[warps]
+        running = np.where(state == RUN, pc, NONE)
+        low = running.min(axis=1)
+        self.warp_next[warps] = low
+        self.converged[warps] = (running == low[:, None]).all(axis=1) & (low != NONE)
+        self.key[warps] = np.where(low == NONE, IDLE, low + self.epoch[warps])
+
+    def _spread(self, warps: Array) -> None:
+        """Write out per-lane state of warps that were converged."""
+        c = warps[self.converged[warps]]
+        if c.size:
+            self.lane_pc[c] = self.warp_next[c][:, None]
+            self.lane_state[c] = RUN
+            self.converged[c] = False
+
+    def goto(self, idx: Any, n: int, mask: Any, target: Any) -> None:
+        """Move threads to a block: an int, or an array broadcasting to [n, 32]."""
+        warps = self.warps(idx)
+        if mask is None and isinstance(target, int) and target != EXIT:
+            self.warp_next[idx] = target
+            self.key[idx] = self.epoch[idx] + target
+            return
+        self._spread(warps)
+        active = np.broadcast_to(True if mask is None else mask, (n, 32))
+        pc = np.where(active, target, self.lane_pc[warps])
+        self.lane_pc[warps] = pc
+        gone = active & (pc == EXIT)
+        if gone.any():
+            self._exit(warps, gone)
+        self._settle(warps)
+
+    def _exit(self, warps: Array, gone: Array) -> None:
+        state = self.lane_state[warps]
+        state[gone] = GONE
+        self.lane_state[warps] = state
+        self.activity += 1
+        counts = gone.sum(axis=1)
+        np.subtract.at(self.alive, self.warp_cta[warps], counts)
+        from porter.sim.sync import threads_gone
+
+        threads_gone(self, sorted(set(self.warp_cta[warps].tolist())))
+
+    def branch(self, idx: Any, n: int, mask: Any, predicate: Any, yes: int, no: int) -> None:
+        """Threads go to `yes` where the predicate holds, to `no` elsewhere."""
+        p = np.asarray(predicate)
+        if p.ndim == 0:
+            self.goto(idx, n, mask, yes if p else no)
+            return
+        if mask is None and EXIT not in (yes, no):
+            if p.shape[0] != n:
+                p = np.broadcast_to(p, (n, p.shape[-1]))
+            every, some = p.all(axis=1), p.any(axis=1)
+            if every.all():
+                self.goto(idx, n, None, yes)
+                return
+            if not some.any():
+                self.goto(idx, n, None, no)
+                return
+            split = some & ~every
+            warps = self.warps(idx)
+            if not split.any():
+                target = np.where(every, yes, no)
+                self.warp_next[warps] = target
+                self.key[warps] = self.epoch[warps] + target
+                return
+        self.goto(idx, n, mask, np.where(p, yes, no))
+
+    def park(self, idx: Any, n: int, lanes: Array, keys: Any) -> None:
+        """Stop threads where they are until `wake(key)`. `keys`: one for all, or a list with one per row."""
+        warps = self.warps(idx)
+        self._spread(warps)
+        state = self.lane_state[warps]
+        state[lanes] = PARKED
+        self.lane_state[warps] = state
+        for row in np.flatnonzero(lanes.any(axis=1)).tolist():
+            key = keys[row] if isinstance(keys, list) else keys
+            self.parked.setdefault(key, []).append((int(warps[row]), lanes[row].copy()))
+        self._settle(warps)
+
+    def wake(self, *keys: Any) -> bool:
+        """Let the threads parked under some keys run again."""
+        woken: dict[int, Array] = {}
+        for key in keys:
+            for w, lanes in self.parked.pop(key, ()):
+                woken[w] = woken[w] | lanes if w in woken else lanes
+        if not woken:
+            return False
+        warps = np.fromiter(woken, np.int64, len(woken))
+        lanes = np.stack(list(woken.values()))
+        state = self.lane_state[warps]
+        state[lanes & (state == PARKED)] = RUN
+        self.lane_state[warps] = state
+        self.epoch[warps] = np.maximum(self.epoch[warps], self.current_epoch)
+        self._settle(warps)
+        return True
+
+    # The loop -----------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run all threads to their end. Raises Stop."""
+        from porter.sim.sync import stuck
+
+        budget = self.options.max_warp_instructions
+        report = self.options.progress
+        idle = IDLE
+        key = self.key
+        self._settle(np.flatnonzero(~self.converged))
+        with np.errstate(all="ignore"):
+            while True:
+                if self.random is not None:
+                    low = self._random_pick()
+                    self.engine.maybe_land()
+                else:
+                    low = int(key.min())
+                if low >= idle:
+                    if (self.lane_state == PARKED).any():
+                        if not stuck(self):
+                            break
+                        continue
+                    if not self.engine.drain():
+                        break
+                    continue
+                self.step(low)
+                if self.instructions > budget:
+                    raise Stop(Code.SIM_BUDGET, f"{self.instructions:,} warp-instructions executed")
+                if self.steps % 4096 == 0:
+                    if report is not None:
+                        report(self.instructions)
+                    self.engine.nudge()
+        self.tmem.check_leaks()
+
+    def _random_pick(self) -> int:
+        assert self.random is not None
+        runnable = np.flatnonzero(self.key < IDLE)
+        if runnable.size == 0:
+            return IDLE
+        if self.random.random() < 0.7:
+            return int(self.key.min())
+        return int(self.key[runnable[self.random.randrange(runnable.size)]])
+
+    def step(self, low: int) -> None:
+        """Execute one block for all warps that are at it."""
+        self.steps += 1
+        number = low % _EPOCH
+        self.current_epoch = low - number
+        selected = np.flatnonzero(self.warp_next == number)
+        n = selected.size
+        runs = self.steps_run
+        runs[selected] += 1
+        if runs[selected[0]] % _EPOCH_STEPS == 0:
+            tired = selected[runs[selected] % _EPOCH_STEPS == 0]
+            self.epoch[tired] += _EPOCH
+            self.key[tired] = self.epoch[tired] + number
+        conv = self.converged[selected]
+        idx: Any = selected
+        if int(selected[-1]) - int(selected[0]) + 1 == n:
+            idx = slice(int(selected[0]), int(selected[-1]) + 1)
+        if conv.all():
+            mask = None
+        else:
+            self._spread(selected)
+            mask = self._active(selected, number)
+        self._execute(number, idx, n, mask)
+
+    def _active(self, selected: Array, number: int) -> Array:
+        """Active lanes of divergent warps at a block. Long divergence takes turns among a warp's paths."""
+        here = (self.lane_pc[selected] == number) & (self.lane_state[selected] == RUN)
+        self.lane_stamp[selected] = np.where(here, self.steps, self.lane_stamp[selected])
+        self.streak[selected] += 1
+        return here
+
+    def _function(self, number: int, converged: bool) -> tuple[Callable[..., Any], list[int], int]:
+        found = self._functions.get((number, converged))
+        if found is None:
+            fn, chain = self.compiler.compile(number, converged)
+            length = sum(b.end - b.start for b in chain)
+            found = fn, [b.number for b in chain], length
+            self._functions[number, converged] = found
+        return found
+
+    def _execute(self, number: int, idx: Any, n: int, mask: Any) -> None:
+        fn, _, length = self._function(number, mask is None)
+        key = (number, mask is None)
+        self.executed[key] = self.executed.get(key, 0) + n
+        self.instructions += n * length
+        result = fn(self, self.regs, idx, n, mask)
+        if result is None:
+            return
+        idx, mask, target = result
+        if target is None:
+            return
+        n = idx.stop - idx.start if isinstance(idx, slice) else len(idx)
+        if isinstance(target, tuple):
+            self.branch(idx, n, mask, *target)
+        else:
+            self.goto(idx, n, mask, target)
+        if mask is not None:
+            self._take_turns(idx)
+
+    def _take_turns(self, idx: Any) -> None:
+        """A warp whose paths stay apart for long lets the path that has waited longest run."""
+        warps = self.warps(idx)
+        for w in warps[(self.streak[warps] >= 256) & ~self.converged[warps]].tolist():
+            self.streak[w] = 0
+            running = self.lane_state[w] == RUN
+            if not running.any():
+                continue
+            oldest = np.where(running, self.lane_stamp[w], NONE)
+            lane = int(np.argmin(oldest))
+            number = int(self.lane_pc[w, lane])
+            self.warp_next[w] = number
+            self.key[w] = self.epoch[w] + number
+        self.streak[warps[self.converged[warps]]] = 0
+
+    def opcode_counts(self) -> dict[str, int]:
+        """Executions per opcode, in warp-instructions."""
+        counts: dict[str, int] = {}
+        for (number, converged), times in self.executed.items():
+            for b in self._functions[number, converged][1]:
+                block = self.program.blocks[b]
+                for ins in self.program.code[block.start : block.end]:
+                    counts[ins.opcode] = counts.get(ins.opcode, 0) + times
+        return counts
+
+    def describe_lanes(self, lanes: Array) -> str:
+        """Lanes as text: "all lanes", "lane 3", "lanes 0-15"."""
+        found = np.flatnonzero(lanes).tolist()
+        if len(found) == 32:
+            return "all lanes"
+        return f"lane {found[0]}" if len(found) == 1 else f"lanes {found[0]}-{found[-1]}"
+
+    def block_position(self, cta: int) -> tuple[int, int, int]:
+        x, y, z = self.cta_index[cta].tolist()
+        return x, y, z
+
+
+def instruction_at(program: Program, at: int) -> ast.Instruction | None:
+    return program.code[at] if 0 <= at < len(program.code) else None
+
+
+def lanes_of(groups: Iterable[Array]) -> Array:
+    total = np.zeros(32, bool)
+    for g in groups:
+        total |= g
+    return total

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mbarrier objects: phases, arrival counts and transaction counts (PTX ISA 9.7.13.15).
+
+State per object: `count` (arrivals a phase needs), `pending` (arrivals still to come), `tx` (bytes still to
+come; may be negative for a moment), `phase` (completed phases). Kept beside shared memory, by byte offset, as
+arrays over the blocks, so that blocks in step are served by one operation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.results import Stop
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+MAX_COUNT = (1 << 20) - 1
+_RANK_SHIFT = 24
+_OFFSET = (1 << _RANK_SHIFT) - 1
+
+
+class Mbarriers:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.slot_of = np.full(machine.smem_stride // 8 + 1, -1, np.int64)
+        self.offsets: list[int] = []
+        shape = (0, machine.n_cta)
+        self.valid = np.zeros(shape, bool)
+        self.count = np.zeros(shape, np.int64)
+        self.pending = np.zeros(shape, np.int64)
+        self.tx = np.zeros(shape, np.int64)
+        self.phase = np.zeros(shape, np.int64)
+
+    def _new_slot(self, offset: int) -> int:
+        slot = len(self.offsets)
+        self.offsets.append(offset)
+        self.slot_of[offset >> 3] = slot
+        for name in ("valid", "count", "pending", "tx", "phase"):
+            old = getattr(self, name)
+            setattr(self, name, np.vstack([old, np.zeros((1, self.machine.n_cta), old.dtype)]))
+        return slot
+
+    def locate(self, at: int, idx: Any, n: int, lanes: Array, addr: Any) -> tuple[Array, Array]:
+        """(slots, blocks) of the active lanes, flat, for shared addresses. Raises Stop for no valid mbarrier."""
+        M = self.machine
+        a = np.broadcast_to(np.asarray(addr), (n, 32))
+        flat = a[lanes]
+        cta = np.broadcast_to(M.warp_cta[M.warps(idx)][:, None], (n, 32))[lanes]
+        offset = (flat & np.uint32(_OFFSET)).astype(np.int64)
+        if M.clustered:
+            rank = (flat >> np.uint32(_RANK_SHIFT)).astype(np.int64)
+            if (rank >= M.cluster_size).any():
+                self._bad(at, idx, n, lanes, int(flat[np.argmax(rank >= M.cluster_size)]), "no block of the cluster")
+            cta = M.cta_first[cta] + rank
+        bad = (offset & 7 != 0) | (offset + 8 > M.smem_size) | (flat >> np.uint32(_RANK_SHIFT) >= M.cluster_size)
+        if bad.any():
+            self._bad(at, idx, n, lanes, int(flat[np.argmax(bad)]), "not an 8-byte aligned shared memory address")
+        slot = self.slot_of[offset >> 3]
+        unknown = slot < 0
+        if not unknown.any():
+            unknown = ~self.valid[slot, cta]
+        if unknown.any():
+            self._bad(at, idx, n, lanes, int(flat[np.argmax(unknown)]), "used before mbarrier.init, or after inval")
+        return slot, cta
+
+    def _bad(self, at: int, idx: Any, n: int, lanes: Array, address: int, why: str) -> None:
+        M = self.machine
+        raise Stop(Code.SIM_MBARRIER, f"address {address:#x}: {why}", at, *M.first_lane(idx, n, lanes))
+
+    def resolve(self, cta: int, address: int, at: int) -> tuple[int, int]:
+        """(slot, block) for an address as seen by a thread of block `cta`."""
+        M = self.machine
+        offset, rank = address & _OFFSET, address >> _RANK_SHIFT
+        target = int(M.cta_first[cta]) + rank if M.clustered else cta
+        warp = cta * M.warps_per_cta
+        if rank >= M.cluster_size or offset % 8 or offset + 8 > M.smem_size:
+            raise Stop(Code.SIM_MBARRIER, f"address {address:#x}: not an mbarrier address", at, warp)
+        slot = int(self.slot_of[offset >> 3])
+        if slot < 0 or not self.valid[slot, target]:
+            raise Stop(Code.SIM_MBARRIER, f"address {address:#x}: used before mbarrier.init, or after inval", at, warp)
+        return slot, target
+
+    # State changes ------------------------------------------------------------------------------------
+
+    def complete_tx(self, slot: int, cta: int, nbytes: int) -> None:
+        """`nbytes` of an asynchronous copy have arrived."""
+        self.tx[slot, cta] -= nbytes
+        self.machine.activity += 1
+        self._check(np.array([slot]), np.array([cta]))
+
+    def arrive(self, slot: int, cta: int, at: int) -> None:
+        """One arrival by an asynchronous operation."""
+        self._arrive(np.array([slot]), np.array([cta]), np.array([1]), at)
+
+    def _arrive(self, slot: Array, cta: Array, count: Array, at: int) -> None:
+        M = self.machine
+        M.activity += 1
+        n_cta = M.n_cta
+        key = slot * n_cta + cta
+        keys, inverse = np.unique(key, return_inverse=True)
+        totals = np.bincount(inverse, weights=count).astype(np.int64)
+        s, c = keys // n_cta, keys % n_cta
+        left = self.pending[s, c] - totals
+        if (left >= 0).all():
+            self.pending[s, c] = left
+            self._check(s, c)
+            return
+        # More arrivals than the phase needs: take them one by one, as some may belong to the next phase.
+        for one_s, one_c, k in zip(slot.tolist(), cta.tolist(), count.tolist(), strict=True):
+            if self.pending[one_s, one_c] < k:
+                raise Stop(
+                    Code.SIM_MBARRIER,
+                    f"{self.describe(one_s, one_c)}: {k} arrivals, but the phase waits for "
+                    f"{self.pending[one_s, one_c]} more",
+                    at,
+                    one_c * M.warps_per_cta,
+                )
+            self.pending[one_s, one_c] -= k
+            self._check(np.array([one_s]), np.array([one_c]))
+
+    def _check(self, slot: Array, cta: Array) -> None:
+        """Complete the phases that wait for nothing more."""
+        done = (self.pending[slot, cta] == 0) & (self.tx[slot, cta] == 0)
+        if not done.any():
+            return
+        slot, cta = slot[done], cta[done]
+        self.phase[slot, cta] += 1
+        self.pending[slot, cta] = self.count[slot, cta]
+        self.machine.activity += 1
+        self.machine.wake(*[("mbar", s, c) for s, c in zip(slot.tolist(), cta.tolist(), strict=True)])
+
+    def describe(self, slot: int, cta: int) -> str:
+        M = self.machine
+        offset = self.offsets[slot]
+        name = ""
+        own = offset - 1024
+        for v in M.program.variables.values():
+            if v.space == "shared" and v.offset <= own and (own < v.offset + v.size or (v.decl and v.decl.extern)):
+                name = f" ({v.name.partition('@')[0]}+{own - v.offset})"
+        x, y, z = M.block_position(cta)
+        return (
+            f"mbarrier {offset:#x}{name} of block {x},{y},{z}, phase {int(self.phase[slot, cta])} "
+            f"(parity {int(self.phase[slot, cta]) & 1}), {int(self.pending[slot, cta])} of "
+            f"{int(self.count[slot, cta])} arrivals and {int(self.tx[slot, cta])} bytes pending"
+        )
+
+
+# Runtime ----------------------------------------------------------------------------------------------
+
+
+def _lanes(n: int, mask: Any) -> Array:
+    return np.broadcast_to(True if mask is None else mask, (n, 32))
+
+
+@runtime
+def generic_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any) -> Array:
+    """Generic addresses of shared memory to shared addresses."""
+    a = np.asarray(address)
+    window = a >> np.uint64(32)
+    if (window[... if window.ndim < 2 else slice(None)] == np.uint64(1 << 16)).all():
+        return a.astype(np.uint32)
+    bad = _lanes(n, mask) & np.broadcast_to(window != np.uint64(1 << 16), (n, 32))
+    if bad.any():
+        value = int(np.broadcast_to(a, (n, 32))[bad][0])
+        where = M.first_lane(idx, n, mask, bad)
+        raise Stop(Code.SIM_OUT_OF_BOUNDS, f"generic address {value:#x} is not in shared memory", at, *where)
+    return a.astype(np.uint32)
+
+
+@runtime
+def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any) -> None:
+    lanes = _lanes(n, mask)
+    if not lanes.any():
+        return
+    warps = M.warps(idx)
+    a = np.broadcast_to(np.asarray(addr), (n, 32))[lanes]
+    counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes].astype(np.int64)
+    ctas = np.broadcast_to(M.warp_cta[warps][:, None], (n, 32))[lanes]
+    B = M.mbar
+    for address, k, cta in zip(a.tolist(), counts.tolist(), ctas.tolist(), strict=True):
+        offset, rank = address & _OFFSET, address >> _RANK_SHIFT
+        if offset % 8 or offset + 8 > M.smem_size or (rank and rank != int(M.cta_rank[cta])):
+            B._bad(at, idx, n, lanes, address, "not an 8-byte aligned address of the block's shared memory")
+        if not 1 <= k <= MAX_COUNT:
+            B._bad(at, idx, n, lanes, address, f"count {k} is not from 1 to {MAX_COUNT}")
+        slot = int(B.slot_of[offset >> 3])
+        if slot < 0:
+            slot = B._new_slot(offset)
+        B.valid[slot, cta] = True
+        B.count[slot, cta] = B.pending[slot, cta] = k
+        B.tx[slot, cta] = B.phase[slot, cta] = 0
+    M.activity += 1
+
+
+@runtime
+def mbar_inval(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> None:
+    lanes = _lanes(n, mask)
+    if lanes.any():
+        slot, cta = M.mbar.locate(at, idx, n, lanes, addr)
+        M.mbar.valid[slot, cta] = False
+
+
+@runtime
+def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nbytes: Any, sign: int) -> None:
+    """expect_tx (sign 1) and complete_tx (sign -1) as instructions."""
+    lanes = _lanes(n, mask)
+    if not lanes.any():
+        return
+    B = M.mbar
+    slot, cta = B.locate(at, idx, n, lanes, addr)
+    amount = np.broadcast_to(np.asarray(nbytes), (n, 32))[lanes].astype(np.int64)
+    np.add.at(B.tx, (slot, cta), sign * amount)
+    M.activity += 1
+    B._check(slot, cta)
+
+
+@runtime
+def mbar_arrive(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any, expect: Any, drop: bool
+) -> Array:
+    """Arrive; returns the phase state before, [n, 32] u64."""
+    lanes = _lanes(n, mask)
+    state = np.zeros((n, 32), np.uint64)
+    if not lanes.any():
+        return state
+    B = M.mbar
+    slot, cta = B.locate(at, idx, n, lanes, addr)
+    state[lanes] = B.phase[slot, cta].astype(np.uint64) | (B.pending[slot, cta].astype(np.uint64) << np.uint64(40))
+    if expect is not None:
+        amount = np.broadcast_to(np.asarray(expect), (n, 32))[lanes].astype(np.int64)
+        np.add.at(B.tx, (slot, cta), amount)
+        over = np.abs(B.tx[slot, cta]) > MAX_COUNT
+        if over.any():
+            where = M.first_lane(idx, n, mask)
+            raise Stop(Code.SIM_MBARRIER, f"transaction count beyond {MAX_COUNT} bytes", at, *where)
+    counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes].astype(np.int64)
+    if drop:
+        np.subtract.at(B.count, (slot, cta), counts)
+    B._arrive(slot, cta, counts, at)
+    return state
+
+
+@runtime
+def mbar_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, want: Any, parity: bool) -> Any:
+    """Threads whose phase is complete (or whose time is up) go on, with the result; the others stay."""
+    lanes = _lanes(n, mask)
+    B = M.mbar
+    warps = M.warps(idx)
+    slot, cta = B.locate(at, idx, n, lanes, addr)
+    phase = B.phase[slot, cta]
+    w = np.broadcast_to(np.asarray(want), (n, 32))[lanes]
+    if parity:
+        done = (phase & 1) != (w.astype(np.int64) & 1)
+    else:
+        done = phase > (w & np.uint64((1 << 40) - 1)).astype(np.int64)
+    if done.all():
+        M.timed_out[warps] &= ~lanes
+        return idx, n, mask, np.bool_(True)
+    complete = np.zeros((n, 32), bool)
+    complete[lanes] = done
+    expired = lanes & M.timed_out[warps]
+    passing = complete | expired
+    M.timed_out[warps] &= ~lanes
+    waiting = lanes & ~passing
+    if waiting.any():
+        key = np.full((n, 32), -1, np.int64)
+        key[lanes] = slot * M.n_cta + cta
+        _park(M, warps, waiting, key)
+    rows = passing.any(axis=1)
+    if not rows.any():
+        return None
+    if mask is None:
+        # The converged version goes on with whole warps only; what is left runs in the general one.
+        rows = passing.all(axis=1)
+        if not rows.any():
+            return None
+        chosen = warps[rows]
+        return chosen, chosen.size, None, complete[rows]
+    chosen = warps[rows]
+    return chosen, chosen.size, passing[rows], complete[rows]
+
+
+def _park(M: Machine, warps: Array, waiting: Array, key: Array) -> None:
+    n_cta = M.n_cta
+    rows = np.flatnonzero(waiting.any(axis=1))
+    k = key[rows]
+    lanes = waiting[rows]
+    first = k[np.arange(rows.size), np.argmax(lanes, axis=1)]
+    uniform = ((k == first[:, None]) | ~lanes).all(axis=1)
+    u = rows[uniform]
+    if u.size:
+        keys = [("mbar", *divmod(x, n_cta)) for x in first[uniform].tolist()]
+        M.park(warps[u], u.size, waiting[u], keys)
+    for row in rows[~uniform].tolist():
+        for x in np.unique(key[row][waiting[row]]).tolist():
+            these = waiting[row] & (key[row] == x)
+            M.park(warps[row : row + 1], 1, these[None, :], [("mbar", *divmod(x, n_cta))])
+
+
+# Code generation --------------------------------------------------------------------------------------
+
+
+def shared_address(cg: Context, op: ast.Operand, ins: ast.Instruction) -> str:
+    """A shared address operand; without a .shared qualifier the address is generic."""
+    if isinstance(op, ast.Mem) and isinstance(op.base, ast.Sym):
+        return cg.addr(op, "u32")
+    if any(part.startswith("shared") for part in ins.parts):
+        return cg.addr(op, "u32")
+    return cg.let(cg.call("generic_shared", cg.addr(op, "u64")))
+
+
+@emits("mbarrier")
+def _mbarrier(cg: Context, ins: ast.Instruction) -> None:
+    p, ops = ins.parts, ins.operands
+    what = p[1]
+    if what == "init":
+        cg.line(cg.call("mbar_init", shared_address(cg, ops[0], ins), cg.src(ops[1], "u32")))
+    elif what == "inval":
+        cg.line(cg.call("mbar_inval", shared_address(cg, ops[0], ins)))
+    elif what in ("expect_tx", "complete_tx"):
+        sign = "1" if what == "expect_tx" else "-1"
+        cg.line(cg.call("mbar_expect", shared_address(cg, ops[0], ins), cg.src(ops[1], "u32"), sign))
+    elif what in ("arrive", "arrive_drop"):
+        has_result = not isinstance(ops[0], ast.Mem)
+        rest = ops[1:] if has_result else ops
+        address = shared_address(cg, rest[0], ins)
+        expect, count = "None", cg.const("u32", 1)
+        if "expect_tx" in p:
+            expect = cg.src(rest[1], "u32")
+        elif len(rest) > 1:
+            count = cg.src(rest[1], "u32")
+        call = cg.call("mbar_arrive", address, count, expect, str(what == "arrive_drop"))
+        if has_result and isinstance(ops[0], ast.Reg):
+            cg.set(ops[0], "u64", call)
+        else:
+            cg.line(call)
+    elif what in ("try_wait", "test_wait"):
+        if cg.guard is not None:
+            raise Unsupported("a predicated wait")
+        parity = "parity" in p
+        want = cg.src(ops[2], "u32" if parity else "u64")
+        address = shared_address(cg, ops[1], ins)
+        call = f"mbar_wait(M, {cg.at}, idx, n, {cg.mask()}, {address}, {want}, {parity})"
+        cg.narrow(call, ", result")
+        cg.set(ops[0], "p", "result")
+    elif what == "pending_count":
+        cg.set(ops[0], "u32", f"({cg.src(ops[1], 'u64')} >> {cg.const('u64', 40)}).astype(t_u32)")
+    else:
+        raise Unsupported("")

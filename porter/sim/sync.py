@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for each other: gathering a warp, named barriers, cluster barriers; and what to do when all wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.sim.codegen import runtime
+from porter.sim.results import Stop
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+_LANES = np.arange(32, dtype=np.uint32)
+_BITS = (np.uint32(1) << _LANES).astype(np.uint32)
+_GONE, _PARKED, _RUN = 2, 1, 0
+_TIMEOUT_ROUNDS = 3
+
+
+def lane_bits(lanes: Array) -> Array:
+    """[n, 32] bool to [n] u32."""
+    return np.packbits(lanes, axis=1, bitorder="little").view(np.uint32)[:, 0]
+
+
+@runtime
+def gather_warp(M: Machine, at: int, idx: Any, n: int, mask: Array, members: Any) -> Any:
+    """Let threads go on whose named fellow threads are all here too; the others stay."""
+    warps = M.warps(idx)
+    state = M.lane_state[warps]
+    live = state != _GONE
+    parked_here = np.zeros((n, 32), bool)
+    for row, w in enumerate(warps.tolist()):
+        for _, lanes in M.parked.get(("warp", w, at), ()):
+            parked_here[row] |= lanes
+    present = mask | parked_here
+    need = lane_bits(live)[:, None]
+    if members is not None:
+        need = need & np.broadcast_to(np.asarray(members, np.uint32), (n, 32))
+    missing = need & ~lane_bits(present)[:, None]
+    ok = present & (missing == 0)
+    for row in np.flatnonzero((ok & parked_here).any(axis=1)).tolist():
+        w = int(warps[row])
+        kept = [(x, lanes & ~ok[row]) for x, lanes in M.parked.pop(("warp", w, at), [])]
+        kept = [(x, lanes) for x, lanes in kept if lanes.any()]
+        if kept:
+            M.parked["warp", w, at] = kept
+        M.lane_state[w][ok[row]] = _RUN
+    waiting = mask & ~ok
+    if waiting.any():
+        M.park(idx, n, waiting, [("warp", int(w), at) for w in warps])
+    rows = ok.any(axis=1)
+    if not rows.any():
+        return None
+    M._settle(warps)
+    if rows.all():
+        return idx, n, ok
+    return warps[rows], int(rows.sum()), ok[rows]
+
+
+# Named barriers ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class NamedBarrier:
+    """One of a block's 16 barriers in use: threads `arrived`, `expected` (None: all), a pending reduction."""
+
+    arrived: int = 0
+    expected: int | None = None
+    how: str = ""
+    total: int = 0
+    at: int = -1
+    tokens: list[tuple[int, Array]] = field(default_factory=list)
+
+
+def _groups(M: Machine, at: int, idx: Any, n: int, lanes: Array, number: Any) -> list[tuple[int, int, Array]]:
+    """Participants by (block, barrier): a list of (block, barrier, [n, 32] lanes)."""
+    warps = M.warps(idx)
+    ctas = M.warp_cta[warps]
+    numbers = np.asarray(number)
+    found = []
+    if numbers.size == 1:
+        b = int(numbers.reshape(-1)[0])
+        _check_number(M, at, idx, n, lanes, b)
+        for c in np.unique(ctas[lanes.any(axis=1)]).tolist():
+            found.append((c, b, lanes & (ctas == c)[:, None]))
+        return found
+    numbers = np.broadcast_to(numbers, (n, 32))
+    for b in np.unique(numbers[lanes]).tolist():
+        _check_number(M, at, idx, n, lanes, b)
+        these = lanes & (numbers == b)
+        for c in np.unique(ctas[these.any(axis=1)]).tolist():
+            found.append((c, b, these & (ctas == c)[:, None]))
+    return found
+
+
+def _check_number(M: Machine, at: int, idx: Any, n: int, lanes: Array, b: int) -> None:
+    if not 0 <= b < 16:
+        raise Stop(Code.SIM_BARRIER, f"barrier {b}: numbers go from 0 to 15", at, *M.first_lane(idx, n, lanes))
+
+
+def _expected(M: Machine, at: int, idx: Any, n: int, lanes: Array, count: Any) -> int | None:
+    if count is None:
+        return None
+    values = np.unique(np.broadcast_to(np.asarray(count), (n, 32))[lanes])
+    if values.size != 1:
+        raise Stop(Code.SIM_BARRIER, f"thread counts differ: {values.tolist()}", at, *M.first_lane(idx, n, lanes))
+    expected = int(values[0])
+    if expected <= 0 or expected % 32:
+        where = M.first_lane(idx, n, lanes)
+        raise Stop(Code.SIM_BARRIER, f"thread count {expected} is not a positive multiple of 32", at, *where)
+    return expected
+
+
+def _threads(M: Machine, warps: Array, lanes: Array, counted: bool) -> int:
+    """Threads that arrive; for a barrier with a count the block's last warp counts as full."""
+    total = int(lanes.sum())
+    if counted and M.threads % 32:
+        full = (lanes == M.exists[warps]).all(axis=1) & lanes.any(axis=1)
+        total += int((32 - M.exists[warps][full].sum(axis=1)).sum())
+    return total
+
+
+def _arrive(M: Machine, at: int, cta: int, b: int, threads: int, expected: int | None) -> NamedBarrier:
+    state = M.barriers.setdefault((cta, b), NamedBarrier())
+    if state.arrived == 0:
+        state.expected = expected
+    elif state.expected != expected:
+        raise Stop(
+            Code.SIM_BARRIER,
+            f"barrier {b} is waiting for {state.expected or 'all'} threads, and now for {expected or 'all'}",
+            at,
+            cta * M.warps_per_cta,
+        )
+    state.arrived += threads
+    state.at = at
+    M.activity += 1
+    return state
+
+
+def _complete(M: Machine, cta: int, b: int) -> bool:
+    """Release a barrier's threads if all have arrived."""
+    state = M.barriers[cta, b]
+    need = state.expected if state.expected is not None else int(M.alive[cta])
+    if state.arrived < need or state.arrived == 0:
+        return False
+    del M.barriers[cta, b]
+    for w, lanes in state.tokens:
+        M.tokens[w, lanes] = state.total
+        M.has_token[w] |= lanes
+    M.activity += 1
+    M.wake(("bar", cta, b))
+    return True
+
+
+@runtime
+def barrier_sync(
+    M: Machine, at: int, idx: Any, n: int, active: Any, mask: Any, number: Any, count: Any, following: int
+) -> int | None:
+    """Arrive at a named barrier and wait. `active` threads are here, those of `mask` take part."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if not lanes.any():
+        return following
+    warps = M.warps(idx)
+    expected = _expected(M, at, idx, n, lanes, count)
+    open_: list[tuple[int, int, Array]] = []
+    done: list[tuple[int, int]] = []
+    for cta, b, these in _groups(M, at, idx, n, lanes, number):
+        threads = _threads(M, warps, these, expected is not None)
+        need = expected if expected is not None else int(M.alive[cta])
+        if threads == need and (cta, b) not in M.barriers:
+            continue
+        _arrive(M, at, cta, b, threads, expected)
+        open_.append((cta, b, these))
+        done.append((cta, b))
+    M.activity += 1
+    if not open_:
+        return following
+    M.goto(idx, n, active, following)
+    for cta, b, these in open_:
+        rows = these.any(axis=1)
+        M.park(warps[rows], int(rows.sum()), these[rows], ("bar", cta, b))
+    for cta, b in done:
+        _complete(M, cta, b)
+    return None
+
+
+@runtime
+def barrier_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, number: Any, count: Any) -> None:
+    """Arrive at a named barrier without waiting."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if not lanes.any():
+        return
+    warps = M.warps(idx)
+    expected = _expected(M, at, idx, n, lanes, count)
+    for cta, b, these in _groups(M, at, idx, n, lanes, number):
+        _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
+        _complete(M, cta, b)
+
+
+@runtime
+def barrier_reduce(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, number: Any, count: Any, predicate: Any, how: str
+) -> Any:
+    """bar.red: threads with a token have been through the barrier and take its result; others arrive."""
+    warps = M.warps(idx)
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    ready = lanes & M.has_token[warps]
+    fresh = lanes & ~ready
+    if fresh.any():
+        p = np.broadcast_to(predicate, (n, 32))
+        expected = _expected(M, at, idx, n, fresh, count)
+        for cta, b, these in _groups(M, at, idx, n, fresh, number):
+            state = _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
+            votes = int((p & these).sum())
+            if how == "and":
+                first = state.total if state.how else 1
+                state.total = int(bool(first) and votes == int(these.sum()))
+            elif how == "or":
+                state.total = int(bool(state.total) or votes > 0)
+            else:
+                state.total += votes
+            state.how = how
+            for row in np.flatnonzero(these.any(axis=1)).tolist():
+                state.tokens.append((int(warps[row]), these[row].copy()))
+            rows = these.any(axis=1)
+            M.park(warps[rows], int(rows.sum()), these[rows], ("bar", cta, b))
+            _complete(M, cta, b)
+    rows = ready.any(axis=1)
+    # Threads that were parked and released above run again at this block and are served then.
+    if not rows.any():
+        return None
+    if mask is None and ready[rows].all():
+        new_mask = None
+    elif mask is None:
+        M._spread(warps)
+        M._settle(warps)
+        return None
+    else:
+        new_mask = ready[rows]
+    chosen = warps[rows]
+    values = M.tokens[chosen]
+    M.has_token[chosen] &= ~ready[rows]
+    result = values.astype(np.uint32) if how == "popc" else values != 0
+    return chosen, chosen.size, new_mask, result
+
+
+# Cluster barriers -------------------------------------------------------------------------------------
+
+
+@runtime
+def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    warps = M.warps(idx)
+    cluster = M.warp_cta[warps] // M.cluster_size
+    phase = M.cluster_phase[cluster]
+    again = lanes & (M.cluster_seen[warps] == phase[:, None])
+    if again.any():
+        where = M.first_lane(idx, n, again)
+        raise Stop(Code.SIM_BARRIER, "a second barrier.cluster.arrive without a wait between", at, *where)
+    M.cluster_seen[warps] = np.where(lanes, phase[:, None], M.cluster_seen[warps])
+    np.add.at(M.cluster_arrived, cluster, lanes.sum(axis=1))
+    M.activity += 1
+    for k in np.unique(cluster).tolist():
+        _cluster_complete(M, k)
+
+
+def _cluster_complete(M: Machine, k: int) -> None:
+    alive = int(M.alive[k * M.cluster_size : (k + 1) * M.cluster_size].sum())
+    if M.cluster_arrived[k] and M.cluster_arrived[k] >= alive:
+        M.cluster_arrived[k] = 0
+        M.cluster_phase[k] += 1
+        M.activity += 1
+        M.wake(("cluster", k))
+
+
+@runtime
+def cluster_wait(M: Machine, at: int, idx: Any, n: int, active: Any, mask: Any, following: int) -> int | None:
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    warps = M.warps(idx)
+    cluster = M.warp_cta[warps] // M.cluster_size
+    waiting = lanes & (M.cluster_seen[warps] >= M.cluster_phase[cluster][:, None])
+    if not waiting.any():
+        return following
+    M.goto(idx, n, active, following)
+    rows = waiting.any(axis=1)
+    M.park(warps[rows], int(rows.sum()), waiting[rows], [("cluster", int(k)) for k in cluster[rows]])
+    return None
+
+
+# Ends and dead ends -----------------------------------------------------------------------------------
+
+
+def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
+    """Threads have ended: barriers that wait for all remaining threads may now be complete."""
+    for cta, b in [key for key in M.barriers if key[0] in ctas]:
+        if M.barriers[cta, b].expected is None:
+            _complete(M, cta, b)
+    for k in {c // M.cluster_size for c in ctas}:
+        _cluster_complete(M, k)
+    gone = set(warps.tolist())
+    M.wake(*[key for key in M.parked if key[0] in ("warp", "group") and key[1] in gone])
+
+
+def stuck(M: Machine) -> bool:
+    """No thread can run. Land what a waiting thread needs; else let time limits expire; else it is a deadlock."""
+    if M.engine.land_for_waiters():
+        return True
+    timed = [key for key in M.parked if key[0] == "mbar"]
+    if M.activity != M.stuck_activity:
+        M.stuck_activity = M.activity
+        M.stuck_rounds = 0
+    M.stuck_rounds += 1
+    if timed and M.stuck_rounds <= _TIMEOUT_ROUNDS:
+        for key in timed:
+            for w, lanes in M.parked[key]:
+                M.timed_out[w] |= lanes
+        M.wake(*timed)
+        return True
+    raise Stop(Code.SIM_DEADLOCK, describe(M), *_first_parked(M))
+
+
+def _first_parked(M: Machine) -> tuple[int, int, int]:
+    for waiting in M.parked.values():
+        for w, lanes in waiting:
+            lane = int(np.argmax(lanes))
+            number = int(M.lane_pc[w, lane])
+            at = M.program.blocks[number].start if number < len(M.program.blocks) else -1
+            return at, w, lane
+    return -1, 0, 0
+
+
+def describe(M: Machine) -> str:
+    """Every waiting barrier: what it is, its state and who waits."""
+    lines = []
+    for key, waiting in M.parked.items():
+        who: dict[tuple[str, str], list[str]] = {}
+        for w, lanes in waiting:
+            if not (lanes & (M.lane_state[w] == _PARKED)).any():
+                continue
+            number = int(M.lane_pc[w, int(np.argmax(lanes))])
+            place = ""
+            if number < len(M.program.blocks):
+                ins = M.program.code[M.program.blocks[number].start]
+                if key[0] in ("bar", "cluster") and number:
+                    ins = M.program.code[M.program.blocks[number].start - 1]
+                place = f"{ins.loc.file}:{ins.loc.line}" if ins.loc else f"PTX line {ins.line}"
+            x, y, z = M.block_position(int(M.warp_cta[w]))
+            text = M.describe_lanes(lanes)
+            name = f"warp {int(M.warp_rank[w])}" + ("" if text == "all lanes" else f" ({text})")
+            who.setdefault((f"block {x},{y},{z}", place), []).append(name)
+        if not who:
+            continue
+        (block, place), warps = next(iter(who.items()))
+        more = f", and {len(who) - 1} more places" if len(who) > 1 else ""
+        lines.append(f"{_describe_key(M, key)}: {', '.join(warps)} of {block} at {place}{more}")
+        if len(lines) == 12:
+            lines.append(f"and {len(M.parked) - 12} more")
+            break
+    return "; ".join(lines) or "no thread can go on"
+
+
+def _describe_key(M: Machine, key: Any) -> str:
+    if key[0] == "mbar":
+        return M.mbar.describe(key[1], key[2])
+    if key[0] == "bar":
+        state = M.barriers.get((key[1], key[2]))
+        if state is None:
+            return f"barrier {key[2]}"
+        need = state.expected if state.expected is not None else int(M.alive[key[1]])
+        return f"barrier {key[2]}, {state.arrived} of {need} threads arrived"
+    if key[0] == "cluster":
+        return f"cluster barrier, {int(M.cluster_arrived[key[1]])} threads arrived"
+    return {
+        "warp": "the other threads of the warp",
+        "group": "the other warps of the warpgroup",
+        "tmem": "free Tensor Memory columns",
+    }.get(key[0], f"completion of {key[0]}")

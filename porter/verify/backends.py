@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where kernels run: the protocol that every backend answers, and the simulator."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from porter.diagnostics import Code, PorterError
+from porter.ptx.tensormap import ENCODED_BYTES
+from porter.verify.builder import BuiltKernel
+from porter.verify.images import Image
+from porter.verify.params import argument_bytes
+from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
+from porter.verify.results import RunFinding
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """`status` ok, incomplete or error; `after` holds the image of every tensor after the run."""
+
+    status: Literal["ok", "incomplete", "error"]
+    findings: tuple[RunFinding, ...]
+    after: Mapping[str, Image]
+    warp_instructions: int = 0
+    seconds: float = 0.0
+    stats: Any = None
+
+
+class Backend(Protocol):
+    """Runs one launch of a compiled kernel. `guard` is how many guard bytes lie around each tensor,
+    `arithmetic` how its tensor cores add (see `porter.verify.arithmetic.step_loss`)."""
+
+    name: str
+    guard: int
+    arithmetic: str
+
+    def run(
+        self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
+    ) -> RunResult:
+        """Run with copies of `images`, which stay as they are."""
+        ...
+
+
+@dataclass(frozen=True)
+class SimOptions:
+    """How the simulator runs: see `porter.sim.Options`."""
+
+    schedule: Literal["eager", "late", "random"] = "late"
+    arithmetic: Literal["float64", "exact"] = "float64"
+    seed: int = 0
+    budget: int | None = None
+    progress: Callable[[int], None] | None = None
+    print: Callable[[str], None] | None = None
+
+
+class SimBackend:
+    """The CPU simulator. It refuses any access outside a tensor by itself, so tensors need no guards."""
+
+    name = "sim"
+    guard = 0
+
+    def __init__(self, options: SimOptions | None = None) -> None:
+        self.options = options or SimOptions()
+        self.arithmetic: str = self.options.arithmetic
+
+    def run(
+        self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
+    ) -> RunResult:
+        from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
+
+        memory = GlobalMemory()
+        starts: dict[str, int] = {}
+        for name, image in images.items():
+            starts[name] = memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
+            memory.write(starts[name], image.data)
+
+        def map_data(name: str) -> bytes:
+            bound = problem.tensor_maps[name]
+            base = starts[bound.tensor] + images[bound.tensor].guard
+            return dataclasses.replace(bound.map, address=base + bound.map.address).encode()
+
+        def address(argument: Pointer | MapAddress) -> int:
+            if isinstance(argument, MapAddress):
+                at = memory.alloc(ENCODED_BYTES, align=ENCODED_BYTES, name=argument.tensor_map)
+                memory.write(at, map_data(argument.tensor_map))
+                return at
+            return starts[argument.tensor] + images[argument.tensor].guard + argument.offset
+
+        def by_value(argument: MapValue) -> bytes:
+            return map_data(argument.tensor_map)
+
+        values = argument_bytes(problem, kernel.function, address, by_value)
+        chosen = {"max_warp_instructions": self.options.budget} if self.options.budget else {}
+        options = Options(
+            schedule=self.options.schedule,
+            seed=self.options.seed,
+            arithmetic=self.options.arithmetic,
+            progress=self.options.progress,
+            print=self.options.print,
+            **chosen,
+        )
+        outcome = simulate(
+            kernel.module,
+            kernel.entry,
+            Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem),
+            pack_params(kernel.function, values),
+            memory,
+            options,
+        )
+        after = {
+            name: Image(image.tensor, image.guard, np.array(memory.read(starts[name], image.data.size)))
+            for name, image in images.items()
+        }
+        return RunResult(
+            status=outcome.status,
+            findings=tuple(run_finding(f) for f in outcome.findings),
+            after=after,
+            warp_instructions=outcome.stats.warp_instructions,
+            seconds=outcome.stats.seconds,
+            stats=outcome.stats,
+        )
+
+
+def run_finding(finding: Any) -> RunFinding:
+    """A simulator finding in the form that reports use; text places are for people."""
+    places = []
+    loc = finding.loc
+    if loc is not None:
+        places.append(f"{loc.file}:{loc.line}")
+    if finding.ptx_line:
+        places.append(f"PTX line {finding.ptx_line}")
+    if finding.block is not None:
+        places.append(f"block {','.join(map(str, finding.block))}")
+    if finding.warp is not None:
+        places.append(f"warp {finding.warp}" + ("" if finding.lane is None else f" lane {finding.lane}"))
+    return RunFinding(
+        code=finding.code,
+        message=finding.message,
+        where=", ".join(places),
+        kernel=finding.kernel,
+        block=finding.block,
+        warp=finding.warp,
+        lane=finding.lane,
+        ptx_line=finding.ptx_line,
+        source=loc.file if loc else "",
+        line=loc.line if loc else 0,
+    )
+
+
+BACKENDS = ("sim",)
+
+
+def make_backend(name: str, options: SimOptions) -> Backend:
+    """The backend of this name.
+
+    Raises:
+        PorterError: BACKEND_UNAVAILABLE.
+    """
+    if name != "sim":
+        raise PorterError(Code.BACKEND_UNAVAILABLE, name=name, reason=f"there is {', '.join(BACKENDS)}")
+    return SimBackend(options)

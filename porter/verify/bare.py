@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a kernel of a PTX module with arguments given by hand, without a case.
+
+An argument is a number, or a buffer `DTYPE[ELEMENTS]`, optionally `=FILL`: `zeros`, `ones`, `iota`, `normal` or
+`@file.npy`. A buffer without a fill holds 0xFF bytes, NaN in every floating-point format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from porter.diagnostics import Code, PorterError
+from porter.ptx import ast
+from porter.verify.backends import SimOptions, run_finding
+from porter.verify.dtypes import DTYPES, Array, DType
+from porter.verify.params import param_number_bytes
+from porter.verify.problem import LaunchValues
+from porter.verify.results import RunFinding
+
+_BUFFER = re.compile(r"([a-z0-9]+)\[(\d+)\](?:=(.+))?")
+FILLS = ("zeros", "ones", "iota", "normal")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory for one pointer argument; `fill` None is poison."""
+
+    dtype: DType
+    elements: int
+    fill: str | None
+
+
+@dataclass(frozen=True)
+class BareResult:
+    """`buffers` holds each buffer argument after the run, by its position."""
+
+    status: str
+    findings: tuple[RunFinding, ...]
+    buffers: dict[int, Array]
+    warp_instructions: int
+    seconds: float
+    opcodes: dict[str, int]
+
+
+def read_argument(text: str) -> int | float | Buffer:
+    """An argument as written on the command line.
+
+    Raises:
+        PorterError: BAD_OPTION.
+    """
+    match = _BUFFER.fullmatch(text)
+    if match is not None:
+        name, count, fill = match.groups()
+        if name not in DTYPES:
+            raise _bad(f"no number format {name} in `{text}` (there are: {', '.join(DTYPES)})")
+        if fill is not None and fill not in FILLS and not fill.startswith("@"):
+            raise _bad(f"no fill {fill} in `{text}` (there are: {', '.join(FILLS)}, @file.npy)")
+        return Buffer(DTYPES[name], int(count), fill)
+    try:
+        return int(text, 0)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise _bad(f"`{text}` is no number and no buffer such as f32[1024]=zeros") from None
+
+
+def _bad(problem: str) -> PorterError:
+    return PorterError(Code.BAD_OPTION, option="--arg", problem=problem)
+
+
+def _contents(buffer: Buffer, seed: int) -> Array | None:
+    match buffer.fill:
+        case None:
+            return None
+        case "zeros":
+            values = np.zeros(buffer.elements)
+        case "ones":
+            values = np.ones(buffer.elements)
+        case "iota":
+            values = np.arange(buffer.elements, dtype=np.float64)
+        case "normal":
+            values = np.random.default_rng(seed).standard_normal(buffer.elements)
+        case file:
+            try:
+                values = np.load(Path(file[1:]), allow_pickle=False).astype(np.float64).reshape(-1)
+            except (OSError, ValueError) as error:
+                raise _bad(f"{file[1:]}: {error}") from None
+            if values.size != buffer.elements:
+                raise _bad(f"{file[1:]} has {values.size} elements, not {buffer.elements}")
+    return buffer.dtype.encode(values)
+
+
+def pick_entry(module: ast.Module, name: str | None, path: str) -> ast.Function:
+    """The kernel called `name` (mangled, or a part of it that only one kernel has); without a name the only
+    one.
+
+    Raises:
+        PorterError: ENTRY_NOT_FOUND, ENTRY_AMBIGUOUS, with the candidates in the detail.
+    """
+    entries = module.entries()
+    listed = "\n".join(f.name for f in entries)
+    if name is not None:
+        exact = [f for f in entries if f.name == name]
+        entries = tuple(exact or [f for f in entries if name in f.name])
+    if not entries:
+        raise PorterError(Code.ENTRY_NOT_FOUND, path=path, entry=name or "", detail=listed)
+    if len(entries) > 1:
+        raise PorterError(Code.ENTRY_AMBIGUOUS, path=path, entry=name or "", detail=listed)
+    return entries[0]
+
+
+def run_bare(
+    module: ast.Module,
+    entry: ast.Function,
+    launch: LaunchValues,
+    arguments: Sequence[int | float | Buffer],
+    options: SimOptions,
+) -> BareResult:
+    """Run a kernel on the simulator.
+
+    Raises:
+        PorterError: BAD_OPTION if the arguments are not those of the kernel.
+    """
+    from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
+
+    if len(arguments) != len(entry.params):
+        raise _bad(f"{len(arguments)} given, but {entry.name} takes {len(entry.params)}")
+    memory = GlobalMemory()
+    places: dict[int, tuple[int, Buffer]] = {}
+    values: list[bytes] = []
+    for i, (argument, param) in enumerate(zip(arguments, entry.params, strict=True)):
+        number = argument
+        if isinstance(argument, Buffer):
+            address = memory.alloc(argument.elements * argument.dtype.itemsize, name=f"argument {i}")
+            contents = _contents(argument, options.seed + i)
+            if contents is not None:
+                memory.write(address, contents.tobytes())
+            places[i] = (address, argument)
+            number = address
+        assert not isinstance(number, Buffer)
+        try:
+            values.append(param_number_bytes(number, param))
+        except (ValueError, OverflowError) as error:
+            raise _bad(f"argument {i}: {error}") from None
+    chosen = {"max_warp_instructions": options.budget} if options.budget else {}
+    outcome = simulate(
+        module,
+        entry.name,
+        Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem),
+        pack_params(entry, values),
+        memory,
+        Options(schedule=options.schedule, seed=options.seed, arithmetic=options.arithmetic,
+                progress=options.progress, print=options.print, **chosen),
+    )  # fmt: skip
+    buffers = {
+        i: memory.read(address, b.elements * b.dtype.itemsize).view(b.dtype.container)
+        for i, (address, b) in places.items()
+    }
+    return BareResult(
+        status=outcome.status,
+        findings=tuple(run_finding(f) for f in outcome.findings),
+        buffers=buffers,
+        warp_instructions=outcome.stats.warp_instructions,
+        seconds=outcome.stats.seconds,
+        opcodes=dict(outcome.stats.opcodes),
+    )

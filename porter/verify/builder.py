@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiling the kernel of a case, original or port, to parsed PTX."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from porter.build.cache import default_directory
+from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.toolchain import Toolkit, find_toolkit
+from porter.diagnostics import Code, Location, PorterError
+from porter.ptx import ast
+from porter.ptx.parser import PtxSyntaxError, parse_module
+from porter.verify.problem import Problem
+
+ORIGINAL_ARCH = "sm_90a"
+PORT_ARCH = "sm_100a"
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """A compiled kernel: its module, the mangled name of its entry, the PTX text and the compiler's
+    figures."""
+
+    arch: str
+    entry: str
+    module: ast.Module
+    ptx: str
+    resources: Any = None
+
+    @property
+    def function(self) -> ast.Function:
+        return self.module.function(self.entry)
+
+
+class Builder(Protocol):
+    """Turns the kernel of a problem into PTX for an architecture."""
+
+    def build(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
+        """`source` is the kernel file to compile: the case's own, or a port of it."""
+        ...
+
+
+def compile_request(problem: Problem, source: Path, arch: str) -> CompileRequest:
+    """How the kernel of a problem is compiled from `source`. Headers that a port left alone are found beside
+    the original."""
+    case = problem.case
+    return CompileRequest(
+        source=source,
+        arch=arch,
+        entry=case.entry,
+        template_args=problem.template,
+        include_dirs=(case.kernel.parent, *case.include_dirs),
+        defines=tuple(f"{name}={value}" for name, value in problem.defines.items()),
+    )
+
+
+class ToolkitBuilder:
+    """Compiles with nvcc; modules are parsed once per content."""
+
+    def __init__(self, toolkit: Toolkit | None = None) -> None:
+        self._toolkit = toolkit
+        self._parsed: dict[str, ast.Module] = {}
+
+    @property
+    def toolkit(self) -> Toolkit:
+        """Found on first use, so that a machine without a compiler fails only when one is needed."""
+        if self._toolkit is None:
+            self._toolkit = find_toolkit()
+        return self._toolkit
+
+    def build(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
+        """Raises what `porter.build.nvcc.compile_ptx` raises."""
+        compiled = compile_ptx(compile_request(problem, source, arch), self.toolkit)
+        if compiled.entry is None:
+            raise PorterError(Code.ENTRY_NOT_FOUND, path=str(source), entry=problem.case.entry)
+        key = hashlib.sha256(compiled.ptx.encode()).hexdigest()
+        if key not in self._parsed:
+            self._parsed[key] = parse_ptx(compiled.ptx, f"{source} ({arch})")
+        return BuiltKernel(arch, compiled.entry, self._parsed[key], compiled.ptx)
+
+
+def parse_ptx(text: str, name: str) -> ast.Module:
+    """A PTX module.
+
+    Raises:
+        PorterError: PTX_UNREADABLE with the place in the PTX.
+    """
+    try:
+        return parse_module(text)
+    except PtxSyntaxError as error:
+        where = Location(name, error.line, error.column)
+        raise PorterError(Code.PTX_UNREADABLE, where, path=name, problem=error.message) from None
+
+
+@dataclass(frozen=True)
+class PortPlan:
+    """A port to verify: `files` by path of the original (all files of the source set, changed or not), or
+    `source`, a finished file. Other fields are launch values that the port changes; None is as in the
+    case."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    source: Path | None = None
+    block: tuple[int, int, int] | None = None
+    dynamic_smem: int | None = None
+
+
+def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:
+    """Write the port's files below a directory named by their content, and return the kernel's place there.
+
+    The layout of the original files to each other is kept, so that quoted includes find the ported headers.
+
+    Raises:
+        PorterError: WRITE_FAILED.
+    """
+    if plan.source is not None:
+        return plan.source
+    paths = {Path(p).resolve(): data for p, data in plan.files.items()}
+    if kernel.resolve() not in paths:
+        raise ValueError(f"the port has no file {kernel}")
+    common = Path(os.path.commonpath([p.parent for p in paths]))
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(os.fsencode(path.relative_to(common)) + b"\0" + paths[path] + b"\0")
+    base = (root or default_directory() / "ports") / digest.hexdigest()[:24]
+    try:
+        for path, data in paths.items():
+            target = base / path.relative_to(common)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.is_file() or target.read_bytes() != data:
+                temporary = target.with_name(f".{target.name}.{os.getpid()}")
+                temporary.write_bytes(data)
+                temporary.replace(target)
+    except OSError as error:
+        raise PorterError(Code.WRITE_FAILED, path=base, reason=error.strerror) from None
+    return base / kernel.resolve().relative_to(common)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verification answers: one row per case, size and input family, each with an honest verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from porter.diagnostics import Code, Diagnostic, ExitCode
+from porter.verify.compare import Comparison
+from porter.verify.expr import Number
+
+
+class Verdict(StrEnum):
+    """`review` is for results that are right under a stated assumption; `incomplete` is never `clean`."""
+
+    CLEAN = "clean"
+    REVIEW = "review"
+    INCOMPLETE = "incomplete"
+    ERROR = "error"
+
+
+_EXIT_RANK = (
+    ExitCode.DIFFERENT,
+    ExitCode.BUILD_FAILED,
+    ExitCode.UNPORTED,
+    ExitCode.USAGE,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.FINDINGS,
+    ExitCode.OK,
+)
+
+
+def worst_exit(codes: list[ExitCode]) -> ExitCode:
+    """The exit code of several results: a proven difference first, then what kept others from a verdict."""
+    return min(codes, key=_EXIT_RANK.index, default=ExitCode.OK)
+
+
+@dataclass(frozen=True)
+class RunFinding:
+    """Something that a backend found while running, already worded; `where` is for people."""
+
+    code: Code
+    message: str
+    where: str = ""
+    kernel: str = ""
+    block: tuple[int, int, int] | None = None
+    warp: int | None = None
+    lane: int | None = None
+    ptx_line: int = 0
+    source: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One program run: `original` or `port`, on which architecture, by which backend."""
+
+    program: str
+    arch: str
+    backend: str
+    status: str
+    findings: tuple[RunFinding, ...] = ()
+    warp_instructions: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """Case x size x family. The comparisons hold one entry per output tensor."""
+
+    case: str
+    sizes: Mapping[str, Number]
+    family: str
+    seed: int
+    verdict: Verdict
+    original: tuple[Comparison, ...] = ()
+    port: tuple[Comparison, ...] = ()
+    between: tuple[Comparison, ...] = ()
+    controls: int = 0
+    runs: tuple[RunSummary, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        codes = [d.code.value.exit_code for d in self.diagnostics]
+        if self.verdict is Verdict.ERROR and worst_exit(codes) is ExitCode.OK:
+            codes.append(ExitCode.DIFFERENT)
+        if self.verdict is Verdict.INCOMPLETE:
+            codes.append(ExitCode.INCONCLUSIVE)
+        return worst_exit(codes)
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """All rows, with what was asked for so that the run can be repeated."""
+
+    rows: tuple[Row, ...]
+    backend: str
+    schedule: str
+    arithmetic: str
+    seed: int
+    seconds: float = 0.0
+    errors: tuple[Diagnostic, ...] = field(default=())
+
+    @property
+    def verdict(self) -> Verdict:
+        order = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.REVIEW, Verdict.CLEAN)
+        found = {row.verdict for row in self.rows}
+        if self.errors:
+            found.add(Verdict.INCOMPLETE)
+        if not found:
+            return Verdict.INCOMPLETE
+        return next(v for v in order if v in found)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        codes = [row.exit_code for row in self.rows] + [d.code.value.exit_code for d in self.errors]
+        if not self.rows and not self.errors:
+            return ExitCode.INCONCLUSIVE
+        return worst_exit(codes)

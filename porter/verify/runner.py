@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verification: build original and port, run both on the same inputs, compare with the reference and each
+other."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.verify.backends import Backend, RunResult
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel, PortPlan, materialize
+from porter.verify.case import Case
+from porter.verify.compare import Comparison
+from porter.verify.dtypes import Array
+from porter.verify.expr import Number
+from porter.verify.images import Image, changed_element, make_image, stray_write
+from porter.verify.inputs import Family, choose, generate
+from porter.verify.judge import Expectation, expectation, failed_controls
+from porter.verify.locate import place_of
+from porter.verify.params import check_arguments
+from porter.verify.problem import LaunchValues, Problem, bind
+from porter.verify.results import Row, RunSummary, Verdict, VerifyResult
+
+ProgressCall = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """`families` None: all that apply. `sizes`: one mapping per problem size; names left out keep the case's
+    default. `schedule` is recorded with the result."""
+
+    families: Sequence[str] | None = None
+    sizes: Sequence[Mapping[str, Number]] = ({},)
+    seed: int = 0
+    schedule: str = "late"
+    progress: ProgressCall | None = None
+
+
+def verify(
+    case: Case, port: PortPlan | None, builder: Builder, backend: Backend, options: VerifyOptions
+) -> VerifyResult:
+    """One row per size and family. Without a port only the original is checked against the reference.
+
+    What a compiler refuses becomes the error of the rows of that size.
+
+    Raises:
+        PorterError: the case does not fit its sizes or kernel (PT50xx), or there is no compiler.
+    """
+    began = time.perf_counter()
+    problems = [bind(case, sizes) for sizes in options.sizes]
+    chosen = [choose(list(options.families) if options.families else None, p) for p in problems]
+    rows: list[Row] = []
+    session = _Session(case, port, builder, backend, options)
+    for problem, families in zip(problems, chosen, strict=True):
+        rows += session.size(problem, families)
+    return VerifyResult(
+        rows=tuple(rows),
+        backend=backend.name,
+        schedule=options.schedule,
+        arithmetic=backend.arithmetic,
+        seed=options.seed,
+        seconds=time.perf_counter() - began,
+    )
+
+
+@dataclass(frozen=True)
+class _Program:
+    """`original` or `port`, ready to run."""
+
+    name: str
+    arch: str
+    kernel: BuiltKernel
+    launch: LaunchValues
+
+
+class _Session:
+    def __init__(
+        self, case: Case, port: PortPlan | None, builder: Builder, backend: Backend, options: VerifyOptions
+    ) -> None:
+        self.case, self.port, self.builder, self.backend, self.options = case, port, builder, backend, options
+
+    def size(self, problem: Problem, families: Sequence[Family]) -> list[Row]:
+        self._tell(problem, "building")
+        try:
+            programs = self._programs(problem)
+        except PorterError as error:
+            if error.exit_code is not ExitCode.BUILD_FAILED:
+                raise
+            return [self._row(problem, f, Verdict.ERROR, (error.diagnostic,)) for f in families]
+        return [self._family(problem, family, programs) for family in families]
+
+    def _programs(self, problem: Problem) -> list[_Program]:
+        original = self.builder.build(problem, self.case.kernel, ORIGINAL_ARCH)
+        check_arguments(problem, original.function)
+        programs = [_Program("original", ORIGINAL_ARCH, original, problem.launch)]
+        if self.port is not None:
+            source: Path = materialize(self.port, self.case.kernel)
+            kernel = self.builder.build(problem, source, PORT_ARCH)
+            check_arguments(problem, kernel.function)
+            programs.append(_Program("port", PORT_ARCH, kernel, _changed(problem.launch, self.port)))
+        return programs
+
+    def _family(self, problem: Problem, family: Family, programs: Sequence[_Program]) -> Row:
+        inputs = generate(problem, family, self.options.seed)
+        wanted = expectation(problem, family, inputs, self.backend.arithmetic)
+        controls, diagnostics = failed_controls(wanted)
+        comparisons: dict[str, tuple[Comparison, ...]] = {}
+        outputs: dict[str, dict[str, Array]] = {}
+        runs: list[RunSummary] = []
+        incomplete = False
+        for program in programs:
+            self._tell(problem, f"{family.name}: {program.name}")
+            images = {
+                name: make_image(tensor, inputs.get(name), self.backend.guard)
+                for name, tensor in problem.tensors.items()
+            }
+            result = self.backend.run(program.kernel, problem, program.launch, images)
+            runs.append(_summary(program, self.backend, result))
+            if result.status != "ok":
+                incomplete |= result.status == "incomplete"
+                diagnostics.append(_not_finished(self.case, program, result))
+                continue
+            diagnostics += _memory_damage(self.case, program, images, result)
+            outputs[program.name] = {t.name: result.after[t.name].elements() for t in problem.outputs}
+            comparisons[program.name] = tuple(
+                wanted.against_reference(t, outputs[program.name][t.name], program.arch)
+                for t in problem.outputs
+            )
+            diagnostics += _differences(problem, program, comparisons[program.name])
+        between = _between(wanted, outputs)
+        if all(c.ok for found in comparisons.values() for c in found):
+            diagnostics += [_bits_differ(problem, c) for c in between if not c.ok]
+        return Row(
+            case=self.case.name,
+            sizes=problem.sizes,
+            family=family.name,
+            seed=self.options.seed,
+            verdict=_verdict(diagnostics, incomplete),
+            original=comparisons.get("original", ()),
+            port=comparisons.get("port", ()),
+            between=between,
+            controls=controls,
+            runs=tuple(runs),
+            diagnostics=tuple(diagnostics),
+        )
+
+    def _row(
+        self, problem: Problem, family: Family, verdict: Verdict, diagnostics: tuple[Diagnostic, ...]
+    ) -> Row:
+        return Row(self.case.name, problem.sizes, family.name, self.options.seed, verdict,
+                   diagnostics=diagnostics)  # fmt: skip
+
+    def _tell(self, problem: Problem, what: str) -> None:
+        if self.options.progress is not None:
+            sizes = ", ".join(f"{k}={v}" for k, v in problem.sizes.items())
+            self.options.progress(f"{self.case.name} ({sizes}) {what}")
+
+
+def _changed(launch: LaunchValues, plan: PortPlan) -> LaunchValues:
+    smem = launch.dynamic_smem if plan.dynamic_smem is None else plan.dynamic_smem
+    return dataclasses.replace(launch, block=plan.block or launch.block, dynamic_smem=smem)
+
+
+def _between(wanted: Expectation, outputs: Mapping[str, Mapping[str, Array]]) -> tuple[Comparison, ...]:
+    if not {"original", "port"} <= outputs.keys():
+        return ()
+    return tuple(
+        wanted.between(t, outputs["original"][t.name], outputs["port"][t.name])
+        for t in wanted.problem.outputs
+    )
+
+
+def _summary(program: _Program, backend: Backend, result: RunResult) -> RunSummary:
+    return RunSummary(
+        program=program.name,
+        arch=program.arch,
+        backend=backend.name,
+        status=result.status,
+        findings=result.findings,
+        warp_instructions=result.warp_instructions,
+        seconds=result.seconds,
+    )
+
+
+def _verdict(diagnostics: Sequence[Diagnostic], incomplete: bool) -> Verdict:
+    if any(d.code is not Code.RUN_INCOMPLETE for d in diagnostics):
+        return Verdict.ERROR
+    return Verdict.INCOMPLETE if incomplete else Verdict.CLEAN
+
+
+def _not_finished(case: Case, program: _Program, result: RunResult) -> Diagnostic:
+    code = Code.RUN_INCOMPLETE if result.status == "incomplete" else Code.RUN_FAILED
+    reason = "; ".join(f"{f.code.id}: {f.message}" for f in result.findings[:3]) or "no reason given"
+    detail = "\n".join(f"{f.code.id}: {f.message} ({f.where})" for f in result.findings)
+    return Diagnostic(code, Location(str(case.kernel)), {"program": program.name, "reason": reason}, detail)
+
+
+def _memory_damage(
+    case: Case, program: _Program, before: Mapping[str, Image], result: RunResult
+) -> list[Diagnostic]:
+    found = []
+    where = Location(str(case.path))
+    for name, image in before.items():
+        stray = stray_write(image, result.after[name].data)
+        if stray is not None:
+            values = {"program": program.name, "tensor": name, "where": stray}
+            found.append(Diagnostic(Code.STRAY_WRITE, where, values))
+        if image.tensor.role == "input":
+            changed = changed_element(image, result.after[name])
+            if changed is not None:
+                values = {"program": program.name, "tensor": name, "where": changed}
+                found.append(Diagnostic(Code.INPUT_CHANGED, where, values))
+    return found
+
+
+def _differences(problem: Problem, program: _Program, comparisons: Sequence[Comparison]) -> list[Diagnostic]:
+    code = Code.ORIGINAL_DIFFERS if program.name == "original" else Code.PORT_DIFFERS
+    return [_difference(code, problem, c) for c in comparisons if not c.ok]
+
+
+def _bits_differ(problem: Problem, comparison: Comparison) -> Diagnostic:
+    return _difference(Code.PORT_BITS_DIFFER, problem, comparison)
+
+
+def _difference(code: Code, problem: Problem, comparison: Comparison) -> Diagnostic:
+    values = {
+        "tensor": comparison.tensor,
+        "count": comparison.mismatches,
+        "total": comparison.elements,
+    }
+    return Diagnostic(
+        code, Location(str(problem.case.kernel)), values, describe_difference(problem, comparison)
+    )
+
+
+def describe_difference(problem: Problem, comparison: Comparison) -> str:
+    """The first bad element: where it is, what it should be and what it is."""
+    first = comparison.first
+    if first is None:
+        return ""
+    apart = f", {first.ulps} ulp apart" if first.ulps is not None else ""
+    where = f"{comparison.tensor}{list(first.index)}"
+    lines = [f"first at {where}: expected {first.expected:.9g}, got {first.actual:.9g}{apart}"]
+    if first.error is not None and first.bound is not None:
+        lines.append(f"error {first.error:.3g}, allowed {first.bound:.3g}")
+    place = place_of(problem, problem.tensors[comparison.tensor], first.index)
+    if place is not None:
+        lines.append(f"in {place}")
+    if comparison.unwritten:
+        lines.append(f"{comparison.unwritten} elements were never written")
+    elif comparison.nans:
+        lines.append(f"{comparison.nans} elements are NaN")
+    return "\n".join(lines)

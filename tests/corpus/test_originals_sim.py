@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every corpus original, run by the simulator at every size of its case, gives what its reference says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porter.verify.backends import SimBackend, SimOptions
+from porter.verify.builder import ToolkitBuilder
+from porter.verify.case import load_case
+from porter.verify.results import Verdict, VerifyResult
+from porter.verify.runner import VerifyOptions, verify
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+CASES = sorted(CORPUS.glob("*/case.yaml"))
+
+
+@pytest.fixture(params=CASES, ids=lambda path: path.parent.name)
+def path(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+def run(path: Path, schedule: str, families: tuple[str, ...], all_sizes: bool) -> VerifyResult:
+    case = load_case(path)
+    sizes = ({}, *case.other_sizes) if all_sizes else ({},)
+    backend = SimBackend(SimOptions(schedule=schedule))  # type: ignore[arg-type]
+    options = VerifyOptions(families=families, sizes=sizes, schedule=schedule)
+    return verify(case, None, ToolkitBuilder(), backend, options)
+
+
+def assert_clean(result: VerifyResult) -> None:
+    for row in result.rows:
+        assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
+
+
+def test_late_completion_at_all_sizes(path: Path) -> None:
+    """Asynchronous work lands as late as its waits allow: a kernel that relied on luck would fail here."""
+    result = run(path, "late", ("integers",), all_sizes=True)
+    assert len(result.rows) == 1 + len(load_case(path).other_sizes)
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "random"])
+def test_other_schedules(path: Path, schedule: str) -> None:
+    assert_clean(run(path, schedule, ("index",), all_sizes=False))
+
+
+def test_rounding_stays_within_bounds(path: Path) -> None:
+    assert_clean(run(path, "late", ("normal", "wide"), all_sizes=False))

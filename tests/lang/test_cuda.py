@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porter.lang.cuda import (
+    CudaFile,
+    enclosing,
+    find,
+    function_specifiers,
+    parse_cuda,
+    parse_tree,
+    span,
+    walk,
+)
+
+
+def line_ends(text: bytes) -> list[int]:
+    return [i for i, c in enumerate(text) if c in b"\r\n"]
+
+
+def check_lengths(file: CudaFile) -> None:
+    assert len(file.masked) == len(file.source)
+    assert line_ends(file.masked) == line_ends(file.source)
+
+
+HARD = {
+    "align": b"__global__ void k() { extern __shared__ __align__(128) unsigned char s[]; }\n",
+    "postfix alignas": b"__global__ void k() { extern __shared__ float s[] alignas(128); }\n",
+    "cluster dims": b"__global__ void __cluster_dims__(2, 1, 1)\nk(int *p) { *p = 1; }\n",
+    "loop macro": b"void f() { UNROLL_LOOP\n for (int i = 0; i < 4; ++i) { g(i); } }\n",
+    "loop macro with count": b"void f() { MY_UNROLL(4)\n for (int i = 0; i < 4; ++i) { g(i); } }\n",
+    "specifier": b"LIB_DEVICE void f(int a) { g(a); }\n",
+    "unknown specifier": b"WOBBLE void f(int a) { g(a); }\nWOBBLE static int h(int b) { return b; }\n",
+    "if and": b"#if (defined(A) and defined(B))\nint a;\n#endif\n",
+    "typename": b"template <class T> void f() { g(typename T::X{}); return typename T::template Y<1>::Z{}; }",
+    "lambda": b"void f() { auto g = [=] __device__ (int i) { return i; }; }\n",
+    "lambda specifier": b"void f() { auto g = [&](int i) LIB_INLINE { return i; }; }\n",
+    "default argument": b"struct A {}; void f(A a = {}, B b = {C::d}) { g(a); }\n",
+    "bitfields": b"union D { struct { uint16_t a_ : 14, : 2; uint8_t : 6, x_ : 2; } b; };\n",
+    "comparison": b"conditional_t<B >= 90, int, float> y; std::conditional_t<A::v >= 90, int, float> z;\n",
+    "missing comma": b'void f() { asm volatile("x [%0], %1;" :: "r"(a)  "l"(b)); }\n',
+    "statement macro": b"void f() {\n  CHECK_IT(a)\n  g(a);\n}\n",
+    "friend": b"struct S { LIB_DEVICE constexpr friend bool operator>(S a, S b) { return 1; } };\n",
+    "requires": b"template <class T, LIB_REQUIRES(is_x<T>::value && !b<T>())>\nvoid f(T t) { g(t); }\n",
+    "return in arguments": b"bool f() { CHECK(g(a), return false); return true; }\n",
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_masks_make_hard_sources_parse(name: str) -> None:
+    source = HARD[name]
+    file = parse_cuda("x.cu", source)
+    check_lengths(file)
+    assert file.error_count == 0, (name, file.masked)
+    assert file.unparsed == ()
+    assert file.coverage == 1.0
+
+
+@pytest.mark.parametrize("name", [n for n in HARD if n not in ("lambda specifier", "statement macro")])
+def test_hard_sources_are_hard(name: str) -> None:
+    # Otherwise the test above would prove nothing.
+    assert parse_tree(HARD[name]).root_node.has_error
+
+
+def test_macros_that_stand_for_specifiers_are_resolved() -> None:
+    source = (
+        b"#define KERN __global__ static\n#define FORCE __forceinline__\n#define MINE_OWN FORCE __device__\n"
+        b"int x; // __global__\n"
+        b"KERN void __launch_bounds__(128) k(float *p) { p[0] = 1; }\n"
+        b"MINE_OWN int f(int a) { return a; }\n"
+        b"template <class T> KERN void t(T *p) { p[0] = 1; }\n"
+        b"void host() {}\n"
+    )
+    file = parse_cuda("x.cu", source)
+    assert file.error_count == 0
+    kernels = list(find(file.root, "function_definition"))
+    assert len(kernels) == 4
+    flags = ["__global__" in function_specifiers(file, f) for f in kernels]
+    assert flags == [True, False, True, False]
+    assert "__device__" in function_specifiers(file, kernels[1])
+
+
+def test_specifiers_of_an_unmasked_kernel() -> None:
+    file = parse_cuda(
+        "x.cu", b'extern "C" __global__ void k(int *p) { *p = 1; }\nstatic int g() { return 1; }\n'
+    )
+    kernel, other = find(file.root, "function_definition")
+    assert "__global__" in function_specifiers(file, kernel)
+    assert "__global__" not in function_specifiers(file, other)
+
+
+def test_clean_source_is_not_masked() -> None:
+    source = (
+        b"// and or not\n__global__ void __launch_bounds__(128) k(int *p) { if (p and not q) { *p = 1; } }\n"
+    )
+    file = parse_cuda("x.cu", source)
+    assert file.masked == source
+    assert file.rules == ()
+
+
+def test_macro_in_comment_or_string_is_not_touched() -> None:
+    source = b'LIB_DEVICE void f() { /* LIB_DEVICE */ g("LIB_DEVICE void"); } // LIB_DEVICE x\n'
+    file = parse_cuda("x.cu", source)
+    assert file.masked.count(b"LIB_DEVICE") == 3
+
+
+def test_a_mask_that_does_not_help_is_dropped() -> None:
+    source = b"void f() { int not_closed = (1 + ; }\nvoid g(int a) { if (a and b) { h(); } }\n"
+    file = parse_cuda("x.cu", source)
+    assert "alternative operators" not in file.rules
+    assert file.error_count > 0
+    assert 0 < file.coverage < 1
+    text = " ".join(file.text(s) for s in file.unparsed)
+    assert "void g" not in text
+
+
+def test_latin_bytes_bom_and_crlf_survive() -> None:
+    source = b'\xef\xbb\xbf// caf\xe9 \xe4\r\nvoid f() { g("\xc3\xa9"); }\r\n/* \xff */\r\n'
+    file = parse_cuda("x.cu", source)
+    check_lengths(file)
+    assert file.error_count == 0
+    assert file.source == source
+    function = next(find(file.root, "function_definition"))
+    assert file.text(span(function)).encode("utf-8", "surrogateescape") == b'void f() { g("\xc3\xa9"); }'
+    comment = next(find(file.root, "comment"))
+    assert file.text(comment).encode("utf-8", "surrogateescape").startswith(b"// caf\xe9")
+
+
+def test_location_and_tree_helpers() -> None:
+    file = parse_cuda("dir/x.cu", b"int a;\nvoid f() {\n  if (a) { g(1); }\n}\n")
+    call = next(find(file.root, "call_expression"))
+    where = file.location(call)
+    assert (where.path, where.line, where.column) == ("dir/x.cu", 3, 12)
+    assert str(where) == "dir/x.cu:3:12"
+    function = enclosing(call, "function_definition")
+    assert function is not None
+    assert file.text(function).startswith("void f()")
+    assert enclosing(call, "class_specifier") is None
+    starts = [n.start_byte for n in walk(file.root)]
+    assert starts == sorted(starts)
+    # Every node exactly once.
+    nodes = list(walk(file.root))
+    assert len({n.id for n in nodes}) == len(nodes)
+
+
+def test_empty_file() -> None:
+    file = parse_cuda("x.cu", b"")
+    assert file.coverage == 1.0
+    assert list(find(file.root, "function_definition")) == []
+
+
+def wheel_sources() -> list[Path]:
+    package = pytest.importorskip("cutlass_library")
+    base = Path(package.__file__).parent / "source" / "examples"
+    return sorted(p for e in ("cu", "cuh", "h", "hpp") for p in base.rglob(f"*.{e}"))
+
+
+@pytest.mark.external
+def test_masks_keep_length_and_lines_of_every_example() -> None:
+    files = wheel_sources()
+    assert len(files) > 100
+    clean = 0
+    for path in files:
+        file = parse_cuda(str(path), path.read_bytes())
+        check_lengths(file)
+        clean += file.error_count == 0
+    # The share of clean files falls if a mask is lost.
+    assert clean / len(files) > 0.85

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tcgen05.cp: rows of shared memory to lanes of Tensor Memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_datapath_wgmma import place
+
+from porter.ptx import tmem
+from porter.ptx.smem_desc import sm90_to_sm100
+from porter.ptx.swizzle import SwizzleMode
+from porter.ptx.tmem_copy import TmemCopy
+from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.datapath.tcgen05_copy import copy, copy_cells
+
+# Source row of every written lane.
+CASES = {
+    "128x256b": list(range(128)),
+    "128x128b": list(range(128)),
+    "64x128b.warpx2::02_13": [*range(64), *range(64)],
+    "64x128b.warpx2::01_23": [*range(32), *range(32), *range(32, 64), *range(32, 64)],
+    "32x128b.warpx4": [*range(32)] * 4,
+    "4x256b": [lane // 32 if lane % 32 == 0 else None for lane in range(128)],
+}
+
+
+def parse(text: str) -> TmemCopy:
+    return TmemCopy.parse(("tcgen05", "cp", *text.split(".")))
+
+
+@pytest.mark.parametrize("shape", CASES)
+@pytest.mark.parametrize("cta_group", [1, 2])
+def test_rows_and_lanes(shape: str, cta_group: int) -> None:
+    op = parse(f"cta_group::{cta_group}.{shape}")
+    rng = np.random.default_rng(1)
+    width = op.row_bytes
+    smem = [np.zeros(8192, np.uint8) for _ in range(cta_group)]
+    memory = [np.full((128, 512), 0xFFFFFFFF, np.uint32) for _ in range(cta_group)]
+    rows = [rng.integers(0, 256, (max(op.rows, 8), width), dtype=np.uint8) for _ in range(cta_group)]
+    for shared, tile in zip(smem, rows, strict=True):
+        desc = sm90_to_sm100(place(shared, 1024, tile, SwizzleMode.NONE, False).encode("sm_90"))
+    copy(op, 100, desc, smem, memory)
+    lanes, columns = copy_cells(op, 100)
+    for cells, tile in zip(memory, rows, strict=True):
+        words = tile.view(np.uint32)
+        for lane, row in enumerate(CASES[shape]):
+            want = np.full(width // 4, 0xFFFFFFFF, np.uint32) if row is None else words[row]
+            np.testing.assert_array_equal(cells[lane, 100 : 100 + width // 4], want)
+        outside = np.ones((128, 512), bool)
+        outside[lanes, columns] = False
+        assert (cells[outside] == 0xFFFFFFFF).all()
+
+
+def test_refusals() -> None:
+    for bad in ("cta_group::1.64x128b", "cta_group::1.128x256b.warpx4", "128x256b", "cta_group::1.8x128b"):
+        with pytest.raises(ValueError, match=r"tcgen05\.cp"):
+            parse(bad)
+    smem, memory = [np.zeros(8192, np.uint8)], [np.zeros((128, 512), np.uint32)]
+    with pytest.raises(DatapathError, match="end of Tensor Memory"):
+        copy(parse("cta_group::1.128x256b"), 508, 1 << 46, smem, memory)
+    with pytest.raises(DatapathError, match="end of Tensor Memory"):
+        copy(parse("cta_group::1.128x256b"), tmem.address(32, 0), 1 << 46, smem, memory)
+    with pytest.raises(DatapathError, match="0b001"):
+        copy(parse("cta_group::1.128x256b"), 0, 0, smem, memory)
+    with pytest.raises(UnsupportedDatapathError, match="b6x16"):
+        copy(parse("cta_group::1.128x256b.b8x16.b6x16_p32"), 0, 1 << 46, smem, memory)

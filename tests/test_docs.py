@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages made from code say what the code says, and the README's tables with them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_current(generator: ModuleType) -> None:
+    pages = generator.pages().items()
+    stale = [path.name for path, text in pages if not path.exists() or path.read_text("utf-8") != text]
+    assert not stale, f"out of date: {stale}; run `make docs`"
+
+
+def test_readme_has_the_exit_codes(generator: ModuleType) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert "\n".join(generator.exit_code_table()) in readme
+
+
+def test_readme_names_existing_make_targets() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    named = {t for call in re.findall(r"(?:`|^)make ([a-z -]+)", readme, re.MULTILINE) for t in call.split()}
+    assert {"demo", "test", "lint"} <= named
+    assert not [target for target in named if f"\n{target}:" not in makefile]
