@@ -663,6 +663,20 @@ class Code(Enum):
     )
 
     # --- PT6xxx: rules
+    RULE_FILE = _e(
+        "PT6001",
+        ExitCode.USAGE,
+        "broken rule file: {problem}",
+        "Rule files are YAML and follow `rule.schema.json`.",
+        "Mend the place that is named; an editor with the schema shows what is allowed there.",
+    )
+    RULE_DUPLICATE = _e(
+        "PT6002",
+        ExitCode.USAGE,
+        "rule {rule} is defined twice, here and in {other}",
+        "A rule ID names one rule for good.",
+        "Give the new rule an ID of its own.",
+    )
 
     @property
     def id(self) -> str:

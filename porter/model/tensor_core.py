@@ -102,13 +102,13 @@ def _operand(statement: AsmStatement, operand: Operand) -> AsmOperand | None:
 def _value(statement: AsmStatement, operand: Operand) -> str:
     bound = _operand(statement, operand)
     if bound is not None:
-        return _plain(bound.expr)
+        return " ".join(bound.expr.split())
     if isinstance(operand, Imm):
         return str(operand.value)
     raise Unsupported("an operand that is neither an immediate nor an asm operand")
 
 
-def _plain(expression: str) -> str:
+def without_cast(expression: str) -> str:
     """The expression without an integer cast around the whole of it."""
     text = " ".join(expression.split())
     match = re.fullmatch(r"(?:u?int(?:8|16|32|64)_t|int|unsigned|static_cast\s*<\s*\w+\s*>)\s*\((.*)\)", text)

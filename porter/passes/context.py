@@ -97,7 +97,8 @@ class PortContext:
         lines = text.split("\n")
         if at.start == 0 or function.file.source[at.start - 1 : at.start] == b"\n":
             return at, "".join(f"{pad}{line}\n" if line else "\n" for line in lines)
-        return at, "".join(f"{line}\n{pad}" for line in lines[:-1]) + (f"{lines[-1]}\n{pad}" if lines[-1] else f"\n{pad}")
+        rest = "".join(f"\n{pad}{line}" if line else "\n" for line in lines[1:])
+        return at, f"{lines[0]}{rest}\n{pad}"
 
 
 @dataclass

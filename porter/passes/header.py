@@ -13,13 +13,16 @@ RULE = "PTR160"
 
 _NEEDS = re.compile(rb"<\s*(?:cstdint|stdint\.h|cuda_bf16\.h|cuda_fp16\.h|cuda\.h|cuda_runtime\.h|cuda/barrier)\s*>")
 
+_DEFINITIONS = ("function_definition", "template_declaration", "namespace_definition", "linkage_specification")
+
 
 def insert_helpers(context: PortContext) -> None:
     """Add the namespace, and `<cstdint>` if nothing that the file includes brings it."""
     users = sorted({e.path for edits in context.edits.values() for e in edits})
     home = _home(context, users)
     file = context.program.sources.files[home]
-    at = _position(file)
+    first_edit = min((e.span.start for edits in context.edits.values() for e in edits if e.path == home), default=0)
+    at = _position(file, first_edit)
     text = context.helpers.text()
     if not any(_NEEDS.search(f.source) for f in context.program.sources.files.values()):
         text = "#include <cstdint>\n\n" + text
@@ -50,13 +53,12 @@ def _home(context: PortContext, users: list[str]) -> str:
     return sources.root
 
 
-def _position(file: CudaFile) -> int:
-    """Behind the last top-level include, else behind `#pragma once`, else behind the leading comments."""
-    last = 0
-    for node in _leading(file.root):
-        last = node
-    if last:
-        return last
+def _position(file: CudaFile, limit: int) -> int:
+    """Behind the last top-level include before `limit`, else behind `#pragma once`, else behind the leading
+    comments."""
+    ends = [end for end in _leading(file.root) if end <= limit]
+    if ends:
+        return max(ends)
     match = re.search(rb"^[ \t]*#pragma\s+once[^\n]*\n", file.source, re.MULTILINE)
     if match:
         return match.end()
@@ -76,13 +78,13 @@ def _leading(root) -> list[int]:  # type: ignore[no-untyped-def]
         if node.type == "preproc_include":
             ends.append(node.end_byte)
         elif node.type in ("preproc_ifdef", "preproc_if") and not any(
-            c.type in ("function_definition", "template_declaration", "namespace_definition") for c in node.named_children
+            c.type in _DEFINITIONS for c in node.named_children
         ):
             if any(c.type == "preproc_include" for c in node.named_children):
                 ends.append(node.end_byte)
         elif node.type == "preproc_ifdef":
             ends += _leading(node)
             break
-        elif node.type in ("function_definition", "template_declaration", "namespace_definition"):
+        elif node.type in _DEFINITIONS:
             break
     return ends

@@ -7,7 +7,7 @@ from porter.lang.cuda import enclosing
 from porter.model.functions import Function, Style
 from porter.model.program import TensorCoreStatement
 from porter.model.scopes import resolve
-from porter.model.tensor_core import MmaStep
+from porter.model.tensor_core import MmaStep, without_cast
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import type_constant
 from porter.ptx.wgmma import umma_kind
@@ -25,7 +25,9 @@ def rewrite(context: PortContext, statement: TensorCoreStatement, step: MmaStep,
     context.helpers.operands |= {(kind, op.a_type), (kind, op.b_type)}
     context.helpers.accumulators.add(op.d_type)
     context.helpers.saturate |= op.satfinite
-    flags = [_negated(step.negate_a), _negated(step.negate_b), _set(step.transpose_a), _set(step.transpose_b)]
+    immediates = (step.negate_a, step.negate_b, step.transpose_a, step.transpose_b)
+    negate_a, negate_b, transpose_a, transpose_b = (_plain(context, function, i) for i in immediates)
+    flags = [_negated(negate_a), _negated(negate_b), _set(transpose_a), _set(transpose_b)]
     if op.satfinite:
         flags.append("true")
     while flags and flags[-1] == "false":
@@ -43,10 +45,11 @@ def rewrite(context: PortContext, statement: TensorCoreStatement, step: MmaStep,
         lines.append(_wrap(f"constexpr uint32_t idesc = {descriptor};", context.indent(function, statement.statement.span)))
         descriptor = "idesc"
     call = [tile_expression(context, function, step), step.a, step.b, descriptor]
-    scale = step.scale_d.strip()
+    scale = _plain(context, function, step.scale_d) or "1"
     if scale not in ("1", "true"):
         call.append("false" if scale in ("0", "false") else scale)
-    lines.append(f"{qualified(f'mma_{kind.value}')}({', '.join(call)});")
+    issue = f"{qualified(f'mma_{kind.value}')}({', '.join(call)});"
+    lines.append(_wrap(issue, context.indent(function, statement.statement.span)))
     return lines
 
 
@@ -97,6 +100,17 @@ def can_name(statement: TensorCoreStatement) -> bool:
         if home is not None and home.id == block.id and "wgmma.mma_async" in other.template:
             same_block += other.template.count("wgmma.mma_async")
     return same_block == 1
+
+
+def _plain(context: PortContext, function: Function, text: str | None) -> str | None:
+    """An immediate as a number if it is known, else without the cast around an integer template parameter."""
+    if text is None:
+        return None
+    inner = without_cast(text)
+    if inner in function.template_params:
+        return inner
+    value = context.program.constants.evaluate(inner) if "::" in inner or not inner.isidentifier() else None
+    return str(value) if value is not None else text
 
 
 def _negated(text: str | None) -> str:

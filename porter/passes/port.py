@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Severity
 from porter.lang.cuda import enclosing, location
 from porter.lang.sources import SourceSet
-from porter.lang.text import EditGroup, Safety, Span, apply_groups
+from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.accumulators import Accumulator, AccumulatorMap, find_accumulators
 from porter.model.batches import Batches, count_batches
 from porter.model.coherence import check, place_loads
@@ -23,6 +24,9 @@ from porter.passes import completion, epilogue, header, naming, residency, tmem_
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import Helpers
 from porter.ptx.types import ElementType
+from porter.rules.engine import Selection, build_file_groups, has_errors, pass_groups, pattern_groups
+from porter.rules.load import load_rules
+from porter.rules.rule import Region, Rule
 
 SUPPORTED_D = (ElementType.F32, ElementType.S32)
 
@@ -59,7 +63,7 @@ class PortResult:
         return errors[0].code.value.exit_code if errors else ExitCode.OK
 
 
-def port_kernels(sources: SourceSet) -> tuple[dict[str, list], list[Diagnostic], list[str], Program]:  # type: ignore[type-arg]
+def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagnostic], list[str], Program]:
     """Edits by rule ID for everything that uses wgmma, diagnostics, and the names of the ported kernels."""
     program = build_program(sources)
     accumulators = find_accumulators(program)
@@ -252,7 +256,7 @@ def _unread(program: Program) -> list[Diagnostic]:
             node = file.root.descendant_for_byte_range(span.start, span.end)
             if node is not None and (node.type == "comment" or enclosing(node, "comment") is not None):
                 continue
-            if any(_in_comment(file.source, span.start) for _ in (0,)):
+            if _in_comment(file.source, span.start):
                 continue
             found.append(
                 Diagnostic(Code.NOT_ANALYSED, location(file, span), {"what": file.text(span)})
@@ -267,19 +271,46 @@ def _in_comment(source: bytes, offset: int) -> bool:
 
 
 def port_sources(sources: SourceSet, options: PortOptions | None = None) -> PortResult:
-    """Port a source set; all groups are applied, or none if something Hopper-only is left."""
-    from porter.rules.engine import apply_rules
+    """Port a source set; all groups are applied, or none if something Hopper-only is left.
 
-    return apply_rules(sources, options or PortOptions(), port_kernels)
+    Raises:
+        PorterError: a rule file is broken (RULE_FILE, RULE_DUPLICATE).
+    """
+    options = options or PortOptions()
+    selection = Selection(options.select or None, options.ignore)
+    rules = load_rules(options.rule_directories)
+    edits, diagnostics, kernels, program = port_kernels(sources)
+    defined = frozenset(f.name for f in program.functions)
+    planned = pass_groups(rules, edits, selection)
+    groups = planned.groups
+    diagnostics += planned.diagnostics
+    patterns = pattern_groups(rules, sources, selection, bool(groups), groups, defined)
+    diagnostics += patterns.diagnostics
+    unchanged = sources.sources()
+    if options.select and not groups and not patterns.groups:
+        # nothing that was asked for is here; what else is here was not asked for
+        return PortResult(sources, unchanged, [], patterns.diagnostics if edits else [])
+    if has_errors(diagnostics):
+        return PortResult(sources, unchanged, [], diagnostics)
+    groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
+    result = PortResult(sources, apply_groups(unchanged, groups), groups, diagnostics, kernels if planned.groups else [])
+    if planned.groups:
+        files = _build_files(sources, rules)
+        build_groups = build_file_groups(rules, files, selection)
+        ported = apply_groups(files, build_groups)
+        result.build_files = {path: text for path, text in ported.items() if text != files[path]}
+        result.groups = groups + build_groups
+    return result
 
 
-def grouped(edits: dict[str, list], describe) -> list[EditGroup]:  # type: ignore[no-untyped-def, type-arg]
-    """One edit group a rule; `describe(rule)` gives (title, safety, reason, references)."""
-    groups = []
-    for rule in sorted(edits):
-        title, safety, reason, references = describe(rule)
-        groups.append(EditGroup(rule, title, safety, tuple(edits[rule]), reason, references))
-    return groups
-
-
-__all__ = ["PortOptions", "PortResult", "Safety", "apply_groups", "grouped", "port_kernels", "port_sources"]
+def _build_files(sources: SourceSet, rules: Sequence[Rule]) -> dict[str, bytes]:
+    """Build files beside the root file that some rule reads."""
+    directory = Path(sources.root).parent
+    found = {}
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        key = str(path)
+        if path.is_file() and key not in sources.files and any(
+            r.region is Region.TEXT and r.reads(key) for r in rules
+        ):
+            found[key] = path.read_bytes()
+    return found

@@ -3,9 +3,9 @@
 
 Which instructions a target has is the instruction table's business.
 
-Sources: PTX ISA 9.0 §11.1.2 (targets); macros as nvcc 13.0 predefines them; limits from CUTLASS (shared-memory
-capacity of sm90 and sm100), DeepGEMM (csrc/jit_kernels/heuristics/sm100.hpp) and the CUDA programming guide,
-"Compute Capabilities".
+Sources: PTX ISA 9.0 §11.1.2 (targets); macros as nvcc 13.0 predefines them; limits from CUTLASS
+(shared-memory capacity of sm90 and sm100), DeepGEMM (csrc/jit_kernels/heuristics/sm100.hpp) and the CUDA
+programming guide, "Compute Capabilities".
 """
 
 from __future__ import annotations

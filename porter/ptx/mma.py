@@ -68,7 +68,8 @@ class MmaOp:
             raise ValueError(f"{opcode}: types {' '.join(rest[1:])} are not of the m16n8 family") from None
         same = a is b or {a, b} <= FP8_TYPES or {a, b} <= INT8_TYPES
         sums = {T.S32} if a in INT8_TYPES else {T.F32} if a in (T.BF16, T.TF32) else {T.F16, T.F32}
-        if shape[:2] != (M, N) or shape[2] not in LEGAL_K.get(a, ()) or not same or d not in sums or c is not d:
+        legal_shape = shape[:2] == (M, N) and shape[2] in LEGAL_K.get(a, ())
+        if not legal_shape or not same or d not in sums or c is not d:
             raise ValueError(f"{opcode}: no such shape and types in the m16n8 family")
         return MmaOp(shape[2], d, a, b, satfinite)
 

@@ -261,9 +261,11 @@ class Cursor:
             left = self._apply(operator, self._integer(left), self._integer(right))
         if floor == 0 and self.texts[self.at] == "?":
             self.at += 1
+            self._enter()
             chosen = self._binary(self._unary(), 0)
             self.take(":")
             other = self._binary(self._unary(), 0)
+            self._depth -= 1
             return chosen if left else other
         return left
 

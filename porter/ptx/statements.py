@@ -321,6 +321,7 @@ class Body(Cursor):
         """The elements row by row; a short inner row is filled up with zeros."""
         if not self.accept("{"):
             return [self._initial_value()]
+        self._enter()
         items: list[int | float | str] = []
         inner = prod(shape[1:])
         while not self.accept("}"):
@@ -330,6 +331,7 @@ class Body(Cursor):
             nested = self.texts[self.at - 1] == "}"
             items.extend(part + [0] * (inner - len(part)) if nested else part)
             self.accept(",")
+        self._depth -= 1
         return items
 
     def _initial_value(self) -> int | float | str:

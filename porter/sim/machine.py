@@ -32,10 +32,19 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.sim import (  # noqa: F401  (they register instructions)
+    exec_convert,
+    exec_control,
+    exec_float,
+    exec_integer,
+    exec_memory,
+    exec_warp,
+    mbarrier,
+)
 from porter.sim.codegen import Compiler
 from porter.sim.engine import Engine
 from porter.sim.mbarrier import Mbarriers
-from porter.sim.memory import GlobalMemory
+from porter.sim.memory import Allocation, GlobalMemory
 from porter.sim.program import EXIT, Program, Variable
 from porter.sim.results import Launch, Options, Stop
 from porter.sim.tensor_memory import TensorMemory
@@ -126,6 +135,15 @@ class Machine:
         self.current_epoch = 0
         self.parked: dict[Any, list[tuple[int, Array]]] = {}
         self.timed_out = np.zeros((W, 32), bool)
+        self.has_token = np.zeros((W, 32), bool)
+        self.tokens = np.zeros((W, 32), np.int64)
+        clusters = n_cta // self.cluster_size
+        self.cluster_arrived = np.zeros(clusters, np.int64)
+        self.cluster_phase = np.zeros(clusters, np.int64)
+        self.cluster_seen = np.full((W, 32), -1, np.int64)
+        self.stuck_activity = -1
+        self.stuck_rounds = 0
+        self.last_allocation: Allocation | None = None
         self.activity = 0
         self.steps = 0
 
@@ -137,7 +155,6 @@ class Machine:
         self.instructions = 0
 
         self.barriers: dict[tuple[int, int], Any] = {}
-        self.cluster_barriers: dict[int, Any] = {}
         self.mbar = Mbarriers(self)
         self.tmem = TensorMemory(self)
         self.engine = Engine(self)
@@ -330,7 +347,7 @@ class Machine:
         np.subtract.at(self.alive, self.warp_cta[warps], counts)
         from porter.sim.sync import threads_gone
 
-        threads_gone(self, sorted(set(self.warp_cta[warps].tolist())))
+        threads_gone(self, warps, sorted(set(self.warp_cta[warps].tolist())))
 
     def branch(self, idx: Any, n: int, mask: Any, predicate: Any, yes: int, no: int) -> None:
         """Threads go to `yes` where the predicate holds, to `no` elsewhere."""

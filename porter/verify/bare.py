@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a kernel of a PTX module with arguments given by hand, without a case.
 
-An argument is a number, or a buffer `DTYPE[ELEMENTS]`, optionally `=FILL`: `zeros`, `ones`, `iota`, `normal` or
-`@file.npy`. A buffer without a fill holds 0xFF bytes, NaN in every floating-point format.
+An argument is a number, or a buffer `DTYPE[ELEMENTS]`, optionally `=FILL`: `zeros`, `ones`, `iota`, `normal`
+or `@file.npy`. A buffer without a fill holds 0xFF bytes, NaN in every floating-point format.
 """
 
 from __future__ import annotations

@@ -170,20 +170,20 @@ def field_name(keys: list[Any]) -> str:
 
 
 def _place(path: Path, node: yaml.Node | None, keys: list[Any]) -> Location:
-    """Where in the file the keys lead, as far as they lead."""
+    """Where in the file the keys lead, as far as they lead: the key of a mapping, the item of a list."""
+    mark = node.start_mark if node is not None else None
     for key in keys:
         if isinstance(node, yaml.MappingNode):
             found = next(((k, v) for k, v in node.value if k.value == str(key)), None)
             if found is None:
                 break
-            node = found[1] if not isinstance(found[1], yaml.ScalarNode) else found[0]
+            mark, node = found[0].start_mark, found[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
             node = node.value[key]
+            mark = node.start_mark
         else:
             break
-    if node is None:
-        return Location(str(path))
-    return Location(str(path), node.start_mark.line + 1, node.start_mark.column + 1)
+    return Location(str(path)) if mark is None else Location(str(path), mark.line + 1, mark.column + 1)
 
 
 def place(case: Case, dotted: str) -> Location:

@@ -113,7 +113,7 @@ class DType:
             return np.zeros_like(values)
         with np.errstate(all="ignore"):
             finite = np.where(np.isfinite(values), values, 0.0)
-            exponent = np.maximum(np.frexp(finite)[1] - 1, self.emin)
+            exponent = np.where(finite == 0, self.emin, np.maximum(np.frexp(finite)[1] - 1, self.emin))
             return np.ldexp(0.5, exponent - (self.significand - 1))
 
 

@@ -145,10 +145,13 @@ class Problem:
         return min((t.dtype for t in candidates), key=lambda d: d.itemsize, default=DTYPES["f32"])
 
     def reduction_axis(self, tensor: Tensor) -> int | None:
-        """The dimension of a tensor that the sum runs over: the one written like the case's `reduction`."""
+        """The dimension of a tensor that the sum runs over: the one written like the case's `reduction`, or
+        as
+        a name in it (`K` where the reduction is `K + 1`)."""
         text = _spelling(self.case.reduction)
+        names = names_in(text)
         for axis, dimension in enumerate(tensor.symbolic):
-            if isinstance(dimension, str) and _spelling(dimension) == text:
+            if isinstance(dimension, str) and (_spelling(dimension) == text or dimension in names):
                 return axis
         return None
 

@@ -93,6 +93,15 @@ def test_several_files_new_files_and_odd_names(tmp_path: Path) -> None:
     assert b"new file mode 100644\n--- /dev/null\n" in diff
 
 
+def test_text_of_a_diff() -> None:
+    assert file_diff("d/k.cu", b"a\nb", b"a\nc\n").decode() == (
+        "diff --git a/d/k.cu b/d/k.cu\n--- a/d/k.cu\n+++ b/d/k.cu\n@@ -1,2 +1,2 @@\n a\n"
+        "-b\n\\ No newline at end of file\n+c\n"
+    )
+    assert b"@@ -0,0 +1 @@" in file_diff("k", None, b"x\n")
+    assert b"@@ -1 +0,0 @@" in file_diff("k", b"x\n", b"")
+
+
 def test_no_change_is_an_empty_diff() -> None:
     assert unified_diff({"a": b"x\n"}, {"a": b"x\n"}) == b""
 

@@ -51,6 +51,11 @@ def test_macro_parameters_and_body_spans() -> None:
         assert source[macro.body_span.start : macro.body_span.end] == macro.body
 
 
+def test_macro_body_has_no_outer_blanks() -> None:
+    source = b"#define A  x + \\\r\n  1 \\\r\n\r\n#define B \\\n y\t\r\n#define C z"
+    assert [m.body for m in Lexed(source).macros()] == [b"x + \\\r\n  1", b"y", b"z"]
+
+
 def test_includes() -> None:
     source = b'#include "a/b.cuh" // c\n // #include "no.h"\n#include <d.h>\n'
     assert [(n, q) for n, q, _ in Lexed(source).includes()] == [("a/b.cuh", True), ("d.h", False)]

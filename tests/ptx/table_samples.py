@@ -109,10 +109,10 @@ def _operand(row: OperandForm, given: dict[str, str], index: int) -> str:
     if row.kind == "immediate":
         return str(row.values[0] if row.values else 1)
     if row.kind == "label":
-        return {"targets": "targets", "candidates": "prototype"}.get(row.name, "END")
+        return "targets" if row.name == "targets" else "END"
     type_ = operand_type(row, given)
     length = vector_length(row, given)
-    if row.count and (length > 1 or not (row.count == "vec" and length == 0)):
+    if length:
         text = "{" + ", ".join(_register(type_, index * 10 + i) for i in range(length)) + "}"
     else:
         text = _register(type_, index)

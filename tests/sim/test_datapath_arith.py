@@ -262,6 +262,28 @@ def test_special_values(mode: str) -> None:
     )
 
 
+def test_subnormal_operands_align_as_the_smallest_normal() -> None:
+    """2^-24 times 1 takes part with exponent -14, so that C = 2^-40 falls below its last bit."""
+    rule = dot_rule("sm_100", "tcgen05", T.F16, T.F16, T.F32)
+    small = np.array([2.0**-24, 2.0**-39, 2.0**-40])
+    bits = small.astype(np.float32).view(np.uint32)
+    assert one([small[0]], [1.0], small[2], rule, "exact") == bits[0]
+    assert one([small[0]], [1.0], small[1], rule, "exact") == int(
+        np.float32(2.0**-24 + 2.0**-39).view(np.uint32)
+    )
+    assert one([2.0**-12], [2.0**-12], small[2], rule, "exact") == int(
+        np.float32(2.0**-24 + 2.0**-40).view(np.uint32)
+    )
+
+
+@pytest.mark.parametrize("mode", ["float64", "exact"])
+def test_sums_of_zeros_are_positive(mode: str) -> None:
+    rule = dot_rule("sm_90", "wgmma", T.F16, T.F16, T.F32)
+    assert one([-0.0], [1.0], -0.0, rule, mode) == 0
+    a, b = np.array([[-0.0]]), np.array([[1.0]])
+    assert fused_dot(a, b, None, rule, mode)[0, 0] == 0
+
+
 def test_overflow_is_infinite_though_rounding_is_toward_zero() -> None:
     rule = dot_rule("sm_100", "tcgen05", T.BF16, T.BF16, T.F32)
     assert one([2.0**64], [2.0**64], 0.0, rule, "exact") == 0x7F800000

@@ -106,9 +106,8 @@ def test_mma_sync(shape: str, dtype: type, mode: str) -> None:
     def accumulator(matrix: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(matrix[d_position(lanes[:, 0], np.arange(4)[None, :])]).view(np.uint32)
 
-    got = mma_sync(
-        op, pack(a, a_position, op.a_registers), pack(b, b_position, op.b_registers), accumulator(c), mode=mode
-    )
+    a_registers, b_registers = pack(a, a_position, op.a_registers), pack(b, b_position, op.b_registers)
+    got = mma_sync(op, a_registers, b_registers, accumulator(c), mode=mode)
     want = (a.astype(np.float64) @ b.astype(np.float64).T + c).astype(d_dtype)
     np.testing.assert_array_equal(got, accumulator(want))
 

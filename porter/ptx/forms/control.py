@@ -10,7 +10,7 @@ _SETMAXNREG = "sm_90a@8.0 sm_100a@8.6 sm_101a@8.6 sm_120a@8.7 sm_100f@8.8 sm_101
 FORMS: tuple[Form, ...] = (
     form("bra.uni?", "target:label", "9.7.12.3"),
     form("brx.idx.uni?", "index:u32, targets:label", "9.7.12.4"),
-    form("call.uni?", "=results:list?, target:label, arguments:list?, candidates:label?", "9.7.12.5"),
+    form("call.uni?", "=results:list?, target:callee, arguments:list?, candidates:label?", "9.7.12.5"),
     form("ret.uni?", "", "9.7.12.6"),
     form("exit", "", "9.7.12.7"),
     form("stacksave.<type:u32|u64>", "=d:type", "9.7.17.1", "sm_52@7.3"),

@@ -76,8 +76,9 @@ FORMS: tuple[Form, ...] = (
         rule=lambda m: m["dtype"] == m["atype"] and ("ftz" not in m or m["dtype"] == "f32"),
     ),
     form("cvt.<irnd:rni|rzi|rmi|rpi>?.<dtype:bf16>.<atype:bf16>", _FROM_PAIR, "9.7.9.21", "sm_90@7.8"),
-    form("cvt.<rnd>.<dtype:bf16>.<atype:f16|f64>", _FROM_PAIR, "9.7.9.21", "sm_90@7.8"),
-    form("cvt.<rnd>.<dtype:f16>.<atype:bf16>", _FROM_PAIR, "9.7.9.21", "sm_90@7.8"),
+    form("cvt.<rnd>?.<dtype:bf16>.<atype:f16>", _FROM_PAIR, "9.7.9.21", "sm_90@7.8"),
+    form("cvt.<rnd>.<dtype:bf16>.<atype:f64>", _FROM_PAIR, "9.7.9.21", "sm_90@7.8"),
+    form("cvt.<rnd>?.<dtype:f16>.<atype:bf16>", _FROM_PAIR, "9.7.9.21", "sm_90@7.8"),
     form(
         "cvt.<rnd:rn|rz>.relu?.satfinite?.<dtype:f16|bf16>.f32",
         "=d:dtype, a:f32",

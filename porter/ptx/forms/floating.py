@@ -24,7 +24,6 @@ _PACKED = "sm_100@8.6"
 _CMP_FLOAT = "<cmp:eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan>"
 _SETP = "=p:pred|=q:pred?, a:type, b:type, c:pred?bool"
 _SETP_ONE = "=p:pred, a:type, b:type, c:pred?bool"
-_SETP_TWO = "=p:pred|=q:pred, a:type, b:type, c:pred?bool"
 _SET = "=d:dtype, a:stype, b:stype, c:pred?bool"
 
 FORMS: tuple[Form, ...] = (
@@ -81,9 +80,9 @@ FORMS: tuple[Form, ...] = (
     form(f"setp.{_CMP_FLOAT}.<bool>?.ftz?.<type:f32>", _SETP, "9.7.6.2"),
     form(f"setp.{_CMP_FLOAT}.<bool>?.<type:f64>", _SETP, "9.7.6.2"),
     form(f"setp.{_CMP_FLOAT}.<bool>?.ftz?.<type:f16>", _SETP_ONE, "9.7.7.2"),
-    form(f"setp.{_CMP_FLOAT}.<bool>?.ftz?.<type:f16x2>", _SETP_TWO, "9.7.7.2"),
+    form(f"setp.{_CMP_FLOAT}.<bool>?.ftz?.<type:f16x2>", _SETP, "9.7.7.2"),
     form(f"setp.{_CMP_FLOAT}.<bool>?.<type:bf16>", _SETP_ONE, "9.7.7.2", "sm_90@7.8"),
-    form(f"setp.{_CMP_FLOAT}.<bool>?.<type:bf16x2>", _SETP_TWO, "9.7.7.2", "sm_90@7.8"),
+    form(f"setp.{_CMP_FLOAT}.<bool>?.<type:bf16x2>", _SETP, "9.7.7.2", "sm_90@7.8"),
     form(f"set.{_CMP_FLOAT}.<bool>?.ftz?.<dtype:u32|s32|f32>.<stype:f32>", _SET, "9.7.6.1"),
     form(f"set.{_CMP_FLOAT}.<bool>?.<dtype:u32|s32|f32>.<stype:f64>", _SET, "9.7.6.1"),
     form(f"set.{_CMP_FLOAT}.<bool>?.ftz?.<dtype:f16>.<stype:f16|f32|f64>", _SET, "9.7.7.1"),

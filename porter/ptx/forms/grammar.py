@@ -14,8 +14,8 @@ Operands, separated by commas:
     =p:pred|=q:pred? a pair, here with an optional second part
     [name@space]     memory read at an address; `[=name…]` written, `[+name…]` both, `[&name…]` only named
     [map@space, c:s32*count]  a tensor map with coordinates
-    name:imm(0..7)   a constant; `imm(4|8|16)` lists values, `imm` allows all
-    name:label       a branch target, function or table; `name:list` the `(…)` lists of a call
+    name:imm(0..7)   a constant; `imm(4|8|16)` lists values, `imm` allows all; `u32(0|1)` limits constants only
+    name:label       a branch target or table; `callee` a function or its address; `list` the `(…)` of a call
     …?               may be absent; `…?group` is there exactly if that modifier is
 
 A type is a PTX type or the group that holds it; `wide(group)` has twice the width, `packed(group)` puts halves into
@@ -31,9 +31,26 @@ from enum import Enum
 
 from porter.ptx.ast import Imm, Mem, Neg, Operand, Pair, Placeholder, Reg, SpecialReg, Sym, Vec
 from porter.ptx.requirement import Requirement
+from porter.ptx.special import FORMAT_BYTES
 
 Modifiers = Mapping[str, str]
 """Group name (of an optional literal: itself, `::` as `_`) to the text in the opcode; absent ones are absent."""
+
+
+# Parts that mean different things by their order: `cvt.f32.f16`.
+_ORDERED = frozenset(FORMAT_BYTES) | {
+    "pred",
+    "e4m3",
+    "e5m2",
+    "e2m3",
+    "e3m2",
+    "e2m1",
+    "u4",
+    "s4",
+    "u2",
+    "s2",
+    "b1",
+}
 
 
 class Access(Enum):
@@ -61,7 +78,7 @@ class Completion(Enum):
 
 @dataclass(frozen=True)
 class OperandForm:
-    """One operand of a form. `kind` is value, memory, immediate, label or list.
+    """One operand of a form. `kind` is value, memory, immediate, label, callee or list.
 
     `count` is 0 for a single register, else the vector length as written in the pattern; `inner` are the
     coordinates inside the brackets of a tensor map; `second` the part behind `|`.
@@ -117,15 +134,20 @@ class Form:
         head = self.name.split(".")
         if list(parts[: len(head)]) != head:
             return None
-        rest = list(parts[len(head) :])
+        rest = list(enumerate(parts[len(head) :]))
         found: dict[str, str] = {}
+        last_type = -1
         for part in self.parts[len(head) :]:
-            choice = next((text for text in rest if text in part.choices), None)
-            if choice is None:
+            place = next((i for i, (_, text) in enumerate(rest) if text in part.choices), None)
+            if place is None:
                 if not part.optional:
                     return None
                 continue
-            rest.remove(choice)
+            at, choice = rest.pop(place)
+            if choice in _ORDERED:
+                if at < last_type:
+                    return None
+                last_type = at
             if part.optional or part.group:
                 found[part.name] = choice
         if rest or (self.rule is not None and not self.rule(found)):
@@ -219,8 +241,11 @@ def _operand(pattern: str) -> OperandForm:
     kind, values = "value", None
     if type_.startswith("imm"):
         kind, values, type_ = "immediate", _values(type_[3:]), ""
-    elif type_ in ("label", "list"):
+    elif type_ in ("label", "list", "callee"):
         kind, type_ = type_, ""
+    elif type_.endswith(")") and not type_.startswith(("wide(", "packed(")):
+        type_, _, listed = type_.partition("(")
+        values = _values("(" + listed)
     return OperandForm(name, kind, access, type_, count, "", values, optional, when, (), second)
 
 
@@ -360,6 +385,8 @@ def _fits(form_: OperandForm, operand: Operand, modifiers: Modifiers) -> bool:
         case "list":
             return isinstance(operand, Vec)
         case "label":
+            return isinstance(operand, Sym)
+        case "callee":
             return isinstance(operand, Sym | Reg | Placeholder)
         case "immediate":
             if isinstance(operand, Imm):
@@ -371,10 +398,9 @@ def _fits(form_: OperandForm, operand: Operand, modifiers: Modifiers) -> bool:
     if isinstance(operand, Vec):
         # A scalar of type b64 or b128 may be written as a vector only where `mov` packs and unpacks.
         return length == len(operand.items)
-    # One element needs no braces; a register of a vector type stands for all of them.
-    if length > 1 and not isinstance(operand, Reg | Placeholder | Sym):
+    if length:
         return False
-    if length > 1 and not (isinstance(operand, Placeholder) or form_.count in GROUPS):
+    if isinstance(operand, Imm) and form_.values is not None and operand.value not in form_.values:
         return False
     if form_.access is not Access.READ:
         return operand == Sym("_") or (isinstance(operand, Reg | Placeholder) and form_.type != "none")

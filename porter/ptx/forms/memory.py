@@ -132,6 +132,7 @@ FORMS: tuple[Form, ...] = (
             "=d:type*vec, [a@space]" if "vec" in rest else "=d:type, [a@space]",
             "9.7.9.14",
             "sm_90@8.1",
+            "acc_f32: sm_90@8.2",
             rule=rule,
         )
         for order in ("weak?", "<sem:relaxed|acquire>.<scope>")
@@ -176,7 +177,7 @@ FORMS: tuple[Form, ...] = (
     # Caches.
     form("prefetch.<space:global|local>?.<level:L1|L2>", "[&a@space]", "9.7.9.15"),
     form(
-        "prefetch.<space:global>.<level:L2::evict_last|L2::evict_normal>",
+        "prefetch.<space:global>?.<level:L2::evict_last|L2::evict_normal>",
         "[&a@space]",
         "9.7.9.15",
         "sm_80@7.4",
@@ -218,9 +219,9 @@ FORMS: tuple[Form, ...] = (
         _SUBSPACE,
     ),
     form("mapa.<space:shared::cluster>.<type:u32|u64>", "=d:type, a:type, b:u32", "9.7.9.23", "sm_90@7.8"),
-    form("mapa.<type:u64>", "=d:type, a:type, b:u32", "9.7.9.23", "sm_90@7.8"),
+    form("mapa.<type:u32|u64>", "=d:type, a:type, b:u32", "9.7.9.23", "sm_90@7.8"),
     form("getctarank.<space:shared::cluster>.<type:u32|u64>", "=d:u32, a:type", "9.7.9.24", "sm_90@7.8"),
-    form("getctarank.<type:u64>", "=d:u32, a:type", "9.7.9.24", "sm_90@7.8"),
+    form("getctarank.<type:u32|u64>", "=d:u32, a:type", "9.7.9.24", "sm_90@7.8"),
 )
 
 GROUPS["sem"] = "relaxed|acquire|release|acq_rel"

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from porter.ptx.forms.grammar import Completion, Form, form, ordered_in_scope
 
+_BARRIER = "a:u32(0..15)"
+_THREADS = f"b:u32({'|'.join(str(n) for n in range(32, 1025, 32))})"
 _SM90 = "sm_90@8.0"
 _SMEM = "<space:shared|shared::cta>?"
 _SEM = "<sem:release|relaxed>?.<scope:cta|cluster>?"
@@ -13,16 +15,23 @@ _RELAXED = "sem=relaxed: sm_90@8.6"
 
 FORMS: tuple[Form, ...] = (
     # Barriers of the CTA. `bar` is `barrier` with `.aligned`.
-    form("bar.cta?.sync", "a:u32, b:u32?", "9.7.13.1", issue="cta"),
-    form("bar.cta?.arrive", "a:u32, b:u32", "9.7.13.1", issue="cta"),
-    form("bar.cta?.red.popc.u32", "=d:u32, a:u32, b:u32?, c:pred", "9.7.13.1", issue="cta"),
-    form("bar.cta?.red.<op:and|or>.pred", "=p:pred, a:u32, b:u32?, c:pred", "9.7.13.1", issue="cta"),
-    form("barrier.cta?.sync.aligned?", "a:u32, b:u32?", "9.7.13.1", issue="cta"),
-    form("barrier.cta?.arrive.aligned?", "a:u32, b:u32", "9.7.13.1", issue="cta"),
-    form("barrier.cta?.red.popc.aligned?.u32", "=d:u32, a:u32, b:u32?, c:pred", "9.7.13.1", issue="cta"),
+    form("bar.cta?.sync", f"{_BARRIER}, {_THREADS}?", "9.7.13.1", issue="cta"),
+    form("bar.cta?.arrive", f"{_BARRIER}, {_THREADS}", "9.7.13.1", issue="cta"),
+    form("bar.cta?.red.popc.u32", f"=d:u32, {_BARRIER}, {_THREADS}?, c:pred", "9.7.13.1", issue="cta"),
+    form(
+        "bar.cta?.red.<op:and|or>.pred", f"=p:pred, {_BARRIER}, {_THREADS}?, c:pred", "9.7.13.1", issue="cta"
+    ),
+    form("barrier.cta?.sync.aligned?", f"{_BARRIER}, {_THREADS}?", "9.7.13.1", issue="cta"),
+    form("barrier.cta?.arrive.aligned?", f"{_BARRIER}, {_THREADS}", "9.7.13.1", issue="cta"),
+    form(
+        "barrier.cta?.red.popc.aligned?.u32",
+        f"=d:u32, {_BARRIER}, {_THREADS}?, c:pred",
+        "9.7.13.1",
+        issue="cta",
+    ),
     form(
         "barrier.cta?.red.<op:and|or>.aligned?.pred",
-        "=p:pred, a:u32, b:u32?, c:pred",
+        f"=p:pred, {_BARRIER}, {_THREADS}?, c:pred",
         "9.7.13.1",
         issue="cta",
     ),
@@ -119,7 +128,7 @@ FORMS: tuple[Form, ...] = (
     ),
     form(
         f"mbarrier.test_wait.parity.{_WAIT_SEM}.{_SMEM}.b64",
-        "=done:pred, [mbar@space], parity:u32",
+        "=done:pred, [mbar@space], parity:u32(0|1)",
         "9.7.13.15.16",
         "sm_80@7.1",
         _RELAXED,
@@ -137,7 +146,7 @@ FORMS: tuple[Form, ...] = (
     ),
     form(
         f"mbarrier.try_wait.parity.{_WAIT_SEM}.{_SMEM}.b64",
-        "=done:pred, [mbar@space], parity:u32, hint:u32?",
+        "=done:pred, [mbar@space], parity:u32(0|1), hint:u32?",
         "9.7.13.15.16",
         "sm_90@7.8",
         _RELAXED,

@@ -15,6 +15,7 @@ _LATER = "sm_100a@8.7 sm_101a@8.7 sm_100f@8.8 sm_101f@8.8 sm_110f@9.0"
 # Family targets name scale vectors by block size only.
 _VECTOR = f"size=scale_vec::1X|scale_vec::2X|scale_vec::4X: {_ONE_CHIP}"
 
+_COLUMNS = "u32(32|64|128|256|512)"
 _NUM = "<num:x1|x2|x4|x8|x16|x32|x64|x128>"
 _SHAPES = "16x64b|16x128b|16x256b|32x32b"
 
@@ -36,10 +37,10 @@ def _management() -> list[Form]:
     return [
         form(
             "tcgen05.alloc.<cta_group>.sync.aligned.<space:shared::cta>?.b32",
-            "[=dst@space], columns:u32", "9.7.16.7.1", _TCGEN05, issue="warp",
+            f"[=dst@space], columns:{_COLUMNS}", "9.7.16.7.1", _TCGEN05, issue="warp",
         ),
         form(
-            "tcgen05.dealloc.<cta_group>.sync.aligned.b32", "taddr:b32, columns:u32", "9.7.16.7.1", _TCGEN05,
+            "tcgen05.dealloc.<cta_group>.sync.aligned.b32", f"taddr:b32, columns:{_COLUMNS}", "9.7.16.7.1", _TCGEN05,
             issue="warp",
         ),
         form("tcgen05.relinquish_alloc_permit.<cta_group>.sync.aligned", "", "9.7.16.7.1", _TCGEN05, issue="warp"),

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Apply rules and passes to a source set: select, match, group, resolve conflicts, all or nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from porter.diagnostics import Code, Diagnostic, Severity
+from porter.lang.cuda import location
+from porter.lang.sources import SourceSet
+from porter.lang.text import Edit, EditGroup, Span
+from porter.rules.match import matches, text_matches
+from porter.rules.rule import Rule, When
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`select`: only rules with these IDs or prefixes, everything if None. `ignore` wins over it."""
+
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+
+    def takes(self, rule_id: str) -> bool:
+        chosen = self.select is None or any(rule_id.startswith(p) for p in self.select)
+        return chosen and not any(rule_id.startswith(p) for p in self.ignore)
+
+
+@dataclass(eq=False)
+class Planned:
+    """Groups in the order in which they are applied, and what has to be said about them."""
+
+    groups: list[EditGroup] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+def pass_groups(rules: Sequence[Rule], edits: dict[str, list[Edit]], selection: Selection) -> Planned:
+    """One group for each rule that a pass implements. They need each other: if one is switched off, all go."""
+    planned = Planned()
+    by_id = {r.id: r for r in rules}
+    missing = [rule_id for rule_id in sorted(edits) if not selection.takes(rule_id)]
+    if missing and len(missing) < len(edits):
+        planned.diagnostics += [Diagnostic(Code.RULE_IGNORED, None, {"rule": m}) for m in missing]
+    if missing:
+        return planned
+    for rule_id in sorted(edits):
+        planned.groups.append(_group(by_id[rule_id], edits[rule_id]))
+    return planned
+
+
+def pattern_groups(
+    rules: Iterable[Rule],
+    sources: SourceSet,
+    selection: Selection,
+    ported: bool,
+    taken: Sequence[EditGroup],
+    defined: frozenset[str] = frozenset(),
+) -> Planned:
+    """One group for each match of a pattern rule. A match inside text that an earlier group edits is dropped:
+    that group already decided what becomes of it. A construct of a library is not reported where the sources
+    define a function of that name themselves (`defined`)."""
+    planned = Planned()
+    claimed: dict[str, list[Span]] = {}
+    for group in taken:
+        for edit in group.edits:
+            claimed.setdefault(edit.path, []).append(edit.span)
+    for rule in rules:
+        if rule.pattern is None or not selection.takes(rule.id) or (rule.when is When.PORTED and not ported):
+            continue
+        for path, file in sources.files.items():
+            for match in matches(rule, file):
+                if rule.report is not None:
+                    if _first_word(match.text) in defined:
+                        continue
+                    values = {"name": match.text.strip(), "library": rule.report}
+                    planned.diagnostics.append(
+                        Diagnostic(Code.LIBRARY_CONSTRUCT, location(file, match.span), values)
+                    )
+                    continue
+                if any(span.overlaps(match.span) for span in claimed.get(path, ())):
+                    continue
+                assert match.replacement is not None
+                if match.replacement.encode("latin-1") == file.source[match.span.start : match.span.end]:
+                    continue
+                claimed.setdefault(path, []).append(match.span)
+                edit = Edit(path, match.span, match.replacement.encode("latin-1"))
+                planned.groups.append(_group(rule, [edit]))
+    planned.diagnostics = _first_of_each(planned.diagnostics)
+    return planned
+
+
+def build_file_groups(rules: Iterable[Rule], files: dict[str, bytes], selection: Selection) -> list[EditGroup]:
+    """Groups for build files: one for each rule and file."""
+    groups = []
+    for path, source in sorted(files.items()):
+        claimed: list[Span] = []
+        for rule in rules:
+            if not selection.takes(rule.id) or rule.replace is None:
+                continue
+            edits = []
+            for match in text_matches(rule, path, source):
+                assert match.replacement is not None
+                text = match.replacement.encode("latin-1")
+                if text != source[match.span.start : match.span.end] and not any(
+                    c.overlaps(match.span) for c in claimed
+                ):
+                    claimed.append(match.span)
+                    edits.append(Edit(path, match.span, text))
+            if edits:
+                groups.append(_group(rule, edits))
+    return groups
+
+
+def _first_word(text: str) -> str:
+    return re.split(r"\W", text.strip(), maxsplit=1)[0]
+
+
+def _group(rule: Rule, edits: Sequence[Edit]) -> EditGroup:
+    return EditGroup(rule.id, rule.title, rule.safety, tuple(edits), rule.reason, rule.references)
+
+
+def _first_of_each(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """One diagnostic for each name in each file, at its first place."""
+    seen: set[tuple[str, str, str]] = set()
+    kept = []
+    for diagnostic in diagnostics:
+        path = diagnostic.where.path if diagnostic.where else ""
+        key = (diagnostic.code.id, path, str(sorted(diagnostic.values.items())))
+        if key not in seen:
+            seen.add(key)
+            kept.append(diagnostic)
+    return kept
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(d.severity is Severity.ERROR for d in diagnostics)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a rule's pattern matches. Recognizes only; what becomes of a match is the engine's business."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from porter.lang.cuda import CudaFile, find
+from porter.lang.text import Span
+from porter.rules.rule import Region, Rule
+
+
+@dataclass(frozen=True)
+class Match:
+    rule: Rule
+    path: str
+    span: Span
+    text: str
+    replacement: str | None
+
+
+def matches(rule: Rule, file: CudaFile) -> Iterator[Match]:
+    """Matches of a pattern rule in a parsed source."""
+    if rule.pattern is None or not rule.reads(file.path):
+        return
+    for region in regions(file, rule.region):
+        yield from _in_text(rule, file.path, file.source, region, visible(file, rule.region))
+
+
+def text_matches(rule: Rule, path: str, source: bytes) -> Iterator[Match]:
+    """Matches in a file that is not CUDA source (build files); the region is the whole text."""
+    if rule.pattern is None or not rule.reads(path) or rule.region is not Region.TEXT:
+        return
+    yield from _in_text(rule, path, source, Span(0, len(source)), source)
+
+
+def visible(file: CudaFile, region: Region) -> bytes:
+    """The file with everything that a region does not show blanked, same length."""
+    if region is Region.CODE:
+        return file.lexed.plain
+    return file.source
+
+
+def regions(file: CudaFile, region: Region) -> Iterator[Span]:
+    if region in (Region.CODE, Region.TEXT):
+        yield Span(0, len(file.source))
+    elif region is Region.DIRECTIVE:
+        for match in _CONDITION.finditer(file.lexed.code):
+            yield Span(match.start(1), match.end(1))
+    else:
+        for node in find(file.root, "string_content", "raw_string_content"):
+            yield Span(node.start_byte, node.end_byte)
+
+
+_CONDITION = re.compile(rb"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
+
+
+def _in_text(rule: Rule, path: str, source: bytes, region: Span, shown: bytes) -> Iterator[Match]:
+    """Matching goes over latin-1 text so that offsets are byte offsets."""
+    assert rule.pattern is not None
+    text = shown.decode("latin-1")
+    for found in rule.pattern.finditer(text, region.start, region.end):
+        if found.end() == found.start():
+            continue
+        span = Span(found.start(), found.end())
+        replacement = found.expand(rule.replace) if rule.replace is not None else None
+        yield Match(rule, path, span, source[span.start : span.end].decode("utf-8", "replace"), replacement)

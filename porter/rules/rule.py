@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a mapping rule says. Rules live as YAML in `mappings/`; users add directories of their own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatch
+from pathlib import PurePath
+
+from porter.lang.text import Safety
+
+
+class Region(str, Enum):
+    """Which text of a file a pattern is tried on."""
+
+    DIRECTIVE = "directive"
+    """Conditions of `#if`, `#ifdef`, `#elif`."""
+    CODE = "code"
+    """Everything but comments, string contents and directives."""
+    STRING = "string"
+    """Contents of string literals."""
+    TEXT = "text"
+    """The whole file."""
+
+
+class When(str, Enum):
+    PORTED = "ported"
+    """Only beside a kernel that is ported in the same run."""
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A rule's own test. `before` is a whole file named `file`. Pattern rules give `after`, the whole result;
+    pass rules give lines that the result must (`expect`) and must not (`absent`) hold."""
+
+    before: str
+    after: str | None
+    expect: tuple[str, ...]
+    absent: tuple[str, ...]
+    file: str
+    diagnostics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One mapping. Exactly one of `replace`, `report` and `implemented_by` is set.
+
+    `replace` is a `re` template for what `pattern` matched; `report` the name of a library: a match is
+    reported as not portable yet; `implemented_by` the pass in `porter.passes` that does the work.
+    """
+
+    id: str
+    title: str
+    family: str
+    safety: Safety
+    reason: str
+    references: tuple[str, ...]
+    examples: tuple[Example, ...]
+    pattern: re.Pattern[str] | None = None
+    region: Region = Region.CODE
+    files: tuple[str, ...] = ()
+    when: When = When.ALWAYS
+    replace: str | None = None
+    report: str | None = None
+    becomes: str = ""
+    implemented_by: str | None = None
+    source: str = ""
+
+    def reads(self, path: str) -> bool:
+        """Whether the rule looks at a file of this name."""
+        return any(fnmatch(PurePath(path).name, pattern) for pattern in self.files)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asynchronous operations: issued now, landed later.
+
+Issuing captures an operation's operands; landing reads its sources, writes its results and signals its
+completion. When it lands is the schedule's choice between those two bounds: at issue (eager); only when a
+thread waits for it, or all threads are blocked or gone (late); at a random time in between (random). An
+operation lands after those it depends on, which models the orders that hardware keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from porter.diagnostics import Code
+from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.memory import MemoryAccessError
+from porter.sim.results import Stop
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+
+class Operation:
+    """One asynchronous operation.
+
+    `land` performs it. `keys` are what threads may be parked on that it helps to release. `at` is the index
+    of its instruction and `warp` who issued it. `read`, if given, reads the sources and is done at the latest
+    just before `land`.
+    """
+
+    __slots__ = ("after", "at", "done", "keys", "land", "number", "read", "warp")
+
+    def __init__(
+        self,
+        at: int,
+        warp: int,
+        land: Callable[[], None],
+        after: Sequence[Operation | None] = (),
+        keys: Sequence[Any] = (),
+        read: Callable[[], None] | None = None,
+    ) -> None:
+        self.at = at
+        self.warp = warp
+        self.land = land
+        self.after = [op for op in after if op is not None and not op.done]
+        self.keys = keys
+        self.read = read
+        self.done = False
+        self.number = 0
+
+
+class Engine:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.pending: dict[int, Operation] = {}
+        self.by_key: dict[Any, dict[int, Operation]] = {}
+        self._serial = 0
+        self._landed = 0
+        self._seen = 0
+
+    def issue(self, op: Operation) -> Operation:
+        """Take an operation on; lands it at once under the eager schedule."""
+        self.machine.activity += 1
+        if not self.machine.late:
+            self._run(op)
+            return op
+        self._serial += 1
+        op.number = self._serial
+        self.pending[op.number] = op
+        for key in op.keys:
+            self.by_key.setdefault(key, {})[op.number] = op
+        return op
+
+    def read_sources(self, op: Operation) -> None:
+        """Make an operation read its sources now, if it has not."""
+        if op.read is not None and not op.done:
+            read, op.read = op.read, None
+            self._guarded(op, read)
+
+    def land(self, op: Operation) -> None:
+        """Land an operation, and first those that come before it."""
+        stack = [op]
+        while stack:
+            top = stack[-1]
+            if top.done:
+                stack.pop()
+                continue
+            first = next((a for a in top.after if not a.done), None)
+            if first is not None:
+                stack.append(first)
+                continue
+            stack.pop()
+            self._run(top)
+
+    def land_all(self, ops: Iterable[Operation]) -> None:
+        for op in ops:
+            self.land(op)
+
+    def _run(self, op: Operation) -> None:
+        self.read_sources(op)
+        if op.number:
+            del self.pending[op.number]
+            for key in op.keys:
+                found = self.by_key[key]
+                del found[op.number]
+                if not found:
+                    del self.by_key[key]
+        op.done = True
+        op.after = []
+        self._landed += 1
+        self.machine.activity += 1
+        self._guarded(op, op.land)
+
+    def _guarded(self, op: Operation, action: Callable[[], None]) -> None:
+        """Turn errors of the datapaths into findings about the issuing instruction."""
+        try:
+            action()
+        except UnsupportedDatapathError as problem:
+            raise Stop(Code.SIM_UNKNOWN_INSTRUCTION, str(problem), op.at, op.warp) from problem
+        except MemoryAccessError as problem:
+            raise Stop(Code.SIM_OUT_OF_BOUNDS, str(problem), op.at, op.warp) from problem
+        except DatapathError as problem:
+            raise Stop(Code.SIM_DESCRIPTOR, str(problem), op.at, op.warp) from problem
+
+    # Schedules ----------------------------------------------------------------------------------------
+
+    def land_for_waiters(self) -> bool:
+        """All threads wait: land what they wait for, or else the oldest operation. False if none is pending."""
+        if not self.pending:
+            return False
+        wanted: dict[int, Operation] = {}
+        for key in self.machine.parked:
+            wanted.update(self.by_key.get(key, {}))
+        if wanted:
+            for number in sorted(wanted):
+                self.land(wanted[number])
+        else:
+            self.land(self.pending[min(self.pending)])
+        return True
+
+    def maybe_land(self) -> None:
+        """Random schedule: land a random pending operation now and then."""
+        rng = self.machine.random
+        assert rng is not None
+        while self.pending and rng.random() < 0.25:
+            numbers = list(self.pending)
+            self.land(self.pending[numbers[rng.randrange(len(numbers))]])
+
+    def nudge(self) -> None:
+        """Called now and then: threads that poll memory must not keep operations from landing for ever."""
+        if self.pending and self._landed == self._seen:
+            self.land(self.pending[min(self.pending)])
+        self._seen = self._landed
+
+    def drain(self) -> bool:
+        """All threads have ended: land what is left. False if nothing was."""
+        if not self.pending:
+            return False
+        for number in sorted(self.pending):
+            op = self.pending.get(number)
+            if op is not None:
+                self.land(op)
+        return True

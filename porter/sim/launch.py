@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a kernel: parameters, module variables, waves of blocks, outcome."""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+from porter.ptx.arch import limits
+from porter.ptx.special import TYPE_BYTES
+from porter.sim.machine import INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
+from porter.sim.memory import GlobalMemory
+from porter.sim.program import Program, load_program
+from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Stop
+
+_FORMATS = {"u8": "<B", "s8": "<b", "b8": "<B", "u16": "<H", "s16": "<h", "b16": "<H", "u32": "<I", "s32": "<i",
+            "b32": "<I", "u64": "<Q", "s64": "<q", "b64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d"}  # fmt: skip
+_WAVE_BYTES = 1 << 30
+
+
+def pack_params(function: ast.Function, values: Sequence[int | float | bytes]) -> bytes:
+    """The parameter space of a launch: each value at its parameter's alignment, little endian.
+
+    `bytes` are copied; numbers take the parameter's type (a float for a `.b32` or `.b64` parameter gives the
+    bits of that width). Raises ValueError for a wrong number of values or a value that does not fit.
+    """
+    if len(values) != len(function.params):
+        raise ValueError(f"{function.name} has {len(function.params)} parameters, {len(values)} values given")
+    image = bytearray()
+    for p, value in zip(function.params, values, strict=True):
+        image += bytes(-len(image) % p.align)
+        if isinstance(value, (bytes, bytearray)):
+            if len(value) != p.size:
+                raise ValueError(f"parameter {p.name} has {p.size} bytes, {len(value)} given")
+            image += value
+            continue
+        fmt = _FORMATS.get(p.type, "<Q")
+        if isinstance(value, float) and fmt[1] not in "efd":
+            fmt = {2: "<e", 4: "<f", 8: "<d"}[p.size]
+        if fmt[1] in "efd":
+            image += struct.pack(fmt, float(value))
+        else:
+            bits = int(value)
+            if not -(1 << (8 * p.size - 1)) <= bits < 1 << (8 * p.size):
+                raise ValueError(f"parameter {p.name}: {value} does not fit {p.size} bytes")
+            image += (bits & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
+    return bytes(image)
+
+
+def _initial_bytes(v: ast.VarDecl, addresses: dict[str, int]) -> bytes:
+    """A module variable's initial contents."""
+    out = bytearray()
+    item = TYPE_BYTES.get(v.type, 1)
+    for x in v.initial:
+        if isinstance(x, str):
+            m = re.match(r"(?:generic\()?([\w$.%]+)\)?(?:\+(-?\d+))?", x)
+            value = addresses.get(m.group(1), 0) + int(m.group(2) or 0) if m else 0
+            out += value.to_bytes(8, "little")[:item]
+        elif isinstance(x, float):
+            out += struct.pack({2: "<e", 4: "<f", 8: "<d"}[item], x)
+        else:
+            out += (x & ((1 << 8 * item) - 1)).to_bytes(item, "little")
+    return bytes(out)
+
+
+def _module_variables(program: Program, internal: GlobalMemory) -> dict[str, int]:
+    """Place .global and .const variables; returns their addresses."""
+    placed = [v for v in program.variables.values() if v.space in ("global", "const")]
+    addresses = {}
+    for v in placed:
+        addresses[v.name] = internal.alloc(max(v.size, 1), align=max(v.align, 16), fill=0, name=v.name)
+    for v in placed:
+        if v.decl is not None and v.decl.initial:
+            internal.write(addresses[v.name], _initial_bytes(v.decl, addresses)[: v.size])
+    return addresses
+
+
+def _check_launch(module: ast.Module, entry: str, launch: Launch, params: bytes) -> str | None:
+    """Why a GPU would refuse the launch, or None."""
+    try:
+        function = module.function(entry)
+    except KeyError:
+        names = ", ".join(f.name for f in module.entries()) or "none"
+        return f"the module has no kernel {entry} (it has: {names})"
+    if not function.is_entry:
+        return f"{entry} is a device function, not a kernel"
+    extents = (*launch.grid, *launch.block, *launch.cluster)
+    if any(x < 1 for x in extents):
+        return "an extent of grid, block or cluster is less than 1"
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    if threads > 1024 or launch.block[2] > 64:
+        return f"a block of {threads} threads: at most 1024 (64 in z)"
+    for g, c, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
+        if g % c:
+            return f"grid {axis} of {g} is no multiple of the cluster's {c}"
+    if launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 16:
+        return "a cluster of more than 16 blocks"
+    required = function.directives.get("reqntid")
+    if required:
+        required = (*required, 1, 1)[:3]
+        if tuple(required) != launch.block:
+            return f"the kernel requires blocks of {required}, not {launch.block}"
+    largest = function.directives.get("maxntid")
+    if largest:
+        product = 1
+        for x in largest:
+            product *= x
+        if threads > product:
+            return f"a block of {threads} threads; the kernel's launch bounds allow {product}"
+    need = 0
+    for p in function.params:
+        need = -(-need // p.align) * p.align + p.size
+    if len(params) != need:
+        return f"{len(params)} bytes of parameters; the kernel takes {need}"
+    return None
+
+
+def simulate(
+    module: ast.Module, entry: str, launch: Launch, params: bytes, memory: GlobalMemory, options: Options | None = None
+) -> Outcome:
+    """Run a kernel on the simulator. What goes wrong is in the outcome's findings; nothing is raised."""
+    options = options or Options()
+    started = time.perf_counter()
+    stats = Stats()
+
+    def refuse(code: Code, message: str) -> Outcome:
+        stats.seconds = time.perf_counter() - started
+        return Outcome("error", [Finding(code, message, entry)], stats)
+
+    problem = _check_launch(module, entry, launch, params)
+    if problem is not None:
+        return refuse(Code.SIM_LAUNCH, problem)
+    program = load_program(module, entry)
+    try:
+        most = limits(module.target).shared_per_block
+    except (KeyError, ValueError):
+        most = 227 * 1024
+    shared = program.dynamic_offset + launch.dynamic_smem
+    if shared > most:
+        return refuse(Code.SIM_LAUNCH, f"{shared} bytes of shared memory per block; at most {most}")
+    internal = GlobalMemory(INTERNAL_BASE)
+    addresses = _module_variables(program, internal)
+    image = np.zeros(-(-max(len(params), 1) // 64) * 64, np.uint8)
+    image[: len(params)] = np.frombuffer(params, np.uint8)
+    internal.map(PARAM_WINDOW, image, "kernel parameters")
+
+    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    per_block = shared + 1024 + threads * (program.local_size + 8 * 400)
+    resident = max(1, min(options.resident, _WAVE_BYTES // per_block))
+    resident = max(resident // cluster * cluster, cluster)
+    status: str = "ok"
+    findings: list[Finding] = []
+    for first in range(0, total, resident):
+        ctas = range(first, min(first + resident, total))
+        machine = Machine(program, launch, params, memory, internal, addresses, options, ctas, options.seed + first)
+        machine.instructions = stats.warp_instructions
+        try:
+            machine.run()
+        except Stop as stop:
+            findings.append(_finding(machine, stop))
+            incomplete = stop.code in (Code.SIM_UNKNOWN_INSTRUCTION, Code.SIM_BUDGET)
+            status = "incomplete" if incomplete else "error"
+        stats.warp_instructions = machine.instructions
+        stats.steps += machine.steps
+        for opcode, times in machine.opcode_counts().items():
+            stats.opcodes[opcode] = stats.opcodes.get(opcode, 0) + times
+        if findings:
+            break
+    stats.seconds = time.perf_counter() - started
+    return Outcome(status, findings, stats)  # type: ignore[arg-type]
+
+
+def _finding(machine: Machine, stop: Stop) -> Finding:
+    ins = instruction_at(machine.program, stop.at)
+    block = warp = None
+    if stop.warp is not None:
+        block = machine.block_position(int(machine.warp_cta[stop.warp]))
+        warp = int(machine.warp_rank[stop.warp])
+    message = stop.code.value.title.format(what=stop.message)
+    return Finding(
+        stop.code,
+        message,
+        machine.program.entry.name,
+        block,
+        warp,
+        stop.lane,
+        ins.line if ins else 0,
+        ins.loc if ins else None,
+    )
