@@ -142,6 +142,20 @@ class Code(Enum):
         "A directory stands for the CUDA and CuTe DSL sources below it; there are none.",
         "Pass a directory that holds .cu, .cuh, .h, .hpp, .cpp, .inl or .py files.",
     )
+    NO_KERNEL = _e(
+        "PT0010",
+        ExitCode.USAGE,
+        "{path}: no GPU kernel in this file",
+        "Python sources are read for functions marked @cute.kernel of NVIDIA's CuTe DSL; there is none here.",
+        "Pass the file that defines the kernel.",
+    )
+    CUTE_DSL_KERNEL = _e(
+        "PT0011",
+        ExitCode.UNPORTED,
+        "{path}: CuTe DSL kernels are not ported yet ({kernels})",
+        "Porter ports CUDA C++ with inline PTX; kernels written in CuTe DSL are recognized, not translated.",
+        "Nothing was written. Port this kernel by hand.",
+    )
     INTERNAL = _e(
         "PT0099",
         ExitCode.USAGE,
@@ -229,7 +243,7 @@ class Code(Enum):
     )
     NO_KERNEL_REACHES = _w(
         "PT2007",
-        "no kernel in these files uses {function}",
+        "no kernel in these files uses {name}",
         "The wrapper was ported, but where Tensor Memory is allocated could not be decided without its kernel.",
         "Port the file that holds the kernel; its local includes are followed.",
     )

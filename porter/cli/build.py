@@ -50,7 +50,7 @@ def build(session: Session, file: Path, port_path: Path | None, case_path: Path 
             tell(f"building {file} and its port")
         rows = _from_case(problem, file, ported, toolkit) if problem else _whole(file, ported, toolkit)
     warnings = [w for row in rows for w in _warnings(row, file)]
-    session.report([*left, *warnings])
+    session.report([*(left if session.verbosity > 0 else ()), *warnings])
     session.show(resource_table(rows))
     if not rows:
         session.show(Text(f"{file} instantiates no kernel; a case can name one"))

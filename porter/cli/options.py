@@ -10,10 +10,10 @@ from typing import Any, Literal, cast
 import click
 
 from porter.diagnostics import Code, PorterError
-from porter.verify.backends import SimOptions
 from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.problem import LaunchValues
+from porter.verify.settings import SimOptions
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(-?[0-9]+(?:\.[0-9]+)?)")
 

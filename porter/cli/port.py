@@ -10,6 +10,7 @@ from rich.text import Text
 
 from porter.cli.context import Session, command
 from porter.cli.files import placed_below, require_clean, write_all
+from porter.cli.options import split_list
 from porter.cli.porting import Ported, port_paths
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.lang.diff import file_diff, unified_diff
@@ -25,6 +26,8 @@ from porter.report import json as report_json
 @click.option("--allow-dirty", is_flag=True, help="With --apply: also over files that are not committed.")
 @click.option("--select", multiple=True, metavar="RULE", help="Only these rules (ID or prefix; repeatable).")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (ID or prefix; repeatable).")
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @command
 def port(
     session: Session,
@@ -35,6 +38,7 @@ def port(
     allow_dirty: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    include_dirs: tuple[Path, ...],
 ) -> ExitCode:
     """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
 
@@ -44,7 +48,7 @@ def port(
         raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
     if allow_dirty and not apply:
         raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
-    ported = port_paths(paths, select, ignore)
+    ported = port_paths(paths, split_list(select), split_list(ignore), include_dirs)
     written = _write(ported, output, apply, allow_dirty)
     code = ported.exit_code
     if check and ported.changed and code is ExitCode.OK:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
-from porter.lang.sources import SourceSet, load_sources
+from porter.lang.sources import SourceSet, is_python, load_sources
 from porter.lang.text import EditGroup
-from porter.report.inventory import source_files
+from porter.report.inventory import refuse_python, source_files
 from porter.verify.builder import PortPlan
 from porter.verify.results import worst_exit
 
@@ -69,8 +69,13 @@ def roots(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def port_paths(paths: Iterable[Path], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Ported:
-    """Port files and trees.
+def port_paths(
+    paths: Iterable[Path],
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    include_dirs: Sequence[Path] = (),
+) -> Ported:
+    """Port files and trees; quoted includes are also looked for in `include_dirs`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -80,7 +85,9 @@ def port_paths(paths: Iterable[Path], select: Sequence[str] = (), ignore: Sequen
     options = PortOptions(select=tuple(select), ignore=tuple(ignore))
     ported = Ported()
     for root in roots(paths):
-        sources = load_sources(root)
+        if is_python(root):
+            raise refuse_python(root)
+        sources = load_sources(root, include_dirs)
         ported.add(str(root), sources, port_sources(sources, options))
     return ported
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from porter.build.program import build_program
 from porter.build.toolchain import Toolkit
 from porter.lang.sources import CUDA_ENDINGS
-from porter.sim import Options
-from porter.verify.backends import SimOptions
+from porter.verify.backends import simulator_options
 from porter.verify.program import ProgramOptions, ProgramOutcome, run_program
+from porter.verify.settings import SimOptions
 
 
 def run_source_or_executable(
@@ -29,14 +29,7 @@ def run_source_or_executable(
     Raises:
         PorterError: what the compiler and the runner raise.
     """
-    chosen = {"max_warp_instructions": options.budget} if options.budget else {}
-    simulator = Options(
-        schedule=options.schedule,
-        seed=options.seed,
-        arithmetic=options.arithmetic,
-        print=options.print,
-        **chosen,
-    )
+    simulator = simulator_options(options)
     with tempfile.TemporaryDirectory(prefix="porter-") as folder:
         executable = path
         if path.suffix.lower() in CUDA_ENDINGS:

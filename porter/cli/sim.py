@@ -18,7 +18,7 @@ from porter.cli.context import Session, command
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
-from porter.verify.backends import SimBackend, SimOptions
+from porter.verify.backends import SimBackend
 from porter.verify.bare import pick_entry, read_argument, run_bare
 from porter.verify.builder import ORIGINAL_ARCH, ToolkitBuilder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
@@ -26,6 +26,7 @@ from porter.verify.images import make_image
 from porter.verify.inputs import choose, generate
 from porter.verify.problem import bind
 from porter.verify.results import RunFinding
+from porter.verify.settings import SimOptions
 
 _SHOWN = 8
 _STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}

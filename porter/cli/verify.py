@@ -18,12 +18,13 @@ from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
 from porter.report.terminal import detail_lines, summary_line, verdict_table
-from porter.verify.backends import BACKENDS, Backend, make_backend
+from porter.verify.backends import Backend, make_backend
 from porter.verify.builder import Builder, PortPlan, ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.results import Row, VerifyResult
 from porter.verify.runner import VerifyOptions
 from porter.verify.runner import verify as run_case
+from porter.verify.settings import BACKENDS
 
 
 @click.command()

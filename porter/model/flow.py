@@ -68,7 +68,9 @@ def is_register_fence(function: Function) -> bool:
     if not function.asm or any(s.template.strip() for s in function.asm):
         return False
     return not function.calls and not any(
-        True for n in function.own_nodes("assignment_expression") if n.parent and n.parent.type != "for_statement"
+        True
+        for n in function.own_nodes("assignment_expression")
+        if n.parent and n.parent.type != "for_statement"
     )
 
 
@@ -84,9 +86,7 @@ class FlowBuilder:
         self._uses = program.uses_tensor_core()
         self._statements = {s.statement.node.id: s for s in program.statements}
         self._by_key = {a.variable.key: a for a in accumulators.accumulators}
-        self._scalars = {
-            (id(a.function), name): a for a in accumulators.accumulators for name in a.scalars
-        }
+        self._scalars = {(id(a.function), name): a for a in accumulators.accumulators for name in a.scalars}
         for accumulator in accumulators.accumulators:
             for found in find_zeroing(program, accumulator):
                 self.zeroing.setdefault(found.node.id, found)
@@ -109,7 +109,13 @@ class FlowBuilder:
         if zeroing is not None:
             return items + [Event(Kind.ZERO, frame.at or node, a) for a in zeroing.accumulators]
         kind = node.type
-        if kind in ("compound_statement", "else_clause", "case_statement", "labeled_statement", "template_declaration"):
+        if kind in (
+            "compound_statement",
+            "else_clause",
+            "case_statement",
+            "labeled_statement",
+            "template_declaration",
+        ):
             for child in node.named_children:
                 items += self._statements_of(frame, child)
         elif kind == "if_statement":
@@ -118,8 +124,12 @@ class FlowBuilder:
             items.append(Branch([self._statements_of(frame, arm) for arm in arms]))
         elif kind in PREPROCESSOR_BLOCKS:
             alternative = node.child_by_field_name("alternative")
-            skipped = {c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)}
-            main = [i for c in node.named_children if c.id not in skipped for i in self._statements_of(frame, c)]
+            skipped = {
+                c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)
+            }
+            main = [
+                i for c in node.named_children if c.id not in skipped for i in self._statements_of(frame, c)
+            ]
             items.append(Branch([main, self._statements_of(frame, alternative)]))
         elif kind == "for_range_loop":
             items += self._range(frame, node)
@@ -139,7 +149,11 @@ class FlowBuilder:
         elif kind == "switch_statement":
             items += self._expression(frame, node.child_by_field_name("condition"))
             body_node = node.child_by_field_name("body")
-            cases = [c for c in (body_node.named_children if body_node is not None else ()) if c.type == "case_statement"]
+            cases = [
+                c
+                for c in (body_node.named_children if body_node is not None else ())
+                if c.type == "case_statement"
+            ]
             items.append(Branch([[], *(self._statements_of(frame, c) for c in cases)]))
         elif kind in ("return_statement", "break_statement", "continue_statement"):
             items += self._expression(frame, node)
@@ -153,7 +167,9 @@ class FlowBuilder:
         over, declarator = node.child_by_field_name("right"), node.child_by_field_name("declarator")
         body = self._statements_of(frame, node.child_by_field_name("body"))
         by_reference = declarator is not None and declarator.type == "reference_declarator"
-        constant = any(c.type == "type_qualifier" and frame.function.text(c) == "const" for c in node.children)
+        constant = any(
+            c.type == "type_qualifier" and frame.function.text(c) == "const" for c in node.children
+        )
         if by_reference and not constant:
             return [Loop(self._target(frame, over, True) + body)]
         return [*self._expression(frame, over), Loop(body)]
@@ -180,7 +196,9 @@ class FlowBuilder:
             return [Event(Kind.READ, frame.at or node, accumulator)] if accumulator is not None else []
         items = []
         for child in node.named_children:
-            if node.type in ("declaration", "init_declarator", "array_declarator") and self._declares(frame, node, child):
+            if node.type in ("declaration", "init_declarator", "array_declarator") and self._declares(
+                frame, node, child
+            ):
                 continue
             items += self._expression(frame, child)
         return items
@@ -191,7 +209,11 @@ class FlowBuilder:
         for index, candidate in enumerate(node.children):
             if candidate.id == child.id:
                 field_name = node.field_name_for_child(index)
-        return field_name == "declarator" and child.type in ("identifier", "array_declarator", "reference_declarator")
+        return field_name == "declarator" and child.type in (
+            "identifier",
+            "array_declarator",
+            "reference_declarator",
+        )
 
     def _target(self, frame: _Frame, node: Node | None, compound: bool) -> list[Item]:
         if node is None:
@@ -245,7 +267,9 @@ class FlowBuilder:
 
     def _sync(self, frame: _Frame, step: SyncStep, at: Node) -> Event:
         if step.kind is Step.WAIT:
-            return Event(Kind.WAIT, at, pending=frame.constants(self.program.constants).evaluate(step.pending))
+            return Event(
+                Kind.WAIT, at, pending=frame.constants(self.program.constants).evaluate(step.pending)
+            )
         return Event(Kind.FENCE if step.kind is Step.FENCE else Kind.COMMIT, at)
 
     def _plain_asm(self, frame: _Frame, node: Node) -> list[Item]:
@@ -285,7 +309,9 @@ class FlowBuilder:
             items += arms[0] if len(arms) == 1 else [Branch(arms)]
         return items
 
-    def _argument(self, frame: _Frame, call: Call, index: int, node: Node, targets: list[Function]) -> list[Item]:
+    def _argument(
+        self, frame: _Frame, call: Call, index: int, node: Node, targets: list[Function]
+    ) -> list[Item]:
         if node.type == "lambda_expression":
             inner = next((f for f in self.program.functions if f.node.id == node.id), None)
             if inner is not None:
@@ -314,7 +340,11 @@ class FlowBuilder:
                 for param in argument.param.params:
                     bound[param.name] = accumulator
         if target.style is Style.MACRO:
-            values = dict(zip((p.name for p in target.params), (frame.function.text(a) for a in call.args), strict=False))
+            values = dict(
+                zip(
+                    (p.name for p in target.params), (frame.function.text(a) for a in call.args), strict=False
+                )
+            )
         else:
             values = dict(zip(target.template_params, call.template_args, strict=False))
         inner = frame.into(target, bound, values, call.node, call)

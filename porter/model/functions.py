@@ -10,7 +10,7 @@ from enum import Enum
 from tree_sitter import Node
 
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, string_macros
-from porter.lang.cuda import CudaFile, enclosing, find, walk
+from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers, walk
 from porter.lang.text import Span
 
 
@@ -167,14 +167,14 @@ def _definition(file: CudaFile, node: Node) -> Function | None:
     if name_node.type in ("qualified_identifier", "template_function"):
         name_node = _last_name(name_node) or name_node
     name = file.text(name_node)
-    head = file.masked[node.start_byte : body.start_byte]
+    specifiers = function_specifiers(file, node)
     owner = enclosing(node, "struct_specifier", "class_specifier", "union_specifier")
     owner_name = owner.child_by_field_name("name") if owner is not None else None
-    if b"__global__" in head:
+    if "__global__" in specifiers:
         style = Style.KERNEL
     elif owner is not None:
         style = Style.METHOD
-    elif b"__device__" in head:
+    elif "__device__" in specifiers:
         style = Style.DEVICE
     else:
         style = Style.HOST
@@ -260,7 +260,9 @@ def _calls(function: Function) -> Iterator[Call]:
             if inner.type in ("template_argument_list",) and inner.parent is not None:
                 owner = inner.parent.child_by_field_name("name")
                 if owner is not None and owner.start_byte == name_node.start_byte:
-                    template_args = tuple(function.text(c) for c in inner.named_children if c.type != "comment")
+                    template_args = tuple(
+                        function.text(c) for c in inner.named_children if c.type != "comment"
+                    )
         yield Call(
             function,
             node,

@@ -11,15 +11,13 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
 from porter.model.constants import Constants, local_definitions
-from porter.model.functions import Function, declared_name
+from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 
 WARPGROUP = 128
 _THREAD_WORDS = re.compile(r"\bthreadIdx\b|\blaneid\b|\blane_id\b|\belect|\bwarpid\b|\bthread_rank\b|%%tid")
-_NAMED_BARRIER = re.compile(
-    r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)"
-)
+_NAMED_BARRIER = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)")
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def contains_tensor_core(program: Program, function: Function, node: Node, uses:
     return False
 
 
-def _calls_at(program: Program, function: Function, node: Node) -> list:  # type: ignore[type-arg]
+def _calls_at(program: Program, function: Function, node: Node) -> list[Call]:
     owners = [function] + [f for f in program.functions if f.file is function.file and f.parent is not None]
     return [c for owner in owners for c in owner.calls if c.node.id == node.id]
 
@@ -159,7 +157,11 @@ def _setup_position(program: Program, function: Function, uses: set[int]) -> Nod
         elif _THREAD_WORDS.search(text):
             for assignment in find(node, "assignment_expression"):
                 left = assignment.child_by_field_name("left")
-                if left is not None and left.type == "identifier" and _depends(function, assignment, thread_dependent):
+                if (
+                    left is not None
+                    and left.type == "identifier"
+                    and _depends(function, assignment, thread_dependent)
+                ):
                     thread_dependent.add(function.text(left))
         previous_pragma = None
     return None
@@ -258,8 +260,10 @@ def _producers(program: Program, function: Function, uses: set[int], constants: 
         operator = match.group(2)
         if operator == "==" and in_other and not in_then:
             return (1, 1) if value == 0 else (0, 1)
-        if in_then and not in_other and (
-            (operator in ("!=", ">") and value == 0) or (operator == ">=" and value == 1)
+        if (
+            in_then
+            and not in_other
+            and ((operator in ("!=", ">") and value == 0) or (operator == ">=" and value == 1))
         ):
             return 1, 1
         if operator == ">=" and in_then and not in_other and value is not None:
@@ -274,11 +278,21 @@ def _producers(program: Program, function: Function, uses: set[int], constants: 
 def _is_warpgroup_index(text: str) -> bool:
     if re.search(r"warp_?group_?(?:idx|index|id)\b", text, re.IGNORECASE):
         return True
-    return bool(re.search(r"threadIdx\.x\s*(?:/\s*(?:128\b|[A-Za-z_:]*(?:WARPGROUP|WarpGroup|Warpgroup|warpgroup)\w*)|>>\s*7)", text))
+    return bool(
+        re.search(
+            r"threadIdx\.x\s*(?:/\s*(?:128\b|[A-Za-z_:]*(?:WARPGROUP|WarpGroup|Warpgroup|warpgroup)\w*)|>>\s*7)",
+            text,
+        )
+    )
 
 
 def _is_warp_index(text: str) -> bool:
-    return bool(re.search(r"threadIdx\.x\s*(?:/\s*(?:32\b|warpSize\b|[A-Za-z_:]*(?:WARP_SIZE|WarpSize|kWarp)\w*)|>>\s*5)", text))
+    return bool(
+        re.search(
+            r"threadIdx\.x\s*(?:/\s*(?:32\b|warpSize\b|[A-Za-z_:]*(?:WARP_SIZE|WarpSize|kWarp)\w*)|>>\s*5)",
+            text,
+        )
+    )
 
 
 def _indices(function: Function, is_index: Callable[[str], bool]) -> set[str]:
@@ -293,7 +307,8 @@ def _indices(function: Function, is_index: Callable[[str], bool]) -> set[str]:
 
 def _has_dynamic_shared(program: Program, function: Function) -> bool:
     return any(
-        re.search(rb"\bextern\s+__shared__\b", file.masked) is not None for file in program.sources.files.values()
+        re.search(rb"\bextern\s+__shared__\b", file.masked) is not None
+        for file in program.sources.files.values()
     )
 
 
@@ -336,4 +351,6 @@ def _at_callers(program: Program, function: Function, expression: str) -> list[s
         return [c.template_args[index] for c in program.callers(function) if index < len(c.template_args)]
     if param is None:
         return [expression]
-    return [c.caller.text(c.args[param.index]) for c in program.callers(function) if param.index < len(c.args)]
+    return [
+        c.caller.text(c.args[param.index]) for c in program.callers(function) if param.index < len(c.args)
+    ]

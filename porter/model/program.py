@@ -93,7 +93,11 @@ class Program:
 
 def _fields(param: object) -> set[str]:
     node = getattr(param, "node", None)
-    return {"default_value"} if node is not None and node.child_by_field_name("default_value") is not None else set()
+    return (
+        {"default_value"}
+        if node is not None and node.child_by_field_name("default_value") is not None
+        else set()
+    )
 
 
 def _encloses(outer: Function | None, inner: Function) -> bool:
@@ -107,9 +111,7 @@ def _encloses(outer: Function | None, inner: Function) -> bool:
 
 def build_program(sources: SourceSet) -> Program:
     """Read the model off parsed sources. Never fails: what is not understood is in `refusals`."""
-    functions = [
-        f for file in sources.files.values() for f in functions_of(file, sources.string_macros)
-    ]
+    functions = [f for file in sources.files.values() for f in functions_of(file, sources.string_macros)]
     program = Program(sources, functions, file_constants(sources.files))
     for function in functions:
         if function.name:

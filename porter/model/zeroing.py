@@ -105,7 +105,11 @@ def _memset(function: Function, accumulator: Accumulator, node: Node) -> Zeroing
     target = re.sub(r"[\s&]", "", function.text(args[0]))
     if size not in (f"sizeof({target})", f"sizeof{target}"):
         return None
-    return Zeroing(node, [accumulator], element.subscripts) if len(element.subscripts) <= accumulator.depth else None
+    return (
+        Zeroing(node, [accumulator], element.subscripts)
+        if len(element.subscripts) <= accumulator.depth
+        else None
+    )
 
 
 def _scalar_chain(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
@@ -196,14 +200,22 @@ def _range_loop(function: Function, accumulator: Accumulator, node: Node) -> Zer
         if body is None:
             return None
         current = body
-    assignment = current.named_children[0] if current.type == "expression_statement" and current.named_children else None
+    assignment = (
+        current.named_children[0]
+        if current.type == "expression_statement" and current.named_children
+        else None
+    )
     if assignment is None or assignment.type != "assignment_expression":
         return None
     left, right = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
     if left is None or right is None or function.text(left) != name or not is_zero(function.text(right)):
         return None
     whole = len(element.subscripts) + levels == len(accumulator.extents)
-    return Zeroing(node, [accumulator], element.subscripts) if whole and len(element.subscripts) <= accumulator.depth else None
+    return (
+        Zeroing(node, [accumulator], element.subscripts)
+        if whole and len(element.subscripts) <= accumulator.depth
+        else None
+    )
 
 
 def _only_statement(node: Node | None) -> Node | None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from porter.lang.text import Span
-from porter.model.program import TensorCoreStatement
+from porter.model.functions import Function, Style
 from porter.model.tensor_core import MmaStep, Step, SyncStep
 from porter.passes import mma_issue
 from porter.passes.context import PortContext, qualified
@@ -57,9 +57,7 @@ def thread_context(context: PortContext) -> None:
                 context.edit(RULE_CONTEXT, function, Span(at, at), name + separator)
 
 
-def _add_first(context: PortContext, function, name: str, declaration: str) -> None:  # type: ignore[no-untyped-def]
-    from porter.model.functions import Style
-
+def _add_first(context: PortContext, function: Function, name: str, declaration: str) -> None:
     if function.style is Style.MACRO:
         at = _macro_params(function)
         text = name + (", " if function.params else "")
@@ -78,7 +76,7 @@ def _add_first(context: PortContext, function, name: str, declaration: str) -> N
     context.edit(RULE_CONTEXT, function, Span(at, at), declaration + (", " if function.params else ""))
 
 
-def _macro_params(function) -> int:  # type: ignore[no-untyped-def]
+def _macro_params(function: Function) -> int:
     """Offset just inside the parenthesis of a macro's parameter list."""
     macro = function.asm[0].macro
     assert macro is not None

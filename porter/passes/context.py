@@ -16,7 +16,7 @@ from porter.model.batches import Batches
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel
-from porter.model.program import Program
+from porter.model.program import Program, commits_or_waits
 from porter.passes.helpers import NAMESPACE, Helpers
 
 
@@ -39,7 +39,11 @@ class PortContext:
         """Replace `span` of the function's file. In a macro body, line ends get their backslash."""
         if function.style is Style.MACRO:
             text = re.sub(r"[ \t]*\n", " \\\n", text)
-        self.edits.setdefault(rule, []).append(Edit(function.file.path, span, text.encode("utf-8", "surrogateescape")))
+        if b"\r\n" in function.file.source:
+            text = text.replace("\n", "\r\n")
+        self.edits.setdefault(rule, []).append(
+            Edit(function.file.path, span, text.encode("utf-8", "surrogateescape"))
+        )
 
     def report(self, code: Code, function: Function, span: Span, **values: object) -> None:
         self.diagnostics.append(Diagnostic(code, location(function.file, span), dict(values)))
@@ -48,8 +52,6 @@ class PortContext:
         """Whether a function must see its `Warpgroup`: it commits, waits, or owns an accumulator, itself or
         through a callee."""
         if self._context_ids is None:
-            from porter.model.program import commits_or_waits
-
             seeds = [s.function for s in self.program.statements if commits_or_waits(s)]
             seeds += [a.function for a in self.accumulators.accumulators]
             self._context_ids = self.program.reaching(seeds)
@@ -127,7 +129,11 @@ class Names:
     def tile(self, accumulator: Accumulator) -> str:
         """Name of the `Accumulator` beside a register array; equal for equal names of the array, so that a
         macro may mention it."""
-        stem = re.sub(r"_?0+$", "", accumulator.name) or accumulator.name if accumulator.scalars else accumulator.name
+        stem = (
+            re.sub(r"_?0+$", "", accumulator.name) or accumulator.name
+            if accumulator.scalars
+            else accumulator.name
+        )
         return f"{stem}_tmem"
 
     def scalar_param(self, name: str) -> str:

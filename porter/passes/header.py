@@ -5,15 +5,24 @@ from __future__ import annotations
 
 import re
 
+from tree_sitter import Node
+
 from porter.lang.cuda import CudaFile
 from porter.lang.text import Edit, Span
 from porter.passes.context import PortContext
 
 RULE = "PTR160"
 
-_NEEDS = re.compile(rb"<\s*(?:cstdint|stdint\.h|cuda_bf16\.h|cuda_fp16\.h|cuda\.h|cuda_runtime\.h|cuda/barrier)\s*>")
+_NEEDS = re.compile(
+    rb"<\s*(?:cstdint|stdint\.h|cuda_bf16\.h|cuda_fp16\.h|cuda\.h|cuda_runtime\.h|cuda/barrier)\s*>"
+)
 
-_DEFINITIONS = ("function_definition", "template_declaration", "namespace_definition", "linkage_specification")
+_DEFINITIONS = (
+    "function_definition",
+    "template_declaration",
+    "namespace_definition",
+    "linkage_specification",
+)
 
 
 def insert_helpers(context: PortContext) -> None:
@@ -21,7 +30,9 @@ def insert_helpers(context: PortContext) -> None:
     users = sorted({e.path for edits in context.edits.values() for e in edits})
     home = _home(context, users)
     file = context.program.sources.files[home]
-    first_edit = min((e.span.start for edits in context.edits.values() for e in edits if e.path == home), default=0)
+    first_edit = min(
+        (e.span.start for edits in context.edits.values() for e in edits if e.path == home), default=0
+    )
     at = _position(file, first_edit)
     text = context.helpers.text()
     if not any(_NEEDS.search(f.source) for f in context.program.sources.files.values()):
@@ -70,7 +81,7 @@ def _position(file: CudaFile, limit: int) -> int:
     return min(end, len(file.source))
 
 
-def _leading(root) -> list[int]:  # type: ignore[no-untyped-def]
+def _leading(root: Node) -> list[int]:
     """Ends of the include lines that stand outside functions, before the first function."""
     ends = []
     stack = list(root.named_children)

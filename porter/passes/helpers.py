@@ -181,11 +181,7 @@ struct Accumulator {{
             if self.tile_arrays
             else ""
         )
-        guard = (
-            "        wait(kRing - 1);  // room in the ring\n"
-            if self.guarded_commit
-            else ""
-        )
+        guard = "        wait(kRing - 1);  // room in the ring\n" if self.guarded_commit else ""
         slot = "done" if self.ring == 1 else "done + committed % kRing * 8"
         wait_slot = "done" if self.ring == 1 else "done + batch % kRing * 8"
         parity = "batch % 2" if self.ring == 1 else "batch / kRing % 2"
@@ -303,7 +299,9 @@ class Tmem {{
         for d in sorted(self.accumulators, key=lambda t: t.value):
             lines.append(f"constexpr uint32_t {type_constant('Accumulate', d)} = {D_TYPE_CODES[d]};")
         for kind, element in sorted(self.operands, key=lambda o: (o[0].value, o[1].value)):
-            lines.append(f"constexpr uint32_t {type_constant('Operand', element)} = {AB_TYPE_CODES[kind][element]};")
+            lines.append(
+                f"constexpr uint32_t {type_constant('Operand', element)} = {AB_TYPE_CODES[kind][element]};"
+            )
         at = {name: f.shift for name, f in FIELDS.items()}
         saturate_param = ", bool saturate = false" if self.saturate else ""
         saturate_field = f"uint32_t(saturate) << {at['saturate']} | " if self.saturate else ""
@@ -317,10 +315,10 @@ __host__ __device__ constexpr uint32_t instruction_descriptor(uint32_t d, uint32
                                                               bool negate_a = false, bool negate_b = false,
                                                               bool a_mn_major = false,
                                                               bool b_mn_major = false{saturate_param}) {{
-    return {saturate_field}d << {at['d_type']} | a << {at['a_type']} | b << {at['b_type']} | """
-            f"""uint32_t(negate_a) << {at['negate_a']} | uint32_t(negate_b) << {at['negate_b']} |
-           uint32_t(a_mn_major) << {at['a_major']} | uint32_t(b_mn_major) << {at['b_major']} | """
-            f"""n >> {N_SHIFT} << {at['n']} | {M}u >> {M_SHIFT} << {at['m']};
+    return {saturate_field}d << {at["d_type"]} | a << {at["a_type"]} | b << {at["b_type"]} | """
+            f"""uint32_t(negate_a) << {at["negate_a"]} | uint32_t(negate_b) << {at["negate_b"]} |
+           uint32_t(a_mn_major) << {at["a_major"]} | uint32_t(b_mn_major) << {at["b_major"]} | """
+            f"""n >> {N_SHIFT} << {at["n"]} | {M}u >> {M_SHIFT} << {at["m"]};
 }}
 
 // A Hopper shared-memory descriptor becomes one of sm_100 by its version field (PTX ISA 9.7.16.4.1).
@@ -386,12 +384,12 @@ __device__ __forceinline__ void load_x{width}({cpp}* r, uint32_t address) {{
                 )
         body = "\n".join(steps)
         arrays = (
-            f"""
+            """
 template <typename Registers, typename Tiles, uint32_t kTiles>
-__device__ __forceinline__ void load(Registers (&registers)[kTiles], const Tiles (&tiles)[kTiles]) {{
+__device__ __forceinline__ void load(Registers (&registers)[kTiles], const Tiles (&tiles)[kTiles]) {
 #pragma unroll
     for (uint32_t i = 0; i < kTiles; ++i) load(registers[i], tiles[i]);
-}}
+}
 """
             if self.tile_arrays
             else ""

@@ -42,7 +42,12 @@ def rewrite(context: PortContext, statement: TensorCoreStatement, step: MmaStep,
     descriptor = f"{qualified('instruction_descriptor')}({', '.join(arguments)})"
     lines = []
     if named:
-        lines.append(_wrap(f"constexpr uint32_t idesc = {descriptor};", context.indent(function, statement.statement.span)))
+        lines.append(
+            _wrap(
+                f"constexpr uint32_t idesc = {descriptor};",
+                context.indent(function, statement.statement.span),
+            )
+        )
         descriptor = "idesc"
     call = [tile_expression(context, function, step), step.a, step.b, descriptor]
     scale = _plain(context, function, step.scale_d) or "1"

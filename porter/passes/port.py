@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Severity
+from porter.lang.coverage import reading_findings
 from porter.lang.cuda import enclosing, location
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
@@ -75,9 +76,20 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
             if isinstance(step, MmaStep) and step.op.d_type not in SUPPORTED_D:
                 diagnostics.append(_form(statement.function, statement.statement.span, "f16 accumulators"))
             if isinstance(step, MmaStep) and step.op.a_type is ElementType.B1:
-                diagnostics.append(_form(statement.function, statement.statement.span, "b1 operands, which tcgen05 does not have"))
-    if diagnostics or not program.statements:
+                diagnostics.append(
+                    _form(
+                        statement.function,
+                        statement.statement.span,
+                        "b1 operands, which tcgen05 does not have",
+                    )
+                )
+    if program.statements or diagnostics:
+        read = reading_findings(sources)
+        # a macro that pastes the shape together is refused above, with the statement it makes
+        diagnostics += [d for d in read if not _same_place(d, diagnostics)]
+    if has_errors(diagnostics) or not program.statements:
         return {}, diagnostics, [], program
+    warnings = diagnostics
     context = _context(program, accumulators)
     loads = {id(a): place_loads(context.flow, a) for a in accumulators.accumulators}
     for accumulator in accumulators.accumulators:
@@ -88,8 +100,8 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
                 accumulator.function.span(problem.node),
                 what=f"`{accumulator.name}`: {problem.what}",
             )
-    if any(d.severity is Severity.ERROR for d in context.diagnostics):
-        return {}, context.diagnostics, [], program
+    if has_errors(context.diagnostics):
+        return {}, warnings + context.diagnostics, [], program
     completion.rewrite_statements(context)
     completion.thread_context(context)
     residency.rewrite_params(context)
@@ -101,9 +113,9 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
     naming.rename_wrappers(context)
     header.insert_helpers(context)
     _consequences(context)
-    if any(d.severity is Severity.ERROR for d in context.diagnostics):
-        return {}, context.diagnostics, [], program
-    return context.edits, context.diagnostics, [k.function.name for k in context.kernels], program
+    if has_errors(context.diagnostics):
+        return {}, warnings + context.diagnostics, [], program
+    return context.edits, warnings + context.diagnostics, [k.function.name for k in context.kernels], program
 
 
 def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
@@ -145,11 +157,17 @@ def _allocate(context: PortContext) -> None:
     program = context.program
     first: dict[int, str] = {}
     for accumulator in context.accumulators.accumulators:
-        earlier = [a for a in context.accumulators.accumulators if id(a) in first and a.function is accumulator.function]
+        earlier = [
+            a
+            for a in context.accumulators.accumulators
+            if id(a) in first and a.function is accumulator.function
+        ]
         offset = " + ".join(_total(a) for a in earlier)
         first[id(accumulator)] = offset or "0"
     for kernel in context.kernels:
-        owned = [a for a in context.accumulators.accumulators if _reaches(program, kernel.function, a.function)]
+        owned = [
+            a for a in context.accumulators.accumulators if _reaches(program, kernel.function, a.function)
+        ]
         _offset_by_function(owned, first)
         tmem_lifetime.allocate(context, kernel, owned)
         value = _known_columns(context, kernel, owned)
@@ -175,7 +193,7 @@ def _allocate(context: PortContext) -> None:
                 Code.NO_KERNEL_REACHES,
                 accumulator.function,
                 accumulator.function.span(accumulator.function.body),
-                function=accumulator.function.name,
+                name=accumulator.function.name,
             )
 
 
@@ -226,7 +244,18 @@ def _consequences(context: PortContext) -> None:
         if kernel.unknown_barriers:
             context.report(Code.BARRIER_IDS, kernel.function, at, kernel=name)
         if not kernel.roles.exact:
-            context.report(Code.WARPGROUPS_UNKNOWN, kernel.function, at, kernel=name, count=kernel.roles.count)
+            context.report(
+                Code.WARPGROUPS_UNKNOWN, kernel.function, at, kernel=name, count=kernel.roles.count
+            )
+
+
+def _same_place(diagnostic: Diagnostic, others: list[Diagnostic]) -> bool:
+    return any(
+        o.where is not None
+        and diagnostic.where is not None
+        and (o.where.path, o.where.line) == (diagnostic.where.path, diagnostic.where.line)
+        for o in others
+    )
 
 
 def _form(function: Function, span: Span, what: str) -> Diagnostic:
@@ -258,9 +287,7 @@ def _unread(program: Program) -> list[Diagnostic]:
                 continue
             if _in_comment(file.source, span.start):
                 continue
-            found.append(
-                Diagnostic(Code.NOT_ANALYSED, location(file, span), {"what": file.text(span)})
-            )
+            found.append(Diagnostic(Code.NOT_ANALYSED, location(file, span), {"what": file.text(span)}))
     return found
 
 
@@ -293,7 +320,9 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     if has_errors(diagnostics):
         return PortResult(sources, unchanged, [], diagnostics)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
-    result = PortResult(sources, apply_groups(unchanged, groups), groups, diagnostics, kernels if planned.groups else [])
+    result = PortResult(
+        sources, apply_groups(unchanged, groups), groups, diagnostics, kernels if planned.groups else []
+    )
     if planned.groups:
         files = _build_files(sources, rules)
         build_groups = build_file_groups(rules, files, selection)
@@ -309,8 +338,10 @@ def _build_files(sources: SourceSet, rules: Sequence[Rule]) -> dict[str, bytes]:
     found = {}
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         key = str(path)
-        if path.is_file() and key not in sources.files and any(
-            r.region is Region.TEXT and r.reads(key) for r in rules
+        if (
+            path.is_file()
+            and key not in sources.files
+            and any(r.region is Region.TEXT and r.reads(key) for r in rules)
         ):
             found[key] = path.read_bytes()
     return found

@@ -27,7 +27,9 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
     columns = total_columns(context, kernel, accumulators, anchor)
     if columns is None:
         columns = TMEM_COLUMNS_WITHOUT_BOUND if (kernel.roles.value or 3) <= 2 else "256"
-        context.report(Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns)
+        context.report(
+            Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns
+        )
     roles = kernel.roles
     index = f"{_thread(context)} / 128" if roles.value != 1 else "0"
     if roles.first:
@@ -69,7 +71,9 @@ def setup_position(kernel: Kernel, accumulators: list[Accumulator]) -> Node:
     return anchor
 
 
-def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accumulator], anchor: Node) -> str | None:
+def total_columns(
+    context: PortContext, kernel: Kernel, accumulators: list[Accumulator], anchor: Node
+) -> str | None:
     """Columns of all accumulators of one warpgroup, as a constant expression at `anchor`; None if one of them
     depends on something that is not visible there."""
     texts = []
@@ -86,8 +90,8 @@ def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accum
 
 def _columns(program: Program, kernel: Kernel, accumulator: Accumulator, anchor: Node) -> str | None:
     if accumulator.class_type and len(accumulator.sizes) > 1:
-        visible = accumulator.function is kernel.function
-        return f"sizeof({accumulator.class_type}) / 2" if visible else None
+        in_kernel = accumulator.function is kernel.function
+        return f"sizeof({accumulator.class_type}) / 2" if in_kernel else None
     if accumulator.scalars or not accumulator.extents:
         return str(2 * accumulator.registers)
     factors = ["2"]
@@ -119,7 +123,9 @@ def _simplified(factors: list[str]) -> str:
     return " * ".join(rest)
 
 
-def _visible(program: Program, kernel: Kernel, owner: Function, text: str, anchor: Node, depth: int) -> str | None:
+def _visible(
+    program: Program, kernel: Kernel, owner: Function, text: str, anchor: Node, depth: int
+) -> str | None:
     """`text` with names that are not visible at the anchor replaced by what they are defined as."""
     if depth > 8:
         return None

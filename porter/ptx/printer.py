@@ -45,8 +45,14 @@ def to_text(tree: Module | Template) -> str:
         f".address_size {tree.address_size}",
     ]
     lines += [f'.file {index} "{name}"' for index, name in tree.files.items()]
+    # Initial values may name functions, so the declarations that head a module stay ahead of its variables.
+    declared = 0
+    while declared < len(tree.functions) and tree.functions[declared].body is None:
+        declared += 1
+    for function in tree.functions[:declared]:
+        lines += printer.function(function)
     lines += [printer.variable(variable) for variable in tree.variables]
-    for function in tree.functions:
+    for function in tree.functions[declared:]:
         lines += printer.function(function)
     return "\n".join(lines) + "\n"
 

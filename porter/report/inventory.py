@@ -4,6 +4,7 @@ read."""
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pathlib import Path
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
 from porter.lang.cuda import CudaFile, find
-from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, load_sources
+from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
 from porter.ptx.ast import Instruction
 from porter.ptx.table import check, known_opcode
 
@@ -104,6 +105,8 @@ def take_inventory(paths: Sequence[Path], target: str = "sm_100a") -> Inventory:
     for path in paths:
         for source in source_files(path, python=False):
             try:
+                if is_python(source):
+                    raise refuse_python(source)
                 found = load_sources(source)
             except PorterError as error:
                 if not path.is_dir():
@@ -136,6 +139,33 @@ def inventory_of(file: CudaFile, target: str) -> FileInventory:
         unread=tuple(unread),
         notes=tuple(notes),
     )
+
+
+def python_kernels(path: Path) -> tuple[str, ...]:
+    """Names of the CuTe DSL kernels (functions marked `@cute.kernel`) of a Python file.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT.
+    """
+    source = read_source(path)
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
+    return tuple(
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(mark).split("(")[0].endswith("cute.kernel") for mark in node.decorator_list)
+    )
+
+
+def refuse_python(path: Path) -> PorterError:
+    """Why a Python file is not ported: no kernel in it, or a CuTe DSL kernel."""
+    kernels = python_kernels(path)
+    if kernels:
+        return PorterError(Code.CUTE_DSL_KERNEL, Location(str(path)), path=path, kernels=", ".join(kernels))
+    return PorterError(Code.NO_KERNEL, Location(str(path)), path=path)
 
 
 def _kernels(file: CudaFile) -> Iterable[str]:

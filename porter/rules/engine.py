@@ -90,7 +90,9 @@ def pattern_groups(
     return planned
 
 
-def build_file_groups(rules: Iterable[Rule], files: dict[str, bytes], selection: Selection) -> list[EditGroup]:
+def build_file_groups(
+    rules: Iterable[Rule], files: dict[str, bytes], selection: Selection
+) -> list[EditGroup]:
     """Groups for build files: one for each rule and file."""
     groups = []
     for path, source in sorted(files.items()):

@@ -101,7 +101,9 @@ def _rule(entry: dict[str, Any], data: dict[str, Any], path: Path) -> Rule:
                 re.sub(pattern, entry["replace"], "")
                 _check_template(pattern, entry["replace"])
         except (re.error, IndexError) as error:
-            raise PorterError(Code.RULE_FILE, Location(str(path)), problem=f"{entry['id']}: {error}") from error
+            raise PorterError(
+                Code.RULE_FILE, Location(str(path)), problem=f"{entry['id']}: {error}"
+            ) from error
     files = tuple((match or {}).get("files") or data.get("files") or CUDA_FILES)
     return Rule(
         id=entry["id"],

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from porter.ptx import ast
-from porter.sim.program import BasicBlock, Program, type_width, uses_and_defs
+from porter.sim.program import BasicBlock, Program, leading, type_width, uses_and_defs
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -106,6 +106,7 @@ class Context:
         self.env: dict[str, Value] = {}
         self.dirty: set[str] = set()
         self.guard: str | None = None
+        self.leads = False
         self.at = 0
         self._names = 0
         self._shared_base: str | None = None
@@ -339,6 +340,10 @@ class Context:
             self.env.pop(name, None)
             self.dirty.discard(name)
 
+    def machine_row(self, name: str) -> int:
+        """Row of a register in the machine's bank of its width."""
+        return self.machine.bank_index[self.compiler.slots[name]]
+
     def narrow(self, call: str, extra: str = "") -> None:
         """Let a leading instruction choose which of the selected threads go on. Only at the block's start."""
         self.line(f"sel = {call}")
@@ -369,6 +374,8 @@ class Compiler:
         self.namespace: dict[str, Any] = dict(RUNTIME)
         self.slots: dict[str, int] = {}
         self.slot_widths: list[int] = []
+        # Registers that wgmma writes some time after it was issued.
+        self.fragments: frozenset[str] = frozenset()
         self._assign_slots()
 
     def _assign_slots(self) -> None:
@@ -381,6 +388,7 @@ class Compiler:
             if ins.parts[0] == "wgmma" and ins.parts[1] == "mma_async":
                 for name in uses_and_defs(ins)[1]:
                     order.setdefault(name)
+        self.fragments = frozenset(order)
         for b in self.program.blocks:
             for name in sorted(b.live_out | (b.live_in if b.number == 0 else frozenset())):
                 order.setdefault(name)
@@ -434,7 +442,8 @@ class Compiler:
         kept = len(cg.lines), dict(cg.env), set(cg.dirty)
         try:
             cg.guard = None
-            if leads and last.lead and not cg.converged:
+            cg.leads = leads
+            if leads and not cg.converged:
                 self._lead(cg, ins)
             if ins.guard is not None:
                 p = cg.src(ins.guard.operand, "p")
@@ -460,9 +469,7 @@ class Compiler:
 
     def _lead(self, cg: Context, ins: ast.Instruction) -> None:
         """General version: gather the threads that must execute the leading instruction together."""
-        from porter.sim.program import leading
-
-        if leading(ins) == "warp":
+        if leading(ins) == "warp" or ins.parts[0] in ("wgmma", "tcgen05") and leading(ins):
             members = member_mask(ins)
             expr = "None" if members is None else cg.src(members, "u32")
             cg.narrow(f"gather_warp(M, {cg.at}, idx, n, mask, {expr})")

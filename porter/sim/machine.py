@@ -25,19 +25,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.tensormap import TensorMap
 from porter.sim import (  # noqa: F401  (they register instructions)
+    exec_async,
+    exec_atomic,
+    exec_call,
     exec_convert,
     exec_control,
     exec_float,
     exec_integer,
     exec_memory,
+    exec_tcgen05,
+    exec_tensor,
     exec_warp,
     mbarrier,
 )
@@ -155,6 +161,16 @@ class Machine:
         self.instructions = 0
 
         self.barriers: dict[tuple[int, int], Any] = {}
+        self.copies: dict[int, Any] = {}
+        self.bulk: dict[int, dict[int, Any]] = {}
+        self.warpgroups: dict[int, Any] = {}
+        self.wgmma_warps: dict[int, Any] = {}
+        self.pipes: dict[int, Any] = {}
+        self.architecture: Literal["sm_90", "sm_100"] = (
+            "sm_90" if program.module.target.startswith("sm_9") else "sm_100"
+        )
+        self.tensor_maps: dict[bytes, TensorMap] = {}
+        self.everything = exec_async._Everything(self)
         self.mbar = Mbarriers(self)
         self.tmem = TensorMemory(self)
         self.engine = Engine(self)

@@ -38,14 +38,12 @@ def leading(ins: ast.Instruction) -> str:
         return "wait" if p[1] == "red" or (head == "barrier" and p[1] == "cta" and p[2] == "red") else ""
     if head == "mbarrier" and p[1] in ("try_wait", "test_wait"):
         return "wait"
-    if head == "cp" and "wait_group" in p or head == "cp" and "wait_all" in p:
-        return "wait"
     if head == "wgmma":
-        return {"mma_async": "group", "wait_group": "wait"}.get(p[1], "warp")
+        return "group" if p[1] == "mma_async" else "warp"
     if head == "tcgen05":
-        if p[1] in ("alloc", "wait::ld", "wait::st", "wait"):
+        if p[1] == "alloc":
             return "wait"
-        if p[1] in ("ld", "st", "dealloc", "relinquish_alloc_permit"):
+        if p[1] in ("ld", "st", "dealloc", "relinquish_alloc_permit", "wait::ld", "wait::st"):
             return "warp"
     return ""
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.sim.engine import Operation
 from porter.sim.results import Stop
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ class TensorMemory:
         self.allocations: list[dict[int, tuple[int, int]]] = [{} for _ in range(n)]
         self.relinquished = [False] * n
         self.cta_group = [0] * n
+        # Blocks whose warp waits in alloc: (warp, columns, shared address); warps that got theirs meanwhile.
+        self.requests: dict[int, tuple[int, int, int]] = {}
+        self.granted: set[int] = set()
+        self.stores: dict[int, list[Operation]] = {}
+        self.touched: dict[Any, Array] = {}
 
     def cells(self, cta: int) -> Array:
         """[128, 512] u32; never-written cells hold a NaN pattern."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -12,11 +12,13 @@ import numpy as np
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx.tensormap import ENCODED_BYTES
+from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
 from porter.verify.builder import BuiltKernel
 from porter.verify.images import Image
 from porter.verify.params import argument_bytes
 from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
 from porter.verify.results import RunFinding
+from porter.verify.settings import BACKENDS, SimOptions
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,18 @@ class Backend(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class SimOptions:
-    """How the simulator runs: see `porter.sim.Options`."""
-
-    schedule: Literal["eager", "late", "random"] = "late"
-    arithmetic: Literal["float64", "exact"] = "float64"
-    seed: int = 0
-    budget: int | None = None
-    progress: Callable[[int], None] | None = None
-    print: Callable[[str], None] | None = None
+def simulator_options(options: SimOptions) -> Options:
+    """The options as the simulator takes them; without a budget its own holds."""
+    found = Options(
+        schedule=options.schedule,
+        seed=options.seed,
+        arithmetic=options.arithmetic,
+        progress=options.progress,
+        print=options.print,
+    )
+    if options.budget is None:
+        return found
+    return dataclasses.replace(found, max_warp_instructions=options.budget)
 
 
 class SimBackend:
@@ -71,8 +75,6 @@ class SimBackend:
     def run(
         self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
     ) -> RunResult:
-        from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
-
         memory = GlobalMemory()
         starts: dict[str, int] = {}
         for name, image in images.items():
@@ -95,22 +97,13 @@ class SimBackend:
             return map_data(argument.tensor_map)
 
         values = argument_bytes(problem, kernel.function, address, by_value)
-        chosen = {"max_warp_instructions": self.options.budget} if self.options.budget else {}
-        options = Options(
-            schedule=self.options.schedule,
-            seed=self.options.seed,
-            arithmetic=self.options.arithmetic,
-            progress=self.options.progress,
-            print=self.options.print,
-            **chosen,
-        )
         outcome = simulate(
             kernel.module,
             kernel.entry,
             Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem),
             pack_params(kernel.function, values),
             memory,
-            options,
+            simulator_options(self.options),
         )
         after = {
             name: Image(image.tensor, image.guard, np.array(memory.read(starts[name], image.data.size)))
@@ -150,9 +143,6 @@ def run_finding(finding: Any) -> RunFinding:
         source=loc.file if loc else "",
         line=loc.line if loc else 0,
     )
-
-
-BACKENDS = ("sim",)
 
 
 def make_backend(name: str, options: SimOptions) -> Backend:

@@ -16,11 +16,13 @@ import numpy as np
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx import ast
-from porter.verify.backends import SimOptions, run_finding
+from porter.sim import GlobalMemory, Launch, pack_params, simulate
+from porter.verify.backends import run_finding, simulator_options
 from porter.verify.dtypes import DTYPES, Array, DType
 from porter.verify.params import param_number_bytes
 from porter.verify.problem import LaunchValues
 from porter.verify.results import RunFinding
+from porter.verify.settings import SimOptions
 
 _BUFFER = re.compile(r"([a-z0-9]+)\[(\d+)\](?:=(.+))?")
 FILLS = ("zeros", "ones", "iota", "normal")
@@ -128,8 +130,6 @@ def run_bare(
     Raises:
         PorterError: BAD_OPTION if the arguments are not those of the kernel.
     """
-    from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
-
     if len(arguments) != len(entry.params):
         raise _bad(f"{len(arguments)} given, but {entry.name} takes {len(entry.params)}")
     memory = GlobalMemory()
@@ -149,16 +149,14 @@ def run_bare(
             values.append(param_number_bytes(number, param))
         except (ValueError, OverflowError) as error:
             raise _bad(f"argument {i}: {error}") from None
-    chosen = {"max_warp_instructions": options.budget} if options.budget else {}
     outcome = simulate(
         module,
         entry.name,
         Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem),
         pack_params(entry, values),
         memory,
-        Options(schedule=options.schedule, seed=options.seed, arithmetic=options.arithmetic,
-                progress=options.progress, print=options.print, **chosen),
-    )  # fmt: skip
+        simulator_options(options),
+    )
     buffers = {
         i: memory.read(address, b.elements * b.dtype.itemsize).view(b.dtype.container)
         for i, (address, b) in places.items()

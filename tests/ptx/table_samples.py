@@ -152,13 +152,15 @@ class Batch:
     def __init__(self, target: str, version: str = "9.0") -> None:
         self.lines = (HEAD.format(version=version, target=target)).split("\n")
         self.target = target
+        old = tuple(map(int, version.split("."))) < (8, 3)
+        self.registers = REGISTERS.replace(".reg .b128 %q<99>;", "") if old else REGISTERS
         self.texts: list[str] = []
         self._at: dict[int, int] = {}
 
     def add(self, texts: Sequence[str]) -> None:
         """A kernel that holds these instructions."""
         self.lines.append(f".entry k{len(self.texts)}(.param .align 8 .b8 parameter[64]) {{")
-        self.lines.extend(REGISTERS.strip().split("\n"))
+        self.lines.extend(self.registers.strip().split("\n"))
         for text in texts:
             self.lines.append(text)
             self._at[len(self.lines)] = len(self.texts)
@@ -170,7 +172,10 @@ class Batch:
         # The last line is wrong on purpose: ptxas then reports every error and generates no code.
         source = "\n".join([*self.lines, ".entry last() { no_such_instruction; }"])
         run = subprocess.run(
-            [ptxas, f"-arch={self.target}", "-", "-o", "/dev/null"], input=source, capture_output=True, text=True
+            [ptxas, f"-arch={self.target}", "-", "-o", "/dev/null"],
+            input=source,
+            capture_output=True,
+            text=True,
         )
         found: dict[str, str] = {}
         for line, message in re.findall(r"line (\d+); error\s*:\s*(.*)", run.stderr):

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a file set was not understood, as diagnostics: nothing is skipped in silence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from porter.diagnostics import Code, Diagnostic
+from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
+from porter.lang.cuda import CudaFile
+from porter.lang.sources import SourceSet
+
+_MATTERS = re.compile(
+    rb"\bwgmma\b|\b__global__\b|\b(?:asm|__asm__)\b|\bsetmaxnreg\b|\bSM90_\w+|\bwarpgroup_\w+"
+)
+"""Words that make an unparsed region one that a port may depend on."""
+
+
+def reading_findings(sources: SourceSet) -> list[Diagnostic]:
+    """Diagnostics for all files of the set, in file order: asm statements and PTX that could not be read,
+    unparsed regions that hold code a port may depend on, local headers that were not found."""
+    found: list[Diagnostic] = []
+    for file in sources.files.values():
+        found += sorted(_of_file(file, sources.string_macros), key=lambda d: d.where.start if d.where else 0)
+    for include in sources.unresolved:
+        where = sources.files[include.path].location(include.span)
+        found.append(Diagnostic(Code.UNRESOLVED_INCLUDE, where, {"name": include.name}))
+    return found
+
+
+def coverage(files: Iterable[CudaFile]) -> float:
+    """Share of the files' bytes that was parsed, 0 to 1, each file weighted by its size."""
+    pairs = [(file.coverage, len(file.source)) for file in files]
+    total = sum(size for _, size in pairs)
+    return sum(share * size for share, size in pairs) / total if total else 1.0
+
+
+def _of_file(file: CudaFile, macros: Mapping[str, str]) -> Iterator[Diagnostic]:
+    for where in unread_asm(file):
+        yield Diagnostic(Code.UNREAD_ASM, file.location(where))
+    statements: list[AsmStatement] = asm_statements(file, macros)
+    for macro in macro_definitions(file):
+        statements += asm_in_macro(file, macro, macros)
+    for statement in statements:
+        # Only wgmma stops working on the new architecture; other text that is not read stays as it is.
+        if statement.ptx is None and "wgmma" in statement.template:
+            yield Diagnostic(Code.UNREAD_PTX, statement.where, {"reason": statement.ptx_error})
+    for region in file.unparsed:
+        if _MATTERS.search(file.lexed.code, region.start, region.end):
+            yield Diagnostic(Code.UNPARSED_REGION, file.location(region), {"count": len(region)})

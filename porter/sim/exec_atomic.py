@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Atomic operations: atom and red on shared and global memory (PTX ISA 9.7.13.5, 9.7.13.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.exec_memory import _by_space, global_groups, shared_index, space_of
+from porter.sim.rounding import bf16_to_f32, f32_to_bf16
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+
+
+def combine(old: Array, b: Array, c: Array | None, op: str, type_name: str) -> Array:
+    """New memory contents (unsigned bits) from old contents and operands."""
+    if op == "exch":
+        return b
+    if op == "cas":
+        assert c is not None
+        return np.where(old == b, c, old)
+    if op in ("and", "or", "xor"):
+        return {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op](old, b)
+    if op == "inc":
+        return np.where(old >= b, old.dtype.type(0), old + old.dtype.type(1))
+    if op == "dec":
+        return np.where((old == 0) | (old > b), b, old - old.dtype.type(1))
+    if type_name in ("f16x2", "bf16x2"):
+        halves = combine(_halves(old), _halves(b), None, op, type_name[:-2])
+        return np.ascontiguousarray(halves).view(np.uint32)[..., 0]
+    if type_name == "bf16":
+        x, y = bf16_to_f32(old), bf16_to_f32(b)
+        return f32_to_bf16(_arith(x, y, op))
+    dtype = {"s": "i", "f": "f"}.get(type_name[0], "u") + str(old.dtype.itemsize)
+    return _arith(old.view(dtype), b.view(dtype), op).view(old.dtype)
+
+
+def _halves(x: Array) -> Array:
+    return np.ascontiguousarray(x)[..., None].view(np.uint16)
+
+
+def _arith(x: Array, y: Array, op: str) -> Array:
+    if op == "add":
+        return x + y
+    if x.dtype.kind == "f":
+        return np.fmin(x, y) if op == "min" else np.fmax(x, y)
+    return np.minimum(x, y) if op == "min" else np.maximum(x, y)
+
+
+def _apply(view: Array, index: Array, b: Array, c: Array | None, op: str, type_name: str) -> Array:
+    """Perform the operations in lane order; returns the old values."""
+    unique = np.unique(index)
+    if unique.size == index.size:
+        old = view[index]
+        view[index] = combine(old, b, c, op, type_name)
+        return old
+    # Several lanes name one address: rounds, each with every address once.
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    start = np.r_[True, ordered[1:] != ordered[:-1]]
+    begin = np.maximum.accumulate(np.where(start, np.arange(ordered.size), 0))
+    rank = np.arange(ordered.size) - begin
+    old = np.empty(index.shape, view.dtype)
+    if op == "add" and type_name[0] in "us" and WIDTH_OF[kind_of(type_name)] >= 32:
+        values = b[order].astype(np.uint64)
+        total = np.cumsum(values) - values
+        before = total - total[begin]
+        old[order] = (view[ordered].astype(np.uint64) + before).astype(view.dtype)
+        np.add.at(view, index, b)
+        return old
+    for r in range(int(rank.max()) + 1):
+        these = order[rank == r]
+        old[these] = view[index[these]]
+        view[index[these]] = combine(old[these], b[these], None if c is None else c[these], op, type_name)
+    return old
+
+
+def _targets(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str, item: int
+) -> list[tuple[Array, Array, Array]]:
+    """(flat view of items, item index [n, 32], lanes [n, 32]) of the memory named."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    shift = item.bit_length() - 1
+    if space in ("shared", "cluster"):
+        where = shared_index(M, at, idx, n, mask, addr, item, space == "cluster")
+        return [(M.smem_view(item, 1), np.broadcast_to(where >> shift, (n, 32)), lanes)]
+    if space == "generic":
+        found = []
+        for window, part in _by_space(M, n, mask, addr):
+            use = mask if part is None else part
+            if window == 1:
+                address = np.asarray(addr).astype(np.uint32)
+                found += _targets(M, at, idx, n, use, address, "cluster", item)
+            else:
+                found += _targets(M, at, idx, n, use, addr, "global", item)
+        return found
+    found = []
+    for allocation, offsets, part in global_groups(M, at, idx, n, mask, addr, item):
+        view = allocation.elements(item, 1)
+        if view is None:
+            raise Unsupported("atomics on an unaligned allocation")
+        index = np.broadcast_to((offsets >> np.uint64(shift)).astype(np.int64), (n, 32))
+        found.append((view, index, lanes if part is None else part))
+    return found
+
+
+@runtime
+def atomic(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str, op: str, type_name: str, item: int,
+    b: Any, c: Any,
+) -> Array:  # fmt: skip
+    """Old values [n, 32] as unsigned bits."""
+    result = np.zeros((n, 32), f"u{item}")
+    if mask is not None and not np.any(mask):
+        return result
+    values = np.broadcast_to(b, (n, 32))
+    third = None if c is None else np.broadcast_to(c, (n, 32))
+    for view, index, lanes in _targets(M, at, idx, n, mask, addr, space, item):
+        old = _apply(view, index[lanes], values[lanes], None if third is None else third[lanes], op, type_name)
+        result[lanes] = old
+    return result
+
+
+@emits("atom", "red")
+def _atom(cg: Context, ins: ast.Instruction) -> None:
+    p, ops = ins.parts, ins.operands
+    if p[1] == "async":
+        raise Unsupported("red.async")
+    has_result = p[0] == "atom"
+    mem = ops[1] if has_result else ops[0]
+    rest = ops[2:] if has_result else ops[1:]
+    op = next((x for x in p if x in _OPERATIONS), None)
+    type_name = p[-1]
+    if op is None or type_name == "b128":
+        raise Unsupported("")
+    space = space_of(cg, ins, mem)
+    item = WIDTH_OF[kind_of(type_name)] // 8
+    address = cg.addr(mem, "u32" if space in ("shared", "cluster") else "u64")
+    unsigned = f"u{item * 8}"
+    count = next((int(x[1:]) for x in p[1:-1] if x in ("v2", "v4", "v8")), 1)
+
+    def bits(o: ast.Operand) -> str:
+        return cg.let(f"{cg.src(o, 'f32')}.view(t_u32)") if isinstance(o, ast.Imm) and type_name == "f32" else cg.src(o, unsigned)
+
+    if count > 1:
+        sources = rest[0].items if isinstance(rest[0], ast.Vec) else ()
+        results = ops[0].items if has_result and isinstance(ops[0], ast.Vec) else ()
+        kind = "u32" if space in ("shared", "cluster") else "u64"
+        for i, source in enumerate(sources):
+            place = cg.let(f"{address} + {cg.const(kind, i * item)}")
+            call = cg.call("atomic", place, repr(space), repr(op), repr(type_name), str(item), bits(source), "None")
+            if results:
+                cg.set(results[i], unsigned, call)
+            else:
+                cg.line(call)
+        return
+    third = bits(rest[1]) if op == "cas" else "None"
+    call = cg.call("atomic", address, repr(space), repr(op), repr(type_name), str(item), bits(rest[0]), third)
+    if has_result:
+        cg.set(ops[0], unsigned, call)
+    else:
+        cg.line(call)

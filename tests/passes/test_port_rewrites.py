@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the compat port makes of each idiom, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kernels import GEMM, LOOP, STORE, SYNC, kernel, port_text, ported, wrapper
+
+NOT_HOPPER = [
+    pytest.param("int main() { return 0; }\n", id="host program"),
+    pytest.param("__global__ void k(float* x) { x[threadIdx.x] = 1.f; }\n", id="plain kernel"),
+    pytest.param("// wgmma.mma_async is what this file does not use\n__global__ void k() {}\n", id="comment"),
+    pytest.param("/* wgmma.fence */ int x;\n", id="block comment"),
+    pytest.param("#if __CUDA_ARCH__ >= 900\n__device__ void f() {}\n#endif\n", id="guard without a kernel"),
+    pytest.param("", id="empty file"),
+    pytest.param("\r\n\tint x ;\r\n", id="odd white space"),
+]
+
+
+@pytest.mark.parametrize("text", NOT_HOPPER)
+def test_noop(tmp_path: Path, text: str) -> None:
+    result = port_text(tmp_path, text)
+    assert int(result.exit_code) == 0
+    assert result.files[result.sources.root] == text.encode()
+    assert not result.groups
+
+
+def test_nothing_selected_changes_nothing(tmp_path: Path) -> None:
+    result = port_text(tmp_path, GEMM, select=("none",))
+    assert not result.changed
+    assert int(result.exit_code) == 0
+
+
+def test_second_run_is_empty(tmp_path: Path) -> None:
+    once = ported(tmp_path, GEMM)
+    assert "wgmma." not in once
+    again = port_text(tmp_path, once)
+    assert not again.groups
+    assert again.files[again.sources.root].decode() == once
+
+
+def test_bytes_outside_the_edits_are_kept(tmp_path: Path) -> None:
+    text = GEMM.replace("    float acc", "\t \t/* \xe9t\xe9 */  float   acc")
+    result = port_text(tmp_path, text)
+    out = result.files[result.sources.root]
+    source = text.encode()
+    cursor = position = 0
+    edits = sorted((e for g in result.groups for e in g.edits), key=lambda e: (e.span.start, e.span.end))
+    for edit in edits:
+        kept = source[cursor : edit.span.start]
+        assert out[position : position + len(kept)] == kept
+        position += len(kept) + len(edit.replacement)
+        cursor = edit.span.end
+    assert out[position:] == source[cursor:]
+
+
+def test_every_edit_has_a_rule_that_explains_it(tmp_path: Path) -> None:
+    for group in port_text(tmp_path, GEMM).groups:
+        assert group.title
+        assert group.reason
+        assert group.rule.startswith("PTR")
+
+
+def test_crlf_stays_crlf(tmp_path: Path) -> None:
+    result = port_text(tmp_path, GEMM.replace("\n", "\r\n"))
+    out = result.files[result.sources.root]
+    assert out.count(b"\n") == out.count(b"\r\n")
+    assert b"tcgen05::load" in out
+
+
+@pytest.mark.parametrize(
+    ("zeroing", "cleared"),
+    [
+        pytest.param("    float acc[8] = {0};\n", False, id="initializer"),
+        pytest.param("    float acc[8] = {};\n", False, id="empty initializer"),
+        pytest.param("    float acc[8];\n    memset(acc, 0, sizeof(acc));\n", False, id="memset"),
+        pytest.param("    float acc[8];\n    for (int i = 0; i < 8; ++i) acc[i] = 0.f;\n", False, id="loop"),
+        pytest.param(
+            "    float acc[8];\n#pragma unroll\n    for (int i = 0; i < 8; i++) { acc[i] = 0.0f; }\n",
+            False,
+            id="pragma",
+        ),
+        pytest.param("    float acc[8];\n    for (auto& x : acc) x = 0.f;\n", False, id="range loop"),
+        pytest.param(
+            "    float acc[8];\n    for (int t = 0; t < 2; ++t) {\n    memset(acc, 0, sizeof acc);\n",
+            True,
+            id="in a loop",
+        ),
+    ],
+)
+def test_zeroing_becomes_an_overwrite(tmp_path: Path, zeroing: str, cleared: bool) -> None:
+    out = ported(tmp_path, kernel(zeroing + LOOP + STORE + ("    }\n" if cleared else "")))
+    assert "= {0}" not in out
+    assert "memset" not in out
+    assert "0.0f" not in out
+    assert ("acc_tmem.clear();" in out) == cleared
+
+
+def test_partial_zeroing_is_not_taken_for_zeroing(tmp_path: Path) -> None:
+    body = "    float acc[8];\n    for (int i = 0; i < 4; ++i) acc[i] = 0.f;\n" + LOOP + STORE
+    result = port_text(tmp_path, kernel(body))
+    assert int(result.exit_code) == 3
+
+
+def test_tiles_of_one_array(tmp_path: Path) -> None:
+    body = """
+    float acc[2][8];
+    memset(acc, 0, sizeof(acc));
+    for (int k = 0; k < steps; ++k) {
+        arrive();
+        for (int m = 0; m < 2; ++m) mma(acc[m], a + m * 64, b);
+        commit();
+        wait<0>();
+    }
+    for (int m = 0; m < 2; ++m) for (int i = 0; i < 8; ++i) out[i] += acc[m][i];
+"""
+    out = ported(tmp_path, kernel(body))
+    assert "tcgen05::Accumulator acc_tmem[2];" in out
+    assert "mma(acc_tmem[m], a + m * 64, b);" in out
+    assert "Tmem<32, 1>" in out
+
+
+def test_load_stands_behind_the_last_wait(tmp_path: Path) -> None:
+    body = """
+    float acc[8] = {0};
+    for (int k = 0; k < steps; ++k) {
+        arrive();
+        mma(acc, a, b);
+        commit();
+        wait<1>();
+    }
+    if (steps > 0) {
+        wait<0>();
+        for (int i = 0; i < 8; ++i) out[i] = acc[i];
+    }
+"""
+    out = ported(tmp_path, kernel(body))
+    assert (
+        out.index("wait<0>(tc);") < out.index("tcgen05::load(acc, acc_tmem);") < out.index("out[i] = acc[i]")
+    )
+    assert "constexpr uint32_t kRing = 2;" in out
+
+
+def test_load_in_front_of_divergent_code(tmp_path: Path) -> None:
+    body = "    float acc[8] = {0};\n" + LOOP + "    if (threadIdx.x < 7) {\n    " + STORE + "    }\n"
+    out = ported(tmp_path, kernel(body))
+    assert out.index("tcgen05::load(acc") < out.index("if (threadIdx.x < 7)")
+
+
+def test_promotion_reads_inside_the_loop(tmp_path: Path) -> None:
+    body = """
+    float total[8] = {0};
+    for (int k = 0; k < steps; ++k) {
+        float acc[8] = {0};
+        arrive();
+        mma(acc, a, b);
+        commit();
+        wait<0>();
+        for (int i = 0; i < 8; ++i) total[i] += acc[i];
+    }
+    for (int i = 0; i < 8; ++i) out[i] = total[i];
+"""
+    out = ported(tmp_path, kernel(body))
+    assert (
+        out.index("wait<0>(tc)")
+        < out.index("tcgen05::load(acc, acc_tmem);")
+        < out.index("total[i] += acc[i]")
+    )
+    assert "float total[8] = {0};" in out
+
+
+def test_commits_without_waits_get_a_guard(tmp_path: Path) -> None:
+    body = (
+        """
+    float acc[8] = {0};
+    for (int k = 0; k < steps; ++k) { arrive(); mma(acc, a, b); commit(); }
+    wait<0>();
+"""
+        + STORE
+    )
+    out = ported(tmp_path, kernel(body))
+    assert "constexpr uint32_t kRing = 8;" in out
+    assert "wait(kRing - 1);" in out
+
+
+def test_batches_without_fences_meet_in_the_wait(tmp_path: Path) -> None:
+    body = "    float acc[8] = {0};\n    arrive();\n" + LOOP.replace("        arrive();\n", "") + STORE
+    out = ported(tmp_path, kernel(body))
+    wait = out[out.index("void wait(uint32_t pending)") :]
+    assert "sync_warpgroup();" in wait[: wait.index("};")]
+
+
+def test_early_return_frees_tensor_memory(tmp_path: Path) -> None:
+    """The set-up stands in front of the first statement that lets single threads leave."""
+    body = "    if (threadIdx.x > 999) return;\n    float acc[8] = {0};\n" + LOOP + STORE
+    out = ported(tmp_path, kernel(body))
+    assert out.index("tmem(tmem_shared)") < out.index("if (threadIdx.x > 999) return;")
+
+
+def test_uniform_return_stays_in_front(tmp_path: Path) -> None:
+    body = "    if (steps == 0) return;\n    float acc[8] = {0};\n" + LOOP + STORE
+    out = ported(tmp_path, kernel(body))
+    assert out.index("if (steps == 0) return;") < out.index("tmem(tmem_shared)")
+
+
+def test_named_barriers_of_the_kernel_are_avoided(tmp_path: Path) -> None:
+    body = '    float acc[8] = {0};\n    asm volatile("bar.sync 15, 128;");\n' + LOOP + STORE
+    out = ported(tmp_path, kernel(body))
+    assert '"r"(14 - threadIdx.x / 128)' in out
+
+
+def test_producer_warpgroup_has_no_columns(tmp_path: Path) -> None:
+    body = (
+        "    const int wg = threadIdx.x / 128;\n    if (wg == 0) {\n        out[0] = 1;\n    } else {\n    float acc[8] = {0};\n"
+        + LOOP
+        + STORE
+        + "    }\n"
+    )
+    out = ported(tmp_path, kernel(body, bounds="__launch_bounds__(384)"))
+    assert "Tmem<16, 2> tmem(tmem_shared);" in out
+    assert "tmem.warpgroup(threadIdx.x / 128 - 1)" in out
+
+
+def test_template_arguments_reach_the_instruction_descriptor(tmp_path: Path) -> None:
+    text = GEMM.replace(wrapper(16), "")
+    params = wrapper(16).replace("__device__", "template <int ScaleA, int TransB>\n__device__")
+    params = params.replace("1, 1, 1, 0, 0;", "1, %10, 1, 0, %11;").replace(
+        '"l"(b)', '"l"(b), "n"(int32_t(ScaleA)), "n"(int32_t(TransB))'
+    )
+    text = text.replace("__global__", params + "__global__").replace("mma(acc", "mma<-1, 1>(acc")
+    out = ported(tmp_path, text)
+    assert "ScaleA == -1, false, false, TransB != 0" in out
+
+
+def test_scale_d_is_handed_through(tmp_path: Path) -> None:
+    mma = wrapper(16, tail="p, 1, 1, 0, 0").replace('"wgmma', '"{.reg .pred p; setp.ne.b32 p, %10, 0; wgmma')
+    mma = mma.replace('0;\\n"', '0;}\\n"').replace("uint64_t b)", "uint64_t b, int accumulate)")
+    mma = mma.replace('"l"(b)', '"l"(b), "r"(accumulate)')
+    text = GEMM.replace(wrapper(16), mma).replace("b + k * 2);", "b + k * 2, k != 0);").replace(" = {0}", "")
+    out = ported(tmp_path, text)
+    assert "tcgen05::mma_f16(d, a, b, idesc, accumulate);" in out
+    assert "mma(acc_tmem, a + k * 2, b + k * 2, k != 0);" in out
+
+
+@pytest.mark.parametrize("n", [8, 24, 96, 128, 192, 200, 256])
+def test_any_n(tmp_path: Path, n: int) -> None:
+    body = (
+        f"    float acc[{n // 2}] = {{0}};\n"
+        + LOOP
+        + f"    for (int i = 0; i < {n // 2}; ++i) out[i] = acc[i];\n"
+    )
+    out = ported(tmp_path, kernel(body, n=n))
+    assert f"kOperandBF16, {n})" in out
+    assert f"Tmem<{n}, 1>" in out
+
+
+@pytest.mark.parametrize(
+    ("types", "kind"),
+    [("f32.tf32.tf32", "tf32"), ("f32.e4m3.e5m2", "f8f6f4"), ("f32.f16.f16", "f16")],
+)
+def test_kinds(tmp_path: Path, types: str, kind: str) -> None:
+    tail = "1, 1, 1, 0, 0" if kind == "f16" else "1, 1, 1"
+    text = GEMM.replace(wrapper(16), wrapper(16, types, tail=tail))
+    assert f"tcgen05.mma.cta_group::1.kind::{kind} " in ported(tmp_path, text)
+
+
+def test_register_fences_go(tmp_path: Path) -> None:
+    fence = '\n__device__ void pin(float (&d)[8]) { for (int i = 0; i < 8; ++i) asm volatile("" : "+f"(d[i]) :: "memory"); }\n'
+    body = "    float acc[8] = {0};\n" + LOOP.replace("arrive();", "pin(acc);\n        arrive();") + STORE
+    out = ported(tmp_path, kernel(body, before=fence))
+    assert "pin(acc);" not in out
+
+
+def test_helper_functions_between_kernel_and_wrapper(tmp_path: Path) -> None:
+    middle = """
+template <int Steps>
+__device__ void multiply(float (&d)[8], uint64_t a, uint64_t b) {
+    arrive();
+    for (int i = 0; i < Steps; ++i) mma(d, a + i, b + i);
+    commit();
+    wait<0>();
+}
+"""
+    body = "    float acc[8] = {0};\n    for (int k = 0; k < steps; ++k) multiply<4>(acc, a, b);\n" + STORE
+    out = ported(tmp_path, kernel(body, before=middle))
+    assert "void multiply(tcgen05::Warpgroup& tc, tcgen05::Accumulator& d, uint64_t a, uint64_t b)" in out
+    assert "multiply<4>(tc, acc_tmem, a, b);" in out
+
+
+def test_kernel_inside_a_guard(tmp_path: Path) -> None:
+    body = (
+        "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n    float acc[8] = {0};\n"
+        + LOOP
+        + STORE
+        + "#else\n    __trap();\n#endif"
+    )
+    out = ported(tmp_path, kernel(body))
+    assert "#ifdef __CUDA_ARCH_FEAT_SM100_ALL" in out
+    assert out.index("SM100_ALL\n") < out.index("tmem(tmem_shared)") < out.index("#else")
+
+
+def test_header_and_source_are_ported_as_a_set(tmp_path: Path) -> None:
+    (tmp_path / "ops.cuh").write_text("#pragma once\n#include <cstdint>\n" + SYNC + wrapper(16))
+    text = '#include "ops.cuh"\n' + GEMM.replace(SYNC, "").replace(wrapper(16), "").replace(
+        "#include <cstdint>\n", ""
+    )
+    result = port_text(tmp_path, text)
+    assert int(result.exit_code) == 0
+    by_name = {Path(p).name: t.decode() for p, t in result.files.items()}
+    assert "namespace tcgen05" in by_name["ops.cuh"]
+    assert "namespace tcgen05" not in by_name["kernel.cu"]
+    assert "tcgen05::load(acc, acc_tmem);" in by_name["kernel.cu"]
+
+
+def test_build_files_beside_the_kernel(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all:\n\tnvcc -arch=sm_90a kernel.cu\n")
+    result = port_text(tmp_path, GEMM)
+    assert result.build_files == {str(tmp_path / "Makefile"): b"all:\n\tnvcc -arch=sm_100a kernel.cu\n"}

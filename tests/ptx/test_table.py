@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the table says about single instructions: registers written and read, modifiers, targets."""
+
+from __future__ import annotations
+
+import pytest
+
+from porter.ptx.ast import Instruction, Placeholder, Reg
+from porter.ptx.inline import parse_template
+from porter.ptx.requirement import Requirement, TargetName
+from porter.ptx.table import (
+    FORMS,
+    Completion,
+    UnknownInstruction,
+    bind,
+    check,
+    destinations,
+    known_opcode,
+    lookup,
+    modifiers,
+    sources,
+)
+
+
+def one(text: str) -> Instruction:
+    return parse_template(text).instructions()[-1]
+
+
+def names(found: tuple[Reg | Placeholder, ...]) -> str:
+    return " ".join(item.name if isinstance(item, Reg) else f"%{item.index}" for item in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "read"),
+    [
+        ("add.s32 %a, %b, 1;", "%a", "%b"),
+        ("@!%p fma.rn.f32 %d, %a, %b, %c;", "%d", "%p %a %b %c"),
+        ("mov.b64 {%lo, _}, %x;", "%lo", "%x"),
+        ("mov.b64 %x, {%lo, %hi};", "%x", "%lo %hi"),
+        ("mov.u32 %x, %tid.x;", "%x", ""),
+        ("setp.lt.and.s32 %p|%q, %a, %b, !%r;", "%p %q", "%a %b %r"),
+        ("ld.global.v2.b32 {%a, %b}, [%x+8];", "%a %b", "%x"),
+        ("st.shared.v2.b32 [%x], {%a, %b};", "", "%x %a %b"),
+        ("atom.global.add.u32 %d, [%x], %a;", "%d", "%x %a"),
+        ("red.global.add.u32 [%x], %a;", "", "%x %a"),
+        ("shfl.sync.idx.b32 %d|%p, %a, %b, %c, %m;", "%d %p", "%a %b %c %m"),
+        ("elect.sync _|%p, %m;", "%p", "%m"),
+        ("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%m], %n;", "", "%m %n"),
+        ("mbarrier.try_wait.parity.shared::cta.b64 %p, [%m], %x;", "%p", "%m %x"),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+            ".L2::cache_hint [%d], [%m, {%x, %y}], [%b], %k, %h;",
+            "",
+            "%d %m %x %y %b %k %h",
+        ),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%a, %b, %c, %d}, %x, %y, %p, 1, 1, 0, 0;",
+            "%a %b %c %d",
+            "%a %b %c %d %x %y %p",
+        ),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%a, %b, %c, %d}, {%e, %f, %g, %h}, %y, 0, 1, 1, 1;",
+            "%a %b %c %d",
+            "%a %b %c %d %e %f %g %h %y",
+        ),
+        ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%a, %b}, [%t+4];", "%a %b", "%t"),
+        ("tcgen05.st.sync.aligned.16x32bx2.x2.b32 [%t], 2, {%a, %b};", "", "%t %a %b"),
+        ("tcgen05.mma.cta_group::1.kind::f16 [%d], [%a], %b, %i, {%w, %x, %y, %z}, !%p, 3;", "",
+         "%d %a %b %i %w %x %y %z %p"),
+        ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%s], 512;", "", "%s"),
+        ("bra.uni NEXT;", "", ""),
+        ("brx.idx %i, TABLE;", "", "%i"),
+        ("call.uni (%r), function, (%a, %b);", "%r", "%a %b"),
+        ("call (%r), %f, (%a), prototype;", "%r", "%f %a"),
+        ("call function, (%a);", "", "%a"),
+        ("ret;", "", ""),
+        ("@%0 ld.shared.b32 %1, [%2+%3];", "%1", "%0 %2 %3"),
+    ],
+)  # fmt: skip
+def test_registers(text: str, written: str, read: str) -> None:
+    found = one(text)
+    assert names(destinations(found)) == written
+    assert names(sources(found)) == read
+
+
+def test_unknown_instructions() -> None:
+    found = one("frobnicate.b32 %a, %b;")
+    assert lookup(found) is None
+    assert not known_opcode("frobnicate.b32")
+    for question in (destinations, sources, bind, modifiers):
+        with pytest.raises(UnknownInstruction, match=r"frobnicate\.b32 %a, %b"):
+            question(found)
+    # The opcode is known, with these operands it is not.
+    assert known_opcode("add.s32")
+    assert lookup(one("add.s32 %a, [%b], %c;")) is None
+
+
+def test_modifiers_in_any_order() -> None:
+    expected = {"sem": "acquire", "scope": "gpu", "space": "global", "mem_type": "u32"}
+    for text in ("ld.acquire.gpu.global.u32", "ld.global.gpu.acquire.u32", "ld.u32.global.acquire.gpu"):
+        assert modifiers(one(f"{text} %a, [%b];")) == expected
+    # Types keep their order, and the name its place.
+    assert modifiers(one("cvt.rn.f16.f32 %a, %b;"))["dtype"] == "f16"
+    assert lookup(one("cvt.rn.f32.f16 %a, %b;")) is None
+    assert not known_opcode("mbarrier.try_wait.shared::cta.parity.b64")
+
+
+def test_operands_say_what_they_are() -> None:
+    found = bind(one("tcgen05.mma.cta_group::1.kind::f16 [%d], %a, %b, %i, %p, 2;"))
+    assert [row.name for row, _ in found] == ["d", "a", "b", "idesc", "enable_input_d", "scale_input_d"]
+    assert found[0][0].space == "tmem"
+    short = bind(
+        one("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%a, %b, %c, %d}, %x, %y, %p, 1, -1;")
+    )
+    assert [row.name for row, _ in short] == ["d", "a", "b", "scale_d", "scale_a", "scale_b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "completion", "commits", "awaits"),
+    [
+        ("cp.async.cg.shared.global [%a], [%b], 16;", Completion.CP_ASYNC_GROUP, Completion.NONE, Completion.NONE),
+        ("cp.async.wait_group 1;", Completion.NONE, Completion.NONE, Completion.CP_ASYNC_GROUP),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%m, {%x}], [%s];", Completion.BULK_GROUP,
+         Completion.NONE, Completion.NONE),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%b], %n, [%m];",
+         Completion.MBARRIER_TX, Completion.NONE, Completion.NONE),
+        ("cp.async.bulk.wait_group.read 0;", Completion.NONE, Completion.NONE, Completion.BULK_GROUP),
+        ("wgmma.commit_group.sync.aligned;", Completion.NONE, Completion.WGMMA_GROUP, Completion.NONE),
+        ("wgmma.wait_group.sync.aligned 0;", Completion.NONE, Completion.NONE, Completion.WGMMA_GROUP),
+        ("tcgen05.mma.cta_group::1.kind::tf32 [%d], %a, %b, %i, 1;", Completion.TCGEN05_COMMIT, Completion.NONE,
+         Completion.NONE),
+        ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%m];", Completion.MBARRIER_ARRIVE,
+         Completion.TCGEN05_COMMIT, Completion.NONE),
+        ("tcgen05.wait::st.sync.aligned;", Completion.NONE, Completion.NONE, Completion.TCGEN05_ST),
+        ("add.s32 %a, %b, %c;", Completion.NONE, Completion.NONE, Completion.NONE),
+    ],
+)  # fmt: skip
+def test_asynchronous_class(
+    text: str, completion: Completion, commits: Completion, awaits: Completion
+) -> None:
+    row = lookup(one(text))
+    assert row is not None
+    assert (row.completion, row.commits, row.awaits) == (completion, commits, awaits)
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "version", "message"),
+    [
+        ("wgmma.fence.sync.aligned;", "sm_90a", (9, 0), None),
+        ("wgmma.fence.sync.aligned;", "sm_100a", (9, 0), "wgmma.fence needs sm_90a, not sm_100a"),
+        ("tcgen05.wait::ld.sync.aligned;", "sm_103f", (9, 0), None),
+        ("tcgen05.wait::ld.sync.aligned;", "sm_100f", (8, 6), "needs PTX 8.8 on sm_100f, not 8.6"),
+        ("tcgen05.wait::ld.sync.aligned;", "sm_100", (9, 0), "not sm_100"),
+        ("tcgen05.mma.cta_group::1.kind::i8 [%d], %a, %b, %i, %p;", "sm_103a", (9, 0), "not sm_103a"),
+        (
+            "ld.global.v8.b32 {%a, %b, %c, %d, %e, %f, %g, %h}, [%x];",
+            "sm_90a",
+            (9, 0),
+            "ld with .v8 needs sm_100",
+        ),
+        ("ld.global.v4.b64 {%a, %b, %c, %d}, [%x];", "sm_90a", (9, 0), "ld with .v4 and .b64 needs sm_100"),
+    ],
+)
+def test_targets(text: str, target: str, version: tuple[int, int], message: str | None) -> None:
+    found = check(one(text), target, version)
+    assert found == message if message is None else message in str(found)
+
+
+def test_bad_target_names() -> None:
+    for name in ("sm100a", "compute_90", "sm_90b", ""):
+        with pytest.raises(ValueError, match="not a PTX target"):
+            check(one("ret;"), name)
+
+
+def test_requirements() -> None:
+    chip = TargetName.parse
+    assert chip("sm_100").offers(chip("sm_90"))
+    assert not chip("sm_100a").offers(chip("sm_90a"))
+    assert chip("sm_103f").offers(chip("sm_100f"))
+    assert chip("sm_103a").offers(chip("sm_100f"))
+    assert not chip("sm_103").offers(chip("sm_100f"))
+    assert not chip("sm_110f").offers(chip("sm_100f"))
+    assert not chip("sm_100f").offers(chip("sm_103f"))
+    either = Requirement.parse("sm_100a@8.6 sm_100f@8.8")
+    assert either.unmet(chip("sm_100a"), (8, 6)) is None
+    assert either.unmet(chip("sm_103a"), (8, 6)) == "needs PTX 8.8 on sm_103a, not 8.6"
+    assert either.unmet(chip("sm_90a"), (9, 0)) == "needs sm_100a or sm_100f, not sm_90a"
+
+
+def test_rows_are_complete() -> None:
+    for row in FORMS:
+        assert row.section.startswith("9.7."), row.pattern
+        assert row.name, row.pattern
+        names = [part.name for part in row.parts if part.group or part.optional]
+        assert len(names) == len(set(names)), row.pattern
+        known = {part.name for part in row.parts}
+        for operand in row.operands:
+            if operand.when:
+                assert operand.when.partition("=")[0] in known, (row.pattern, operand)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every rule's own examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porter.lang.sources import load_sources
+from porter.passes.port import port_sources
+from porter.rules.load import load_rules
+from porter.rules.rule import Example, Rule
+
+HOPPER = '__device__ void f() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
+EXAMPLES = [pytest.param(r, e, id=f"{r.id}-{i}") for r in load_rules() for i, e in enumerate(r.examples)]
+
+
+@pytest.mark.parametrize(("rule", "example"), EXAMPLES)
+def test_example(tmp_path: Path, rule: Rule, example: Example) -> None:
+    path = tmp_path / example.file
+    path.write_text(example.before)
+    root = path
+    if path.suffix not in (".cu", ".cuh", ".h", ".hpp", ".cpp"):
+        root = tmp_path / "kernel.cu"
+        root.write_text(HOPPER)
+    result = port_sources(load_sources(root))
+    written = {**result.files, **result.build_files}.get(str(path), example.before.encode()).decode()
+    for code in example.diagnostics:
+        assert code in [d.code.id for d in result.diagnostics]
+    if example.after is not None:
+        assert written == example.after
+    for line in example.expect:
+        assert line in written
+    for line in example.absent:
+        assert line not in written
+    if not example.diagnostics:
+        assert rule.id in [g.rule for g in result.groups]
+
+
+@pytest.mark.parametrize("rule", load_rules(), ids=lambda r: r.id)
+def test_rule_says_what_and_why(rule: Rule) -> None:
+    assert rule.reason.endswith(".")
+    assert rule.becomes
+    if rule.implemented_by:
+        assert Path("porter/passes", rule.implemented_by + ".py").is_file()
+    for example in rule.examples:
+        assert example.after is not None or example.expect or example.absent or example.diagnostics
