@@ -33,7 +33,7 @@ class Imm:
 
 @dataclass(frozen=True)
 class Sym:
-    """A variable, function or label name used as an operand; `mov.u64 %rd1, table+8` has an offset in bytes."""
+    """A variable, function or label name used as an operand; `table+8` has an offset in bytes."""
 
     name: str
     offset: int = 0
@@ -140,7 +140,8 @@ class RegDecl:
 class VarDecl:
     """`.shared .align 128 .b8 smem[1024];` `size` is the total in bytes, 0 for `[]` of an extern.
 
-    `initial` holds one item per element, row by row; addresses are text, `generic(name)+8` or `name`.
+    `initial` holds one item per element, row by row. Addresses are text: `name`, `generic(name)+8`, `name+-4`,
+    or one byte of them, `0xFF00(name)`. A `0f`/`0d` literal is the integer of its bits.
     `linkage` is `visible`, `weak`, `common` or empty.
     """
 

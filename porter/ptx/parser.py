@@ -32,6 +32,7 @@ class _ModuleParser(Body):
     def module(self) -> Module:
         version: tuple[int, int] | None = None
         target, address_size = "", 32
+        self._read_files()
         variables: list[Statement] = []
         functions: list[Function] = []
         texts = self.texts
@@ -70,6 +71,14 @@ class _ModuleParser(Body):
             tuple(functions),
             self.files,
         )
+
+    def _read_files(self) -> None:
+        """nvcc names the files at the end of the module, behind the positions that need them."""
+        for at, token in enumerate(self.texts):
+            if token == ".file":
+                self.at = at
+                self.file()
+        self.at = 0
 
     def _version(self) -> tuple[int, int]:
         major, dot, minor = self.texts[self.at].partition(".")

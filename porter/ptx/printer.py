@@ -214,7 +214,11 @@ def _extent(size: int, type_: str, vector: int) -> str:
 def _initial(value: int | float | str, type_: str) -> str:
     if isinstance(value, str):
         return value
-    return _float(value, type_) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return _float(value, type_)
+    if type_ in ("f32", "f64"):
+        return f"0f{value:08X}" if type_ == "f32" else f"0d{value:016X}"
+    return str(value)
 
 
 def _float(value: float, type_: str) -> str:
@@ -240,4 +244,6 @@ def _immediate(imm: Imm) -> str:
 
 
 def _same(a: float, b: float) -> bool:
-    return a == b and math.copysign(1, a) == math.copysign(1, b) or (math.isnan(a) and math.isnan(b))
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b and math.copysign(1, a) == math.copysign(1, b)

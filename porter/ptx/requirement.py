@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which targets and PTX versions a feature needs.
 
-Source: PTX ISA 9.0, section 11.1.2 (`.target`): code for `sm_90` runs on that and later chips, for `sm_90a` only
-on exactly that chip, for `sm_100f` on later chips of the same family (the same tens of the number).
+Source: PTX ISA 9.0, section 11.1.2 (`.target`): code for `sm_90` runs on that and later chips, for `sm_90a`
+only on exactly that chip, for `sm_100f` on later chips of the same family (the same tens of the number).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _MAX_SCOPES = 100
 
 
 class Body(Cursor):
-    """Parses statements. `files` maps the numbers of `.file` to names and may grow while parsing."""
+    """Parses statements. `files` maps the numbers of `.file` to names."""
 
     def __init__(self, tokens: Tokens, template: bool = False) -> None:
         super().__init__(tokens, template)
@@ -360,4 +360,4 @@ class Body(Cursor):
             sign = 1 if self.texts[self.at] == "+" else -1
             self.at += 1
             offset += sign * self.integer("an offset")
-        return f"{name}{offset:+d}" if offset else name
+        return f"{name}+{offset}" if offset else name

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The instruction table: every PTX instruction form that Hopper and Blackwell kernels use, as data.
 
-`lookup` finds the row of an instruction; `destinations` and `sources` say which registers it writes and reads;
-`check` whether a target has it. Source of the rows: PTX ISA 9.0 and the behaviour of ptxas 13.0; each row names
-its section. Special registers and types stand in `porter.ptx.special`.
+`lookup` finds the row of an instruction; `destinations` and `sources` say which registers it writes and
+reads; `check` whether a target has it. Source of the rows: PTX ISA 9.0 and the behaviour of ptxas 13.0; each
+row names its section. Special registers and types stand in `porter.ptx.special`.
 """
 
 from __future__ import annotations

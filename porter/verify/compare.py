@@ -34,7 +34,8 @@ class Mismatch:
 @dataclass(frozen=True)
 class Comparison:
     """One output compared. `kind` is `exact` (same value), `bits`, `bound` or `classes` (bound, with NaN and
-    infinities by kind). `max_ulps` is over finite elements; `max_ratio` the largest error over its bound;
+    infinities by kind). `max_ulps` is over finite elements, `max_error` the largest error. Beyond the half ULP
+    that rounding the output costs anyway: `max_ratio` is the largest error over what the bound allows,
     `max_scaled` the largest error over the sum of its terms' absolute values."""
 
     tensor: str
@@ -143,8 +144,10 @@ def _comparison(
         error, bound = errors
         with np.errstate(all="ignore"):
             max_error = _largest(error, finite)
-            max_ratio = _largest(error / bound, finite)
-            max_scaled = _largest(np.where(terms > 0, error / terms, 0.0), finite)
+            rounding = dtype.half_ulp(dtype.decode(expected))
+            beyond = np.maximum(error - rounding, 0.0)
+            max_ratio = _largest(np.where(beyond > 0, beyond / (bound - rounding), 0.0), finite)
+            max_scaled = _largest(np.where(terms > 0, beyond / terms, 0.0), finite)
     first = None
     places = np.argwhere(bad)
     if len(places):

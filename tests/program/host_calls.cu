@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(64) cluster_rank(int *out) {
 }
 
 __device__ int device_counter = 3;
+__global__ void count(int *out) { out[0] = ++device_counter; }
 
 static const char *name(cudaError_t e) { return cudaGetErrorName(e); }
 
@@ -179,6 +180,12 @@ int main(int argc, char **argv) {
         cudaEventRecord(to);
         cudaEventElapsedTime(&ms, from, to);
         printf("positive %d\n", ms > 0);
+    }
+    if (mode == "variable") {
+        int *p = device_array(std::vector<int>(1, 0)), value = 0;
+        for (int i = std::stoi(argv[2]); i > 0; --i) count<<<1, 1>>>(p);
+        cudaMemcpy(&value, p, sizeof value, cudaMemcpyDeviceToHost);
+        printf("counted %d\n", value);
     }
     if (mode == "graph") {
         cudaGraph_t graph;

@@ -180,6 +180,13 @@ def test_an_unanswered_call_names_itself_and_stops(run: Run, mode: str, function
     ]
 
 
+def test_a_variable_that_two_launches_share_gets_no_verdict(run: Run) -> None:
+    once, twice = run("variable", "1"), run("variable", "2")
+    assert (once.stdout, once.status) == ("counted 4\n", "ok")
+    assert twice.status == "incomplete"
+    assert "device_counter" in twice.diagnostics[0].message
+
+
 def test_exit_status_is_the_programs(run: Run) -> None:
     assert run().exit_status == 3
 

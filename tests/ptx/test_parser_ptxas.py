@@ -59,16 +59,45 @@ kernel(const __grid_constant__ Big big, float4* out, const __half* in, int n, do
     default: x = (float)(d / 3.0) + sqrtf(x) + __expf(x) + __popc(n) + __ffs(n);
   }
   __nv_bfloat162 b = __floats2bfloat162_rn(x, x);
-  out[threadIdx.x] = make_float4(x, tile[threadIdx.y][threadIdx.x % 32], __low2float(b), atomicAdd(&tile[0][0], x));
+  out[threadIdx.x] = make_float4(x, tile[threadIdx.y][n & 31], __low2float(b), atomicAdd(&tile[0][0], x));
   if (n == 1234567) { printf("value %f %d\n", x, n); __trap(); }
 }
-#define CASE(i) case i: asm volatile("nanosleep.u32 " #i ";"); break;
-__global__ void dispatch(int n) {
-  switch (n) {
-    CASE(0) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11)
-  }
-}
 template __global__ void kernel<128>(const __grid_constant__ Big, float4*, const __half*, int, double);
+"""
+
+
+# What nvcc seldom emits: jump tables, vector variables, rare directives, `d|p`, parameter attributes.
+WRITTEN = """
+.version 8.8
+.target sm_90a
+.address_size 64
+.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 v);
+.global .align 8 .v2 .f32 pair = {0f3F800000, 0f40000000};
+.global .align 4 .u32 grid[2][3] = {{1, 2}, {3, 4, 5}};
+.visible .const .f64 pi = 0d400921FB54442D18;
+.weak .func helper() .noreturn { trap; }
+.visible .entry k(.param .u64 .ptr .global .align 16 p, .param .align 64 .b8 map[128])
+.reqntid 128, 1, 1
+.maxnreg 64
+.reqnctapercluster 2, 1, 1
+{
+  .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .f32 %f<3>;
+  .shared .align 8 .b64 bar;
+  ld.param.u64 %rd1, [p];
+  mov.u32 %r1, %tid.x;
+  setp.lt.s32 %p1|%p2, %r1, -5;
+  elect.sync _|%p1, 0xFFFFFFFF;
+  mov.b64 {%r2, _}, %rd1;
+  mov.u64 %rd2, grid+8;
+  add.f32 %f1, %f2, 0fC0000000;
+  @!%p1 bra END;
+  TABLE: .branchtargets A, B;
+  brx.idx %r1, TABLE;
+A: mbarrier.init.shared::cta.b64 [bar], 1;
+  cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, -1}], [bar];
+B: { .reg .pred p; setp.eq.u32 p, %r1, WARP_SZ; @p bra END; }
+END: ret;
+}
 """
 
 
@@ -125,7 +154,7 @@ def test_everything_is_there(text: str) -> None:
     assert kernel.params[0].size == 160
     assert kernel.directives["maxntid"][0] == 128
     statements = list(walk(kernel.body or ()))
-    assert any(isinstance(s, BranchTargets) and s.kind == "branchtargets" for s in statements)
+    assert any(isinstance(s, BranchTargets) and s.kind == "callprototype" for s in statements)
     assert any(isinstance(s, Label) and s.name == "WAIT" for s in statements)
     assert any(isinstance(s, VarDecl) and s.space == "local" for s in statements)
     shared = {v.name.lstrip("_"): v for v in module.variables if v.space == "shared"}
@@ -176,3 +205,15 @@ def test_the_table_knows_all_of_it(text: str) -> None:
     for found in all_instructions(module):
         assert lookup(found) is not None, found.text
         assert check(found, module.target, module.version) is None
+
+
+@needs_compiler
+def test_ptxas_takes_what_nvcc_seldom_emits(tmp_path: Path) -> None:
+    assert PTXAS is not None
+    module = parse_module(WRITTEN)
+    assert plain(parse_module(to_text(module))) == plain(module)
+    for text in (WRITTEN, to_text(module)):
+        path = tmp_path / "written.ptx"
+        path.write_text(text)
+        run = subprocess.run([PTXAS, "-arch=sm_90a", path, "-o", "/dev/null"], capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr + text

@@ -10,7 +10,6 @@ from porter.ptx.inline import parse_template
 from porter.ptx.requirement import Requirement, TargetName
 from porter.ptx.table import (
     FORMS,
-    Completion,
     UnknownInstruction,
     bind,
     check,
@@ -20,6 +19,7 @@ from porter.ptx.table import (
     modifiers,
     sources,
 )
+from porter.ptx.table import Completion as C
 
 
 def one(text: str) -> Instruction:
@@ -59,7 +59,8 @@ def names(found: tuple[Reg | Placeholder, ...]) -> str:
             "%a %b %c %d %x %y %p",
         ),
         (
-            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%a, %b, %c, %d}, {%e, %f, %g, %h}, %y, 0, 1, 1, 1;",
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+            " {%a, %b, %c, %d}, {%e, %f, %g, %h}, %y, 0, 1, 1, 1;",
             "%a %b %c %d",
             "%a %b %c %d %e %f %g %h %y",
         ),
@@ -118,26 +119,24 @@ def test_operands_say_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("text", "completion", "commits", "awaits"),
     [
-        ("cp.async.cg.shared.global [%a], [%b], 16;", Completion.CP_ASYNC_GROUP, Completion.NONE, Completion.NONE),
-        ("cp.async.wait_group 1;", Completion.NONE, Completion.NONE, Completion.CP_ASYNC_GROUP),
-        ("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%m, {%x}], [%s];", Completion.BULK_GROUP,
-         Completion.NONE, Completion.NONE),
+        ("cp.async.cg.shared.global [%a], [%b], 16;", C.CP_ASYNC_GROUP, C.NONE, C.NONE),
+        ("cp.async.wait_group 1;", C.NONE, C.NONE, C.CP_ASYNC_GROUP),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%m, {%x}], [%s];", C.BULK_GROUP,
+         C.NONE, C.NONE),
         ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%b], %n, [%m];",
-         Completion.MBARRIER_TX, Completion.NONE, Completion.NONE),
-        ("cp.async.bulk.wait_group.read 0;", Completion.NONE, Completion.NONE, Completion.BULK_GROUP),
-        ("wgmma.commit_group.sync.aligned;", Completion.NONE, Completion.WGMMA_GROUP, Completion.NONE),
-        ("wgmma.wait_group.sync.aligned 0;", Completion.NONE, Completion.NONE, Completion.WGMMA_GROUP),
-        ("tcgen05.mma.cta_group::1.kind::tf32 [%d], %a, %b, %i, 1;", Completion.TCGEN05_COMMIT, Completion.NONE,
-         Completion.NONE),
-        ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%m];", Completion.MBARRIER_ARRIVE,
-         Completion.TCGEN05_COMMIT, Completion.NONE),
-        ("tcgen05.wait::st.sync.aligned;", Completion.NONE, Completion.NONE, Completion.TCGEN05_ST),
-        ("add.s32 %a, %b, %c;", Completion.NONE, Completion.NONE, Completion.NONE),
+         C.MBARRIER_TX, C.NONE, C.NONE),
+        ("cp.async.bulk.wait_group.read 0;", C.NONE, C.NONE, C.BULK_GROUP),
+        ("wgmma.commit_group.sync.aligned;", C.NONE, C.WGMMA_GROUP, C.NONE),
+        ("wgmma.wait_group.sync.aligned 0;", C.NONE, C.NONE, C.WGMMA_GROUP),
+        ("tcgen05.mma.cta_group::1.kind::tf32 [%d], %a, %b, %i, 1;", C.TCGEN05_COMMIT, C.NONE,
+         C.NONE),
+        ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%m];", C.MBARRIER_ARRIVE,
+         C.TCGEN05_COMMIT, C.NONE),
+        ("tcgen05.wait::st.sync.aligned;", C.NONE, C.NONE, C.TCGEN05_ST),
+        ("add.s32 %a, %b, %c;", C.NONE, C.NONE, C.NONE),
     ],
 )  # fmt: skip
-def test_asynchronous_class(
-    text: str, completion: Completion, commits: Completion, awaits: Completion
-) -> None:
+def test_asynchronous_class(text: str, completion: C, commits: C, awaits: C) -> None:
     row = lookup(one(text))
     assert row is not None
     assert (row.completion, row.commits, row.awaits) == (completion, commits, awaits)

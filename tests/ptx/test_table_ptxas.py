@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instruction table against ptxas: for every form and every choice of every modifier, on every target, the
-table allows what ptxas assembles, and no more."""
+"""The instruction table against ptxas.
+
+For every form and every choice of every modifier, on every target, the table allows what ptxas assembles.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,7 @@ def test_each_sample_assembles_somewhere() -> None:
         "tcgen05.mma.ws.cta_group::2.kind::f16 [%w1], %l1, %l2, %w2, %p1;",
         "tcgen05.cp.cta_group::1.64x128b [%w1], %l1;",
         "tcgen05.cp.cta_group::1.128x256b [%w1], [%l1];",
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%w1], [%l1, {%w2}], [%w3];",
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%l1, {%w2}], [%w3];",
         "setmaxnreg.inc.sync.aligned.u32 100;",
         "mbarrier.try_wait.shared::cta.parity.b64 %p1, [%w1], %w2;",
         "frobnicate.b32 %w1, %w2;",

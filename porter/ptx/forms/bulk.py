@@ -17,7 +17,7 @@ _REDUCTIONS = "<op:add|min|max|inc|dec|and|or|xor>"
 
 
 def dimensions(modifiers: Modifiers) -> int:
-    """Coordinates of a tensor: one per dimension; a gather or scatter of four rows has a column and four rows."""
+    """Coordinates of a tensor: one per dimension; a gather or scatter has a column and four rows."""
     if modifiers.get("mode") in ("tile::gather4", "tile::scatter4"):
         return 5
     return int(modifiers["dim"][0])

@@ -29,10 +29,8 @@ def _can_saturate(modifiers: Modifiers) -> bool:
     """`.sat` is refused where every value of the source fits."""
     to, source = modifiers["dtype"], modifiers["atype"]
     to_bits, source_bits = int(to[1:]), int(source[1:])
-    if to[0] == source[0]:
-        fits = to_bits >= source_bits
-    else:
-        fits = to[0] == "s" and to_bits > source_bits
+    same_sign = to[0] == source[0]
+    fits = to_bits >= source_bits if same_sign else to[0] == "s" and to_bits > source_bits
     return "sat" not in modifiers or not fits
 
 

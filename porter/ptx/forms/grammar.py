@@ -4,22 +4,23 @@
 A row has an opcode pattern and an operand pattern, close to the syntax blocks of the PTX ISA.
 
 Opcode: parts joined by dots. A part is a literal, or `<group>` / `<group:a|b|c>` for one of several; a `?`
-behind it makes it optional. `add.<rnd>?.ftz?.f32`. The leading literals are the name; the parts behind it may come
-in any order, as ptxas takes them, only parts that could stand for one another keep theirs (`cvt.f32.f16`).
+behind it makes it optional. `add.<rnd>?.ftz?.f32`. The leading literals are the name; the parts behind it may
+come in any order, as ptxas takes them, only types keep theirs (`cvt.f32.f16`).
 
 Operands, separated by commas:
 
     name:type        read; `=name` written, `+name` read and written
-    name:type*count  a vector `{…}`; the count is a number, a group (`v4`; absent: no vector) or a function's name
+    name:type*count  a vector `{…}`; the count is a number, a group (absent: none) or a function in COUNTS
     =p:pred|=q:pred? a pair, here with an optional second part
     [name@space]     memory read at an address; `[=name…]` written, `[+name…]` both, `[&name…]` only named
     [map@space, c:s32*count]  a tensor map with coordinates
-    name:imm(0..7)   a constant; `imm(4|8|16)` lists values, `imm` allows all; `u32(0|1)` limits constants only
+    name:imm(0..7)   a constant; `imm(4|8)` lists values, `imm` allows all; `u32(0|1)` limits constants only
     name:label       a branch target or table; `callee` a function or its address; `list` the `(…)` of a call
     …?               may be absent; `…?group` is there exactly if that modifier is
 
-A type is a PTX type or the group that holds it; `wide(group)` has twice the width, `packed(group)` puts halves into
-32-bit registers; `none` takes `_` only. A space is a literal or a group; without one the address is generic.
+A type is a PTX type or the group that holds it; `wide(group)` has twice the width, `packed(group)` has halves
+in 32-bit registers; `none` takes `_` only. A space is a literal or a group; without one the address is
+generic.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from porter.ptx.requirement import Requirement
 from porter.ptx.special import FORMAT_BYTES
 
 Modifiers = Mapping[str, str]
-"""Group name (of an optional literal: itself, `::` as `_`) to the text in the opcode; absent ones are absent."""
+"""Group name (of an optional literal: itself, `::` as `_`) to the text in the opcode, if it is there."""
 
 
 # Parts that mean different things by their order: `cvt.f32.f16`.
@@ -99,7 +100,7 @@ class OperandForm:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of an opcode: its name, what may stand there, whether it may be absent, whether it is a group."""
+    """One part of an opcode: its name, what may stand there, may it be absent, is it a group."""
 
     name: str
     choices: tuple[str, ...]
@@ -111,9 +112,9 @@ class Part:
 class Form:
     """One row of the table.
 
-    `name` are the leading literals. `completion` says how the effect completes; `commits` and `awaits` what the
-    instruction closes or waits for. `issue` is thread, warp, warpgroup or cta: who executes it together. `also`
-    are further requirements of modifiers, see `present`, or of `@operand`. `section` is of the PTX ISA 9.0.
+    `name` are the leading literals. `completion` says how the effect completes; `commits` and `awaits` what
+    the instruction closes or waits for. `issue` is thread, warp, warpgroup or cta: who executes it together.
+    `also` are further requirements of modifiers (`present`) or of `@operand`. `section` is of the PTX ISA.
     """
 
     name: str

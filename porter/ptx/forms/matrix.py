@@ -113,7 +113,10 @@ _WARP_FORMS: tuple[Form, ...] = (
         "sm_70@6.4",
         "=d:packed(dtype)*mma_8x8x4_d, a:b32*2, b:b32*2, c:packed(ctype)*mma_8x8x4_c",
     ),
-    _mma("<shape:m16n8k8|m16n8k16>.row.col.<dtype:f16|f32>.<atype:f16>.<btype:f16>.<ctype:f16|f32>", "sm_75@6.5"),
+    _mma(
+        "<shape:m16n8k8|m16n8k16>.row.col.<dtype:f16|f32>.<atype:f16>.<btype:f16>.<ctype:f16|f32>",
+        "sm_75@6.5",
+    ),
     _mma("<shape:m16n8k8|m16n8k16>.row.col.<dtype:f32>.<atype:bf16>.<btype:bf16>.<ctype:f32>", "sm_80@7.0"),
     _mma("<shape:m16n8k4|m16n8k8>.row.col.<dtype:f32>.<atype:tf32>.<btype:tf32>.<ctype:f32>", "sm_80@7.0"),
     _mma(
@@ -133,7 +136,8 @@ _WARP_FORMS: tuple[Form, ...] = (
     _scaled("m16n8k32", "kind::mxf8f6f4", "scale_vec::1X?", _F8F6F4, "ue8m0"),
     _mma("<shape:m8n8k4>.row.col.<dtype:f64>.<atype:f64>.<btype:f64>.<ctype:f64>", "sm_80@7.0", _MMA_F64),
     _mma(
-        "<shape:m16n8k4|m16n8k8|m16n8k16>.row.col.<dtype:f64>.<atype:f64>.<btype:f64>.<ctype:f64>", "sm_90@7.8", _MMA_F64
+        "<shape:m16n8k4|m16n8k8|m16n8k16>.row.col.<dtype:f64>.<atype:f64>.<btype:f64>.<ctype:f64>",
+        "sm_90@7.8", _MMA_F64,
     ),
     _mma(
         "<shape:m8n8k16|m16n8k16|m16n8k32>.row.col.satfinite?.<dtype:s32>.<atype:u8|s8>.<btype:u8|s8>.<ctype:s32>",

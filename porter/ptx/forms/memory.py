@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves, loads, stores, addresses, atomics: PTX ISA 9.0, sections 9.7.9 (data movement) and 9.7.13.5 to .7."""
+"""Moves, loads, stores, addresses, atomics: PTX ISA 9.0, sections 9.7.9 and 9.7.13.5 to 9.7.13.7."""
 
 from __future__ import annotations
 

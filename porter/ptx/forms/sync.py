@@ -196,7 +196,8 @@ FORMS: tuple[Form, ...] = (
         "[=response@space], [+mbar@space]",
         "9.7.13.17",
         "sm_100@8.6",
-        "multicast_cluster_all: sm_100a@8.6 sm_101a@8.6 sm_120a@8.7 sm_100f@8.8 sm_101f@8.8 sm_120f@8.8 sm_110f@9.0",
+        "multicast_cluster_all: sm_100a@8.6 sm_101a@8.6 sm_120a@8.7 sm_100f@8.8 sm_101f@8.8 sm_120f@8.8"
+        " sm_110f@9.0",
         completion=Completion.MBARRIER_TX,
     ),
     form(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fifth-generation tensor core instructions: PTX ISA 9.0, section 9.7.16; limits as ptxas 13.0 enforces them."""
+"""Fifth-generation tensor core: PTX ISA 9.0, section 9.7.16; limits as ptxas 13.0 enforces them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,13 @@ def _management() -> list[Form]:
             f"[=dst@space], columns:{_COLUMNS}", "9.7.16.7.1", _TCGEN05, issue="warp",
         ),
         form(
-            "tcgen05.dealloc.<cta_group>.sync.aligned.b32", f"taddr:b32, columns:{_COLUMNS}", "9.7.16.7.1", _TCGEN05,
-            issue="warp",
+            "tcgen05.dealloc.<cta_group>.sync.aligned.b32",
+            f"taddr:b32, columns:{_COLUMNS}", "9.7.16.7.1", _TCGEN05, issue="warp",
         ),
-        form("tcgen05.relinquish_alloc_permit.<cta_group>.sync.aligned", "", "9.7.16.7.1", _TCGEN05, issue="warp"),
+        form(
+            "tcgen05.relinquish_alloc_permit.<cta_group>.sync.aligned",
+            "", "9.7.16.7.1", _TCGEN05, issue="warp",
+        ),
     ]  # fmt: skip
 
 
@@ -82,7 +85,7 @@ def _transfers() -> list[Form]:
 
 def _copies() -> list[Form]:
     formats = "<format:b8x16>?.<source:b6x16_p32|b4x16_p64>?"
-    # Destination lanes: all 128, one row of each group of 32, or 64 or 32 lanes repeated in the other warps' groups.
+    # Destination lanes: all 128, one of each 32, or 64 or 32 lanes repeated in the other warps' groups.
     shapes = (
         "<shape:128x256b|4x256b|128x128b>",
         "<shape:64x128b>.<multicast:warpx2::02_13|warpx2::01_23>",
@@ -90,7 +93,8 @@ def _copies() -> list[Form]:
     )
     rows = [
         form(
-            f"tcgen05.cp.<cta_group>.{shape}.{formats}", "[=taddr@tmem], source_desc:b64", "9.7.16.9.2", _TCGEN05,
+            f"tcgen05.cp.<cta_group>.{shape}.{formats}",
+            "[=taddr@tmem], source_desc:b64", "9.7.16.9.2", _TCGEN05,
             completion=_C.TCGEN05_COMMIT, rule=lambda m: ("format" in m) == ("source" in m),
         )
         for shape in shapes

@@ -10,7 +10,7 @@ becomes `cudaErrorLaunchFailure`, which a program cannot clear.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -27,9 +27,8 @@ from porter.ptx.tensormap import (
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
 from porter.verify.program.arena import Arena
 from porter.verify.program.fatbin import KIND_PTX, FatbinError, Image, images
+from porter.verify.program.kernel_facts import Dim, KernelFacts, kernel_facts, runs_on
 from porter.verify.program.protocol import Op, Reader, Status, words
-
-Dim = tuple[int, int, int]
 
 # cudaFuncAttribute (CUDA runtime API, driver_types.h).
 _MAX_DYNAMIC_SHARED = 8
@@ -70,6 +69,16 @@ class _Kernel:
     module: _Module
     name: str
     dynamic_limit: int
+    loaded: _Loaded | None = None
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A kernel that is known to be there: its parsed module, its function, and what that says of launches."""
+
+    module: ast.Module
+    function: ast.Function
+    facts: KernelFacts
 
 
 @dataclass
@@ -91,6 +100,7 @@ class SimulatedDevice:
     _modules: dict[int, _Module] = field(default_factory=dict)
     _kernels: dict[int, _Kernel] = field(default_factory=dict)
     _symbols: dict[int, str] = field(default_factory=dict)
+    _variables_named: set[str] = field(default_factory=set)
     _state_after: tuple[LaunchRecord, bytes, bytes] | None = None
 
     def answer(self, op: Op, request: Reader) -> tuple[Status, bytes]:
@@ -152,19 +162,29 @@ class SimulatedDevice:
         self._symbols[host] = request.text()
         return Status.SUCCESS, b""
 
-    def _parsed(self, kernel: _Kernel) -> ast.Function | Status:
-        """The kernel's function, its module read on first use; a status if there is none."""
+    def _load(self, kernel: _Kernel) -> _Loaded | Status:
+        """The kernel, its module read on first use; the error that a GPU answers with if it cannot be had."""
+        if kernel.loaded is None:
+            module = self._parse(kernel)
+            if isinstance(module, Status):
+                return module
+            try:
+                function = module.function(kernel.name)
+            except KeyError:
+                return Status.INVALID_DEVICE_FUNCTION
+            kernel.loaded = _Loaded(module, function, kernel_facts(module, function))
+        return kernel.loaded
+
+    def _parse(self, kernel: _Kernel) -> ast.Module | Status:
         module = kernel.module
         if module.parsed is None:
             chip = arch.target(self._chip).sm
-            fitting = [i for i in module.images if i.kind == KIND_PTX and _runs_on(i.target, chip)]
-            if not fitting:
-                kinds = {KIND_PTX: "PTX"}
-                there = ", ".join(f"{kinds.get(i.kind, 'binary')} for {i.target}" for i in module.images)
-                reason = f"sm_{chip} cannot run what there is ({there or 'nothing'})"
-                self._refuse(Code.PROGRAM_NO_PTX, kernel=kernel.name, reason=reason)
-                return Status.NO_KERNEL_IMAGE
+            fitting = [i for i in module.images if i.kind == KIND_PTX and runs_on(i.target, chip)]
             try:
+                if not fitting:
+                    kinds = {KIND_PTX: "PTX"}
+                    there = ", ".join(f"{kinds.get(i.kind, 'binary')} for {i.target}" for i in module.images)
+                    raise FatbinError(f"sm_{chip} cannot run what there is ({there or 'nothing'})")
                 module.parsed = parse_module(max(fitting, key=lambda i: i.arch).ptx)
             except FatbinError as error:
                 self._refuse(Code.PROGRAM_NO_PTX, kernel=kernel.name, reason=str(error))
@@ -172,28 +192,24 @@ class SimulatedDevice:
             except PtxSyntaxError as error:
                 self._refuse(Code.PROGRAM_NO_PTX, kernel=kernel.name, reason=f"cannot be read: {error}")
                 return Status.INVALID_PTX
-        try:
-            return module.parsed.function(kernel.name)
-        except KeyError:
-            return Status.INVALID_DEVICE_FUNCTION
+        return module.parsed
 
     def _function(self, request: Reader) -> tuple[Status, bytes]:
         kernel = self._kernels.get(request.u64())
         if kernel is None:
             return Status.INVALID_DEVICE_FUNCTION, b""
-        function = self._parsed(kernel)
-        if isinstance(function, Status):
-            return function, b""
-        assert kernel.module.parsed is not None
-        version = kernel.module.parsed.version
+        loaded = self._load(kernel)
+        if isinstance(loaded, Status):
+            return loaded, b""
+        version = loaded.module.version
         return Status.SUCCESS, words(
-            _static_shared(kernel.module.parsed, function),
+            loaded.facts.static_shared,
             0,
-            _threads_allowed(function) or arch.limits(self._chip).threads_per_block,
+            loaded.facts.max_threads or arch.limits(self._chip).threads_per_block,
             version[0] * 10 + version[1],
             arch.target(self._chip).sm,
             kernel.dynamic_limit,
-            *(p.size for p in function.params),
+            *(p.size for p in loaded.function.params),
         )
 
     def _set_attribute(self, request: Reader) -> tuple[Status, bytes]:
@@ -202,12 +218,10 @@ class SimulatedDevice:
         if kernel is None:
             return Status.INVALID_DEVICE_FUNCTION, b""
         if attribute == _MAX_DYNAMIC_SHARED:
-            function = self._parsed(kernel)
-            if isinstance(function, Status):
-                return function, b""
-            assert kernel.module.parsed is not None
-            static = _static_shared(kernel.module.parsed, function)
-            if value + static > arch.limits(self._chip).shared_per_block:
+            loaded = self._load(kernel)
+            if isinstance(loaded, Status):
+                return loaded, b""
+            if value + loaded.facts.static_shared > arch.limits(self._chip).shared_per_block:
                 return Status.INVALID_VALUE, b""
             kernel.dynamic_limit = value
         return Status.SUCCESS, b""
@@ -258,29 +272,36 @@ class SimulatedDevice:
     def _launch(self, request: Reader) -> tuple[Status, bytes]:
         kernel = self._kernels[request.u64()]
         grid, block, cluster, dynamic_smem = request.dim(), request.dim(), request.dim(), request.u32()
-        function = self._parsed(kernel)
-        if isinstance(function, Status):
-            return function, b""
-        module = kernel.module.parsed
-        assert module is not None
-        fixed = _dimensions(function.directives.get("reqnctapercluster"))
+        loaded = self._load(kernel)
+        if isinstance(loaded, Status):
+            return loaded, b""
+        fixed = loaded.facts.cluster
         if fixed and cluster not in ((0, 0, 0), fixed):
             return Status.INVALID_CLUSTER_SIZE, b""
         cluster = fixed or (cluster if any(cluster) else (1, 1, 1))
-        params = tuple(request.take(p.size) for p in function.params)
+        params = tuple(request.take(p.size) for p in loaded.function.params)
         live = tuple((a.address, a.size) for a in self.arena.live.values())
         record = LaunchRecord(kernel.name, grid, block, cluster, dynamic_smem, params, live)
-        refused = self._refused(record, function, kernel.dynamic_limit)
+        refused = self._refused(record, loaded.facts, kernel.dynamic_limit)
         if refused is not None:
             return refused, b""
+        self._check_variables(loaded.facts)
 
-        record = self._run(record, module, function)
+        record = self._run(record, loaded)
         self.launches.append(record)
         assert record.outcome is not None
         status = Status.SUCCESS if record.outcome.status == "ok" else Status.LAUNCH_FAILURE
         return status, record.printed.encode()
 
-    def _run(self, record: LaunchRecord, module: ast.Module, function: ast.Function) -> LaunchRecord:
+    def _check_variables(self, facts: KernelFacts) -> None:
+        """Each launch begins with the initial values of `__device__` variables; a program in which one launch
+        may look at what another one left there gets no verdict."""
+        named = facts.globals & set(self._symbols.values())
+        for name in sorted(named & self._variables_named):
+            self._refuse(Code.PROGRAM_UNANSWERED, function=f"several kernels on the variable {name}")
+        self._variables_named |= named
+
+    def _run(self, record: LaunchRecord, loaded: _Loaded) -> LaunchRecord:
         memory = self.arena.memory
         if self.on_launch:
             self.on_launch("before", record, memory)
@@ -291,10 +312,10 @@ class SimulatedDevice:
         else:
             printed: list[str] = []
             outcome = simulate(
-                module,
-                function.name,
+                loaded.module,
+                loaded.function.name,
                 Launch(record.grid, record.block, record.cluster, record.dynamic_smem),
-                pack_params(function, list(record.params)),
+                pack_params(loaded.function, list(record.params)),
                 memory,
                 replace(self.options, print=printed.append),
             )
@@ -304,16 +325,13 @@ class SimulatedDevice:
             self.on_launch("after", done, memory)
         return done
 
-    def _refused(self, launch: LaunchRecord, function: ast.Function, dynamic_limit: int) -> Status | None:
+    def _refused(self, launch: LaunchRecord, facts: KernelFacts, dynamic_limit: int) -> Status | None:
         """The error a GPU answers this launch with, or None if it would run."""
         limits = arch.limits(self._chip)
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         if not all(launch.grid) or not 0 < threads <= limits.threads_per_block:
             return Status.INVALID_CONFIGURATION
-        allowed = _threads_allowed(function)
-        if allowed is not None and threads > allowed:
-            return Status.INVALID_VALUE
-        if launch.dynamic_smem > dynamic_limit:
+        if threads > (facts.max_threads or limits.threads_per_block) or launch.dynamic_smem > dynamic_limit:
             return Status.INVALID_VALUE
         blocks = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
         uneven = any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True))
@@ -325,7 +343,7 @@ class SimulatedDevice:
         digest = hashlib.blake2b(digest_size=16)
         for allocation in self.arena.live.values():
             digest.update(allocation.address.to_bytes(8, "little"))
-            digest.update(self.arena.memory.view(allocation.address, allocation.size))
+            digest.update(self.arena.memory.view(allocation.address, allocation.size).data)
         return digest.digest()
 
     # --- What cannot be answered
@@ -338,50 +356,6 @@ class SimulatedDevice:
         diagnostic = Diagnostic(code, values=dict(values))
         if diagnostic not in self.diagnostics:
             self.diagnostics.append(diagnostic)
-
-
-def _runs_on(target: str, chip: int) -> bool:
-    """Whether a chip takes PTX for `target`: with `a` for that chip alone, with `f` for later ones of its
-    family, without a letter for all later ones (PTX ISA 9.0, .target)."""
-    suffix = target[-1] if target[-1] in "af" else ""
-    number = int(target.removeprefix("sm_").removesuffix(suffix))
-    if suffix == "a":
-        return number == chip
-    return number <= chip and (not suffix or number // 10 == chip // 10)
-
-
-def _dimensions(directive: tuple[int, ...] | None) -> Dim | None:
-    """`.maxntid 128` is (128, 1, 1)."""
-    if not directive:
-        return None
-    x, y, z = (*directive, 1, 1)[:3]
-    return x, y, z
-
-
-def _threads_allowed(function: ast.Function) -> int | None:
-    bound = _dimensions(function.directives.get("reqntid")) or _dimensions(function.directives.get("maxntid"))
-    return bound[0] * bound[1] * bound[2] if bound else None
-
-
-def _static_shared(module: ast.Module, function: ast.Function) -> int:
-    """Bytes of the shared variables with a size that the kernel, or any function it may call, names."""
-    bodies = [function.body, *(f.body for f in module.functions if not f.is_entry)]
-    statements = [s for body in bodies for s in _flattened(body or ())]
-    declared = [*module.variables, *(s for s in statements if isinstance(s, ast.VarDecl))]
-    code = "\n".join(s.text for s in statements if isinstance(s, ast.Instruction))
-    total = 0
-    for variable in declared:
-        if variable.space == "shared" and not variable.extern and variable.name in code:
-            total = -(-total // variable.align) * variable.align + variable.size
-    return total
-
-
-def _flattened(body: tuple[ast.Statement, ...]) -> Iterator[ast.Statement]:
-    for statement in body:
-        if isinstance(statement, ast.Block):
-            yield from _flattened(statement.body)
-        else:
-            yield statement
 
 
 _ANSWERS: dict[Op, Callable[[SimulatedDevice, Reader], tuple[Status, bytes]]] = {

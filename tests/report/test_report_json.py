@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import jsonschema
+import numpy as np
+import pytest
+
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location
+from porter.report import json as report_json
+from porter.report.terminal import comparison_text
+from porter.verify.compare import same_bits, same_values, within
+from porter.verify.dtypes import DTYPES
+from porter.verify.results import Row, RunFinding, RunSummary, Verdict, VerifyResult, worst_exit
+
+F32 = DTYPES["f32"]
+
+
+def comparison(actual):
+    expected = np.array([[1.0, 2.0], [3.0, 4.0]])
+    values = F32.encode(np.asarray(actual, dtype=np.float64))
+    return within("C", F32, expected, values, np.full((2, 2), 1e-3), np.full((2, 2), 10.0), False)
+
+
+def result(*rows):
+    return VerifyResult(tuple(rows), "sim", "late", "float64", 0)
+
+
+def row(verdict=Verdict.CLEAN, diagnostics=(), comparisons=()):
+    run = RunSummary("port", "sm_100a", "sim", "ok", (RunFinding(Code.INTERNAL, "m", block=(0, 1, 2)),))
+    return Row(
+        "c", {"M": 1}, "normal", 0, verdict, comparisons, comparisons, runs=(run,), diagnostics=diagnostics
+    )
+
+
+@pytest.mark.parametrize("kind", report_json.KINDS)
+def test_schemas_are_schemas(kind):
+    jsonschema.Draft202012Validator.check_schema(report_json.schema(kind))
+    assert report_json.schema(kind)["properties"]["schema_version"] == {"const": report_json.SCHEMA_VERSION}
+
+
+def test_a_result_with_everything_in_it_is_valid():
+    bad = comparison([[1.0, np.nan], [np.inf, 4.0]])
+    where = Location("a.cu", 3, 4)
+    diagnostic = Diagnostic(Code.PORT_DIFFERS, where, {"tensor": "C", "count": 2, "total": 4})
+    document = report_json.verify(result(row(Verdict.ERROR, (diagnostic,), (bad,)), row()))
+    text = report_json.dumps(document)
+    parsed = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    jsonschema.validate(parsed, report_json.schema("verify"))
+    assert parsed["exit_code"] == 5
+    assert parsed["rows"][0]["port"][0]["first"]["actual"] == "NaN"
+
+
+def test_the_error_document_is_valid():
+    document = report_json.error([Diagnostic(Code.FILE_NOT_FOUND, None, {"path": "x"})], ExitCode.USAGE)
+    jsonschema.validate(json.loads(report_json.dumps(document)), report_json.schema("error"))
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"),
+    [
+        ([], ExitCode.OK),
+        ([ExitCode.OK, ExitCode.INCONCLUSIVE], ExitCode.INCONCLUSIVE),
+        ([ExitCode.INCONCLUSIVE, ExitCode.DIFFERENT, ExitCode.USAGE], ExitCode.DIFFERENT),
+        ([ExitCode.UNPORTED, ExitCode.BUILD_FAILED], ExitCode.BUILD_FAILED),
+        ([ExitCode.USAGE, ExitCode.INCONCLUSIVE], ExitCode.USAGE),
+    ],
+)
+def test_the_worst_exit_code(codes, worst):
+    assert worst_exit(codes) is worst
+
+
+def test_nothing_run_is_never_clean():
+    assert result().verdict is Verdict.INCOMPLETE
+    assert result().exit_code is ExitCode.INCONCLUSIVE
+    assert result(row(), row(Verdict.INCOMPLETE)).exit_code is ExitCode.INCONCLUSIVE
+    assert result(row(), row(Verdict.INCOMPLETE)).verdict is Verdict.INCOMPLETE
+    assert result(row(Verdict.ERROR)).exit_code is ExitCode.DIFFERENT
+    assert result(row()).exit_code is ExitCode.OK
+
+
+def test_comparisons_in_words():
+    assert comparison_text(comparison([[1, 2], [3, 4]])) == "within bound (0.0e+00)"
+    assert comparison_text(comparison([[1, 2], [3, 5]])) == "1 of 4 differ, up to 2097152 ulp"
+    assert comparison_text(comparison([[np.nan, 2], [3, 4]])) == "1 of 4 differ, 1 NaN"
+    values = F32.encode(np.array([1.0, 2.0]))
+    assert comparison_text(same_bits("C", F32, values, values)) == "same bits"
+    assert comparison_text(same_values("C", F32, np.array([1.0, 2.0]), values)) == "equal"
+    poison = np.frombuffer(b"\xff" * 8, np.float32)
+    assert (
+        comparison_text(same_values("C", F32, np.array([1.0, 2.0]), poison)) == "2 of 2 differ, 2 unwritten"
+    )
