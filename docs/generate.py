@@ -36,7 +36,7 @@ def diagnostics_page() -> str:
 def _diagnostics_lines() -> Iterator[str]:
     yield "# Diagnostics"
     yield ""
-    yield "Made from `porter/diagnostics.py` by `make docs`. IDs are never used again for another message."
+    yield "Made from `porter/diagnostics/` by `make docs`. IDs are never used again for another message."
     yield ""
     yield "## Exit codes"
     yield ""

@@ -122,7 +122,7 @@ def test_imports_look_only_the_way_they_may() -> None:
         ("porter/sim/datapath/mma.py", "from ...lang.text import Span"),
         ("porter/verify/runner.py", "from porter.passes.port import port_sources"),
         ("porter/report/terminal.py", "import importlib\nimportlib.import_module('porter.cli.main')"),
-        ("porter/diagnostics.py", "from porter.ptx import ast"),
+        ("porter/diagnostics/codes.py", "from porter.ptx import ast"),
     ],
 )
 def test_a_forbidden_import_is_seen(path: str, source: str) -> None:
@@ -193,14 +193,13 @@ def test_test_files_have_unique_names() -> None:
 
 
 def diagnostic_blocks() -> dict[str, str]:
-    """Member name -> digit of the `# --- PTnxxx` heading that it stands under in the source."""
+    """Member name -> digit of the `PTnxxx` heading of the module that holds its texts."""
     blocks: dict[str, str] = {}
-    digit = ""
-    for line in (PACKAGE / "diagnostics.py").read_text("utf-8").splitlines():
-        if heading := re.match(r"    # --- PT(\d)xxx", line):
-            digit = heading[1]
-        elif member := re.match(r"    ([A-Z][A-Z0-9_]*) = _[ewn]\(", line):
-            blocks[member[1]] = digit
+    for path in (PACKAGE / "diagnostics").glob("*.py"):
+        text = path.read_text("utf-8")
+        if heading := re.search(r'^"""PT(\d)xxx', text, re.MULTILINE):
+            members = re.findall(r"^([A-Z][A-Z0-9_]*) = (?:error|warning|note)\(", text, re.MULTILINE)
+            blocks |= dict.fromkeys(members, heading[1])
     return blocks
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 
-class Safety(str, Enum):
+class Safety(StrEnum):
     """How much a reviewer has to trust an edit group."""
 
     SAFE = "safe"

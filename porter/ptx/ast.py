@@ -140,8 +140,8 @@ class RegDecl:
 class VarDecl:
     """`.shared .align 128 .b8 smem[1024];` `size` is the total in bytes, 0 for `[]` of an extern.
 
-    `initial` holds one item per element, row by row. Addresses are text: `name`, `generic(name)+8`, `name+-4`,
-    or one byte of them, `0xFF00(name)`. A `0f`/`0d` literal is the integer of its bits.
+    `initial` holds one item per element, row by row. Addresses are text: `name`, `generic(name)+8`,
+    `name+-4`, or one byte of them, `0xFF00(name)`. A `0f`/`0d` literal is the integer of its bits.
     `linkage` is `visible`, `weak`, `common` or empty.
     """
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from fnmatch import fnmatch
 from pathlib import PurePath
 
 from porter.lang.text import Safety
 
 
-class Region(str, Enum):
+class Region(StrEnum):
     """Which text of a file a pattern is tried on."""
 
     DIRECTIVE = "directive"
@@ -25,7 +25,7 @@ class Region(str, Enum):
     """The whole file."""
 
 
-class When(str, Enum):
+class When(StrEnum):
     PORTED = "ported"
     """Only beside a kernel that is ported in the same run."""
     ALWAYS = "always"

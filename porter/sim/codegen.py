@@ -469,7 +469,7 @@ class Compiler:
 
     def _lead(self, cg: Context, ins: ast.Instruction) -> None:
         """General version: gather the threads that must execute the leading instruction together."""
-        if leading(ins) == "warp" or ins.parts[0] in ("wgmma", "tcgen05") and leading(ins):
+        if leading(ins) == "warp" or (ins.parts[0] in ("wgmma", "tcgen05") and leading(ins)):
             members = member_mask(ins)
             expr = "None" if members is None else cg.src(members, "u32")
             cg.narrow(f"gather_warp(M, {cg.at}, idx, n, mask, {expr})")

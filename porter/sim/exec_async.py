@@ -39,7 +39,9 @@ def per_lane(value: Any, n: int) -> Array:
     return np.broadcast_to(np.asarray(value), (n, 32))
 
 
-def shared_place(M: Machine, cta: int, address: int, nbytes: int, at: int, warp: int, lane: int) -> tuple[int, int]:
+def shared_place(
+    M: Machine, cta: int, address: int, nbytes: int, at: int, warp: int, lane: int
+) -> tuple[int, int]:
     """(block, byte offset) of a shared address as seen by a thread of block `cta`."""
     rank, offset = address >> 24, address & _OFFSET
     if rank >= M.cluster_size or offset + nbytes > M.smem_size:
@@ -110,7 +112,9 @@ def cp_async(
     zeros = lanes & ~reads
     if zeros.any():
         blank = type("Blank", (), {"data": np.zeros(1, np.uint8)})
-        batches.append(CopyBatch(M, warps, target, blank, np.zeros((n, 32), np.uint64), zeros, sizes * 0, item))
+        batches.append(
+            CopyBatch(M, warps, target, blank, np.zeros((n, 32), np.uint64), zeros, sizes * 0, item)
+        )
     for row in np.flatnonzero(lanes.any(axis=1)).tolist():
         w = int(warps[row])
 
@@ -297,7 +301,9 @@ def bulk_store(
             raise Stop(Code.SIM_MISALIGNED, what, at, warp, lane)
         box: list[Array] = []
 
-        def read(owner: int = owner, offset: int = offset, nbytes: int = nbytes, box: list[Array] = box) -> None:
+        def read(
+            owner: int = owner, offset: int = offset, nbytes: int = nbytes, box: list[Array] = box
+        ) -> None:
             box.append(M.smem[owner, offset : offset + nbytes].copy())
 
         def land(target: int = target, nbytes: int = nbytes, box: list[Array] = box) -> None:
@@ -370,7 +376,15 @@ def tensor_load(
 
 @runtime
 def tensor_store(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, coords: tuple[Any, ...], src: Any, how: str
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    address: Any,
+    coords: tuple[Any, ...],
+    src: Any,
+    how: str,
 ) -> None:
     """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor from shared to global memory, tiled mode."""
     a, s = per_lane(address, n), per_lane(src, n)
@@ -388,7 +402,9 @@ def tensor_store(
         def read(owner: int = owner, base: int = base, end: int = end, box: list[Array] = box) -> None:
             box.append(M.smem[owner, base : -(-end // 1024) * 1024].copy())
 
-        def land(tm: TensorMap = tm, place: list[int] = place, start: int = offset - base, box: list[Array] = box) -> None:
+        def land(
+            tm: TensorMap = tm, place: list[int] = place, start: int = offset - base, box: list[Array] = box
+        ) -> None:
             if how:
                 reduce_tile(tm, M.everything, place, box[0], start, how)  # type: ignore[arg-type]
             else:
@@ -421,7 +437,16 @@ def _cp_async(cg: Context, ins: ast.Instruction) -> None:
                 ignore = cg.src(rest[0], "p")
             else:
                 size = cg.src(rest[0], "u32")
-        cg.line(cg.call("cp_async", cg.addr(ops[0], "u32"), cg.addr(ops[1], "u64"), str(_integer(ops[2])), size, ignore))
+        cg.line(
+            cg.call(
+                "cp_async",
+                cg.addr(ops[0], "u32"),
+                cg.addr(ops[1], "u64"),
+                str(_integer(ops[2])),
+                size,
+                ignore,
+            )
+        )
     elif p[2] == "bulk":
         _bulk_form(cg, ins)
     else:
@@ -490,7 +515,9 @@ def _tensor(cg: Context, ins: ast.Instruction, how: str) -> None:
         vector = op.parts[0]
         items = vector.items if isinstance(vector, ast.Vec) else (vector,)
         coords = ", ".join(cg.src(i, "s32") for i in items)
-        return cg.src(op.base, "u64") if op.offset == 0 else cg.addr(ast.Mem(op.base, op.offset), "u64"), f"({coords},)"
+        return cg.src(op.base, "u64") if op.offset == 0 else cg.addr(
+            ast.Mem(op.base, op.offset), "u64"
+        ), f"({coords},)"
 
     if p[at_dim + 1].startswith("shared"):
         address, coords = target(ops[1])

@@ -124,7 +124,9 @@ def atomic(
     values = np.broadcast_to(b, (n, 32))
     third = None if c is None else np.broadcast_to(c, (n, 32))
     for view, index, lanes in _targets(M, at, idx, n, mask, addr, space, item):
-        old = _apply(view, index[lanes], values[lanes], None if third is None else third[lanes], op, type_name)
+        old = _apply(
+            view, index[lanes], values[lanes], None if third is None else third[lanes], op, type_name
+        )
         result[lanes] = old
     return result
 
@@ -148,7 +150,11 @@ def _atom(cg: Context, ins: ast.Instruction) -> None:
     count = next((int(x[1:]) for x in p[1:-1] if x in ("v2", "v4", "v8")), 1)
 
     def bits(o: ast.Operand) -> str:
-        return cg.let(f"{cg.src(o, 'f32')}.view(t_u32)") if isinstance(o, ast.Imm) and type_name == "f32" else cg.src(o, unsigned)
+        return (
+            cg.let(f"{cg.src(o, 'f32')}.view(t_u32)")
+            if isinstance(o, ast.Imm) and type_name == "f32"
+            else cg.src(o, unsigned)
+        )
 
     if count > 1:
         sources = rest[0].items if isinstance(rest[0], ast.Vec) else ()
@@ -156,7 +162,9 @@ def _atom(cg: Context, ins: ast.Instruction) -> None:
         kind = "u32" if space in ("shared", "cluster") else "u64"
         for i, source in enumerate(sources):
             place = cg.let(f"{address} + {cg.const(kind, i * item)}")
-            call = cg.call("atomic", place, repr(space), repr(op), repr(type_name), str(item), bits(source), "None")
+            call = cg.call(
+                "atomic", place, repr(space), repr(op), repr(type_name), str(item), bits(source), "None"
+            )
             if results:
                 cg.set(results[i], unsigned, call)
             else:

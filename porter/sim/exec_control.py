@@ -27,7 +27,10 @@ def unsupported(M: Machine, at: int, idx: Any, n: int, mask: Any, why: str) -> N
         ins = M.program.code[at]
         text = ins.text or ins.opcode
         raise Stop(
-            Code.SIM_UNKNOWN_INSTRUCTION, f"`{text}`" + (f" ({why})" if why else ""), at, *M.first_lane(idx, n, mask)
+            Code.SIM_UNKNOWN_INSTRUCTION,
+            f"`{text}`" + (f" ({why})" if why else ""),
+            at,
+            *M.first_lane(idx, n, mask),
         )
 
 
@@ -116,7 +119,9 @@ def _barrier(cg: Context, ins: ast.Instruction, last: BasicBlock, following: int
     mask = cg.mask()
     cg.guard = None
     cg.write_back(sorted(last.live_out))
-    cg.line(f"return idx, mask, barrier_sync(M, {cg.at}, idx, n, mask, {mask}, {number}, {count}, {following})")
+    cg.line(
+        f"return idx, mask, barrier_sync(M, {cg.at}, idx, n, mask, {mask}, {number}, {count}, {following})"
+    )
     return True
 
 

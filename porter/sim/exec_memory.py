@@ -30,7 +30,9 @@ def _stop(M: Machine, code: Code, message: str, at: int, idx: Any, n: int, mask:
 
 
 @runtime
-def shared_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int, cluster: bool) -> Array:
+def shared_index(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int, cluster: bool
+) -> Array:
     """Byte index into all shared memory, checked. Inactive lanes get an index that is in range."""
     a = np.asarray(addr)
     if mask is not None:
@@ -59,12 +61,23 @@ def shared_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, si
     if size > 1 and int(np.bitwise_or.reduce(a, axis=None)) & (size - 1):
         bad = (a & np.uint32(size - 1)) != 0
         value = int(np.broadcast_to(a, (n, 32))[np.broadcast_to(bad, (n, 32))][0])
-        _stop(M, Code.SIM_MISALIGNED, f"shared address {value:#x} is not a multiple of {size}", at, idx, n, mask, bad)
+        _stop(
+            M,
+            Code.SIM_MISALIGNED,
+            f"shared address {value:#x} is not a multiple of {size}",
+            at,
+            idx,
+            n,
+            mask,
+            bad,
+        )
     return base + a
 
 
 @runtime
-def ld_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool) -> Array:
+def ld_shared(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool
+) -> Array:
     size = item * count
     where = shared_index(M, at, idx, n, mask, addr, size, cluster)
     return M.smem_view(item, count)[where >> (size.bit_length() - 1)]
@@ -72,7 +85,16 @@ def ld_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item:
 
 @runtime
 def st_shared(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool, value: Any
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    addr: Any,
+    item: int,
+    count: int,
+    cluster: bool,
+    value: Any,
 ) -> None:
     size = item * count
     where = shared_index(M, at, idx, n, mask, addr, size, cluster) >> (size.bit_length() - 1)
@@ -105,7 +127,16 @@ def local_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, siz
         _stop(M, Code.SIM_OUT_OF_BOUNDS, f"local address is beyond the thread's {M.program.local_size} bytes",
               at, idx, n, mask, bad)  # fmt: skip
     if size > 1 and (a & (size - 1)).any():
-        _stop(M, Code.SIM_MISALIGNED, f"local address is not a multiple of {size}", at, idx, n, mask, (a & (size - 1)) != 0)
+        _stop(
+            M,
+            Code.SIM_MISALIGNED,
+            f"local address is not a multiple of {size}",
+            at,
+            idx,
+            n,
+            mask,
+            (a & (size - 1)) != 0,
+        )
     thread = M.warps(idx)[:, None] * 32 + np.arange(32)
     return thread * M.local_stride + a
 
@@ -117,7 +148,9 @@ def ld_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: 
 
 
 @runtime
-def st_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+def st_local(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any
+) -> None:
     size = item * count
     where = local_index(M, at, idx, n, mask, addr, size) >> (size.bit_length() - 1)
     _scatter(M.local_view(item, count), where, n, mask, value, count)
@@ -144,14 +177,18 @@ def _global_error(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Array,
         found = M.memory.find(address) or M.internal.find(address)
         where = int(M.warps(idx)[row]), lane
         if found is None:
-            raise Stop(Code.SIM_OUT_OF_BOUNDS, f"global address {address:#x} is outside every allocation", at, *where)
+            raise Stop(
+                Code.SIM_OUT_OF_BOUNDS, f"global address {address:#x} is outside every allocation", at, *where
+            )
         if address + size > found.end:
             name = f" {found.name}" if found.name else ""
             raise Stop(Code.SIM_OUT_OF_BOUNDS,
                        f"global address {address:#x} ({size} bytes) runs past the end of allocation{name} at "
                        f"{found.end:#x}", at, *where)  # fmt: skip
         if address % size:
-            raise Stop(Code.SIM_MISALIGNED, f"global address {address:#x} is not a multiple of {size}", at, *where)
+            raise Stop(
+                Code.SIM_MISALIGNED, f"global address {address:#x} is not a multiple of {size}", at, *where
+            )
 
 
 def global_groups(
@@ -214,12 +251,16 @@ def ld_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item:
 
 
 @runtime
-def st_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+def st_global(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any
+) -> None:
     for found, offsets, lanes in global_groups(M, at, idx, n, mask, addr, item * count):
         put_global(found, offsets, n, mask if lanes is None else lanes, value, item, count)
 
 
-def put_global(found: Allocation, offsets: Array, n: int, lanes: Any, value: Any, item: int, count: int) -> None:
+def put_global(
+    found: Allocation, offsets: Array, n: int, lanes: Any, value: Any, item: int, count: int
+) -> None:
     size = item * count
     view = found.elements(item, count)
     if view is not None and view.shape[0] * size >= found.end - found.start:
@@ -291,7 +332,9 @@ def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item
 
 
 @runtime
-def st_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+def st_generic(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any
+) -> None:
     for window, lanes in _by_space(M, n, mask, addr):
         use = mask if lanes is None else lanes
         if window == _SHARED:
@@ -333,7 +376,9 @@ def space_of(cg: Context, ins: ast.Instruction, mem: ast.Operand) -> str:
     if isinstance(base, ast.Sym):
         variable = cg.program.variables.get(base.name)
         if variable is not None:
-            return {"shared": "shared", "local": "local", "kernelparam": "param"}.get(variable.space, "global")
+            return {"shared": "shared", "local": "local", "kernelparam": "param"}.get(
+                variable.space, "global"
+            )
     return "generic"
 
 

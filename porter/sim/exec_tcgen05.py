@@ -70,7 +70,9 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
             continue
         sizes = {r[1] for r in requests if r is not None}
         if len(sizes) > 1:
-            raise Stop(Code.SIM_TMEM_ALLOCATION, f"the blocks of a pair ask for {sorted(sizes)} columns", at, warp)
+            raise Stop(
+                Code.SIM_TMEM_ALLOCATION, f"the blocks of a pair ask for {sorted(sizes)} columns", at, warp
+            )
         start = T.find_free(ctas, wanted)
         if start is None:
             continue
@@ -79,7 +81,9 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
             T.allocate(c, start, wanted, at)
             offset = r[2] & 0xFFFFFF
             if offset % 4 or offset + 4 > M.smem_size:
-                raise Stop(Code.SIM_OUT_OF_BOUNDS, f"tcgen05.alloc writes to shared address {r[2]:#x}", at, r[0])
+                raise Stop(
+                    Code.SIM_OUT_OF_BOUNDS, f"tcgen05.alloc writes to shared address {r[2]:#x}", at, r[0]
+                )
             M.smem[c, offset : offset + 4] = np.array([start], "<u4").view(np.uint8)
             del T.requests[c]
             if r[0] == warp:
@@ -105,7 +109,9 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
 
 
 @runtime
-def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> None:
+def tmem_dealloc(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int
+) -> None:
     a, c = per_lane(addr, n), per_lane(columns, n)
     for row, warp in enumerate(M.warps(idx).tolist()):
         cta = int(M.warp_cta[warp])
@@ -141,7 +147,9 @@ def _uniform(M: Machine, values: Array, lanes: Any, row: int, at: int, warp: int
 
 
 @runtime
-def tmem_load(M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAccess, addr: Any, half_split: int) -> Array:
+def tmem_load(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAccess, addr: Any, half_split: int
+) -> Array:
     """Registers [registers, n, 32]: what the cells hold now."""
     a = per_lane(addr, n)
     out = np.empty((access.registers, n, 32), np.uint32)
@@ -161,7 +169,15 @@ def tmem_load(M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAcce
 
 @runtime
 def tmem_store(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAccess, addr: Any, half_split: int, values: Any
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    access: TmemAccess,
+    addr: Any,
+    half_split: int,
+    values: Any,
 ) -> None:
     """Issue stores; each lands at the latest at the warp's tcgen05.wait::st."""
     a = per_lane(addr, n)
@@ -172,7 +188,14 @@ def tmem_store(
         columns = _access_columns(M, access, address, half_split)
         M.tmem.check_columns(cta, columns, at, warp, "tcgen05.st")
         try:
-            tcgen05.cells(address, access.shape, access.count, warp_rank=rank, packed=access.packed, half_split=half_split)
+            tcgen05.cells(
+                address,
+                access.shape,
+                access.count,
+                warp_rank=rank,
+                packed=access.packed,
+                half_split=half_split,
+            )
         except DatapathError as problem:
             raise _refuse(problem, at, warp) from problem
 
@@ -298,7 +321,9 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
 
 
 @runtime
-def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int) -> None:
+def tmem_commit(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int
+) -> None:
     """One arrival on each named mbarrier once the thread's earlier operations have landed."""
     a = per_lane(addr, n)
     for row, lane, warp in active_lanes(M, idx, n, mask):
@@ -395,4 +420,6 @@ def _mma(cg: Context, ins: ast.Instruction) -> None:
         if op.ws or not isinstance(rest[1], ast.Imm):
             raise Unsupported("a zero-column mask")
         scale = str(int(rest[1].value))
-    cg.line(cg.call("tmem_mma", name, cg.addr(ops[0], "u32"), a_desc, a_tmem, b, idesc, enable, scale, disable))
+    cg.line(
+        cg.call("tmem_mma", name, cg.addr(ops[0], "u32"), a_desc, a_tmem, b, idesc, enable, scale, disable)
+    )

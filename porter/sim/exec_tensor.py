@@ -109,7 +109,9 @@ def wgmma_issue(
     b_desc = per_lane(b, n)
     a_desc = None if a is None else per_lane(a, n)
     bank = M.banks[32]
-    index: Any = slice(rows[0], rows[-1] + 1) if rows == tuple(range(rows[0], rows[0] + len(rows))) else list(rows)
+    index: Any = (
+        slice(rows[0], rows[-1] + 1) if rows == tuple(range(rows[0], rows[0] + len(rows))) else list(rows)
+    )
     negate_a, negate_b, trans_a, trans_b = flags
     for g in range(0, n, 4):
         w0 = int(warps[g])

@@ -122,7 +122,12 @@ def _check_launch(module: ast.Module, entry: str, launch: Launch, params: bytes)
 
 
 def simulate(
-    module: ast.Module, entry: str, launch: Launch, params: bytes, memory: GlobalMemory, options: Options | None = None
+    module: ast.Module,
+    entry: str,
+    launch: Launch,
+    params: bytes,
+    memory: GlobalMemory,
+    options: Options | None = None,
 ) -> Outcome:
     """Run a kernel on the simulator. What goes wrong is in the outcome's findings; nothing is raised."""
     options = options or Options()
@@ -160,7 +165,9 @@ def simulate(
     findings: list[Finding] = []
     for first in range(0, total, resident):
         ctas = range(first, min(first + resident, total))
-        machine = Machine(program, launch, params, memory, internal, addresses, options, ctas, options.seed + first)
+        machine = Machine(
+            program, launch, params, memory, internal, addresses, options, ctas, options.seed + first
+        )
         machine.instructions = stats.warp_instructions
         try:
             machine.run()

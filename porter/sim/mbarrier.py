@@ -58,17 +58,27 @@ class Mbarriers:
         if M.clustered:
             rank = (flat >> np.uint32(_RANK_SHIFT)).astype(np.int64)
             if (rank >= M.cluster_size).any():
-                self._bad(at, idx, n, lanes, int(flat[np.argmax(rank >= M.cluster_size)]), "no block of the cluster")
+                self._bad(
+                    at, idx, n, lanes, int(flat[np.argmax(rank >= M.cluster_size)]), "no block of the cluster"
+                )
             cta = M.cta_first[cta] + rank
-        bad = (offset & 7 != 0) | (offset + 8 > M.smem_size) | (flat >> np.uint32(_RANK_SHIFT) >= M.cluster_size)
+        bad = (
+            (offset & 7 != 0)
+            | (offset + 8 > M.smem_size)
+            | (flat >> np.uint32(_RANK_SHIFT) >= M.cluster_size)
+        )
         if bad.any():
-            self._bad(at, idx, n, lanes, int(flat[np.argmax(bad)]), "not an 8-byte aligned shared memory address")
+            self._bad(
+                at, idx, n, lanes, int(flat[np.argmax(bad)]), "not an 8-byte aligned shared memory address"
+            )
         slot = self.slot_of[offset >> 3]
         unknown = slot < 0
         if not unknown.any():
             unknown = ~self.valid[slot, cta]
         if unknown.any():
-            self._bad(at, idx, n, lanes, int(flat[np.argmax(unknown)]), "used before mbarrier.init, or after inval")
+            self._bad(
+                at, idx, n, lanes, int(flat[np.argmax(unknown)]), "used before mbarrier.init, or after inval"
+            )
         return slot, cta
 
     def _bad(self, at: int, idx: Any, n: int, lanes: Array, address: int, why: str) -> None:
@@ -85,7 +95,12 @@ class Mbarriers:
             raise Stop(Code.SIM_MBARRIER, f"address {address:#x}: not an mbarrier address", at, warp)
         slot = int(self.slot_of[offset >> 3])
         if slot < 0 or not self.valid[slot, target]:
-            raise Stop(Code.SIM_MBARRIER, f"address {address:#x}: used before mbarrier.init, or after inval", at, warp)
+            raise Stop(
+                Code.SIM_MBARRIER,
+                f"address {address:#x}: used before mbarrier.init, or after inval",
+                at,
+                warp,
+            )
         return slot, target
 
     # State changes ------------------------------------------------------------------------------------
@@ -143,7 +158,11 @@ class Mbarriers:
         name = ""
         own = offset - 1024
         for v in M.program.variables.values():
-            if v.space == "shared" and v.offset <= own and (own < v.offset + v.size or (v.decl and v.decl.extern)):
+            if (
+                v.space == "shared"
+                and v.offset <= own
+                and (own < v.offset + v.size or (v.decl and v.decl.extern))
+            ):
                 name = f" ({v.name.partition('@')[0]}+{own - v.offset})"
         x, y, z = M.block_position(cta)
         return (
@@ -233,7 +252,9 @@ def mbar_arrive(
         return state
     B = M.mbar
     slot, cta = B.locate(at, idx, n, lanes, addr)
-    state[lanes] = B.phase[slot, cta].astype(np.uint64) | (B.pending[slot, cta].astype(np.uint64) << np.uint64(40))
+    state[lanes] = B.phase[slot, cta].astype(np.uint64) | (
+        B.pending[slot, cta].astype(np.uint64) << np.uint64(40)
+    )
     if expect is not None:
         amount = np.broadcast_to(np.asarray(expect), (n, 32))[lanes].astype(np.int64)
         np.add.at(B.tx, (slot, cta), amount)

@@ -27,7 +27,7 @@ _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
 
 
 def leading(ins: ast.Instruction) -> str:
-    """"" (ordinary), "warp", "wait" or "group": how an instruction leads its block."""
+    """ "" (ordinary), "warp", "wait" or "group": how an instruction leads its block."""
     p = ins.parts
     head = p[0]
     if head in _WARP_HEADS:
@@ -141,7 +141,7 @@ class _Scope:
                 m = _NUMBERED.match(name)
                 # `%r<12>` declares %r0 to %r11; the stem may itself end in a digit (`%f1<4>`).
                 stem = m.group(1) if m else name
-                rest = name[len(stem):]
+                rest = name[len(stem) :]
                 while rest:
                     family = scope.families.get(stem)
                     if family is not None:
@@ -214,8 +214,9 @@ class Loader:
 
     def _body(self, body: tuple[ast.Statement, ...], scope: _Scope, exit_label: str | None) -> None:
         program = self.program
-        self._declare(body, scope, top=scope.prefix == "" and scope.parent is not None
-                      and scope.parent.parent is None)
+        self._declare(
+            body, scope, top=scope.prefix == "" and scope.parent is not None and scope.parent.parent is None
+        )
         for s in body:
             if isinstance(s, ast.Instruction):
                 self._instruction(s, scope, exit_label)
@@ -236,7 +237,9 @@ class Loader:
         if guard is not None:
             guard = ast.Guard(self._operand(guard.operand, scope), guard.negated)
         if ins.parts[0] == "ret" and exit_label is not None:
-            code.append(replace(ins, opcode="bra", parts=("bra",), operands=(ast.Sym(exit_label),), guard=guard))
+            code.append(
+                replace(ins, opcode="bra", parts=("bra",), operands=(ast.Sym(exit_label),), guard=guard)
+            )
             return
         operands = tuple(self._operand(o, scope) for o in ins.operands)
         code.append(replace(ins, operands=operands, guard=guard))
@@ -253,7 +256,9 @@ class Loader:
                 return op
             return ast.Reg(found) if found in self.program.widths else ast.Sym(found)
         if isinstance(op, ast.Mem):
-            return ast.Mem(self._operand(op.base, scope), op.offset, tuple(self._operand(p, scope) for p in op.parts))
+            return ast.Mem(
+                self._operand(op.base, scope), op.offset, tuple(self._operand(p, scope) for p in op.parts)
+            )
         if isinstance(op, ast.Vec):
             return ast.Vec(tuple(self._operand(i, scope) for i in op.items))
         if isinstance(op, ast.Pair):
@@ -277,13 +282,23 @@ class Loader:
         try:
             function = self.module.function(target)
         except KeyError:
-            operands = (ast.Sym(target), self._operand(ast.Vec(returns), scope),
-                        self._operand(ast.Vec(arguments), scope))
+            operands = (
+                ast.Sym(target),
+                self._operand(ast.Vec(returns), scope),
+                self._operand(ast.Vec(arguments), scope),
+            )
             code.append(replace(ins, opcode="call", parts=("call",), operands=operands, guard=guard))
             return
         if target in self._inlining or len(self._inlining) > 40 or len(code) > 2_000_000:
-            code.append(replace(ins, opcode="call.recursive", parts=("call", "recursive"),
-                                operands=(ast.Sym(target),), guard=guard))
+            code.append(
+                replace(
+                    ins,
+                    opcode="call.recursive",
+                    parts=("call", "recursive"),
+                    operands=(ast.Sym(target),),
+                    guard=guard,
+                )
+            )
             return
         self._inlining.append(target)
         root = scope
@@ -292,10 +307,21 @@ class Loader:
         inner = _Scope(root, "call/")
         end = self._unique("return")
         if guard is not None:
-            code.append(ast.Instruction("bra", ("bra",), (ast.Sym(end),), ast.Guard(guard.operand, not guard.negated),
-                                        ins.line, ins.loc, ins.text))
-        for formal, actual in [*zip(function.params, arguments, strict=False),
-                               *zip(function.returns, returns, strict=False)]:
+            code.append(
+                ast.Instruction(
+                    "bra",
+                    ("bra",),
+                    (ast.Sym(end),),
+                    ast.Guard(guard.operand, not guard.negated),
+                    ins.line,
+                    ins.loc,
+                    ins.text,
+                )
+            )
+        for formal, actual in [
+            *zip(function.params, arguments, strict=False),
+            *zip(function.returns, returns, strict=False),
+        ]:
             resolved = self._operand(actual, scope)
             formal_type = f"b{8 * formal.size}"
             if isinstance(resolved, ast.Sym) and resolved.name in self.program.variables:
@@ -304,8 +330,17 @@ class Loader:
                 unique = self._unique(formal.name)
                 self.program.variables[unique] = Variable("local", unique, formal.size, formal.align)
                 inner.names[formal.name] = unique
-                code.append(ast.Instruction(f"st.param.{formal_type}", ("st", "param", formal_type),
-                                            (ast.Mem(ast.Sym(unique)), resolved), None, ins.line, ins.loc, ins.text))
+                code.append(
+                    ast.Instruction(
+                        f"st.param.{formal_type}",
+                        ("st", "param", formal_type),
+                        (ast.Mem(ast.Sym(unique)), resolved),
+                        None,
+                        ins.line,
+                        ins.loc,
+                        ins.text,
+                    )
+                )
         self._body(function.body or (), inner, end)
         self.program.labels[end] = len(code)
         self._inlining.pop()

@@ -34,8 +34,8 @@ class Mismatch:
 @dataclass(frozen=True)
 class Comparison:
     """One output compared. `kind` is `exact` (same value), `bits`, `bound` or `classes` (bound, with NaN and
-    infinities by kind). `max_ulps` is over finite elements, `max_error` the largest error. Beyond the half ULP
-    that rounding the output costs anyway: `max_ratio` is the largest error over what the bound allows,
+    infinities by kind). `max_ulps` is over finite elements, `max_error` the largest error. Beyond half an
+    ULP, which rounding the output costs anyway: `max_ratio` is the largest error over what is allowed,
     `max_scaled` the largest error over the sum of its terms' absolute values."""
 
     tensor: str

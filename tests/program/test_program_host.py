@@ -18,7 +18,7 @@ from porter.ptx.tensormap import TensorMap, TensorMapL2Promotion, TensorMapSwizz
 from porter.sim import GlobalMemory, Options
 from porter.verify.program import LaunchRecord, ProgramOptions, ProgramOutcome, run_program
 from porter.verify.program.protocol import Op, Reader, Status
-from porter.verify.program.runtime import SOURCE
+from porter.verify.program.runtime import CONNECTION
 
 HERE = Path(__file__).parent
 
@@ -230,7 +230,7 @@ def test_a_program_for_two_chips(built: Callable[..., Path], target: str | None,
 
 
 def test_both_ends_number_requests_alike() -> None:
-    body = re.search(r"enum class Op : uint32_t \{(.*?)\};", SOURCE.read_text("utf-8"), re.DOTALL)
+    body = re.search(r"enum class Op : uint32_t \{(.*?)\};", CONNECTION.read_text("utf-8"), re.DOTALL)
     assert body is not None
     names = re.findall(r"(\w+)(?: = (\d+))?,", body[1])
     assert names[0][1] == "1"

@@ -210,7 +210,7 @@ def test_functions() -> None:
 
 def test_source_positions_follow_inlining() -> None:
     text = (
-        ".entry k() {\n.loc 1 10 3\nmov.b32 %r1, 0;\n'
+        ".entry k() {\n.loc 1 10 3\nmov.b32 %r1, 0;\n"
         ".loc 1 20 5, function_name $L__info_string0, inlined_at 1 10 3\nmov.b32 %r1, 1;\n"
         ".loc 1 30 7, function_name $L__info_string1+4, inlined_at 1 20 5\nmov.b32 %r1, 2;\n}\n"
         ".section .debug_str { .b8 1 }\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integers and bits: PTX ISA 9.0, sections 9.7.1, 9.7.2 (carry), 9.7.6 (comparison), 9.7.8 (logic, shifts)."""
+"""Integers and bits: PTX ISA 9.0, sections 9.7.1, 9.7.2 (carry), 9.7.6 (comparison), 9.7.8 (logic)."""
 
 from __future__ import annotations
 

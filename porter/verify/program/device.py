@@ -298,7 +298,7 @@ class SimulatedDevice:
         may look at what another one left there gets no verdict."""
         named = facts.globals & set(self._symbols.values())
         for name in sorted(named & self._variables_named):
-            self._refuse(Code.PROGRAM_UNANSWERED, function=f"several kernels on the variable {name}")
+            self._refuse(Code.PROGRAM_VARIABLE_SHARED, variable=name)
         self._variables_named |= named
 
     def _run(self, record: LaunchRecord, loaded: _Loaded) -> LaunchRecord:

@@ -15,7 +15,7 @@ Dim = tuple[int, int, int]
 @dataclass(frozen=True)
 class KernelFacts:
     """`static_shared` in bytes; `max_threads` a block may have and `cluster` that it must have, None if not
-    stated; `globals` are the module's `.global` variables that the kernel, or a function it may call, names."""
+    stated; `globals` are the `.global` variables that the kernel, or a function it may call, names."""
 
     static_shared: int
     max_threads: int | None

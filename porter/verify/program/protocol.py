@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames between a program under the stand-in runtime (`cudart.cpp`) and the simulator.
+"""The frames between a program under the stand-in runtime (`connection.hpp`) and the simulator.
 
 A request is two little-endian 32-bit words, the length of its body and an `Op`, then the body; a reply is the
 length of its body and a `cudaError_t`, then the body. Bodies are words and bytes without padding.
@@ -13,7 +13,7 @@ from enum import IntEnum
 
 
 class Op(IntEnum):
-    """What the program asks for; the numbers stand in `cudart.cpp` too (a test compares them)."""
+    """What the program asks for; the numbers stand in `connection.hpp` too (a test compares them)."""
 
     DEVICE = 1
     REGISTER_BINARY = 2

@@ -19,6 +19,7 @@ from porter.build.toolchain import Toolkit, find_host_compiler, find_toolkit
 from porter.diagnostics import Code, PorterError
 
 SOURCE = Path(__file__).with_name("cudart.cpp")
+CONNECTION = Path(__file__).with_name("connection.hpp")
 
 _FUNCTION = re.compile(r"\bCUDARTAPI\s+(\w+)\s*\(")
 _PER_THREAD_DEFAULT_STREAM = re.compile(r"#define\s+(cuda\w+)\s+__CUDART_API_(PTSZ|PTDS)\(\1\)")
@@ -41,7 +42,8 @@ def build_runtime(toolkit: Toolkit | None = None, cache: Path | None = None) -> 
         raise PorterError(Code.RUNTIME_NOT_BUILT, reason=f"cannot read the CUDA headers: {error}") from error
     soname = f"libcudart.so.{toolkit.version[0]}"
     generated = _generated_source(declarations, types)
-    key = digest([SOURCE.read_bytes(), generated, declarations, types, compiler, str(include)])
+    sources = (SOURCE.read_bytes(), CONNECTION.read_bytes(), generated, declarations, types)
+    key = digest([*sources, compiler, str(include)])
     directory = (cache or default_directory()) / "cudart" / key
     library = directory / soname
     if not library.exists():

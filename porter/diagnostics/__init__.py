@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every message Porter can give a user: one enum of stable IDs, each with what, why and the next step.
+
+IDs are never reused. The first digit names the part that speaks:
+
+======  =====================================================
+PT0xxx  command line, files, configuration
+PT1xxx  front ends: reading and parsing source
+PT2xxx  porting: constructs left alone, stated assumptions
+PT25xx  downgrades: the port does more work or less at a time
+PT3xxx  build: toolchains and compilers
+PT4xxx  simulator
+PT5xxx  verification
+PT6xxx  rules
+======  =====================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from porter.diagnostics.codes import Code
+from porter.diagnostics.types import EXIT_CODE_TEXT, CodeInfo, ExitCode, Severity
+
+__all__ = [
+    "EXIT_CODE_TEXT",
+    "Code",
+    "CodeInfo",
+    "Diagnostic",
+    "ExitCode",
+    "Location",
+    "PorterError",
+    "Severity",
+]
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in a file: 1-based line and column of the first character, 0-based byte offsets."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+    start: int = 0
+    end: int = 0
+
+    def __str__(self) -> str:
+        if not self.line:
+            return self.path
+        return f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message to the user: a code, where it applies, and the values its title names."""
+
+    code: Code
+    where: Location | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    detail: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        return self.code.value.severity
+
+    @property
+    def message(self) -> str:
+        return self.code.value.title.format(**self.values)
+
+    def __str__(self) -> str:
+        head = f"{self.where}: " if self.where else ""
+        return f"{head}{self.severity.value}[{self.code.id}]: {self.message}"
+
+
+class PorterError(Exception):
+    """A diagnostic that ends what was being done. The command line turns it into its exit code."""
+
+    def __init__(self, code: Code, where: Location | None = None, detail: str = "", **values: Any) -> None:
+        self.diagnostic = Diagnostic(code, where, values, detail)
+        super().__init__(str(self.diagnostic))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return self.diagnostic.code.value.exit_code

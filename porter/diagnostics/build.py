@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PT3xxx: build."""
+
+from __future__ import annotations
+
+from porter.diagnostics.types import ExitCode, error, warning
+
+NO_TOOLKIT = error(
+    "PT3001",
+    ExitCode.USAGE,
+    "no CUDA compiler found",
+    "Building and verifying need nvcc and ptxas of CUDA 12.8 or later. Porter looks at --toolkit, "
+    "CUDA_HOME, CUDA_PATH, PATH and the CUDA packages of this Python, in this order.",
+    "Run pip install 'porter[cuda]', or pass --toolkit DIR. `porter doctor` shows what was looked at.",
+)
+BAD_TOOLKIT = error(
+    "PT3002",
+    ExitCode.USAGE,
+    "{path} is no usable CUDA toolkit: {reason}",
+    "A toolkit is a directory with bin/nvcc, bin/ptxas and include/cuda_runtime.h, of CUDA 12.8 or later.",
+    "Pass another directory, or leave --toolkit out to let Porter look for one.",
+)
+NO_HOST_COMPILER = error(
+    "PT3003",
+    ExitCode.USAGE,
+    "no C++ compiler for the host found",
+    "nvcc needs a host compiler even for device code. Porter looks at NVCC_CCBIN, CXX, and for g++, clang++ "
+    "and c++ on PATH.",
+    "Install g++ or clang++, or set CXX.",
+)
+NVCC_ERROR = error(
+    "PT3004",
+    ExitCode.BUILD_FAILED,
+    "nvcc refused {path} for {arch}: {text}",
+    "The compiler's whole output follows.",
+    "Mend the source. If it is a port by Porter, report it with the original.",
+)
+PTXAS_ERROR = error(
+    "PT3005",
+    ExitCode.BUILD_FAILED,
+    "ptxas refused the PTX for {arch}: {text}",
+    "The line is one of the PTX text. Instructions of another architecture are refused here.",
+    "Check that the source was compiled for the architecture that it is written for.",
+)
+ENTRY_NOT_FOUND = error(
+    "PT3006",
+    ExitCode.USAGE,
+    "{path} has no kernel {entry}",
+    "The name is that of a __global__ function with its namespaces, and template arguments are given apart.",
+    "Use one of the names that are listed.",
+)
+ENTRY_AMBIGUOUS = error(
+    "PT3007",
+    ExitCode.USAGE,
+    "{entry} names several kernels of {path}",
+    "The kernels are overloads, several instantiations, or lie in different namespaces.",
+    "Give the namespaces and all template arguments.",
+)
+LINK_ERROR = error(
+    "PT3008",
+    ExitCode.BUILD_FAILED,
+    "{path} could not be linked: {text}",
+    "The host linker refused the program. Its whole output follows.",
+    "Add the missing source files or libraries.",
+)
+PTXAS_WARNING = warning(
+    "PT3009",
+    "ptxas: {text}",
+    "The assembler accepted the kernel but says that it will run slower, or otherwise than written.",
+    "Read the message; for a port, compare with what the original got.",
+)
+TOOL_MISSING = error(
+    "PT3010",
+    ExitCode.USAGE,
+    "{tool} cannot be used: {place}",
+    "A program or library of the toolkit is missing or cannot be started.",
+    "Complete the toolkit, or choose another with --toolkit.",
+)
+COMPILER_TIMEOUT = error(
+    "PT3011",
+    ExitCode.BUILD_FAILED,
+    "{tool} did not finish in {seconds} seconds",
+    "The compiler was stopped.",
+    "Reduce the number of template instantiations in the file.",
+)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one list of diagnostics. Texts stand in the module of the part that speaks; add new ones at its end."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from porter.diagnostics import build, files, front_ends, porting, rules, simulator, verification
+
+
+class Code(Enum):
+    """All diagnostics, each with its stable ID and texts."""
+
+    # PT0xxx: command line, files, configuration
+    FILE_NOT_FOUND = files.FILE_NOT_FOUND
+    NOT_TEXT = files.NOT_TEXT
+    UNKNOWN_SOURCE_KIND = files.UNKNOWN_SOURCE_KIND
+    WOULD_OVERWRITE = files.WOULD_OVERWRITE
+    BAD_OPTION = files.BAD_OPTION
+    UNKNOWN_ID = files.UNKNOWN_ID
+    NOTHING_TO_PORT = files.NOTHING_TO_PORT
+    WRITE_FAILED = files.WRITE_FAILED
+    NO_SOURCES = files.NO_SOURCES
+    NO_KERNEL = files.NO_KERNEL
+    CUTE_DSL_KERNEL = files.CUTE_DSL_KERNEL
+    INTERNAL = files.INTERNAL
+
+    # PT1xxx: front ends
+    UNREADABLE_SOURCE = front_ends.UNREADABLE_SOURCE
+    UNPARSED_REGION = front_ends.UNPARSED_REGION
+    UNREAD_ASM = front_ends.UNREAD_ASM
+    UNREAD_PTX = front_ends.UNREAD_PTX
+    UNRESOLVED_INCLUDE = front_ends.UNRESOLVED_INCLUDE
+
+    # PT2xxx: porting
+    WGMMA_FORM = porting.WGMMA_FORM
+    ACCUMULATOR_USE = porting.ACCUMULATOR_USE
+    LIBRARY_CONSTRUCT = porting.LIBRARY_CONSTRUCT
+    TMEM_TOO_LARGE = porting.TMEM_TOO_LARGE
+    NOT_ANALYSED = porting.NOT_ANALYSED
+    NO_KERNEL_REACHES = porting.NO_KERNEL_REACHES
+    BARRIER_IDS = porting.BARRIER_IDS
+    WARPGROUPS_UNKNOWN = porting.WARPGROUPS_UNKNOWN
+    RULE_IGNORED = porting.RULE_IGNORED
+    TMEM_SIZE_UNKNOWN = porting.TMEM_SIZE_UNKNOWN
+    EXTRA_BARRIER = porting.EXTRA_BARRIER
+    HALF_RATE = porting.HALF_RATE
+    SHARED_MEMORY_GROWS = porting.SHARED_MEMORY_GROWS
+
+    # PT3xxx: build
+    NO_TOOLKIT = build.NO_TOOLKIT
+    BAD_TOOLKIT = build.BAD_TOOLKIT
+    NO_HOST_COMPILER = build.NO_HOST_COMPILER
+    NVCC_ERROR = build.NVCC_ERROR
+    PTXAS_ERROR = build.PTXAS_ERROR
+    ENTRY_NOT_FOUND = build.ENTRY_NOT_FOUND
+    ENTRY_AMBIGUOUS = build.ENTRY_AMBIGUOUS
+    LINK_ERROR = build.LINK_ERROR
+    PTXAS_WARNING = build.PTXAS_WARNING
+    TOOL_MISSING = build.TOOL_MISSING
+    COMPILER_TIMEOUT = build.COMPILER_TIMEOUT
+
+    # PT4xxx: simulator
+    SIM_UNKNOWN_INSTRUCTION = simulator.SIM_UNKNOWN_INSTRUCTION
+    SIM_BUDGET = simulator.SIM_BUDGET
+    SIM_DEADLOCK = simulator.SIM_DEADLOCK
+    SIM_OUT_OF_BOUNDS = simulator.SIM_OUT_OF_BOUNDS
+    SIM_MISALIGNED = simulator.SIM_MISALIGNED
+    SIM_TMEM_ALLOCATION = simulator.SIM_TMEM_ALLOCATION
+    SIM_TMEM_UNALLOCATED = simulator.SIM_TMEM_UNALLOCATED
+    SIM_TMEM_LEAK = simulator.SIM_TMEM_LEAK
+    SIM_TMEM_ACCESS = simulator.SIM_TMEM_ACCESS
+    SIM_MBARRIER = simulator.SIM_MBARRIER
+    SIM_DESCRIPTOR = simulator.SIM_DESCRIPTOR
+    SIM_TRAP = simulator.SIM_TRAP
+    SIM_LAUNCH = simulator.SIM_LAUNCH
+    SIM_COLLECTIVE = simulator.SIM_COLLECTIVE
+    SIM_TENSOR_MAP = simulator.SIM_TENSOR_MAP
+    SIM_BARRIER = simulator.SIM_BARRIER
+
+    # PT5xxx: verification
+    CASE_NOT_FOUND = verification.CASE_NOT_FOUND
+    CASE_NOT_YAML = verification.CASE_NOT_YAML
+    CASE_FIELD = verification.CASE_FIELD
+    CASE_EXPRESSION = verification.CASE_EXPRESSION
+    CASE_DOES_NOT_FIT = verification.CASE_DOES_NOT_FIT
+    CASE_REFERENCE = verification.CASE_REFERENCE
+    CASE_PARAMETERS = verification.CASE_PARAMETERS
+    UNKNOWN_FAMILY = verification.UNKNOWN_FAMILY
+    BACKEND_UNAVAILABLE = verification.BACKEND_UNAVAILABLE
+    PTX_UNREADABLE = verification.PTX_UNREADABLE
+    ORIGINAL_DIFFERS = verification.ORIGINAL_DIFFERS
+    PORT_DIFFERS = verification.PORT_DIFFERS
+    PORT_BITS_DIFFER = verification.PORT_BITS_DIFFER
+    CONTROL_PASSED = verification.CONTROL_PASSED
+    STRAY_WRITE = verification.STRAY_WRITE
+    INPUT_CHANGED = verification.INPUT_CHANGED
+    RUN_FAILED = verification.RUN_FAILED
+    RUN_INCOMPLETE = verification.RUN_INCOMPLETE
+    PORT_INCOMPLETE = verification.PORT_INCOMPLETE
+    RUNTIME_NOT_BUILT = verification.RUNTIME_NOT_BUILT
+    PROGRAM_NOT_CONNECTED = verification.PROGRAM_NOT_CONNECTED
+    PROGRAM_NO_PTX = verification.PROGRAM_NO_PTX
+    PROGRAM_UNANSWERED = verification.PROGRAM_UNANSWERED
+    PROGRAM_TIMEOUT = verification.PROGRAM_TIMEOUT
+
+    # PT6xxx: rules
+    RULE_FILE = rules.RULE_FILE
+    RULE_DUPLICATE = rules.RULE_DUPLICATE
+
+    @property
+    def id(self) -> str:
+        return self.value.id
+
+    @classmethod
+    def by_id(cls, id: str) -> Code | None:
+        """The code with this ID (case-insensitive), or None."""
+        return next((code for code in cls if code.value.id == id.upper()), None)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PT0xxx: command line, files, configuration."""
+
+from __future__ import annotations
+
+from porter.diagnostics.types import ExitCode, error, note
+
+FILE_NOT_FOUND = error(
+    "PT0001",
+    ExitCode.USAGE,
+    "no such file or directory: {path}",
+    "The path given on the command line, or named by a case file, does not exist.",
+    "Check the spelling and the working directory.",
+)
+NOT_TEXT = error(
+    "PT0002",
+    ExitCode.USAGE,
+    "{path} is not a text file",
+    "The file holds NUL bytes, so it is no source that Porter can read.",
+    "Pass CUDA C++ (.cu, .cuh, .h, .hpp) or CuTe DSL Python (.py) source.",
+)
+UNKNOWN_SOURCE_KIND = error(
+    "PT0003",
+    ExitCode.USAGE,
+    "{path}: not a kind of source that Porter reads",
+    "Porter tells source kinds apart by their file name ending.",
+    "Rename the file, or pass one of .cu, .cuh, .h, .hpp, .cpp, .inl, .py.",
+)
+WOULD_OVERWRITE = error(
+    "PT0004",
+    ExitCode.USAGE,
+    "refusing to write {path}: {reason}",
+    "Porter writes whole files atomically and never over work that is not committed.",
+    "Commit or stash the file, choose another -o directory, or pass --allow-dirty.",
+)
+BAD_OPTION = error(
+    "PT0005",
+    ExitCode.USAGE,
+    "{option}: {problem}",
+    "An option's value does not have the form that the option asks for, or two options exclude each "
+    "other.",
+    "See `porter COMMAND --help` for the form of each option.",
+)
+UNKNOWN_ID = error(
+    "PT0006",
+    ExitCode.USAGE,
+    "nothing is called {name}",
+    "`porter explain` knows diagnostic IDs such as PT0001, rule IDs, and the word exit-codes.",
+    "Copy the ID from the message in question, or run `porter explain --list`.",
+)
+NOTHING_TO_PORT = note(
+    "PT0007",
+    "{path}: nothing to port",
+    "The file holds no construct that exists on Hopper only.",
+    "Nothing needs to be done: the source compiles for both architectures as it is.",
+)
+WRITE_FAILED = error(
+    "PT0008",
+    ExitCode.USAGE,
+    "cannot write {path}: {reason}",
+    "The operating system refused to write a result. No file of this run was changed.",
+    "Check permissions and free space, or choose another -o directory.",
+)
+NO_SOURCES = error(
+    "PT0009",
+    ExitCode.USAGE,
+    "{path}: no source that Porter reads in this directory",
+    "A directory stands for the CUDA and CuTe DSL sources below it; there are none.",
+    "Pass a directory that holds .cu, .cuh, .h, .hpp, .cpp, .inl or .py files.",
+)
+NO_KERNEL = error(
+    "PT0010",
+    ExitCode.USAGE,
+    "{path}: no GPU kernel in this file",
+    "Python sources are read for functions marked @cute.kernel of NVIDIA's CuTe DSL; there is none here.",
+    "Pass the file that defines the kernel.",
+)
+CUTE_DSL_KERNEL = error(
+    "PT0011",
+    ExitCode.UNPORTED,
+    "{path}: CuTe DSL kernels are not ported yet ({kernels})",
+    "Porter ports CUDA C++ with inline PTX; kernels written in CuTe DSL are recognized, not translated.",
+    "Nothing was written. Port this kernel by hand.",
+)
+INTERNAL = error(
+    "PT0099",
+    ExitCode.USAGE,
+    "internal error: {what}",
+    "Porter met a state that its authors did not foresee. Nothing was written.",
+    "Re-run with -v for the traceback and report it with the input file.",
+)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PT1xxx: front ends."""
+
+from __future__ import annotations
+
+from porter.diagnostics.types import ExitCode, error, note, warning
+
+UNREADABLE_SOURCE = error(
+    "PT1001",
+    ExitCode.USAGE,
+    "cannot read {path}: {reason}",
+    "The file exists but the system refused to hand out its contents.",
+    "Check its permissions.",
+)
+UNPARSED_REGION = warning(
+    "PT1002",
+    "{count} bytes here were not understood as C++",
+    "The grammar does not cover this text, most often because of a macro whose definition is in no file "
+    "that Porter read. Nothing in it was analysed or changed.",
+    "Read the region by hand, or make the header that defines its macros reachable with -I.",
+)
+UNREAD_ASM = error(
+    "PT1003",
+    ExitCode.UNPORTED,
+    "asm statement that could not be read",
+    "The word asm stands here in code, but what follows was not understood as an asm statement.",
+    "Simplify the macros around the statement, or port it by hand.",
+)
+UNREAD_PTX = error(
+    "PT1004",
+    ExitCode.UNPORTED,
+    "inline PTX that could not be read: {reason}",
+    "The template of this asm statement is not PTX as the PTX ISA writes it, or parts of it are macros "
+    "whose text Porter does not know.",
+    "Write the template out as string literals, or port the statement by hand.",
+)
+UNRESOLVED_INCLUDE = note(
+    "PT1005",
+    'local header "{name}" was not found',
+    "A quoted #include names a file that is neither next to the including file nor in an include "
+    "directory. Hopper code in it is not ported with this file.",
+    "Pass its directory with -I, or port the header separately.",
+)

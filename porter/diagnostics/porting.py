@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PT2xxx: porting."""
+
+from __future__ import annotations
+
+from porter.diagnostics.types import ExitCode, error, note, warning
+
+WGMMA_FORM = error(
+    "PT2001",
+    ExitCode.UNPORTED,
+    "wgmma is not ported here: {what}",
+    "The compat port translates dense wgmma with both operands in shared memory and 32-bit accumulators, "
+    "in asm statements that it can read whole.",
+    "Nothing was written. Port this statement by hand, or bring it into a supported form.",
+)
+ACCUMULATOR_USE = error(
+    "PT2002",
+    ExitCode.UNPORTED,
+    "accumulator not ported: {what}",
+    "The registers of an accumulator become a mirror of a Tensor Memory tile. That needs every use of "
+    "them to be understood.",
+    "Nothing was written. See `porter explain PT2002` for the uses that are understood: arrays or scalars "
+    "declared in one function, passed to wrappers, zeroed as a whole, read after the last wait.",
+)
+LIBRARY_CONSTRUCT = error(
+    "PT2003",
+    ExitCode.UNPORTED,
+    "{name} is not ported yet ({library})",
+    "The file uses a Hopper-only construct of a library whose port is not built yet.",
+    "Nothing was written. `porter scan` lists what the construct becomes on sm_100a.",
+)
+TMEM_TOO_LARGE = error(
+    "PT2005",
+    ExitCode.UNPORTED,
+    "the accumulators of {kernel} need {columns} Tensor Memory columns, an SM has 512",
+    "Every m64nN tile takes N columns in half of the lanes; two warpgroups share columns.",
+    "Nothing was written. Use a smaller tile.",
+)
+NOT_ANALYSED = error(
+    "PT2006",
+    ExitCode.UNPORTED,
+    "wgmma in text that is not analysed: {what}",
+    "Source in string literals, in regions that do not parse, or built by macro concatenation is not read.",
+    "Nothing was written. Move the instruction into an asm statement of its own.",
+)
+NO_KERNEL_REACHES = warning(
+    "PT2007",
+    "no kernel in these files uses {name}",
+    "The wrapper was ported, but where Tensor Memory is allocated could not be decided without its kernel.",
+    "Port the file that holds the kernel; its local includes are followed.",
+)
+BARRIER_IDS = warning(
+    "PT2008",
+    "a named barrier has an id that is not a constant: {kernel}",
+    "The port synchronizes each warpgroup on a named barrier of its own, counted down from 15.",
+    "Check that the kernel does not use those ids.",
+)
+WARPGROUPS_UNKNOWN = warning(
+    "PT2009",
+    "the block size of {kernel} is not known; room for {count} warpgroups is set aside",
+    "Neither `__launch_bounds__` nor a launch with constant block size was found.",
+    "Add `__launch_bounds__`, then port again.",
+)
+RULE_IGNORED = error(
+    "PT2010",
+    ExitCode.UNPORTED,
+    "rule {rule} is switched off, and the rest of the port needs it",
+    "The edits of a kernel's port mean something only together.",
+    "Select the rule, or leave the whole kernel out.",
+)
+TMEM_SIZE_UNKNOWN = warning(
+    "PT2501",
+    "{kernel} allocates {columns} Tensor Memory columns: how many it needs is not known where it allocates",
+    "The extents of an accumulator depend on names that are not visible at the top of the kernel.",
+    "Fewer CTAs fit on an SM than might. Make the tile extents template parameters or file-scope constants.",
+)
+EXTRA_BARRIER = note(
+    "PT2502",
+    "each MMA batch of {kernel} starts with a warpgroup barrier",
+    "On Hopper each warp waited for its own operands; on sm_100a one thread issues for all four warps and "
+    "must come after everything they did.",
+    "Correct as it is. The native style gives the MMA a warp of its own, which needs no such barrier.",
+)
+HALF_RATE = note(
+    "PT2503",
+    "{kernel} issues M=64 MMAs, which run at half the rate of M=128",
+    "The compat style keeps the row ownership of Hopper warpgroups, which M=64 tiles preserve exactly.",
+    "Correct as it is. The native style merges tiles to M=128.",
+)
+SHARED_MEMORY_GROWS = note(
+    "PT2504",
+    "{kernel} takes {bytes} more bytes of static shared memory",
+    "The completion mbarriers and the Tensor Memory address live there; where dynamic shared memory "
+    "follows, the size keeps its 1024-byte alignment.",
+    "Check that static and dynamic shared memory together stay within 227 KiB.",
+)

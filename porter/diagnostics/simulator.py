@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PT4xxx: simulator."""
+
+from __future__ import annotations
+
+from porter.diagnostics.types import ExitCode, error
+
+SIM_UNKNOWN_INSTRUCTION = error(
+    "PT4001",
+    ExitCode.INCONCLUSIVE,
+    "the simulator does not model: {what}",
+    "The kernel reached an instruction, or a form of one, that the simulator does not execute, so there is no "
+    "verdict.",
+    "Report the instruction, or run on a GPU backend.",
+)
+SIM_BUDGET = error(
+    "PT4002",
+    ExitCode.INCONCLUSIVE,
+    "budget exhausted: {what}",
+    "The kernel was stopped before its end, so there is no verdict.",
+    "Choose a smaller problem size, or raise the budget.",
+)
+SIM_DEADLOCK = error(
+    "PT4003",
+    ExitCode.DIFFERENT,
+    "deadlock: {what}",
+    "No thread can go on and no asynchronous operation is left that could release one.",
+    "Look at the barriers named: their phase, the arrivals they still wait for, and who should arrive.",
+)
+SIM_OUT_OF_BOUNDS = error(
+    "PT4004",
+    ExitCode.DIFFERENT,
+    "{what}",
+    "The address lies outside every allocation, or outside the block's shared or local memory.",
+    "Check the address arithmetic, and the sizes given in the case.",
+)
+SIM_MISALIGNED = error(
+    "PT4005",
+    ExitCode.DIFFERENT,
+    "{what}",
+    "A GPU traps on an access whose address is no multiple of its size.",
+    "Align the buffer, or use a narrower access.",
+)
+SIM_TMEM_ALLOCATION = error(
+    "PT4006",
+    ExitCode.DIFFERENT,
+    "Tensor Memory allocation: {what}",
+    "Columns are allocated in powers of two from 32 to 512 by one converged warp, and freed exactly once.",
+    "Check tcgen05.alloc, relinquish_alloc_permit and dealloc on every path.",
+)
+SIM_TMEM_UNALLOCATED = error(
+    "PT4007",
+    ExitCode.DIFFERENT,
+    "Tensor Memory not allocated: {what}",
+    "A tcgen05 operation touches columns that the block does not hold.",
+    "Allocate enough columns, and free them only after the last access.",
+)
+SIM_TMEM_LEAK = error(
+    "PT4008",
+    ExitCode.DIFFERENT,
+    "Tensor Memory not freed: {what}",
+    "Everything allocated must be deallocated before the kernel ends; otherwise later kernels block.",
+    "Add tcgen05.dealloc on every path out of the kernel.",
+)
+SIM_TMEM_ACCESS = error(
+    "PT4009",
+    ExitCode.DIFFERENT,
+    "Tensor Memory access: {what}",
+    "A warp reaches only the lane quarter of its rank modulo 4, and each layout has its lane alignment.",
+    "Check the lane field (bits 31 to 16) of the Tensor Memory address.",
+)
+SIM_MBARRIER = error(
+    "PT4010",
+    ExitCode.DIFFERENT,
+    "mbarrier: {what}",
+    "An mbarrier must be initialized before use, and its counts stay within their range.",
+    "Check mbarrier.init, its arrival count, and the fence and barrier after it.",
+)
+SIM_DESCRIPTOR = error(
+    "PT4011",
+    ExitCode.DIFFERENT,
+    "tensor core operation: {what}",
+    "A matrix or instruction descriptor, or an operand address, is not legal for the instruction.",
+    "Check how the descriptor is built.",
+)
+SIM_TRAP = error(
+    "PT4012",
+    ExitCode.DIFFERENT,
+    "the kernel trapped: {what}",
+    "The kernel executed trap, or a device-side assertion failed.",
+    "Look at the condition that the kernel tests.",
+)
+SIM_LAUNCH = error(
+    "PT4013",
+    ExitCode.USAGE,
+    "launch refused: {what}",
+    "The kernel or its launch configuration is not one that a GPU would accept.",
+    "Check entry name, grid, block, cluster, shared memory and parameters.",
+)
+SIM_COLLECTIVE = error(
+    "PT4014",
+    ExitCode.DIFFERENT,
+    "collective instruction in divergent code: {what}",
+    "All threads of the warp, or all warps of the warpgroup, must execute this instruction together.",
+    "Move the instruction out of the divergent branch.",
+)
+SIM_TENSOR_MAP = error(
+    "PT4015",
+    ExitCode.DIFFERENT,
+    "tensor map: {what}",
+    "The 128 bytes at the address are no tensor map, or the copy does not fit it.",
+    "Check the tensor map given in the case, and the address of the parameter.",
+)
+SIM_BARRIER = error(
+    "PT4016",
+    ExitCode.DIFFERENT,
+    "barrier: {what}",
+    "Named barriers are numbered 0 to 15, and their thread count is a multiple of the warp size.",
+    "Check the barrier number and count.",
+)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PT5xxx: verification."""
+
+from __future__ import annotations
+
+from porter.diagnostics.types import ExitCode, error
+
+CASE_NOT_FOUND = error(
+    "PT5001",
+    ExitCode.USAGE,
+    "no case found for {path}",
+    "A case (case.yaml) says how to run a kernel: its entry, sizes, tensors, launch and reference. "
+    "Porter looks "
+    "beside the kernel for case.yaml or <name>.case.yaml that names the file as its kernel.",
+    "Write a case.yaml beside the kernel, or name one with --case.",
+)
+CASE_NOT_YAML = error(
+    "PT5002",
+    ExitCode.USAGE,
+    "{path} is not YAML: {problem}",
+    "The case file could not be read as a YAML mapping.",
+    "Correct the syntax at the place given.",
+)
+CASE_FIELD = error(
+    "PT5003",
+    ExitCode.USAGE,
+    "case field {field}: {problem}",
+    "A field of the case is missing, unknown, or of the wrong form.",
+    "Compare with the schema porter/verify/case.schema.json.",
+)
+CASE_EXPRESSION = error(
+    "PT5004",
+    ExitCode.USAGE,
+    "case field {field}: cannot evaluate `{expression}`: {problem}",
+    "Expressions may use the case's sizes and constants, + - * / // % **, comparisons, min, max, "
+    "ceil_div and "
+    "align_up. Division with / must come out even.",
+    "Correct the expression, or choose sizes that it divides.",
+)
+CASE_DOES_NOT_FIT = error(
+    "PT5005",
+    ExitCode.USAGE,
+    "case field {field}: {problem}",
+    "Shapes, strides, boxes or launch values of the case cannot be meant together.",
+    "Make the field agree with the sizes, tensors and launch of the case.",
+)
+CASE_REFERENCE = error(
+    "PT5006",
+    ExitCode.USAGE,
+    "case reference: {problem}",
+    "The reference must give one array per output tensor, in the output's shape, from the float64 "
+    "inputs.",
+    "Correct the reference expression or function.",
+)
+CASE_PARAMETERS = error(
+    "PT5007",
+    ExitCode.USAGE,
+    "case field params: {problem}",
+    "The arguments that the case lists are not those that the compiled kernel takes.",
+    "List the kernel's parameters in order, with the sizes that the kernel declares.",
+)
+UNKNOWN_FAMILY = error(
+    "PT5008",
+    ExitCode.USAGE,
+    "no input family {name}; there are: {known}",
+    "Inputs come in families, each made to show one kind of mistake.",
+    "Choose from the list, or `all`.",
+)
+BACKEND_UNAVAILABLE = error(
+    "PT5009",
+    ExitCode.INCONCLUSIVE,
+    "backend {name} is not available: {reason}",
+    "The machine lacks what this backend needs to run kernels.",
+    "Use --backend sim, which needs no GPU.",
+)
+PTX_UNREADABLE = error(
+    "PT5010",
+    ExitCode.USAGE,
+    "{path}: not PTX that Porter can read: {problem}",
+    "The parser for PTX modules met text that it does not know.",
+    "Pass PTX as nvcc or CuTe DSL emit it; report the line if it is.",
+)
+ORIGINAL_DIFFERS = error(
+    "PT5020",
+    ExitCode.DIFFERENT,
+    "{tensor}: the original differs from the reference in {count} of {total} elements",
+    "The kernel that was given does not compute what the case's reference computes, so nothing can be "
+    "said "
+    "about a port of it.",
+    "Check the case (layout, launch, reference) first, then the kernel.",
+)
+PORT_DIFFERS = error(
+    "PT5021",
+    ExitCode.DIFFERENT,
+    "{tensor}: the port differs from the reference in {count} of {total} elements",
+    "The original agrees with the reference on the same inputs, the port does not.",
+    "Look at the first bad element: its place in the tile names the warp, register and TMEM column "
+    "concerned.",
+)
+PORT_BITS_DIFFER = error(
+    "PT5022",
+    ExitCode.DIFFERENT,
+    "{tensor}: port and original agree with the reference but differ in the bits of {count} of "
+    "{total} elements",
+    "With the order of K kept, both architectures compute the same bits for these types; other bits mean "
+    "another order, another rounding, or another epilogue.",
+    "If the port is meant to change the order, set `compare: bound` in the case.",
+)
+CONTROL_PASSED = error(
+    "PT5023",
+    ExitCode.DIFFERENT,
+    "{tensor}: the comparison cannot tell: a {control} output would have passed",
+    "Before each verdict wrong outputs are compared like right ones. One that passes shows that this "
+    "input "
+    "family at this size proves nothing.",
+    "Use another size, family or reference for this case.",
+)
+STRAY_WRITE = error(
+    "PT5024",
+    ExitCode.DIFFERENT,
+    "the {program} wrote outside {tensor}: {where}",
+    "Each tensor lies between guard bytes, and gaps between its rows are filled with a pattern. A run "
+    "changed "
+    "some of them.",
+    "Check bounds predicates and the box and strides of the tensor map.",
+)
+INPUT_CHANGED = error(
+    "PT5025",
+    ExitCode.DIFFERENT,
+    "the {program} changed its input {tensor}: {where}",
+    "A tensor with role input has other bytes after the run.",
+    "Give the tensor the role inout if this is meant.",
+)
+RUN_FAILED = error(
+    "PT5026",
+    ExitCode.DIFFERENT,
+    "the {program} did not finish: {reason}",
+    "The run ended before the kernel did. The finding says where.",
+    "Correct what the finding names.",
+)
+RUN_INCOMPLETE = error(
+    "PT5027",
+    ExitCode.INCONCLUSIVE,
+    "no verdict on the {program}: {reason}",
+    "The simulator met an instruction that it does not model, or its budget ran out.",
+    "Raise the budget with --budget, use smaller sizes, or another backend.",
+)
+PORT_INCOMPLETE = error(
+    "PT5028",
+    ExitCode.UNPORTED,
+    "{path}: not run, because constructs were left that Porter cannot port",
+    "A port that still holds Hopper-only constructs cannot run on Blackwell.",
+    "See the diagnostics of `porter port` for what was left, or pass a finished port with --port.",
+)
+
+RUNTIME_NOT_BUILT = error(
+    "PT5901",
+    ExitCode.BUILD_FAILED,
+    "cannot build the stand-in for the CUDA runtime: {reason}",
+    "A program's own main() runs against a small library that answers for the CUDA runtime. It is built once "
+    "with the host's C++ compiler and the toolkit's headers.",
+    "Install a C++ compiler (g++) and a CUDA toolkit with its headers; `porter doctor` shows what is found.",
+)
+PROGRAM_NOT_CONNECTED = error(
+    "PT5902",
+    ExitCode.INCONCLUSIVE,
+    "{program} ended (status {status}) without asking for the CUDA runtime",
+    "Only a program that loads libcudart as a shared library can be run on the simulator; one that links it "
+    "statically asks the driver instead.",
+    "Build it with `nvcc -cudart shared`, and check that it starts at all.",
+)
+PROGRAM_NO_PTX = error(
+    "PT5903",
+    ExitCode.INCONCLUSIVE,
+    "no PTX for kernel {kernel}: {reason}",
+    "The simulator runs PTX. A program carries it uncompressed only if it was built so.",
+    "Build with `-gencode arch=compute_100a,code=compute_100a -no-compress` (or compute_90a).",
+)
+PROGRAM_UNANSWERED = error(
+    "PT5904",
+    ExitCode.INCONCLUSIVE,
+    "the program calls {function}, which the CUDA runtime stand-in does not answer",
+    "The stand-in answers what is needed to allocate, copy, and launch; a call beyond that ends the program "
+    "rather than giving it a made-up answer.",
+    "Take the call out of the program, or run its kernel from a case file.",
+)
+PROGRAM_TIMEOUT = error(
+    "PT5905",
+    ExitCode.INCONCLUSIVE,
+    "{program} asked nothing of the simulator for {seconds} s and was ended",
+    "The program's host code runs at full speed; one that stays silent this long hangs, or computes a large "
+    "reference on the host.",
+    "Use a smaller problem size, or a longer time limit.",
+)
