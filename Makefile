@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PORTER := $(BIN)/porter
 STAMP  := $(VENV)/.installed
 
-DEMO     := corpus/gemm_ws
+DEMO     := corpus/gemm_ws/gemm_ws.cu
 DEMO_OUT := out/demo
 
 .DEFAULT_GOAL := help
@@ -35,9 +35,9 @@ $(STAMP): pyproject.toml
 
 demo: venv
 	$(PORTER) doctor
-	$(PORTER) port $(DEMO)/gemm_ws.cu -o $(DEMO_OUT)
-	$(PORTER) build $(DEMO)/gemm_ws.cu --port $(DEMO_OUT)/gemm_ws.cu
-	$(PORTER) verify $(DEMO) --port $(DEMO_OUT)/gemm_ws.cu
+	$(PORTER) port $(DEMO) -o $(DEMO_OUT)
+	$(PORTER) build $(DEMO) --port $(DEMO_OUT)/$(notdir $(DEMO))
+	$(PORTER) verify $(DEMO) --port $(DEMO_OUT)/$(notdir $(DEMO))
 
 test: venv
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
@@ -50,7 +50,7 @@ lint: venv
 	$(BIN)/mypy
 
 bench: venv
-	$(BIN)/python -m pytest tests/bench --benchmark-enable --benchmark-only
+	$(BIN)/python -m pytest tests/bench --benchmark-enable --benchmark-only --benchmark-columns=min,mean,rounds
 
 docs: venv
 	$(BIN)/python docs/generate.py

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
+from porter.rules.load import load_rules
+from porter.rules.rule import Rule
 
 DOCS = Path(__file__).resolve().parent
 
@@ -139,8 +141,41 @@ def _type_text(stated: dict[str, Any], field: dict[str, Any]) -> str:
     return " or ".join(names.get(k, k) for k in ([kind] if isinstance(kind, str) else kind))
 
 
+def rules_page() -> str:
+    """Every rule, by family. `mappings/*.yaml` holds their examples, which are run as tests."""
+    return "\n".join(_rules_lines(load_rules())) + "\n"
+
+
+def _rules_lines(rules: list[Rule]) -> Iterator[str]:
+    yield "# Rules"
+    yield ""
+    yield "Made from `mappings/*.yaml` by `make docs`. *safe*: meaning kept by construction; *review*:"
+    yield "kept under the assumption that the reason states; *sketch*: shown, not applied."
+    for family in dict.fromkeys(rule.family for rule in rules):
+        yield ""
+        yield f"## {family[:1].upper()}{family[1:]}"
+        for rule in (rule for rule in rules if rule.family == family):
+            yield ""
+            yield f"### {rule.id}: {rule.title}"
+            yield ""
+            if rule.report:
+                yield f"*reported, not ported: {rule.report}*"
+            else:
+                becomes = f" · becomes `{rule.becomes}`" if rule.becomes else ""
+                yield f"*{rule.safety.value}*{becomes}"
+            yield ""
+            yield rule.reason
+            if rule.references:
+                yield ""
+                yield f"References: {'; '.join(rule.references)}"
+
+
 def pages() -> dict[Path, str]:
-    return {DOCS / "diagnostics.md": diagnostics_page(), DOCS / "cases.md": cases_page()}
+    return {
+        DOCS / "diagnostics.md": diagnostics_page(),
+        DOCS / "rules.md": rules_page(),
+        DOCS / "cases.md": cases_page(),
+    }
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from porter.report.explain import explain as explanation_of
 @click.option("--list", "every", is_flag=True, help="List all diagnostics.")
 @command
 def explain(session: Session, name: str | None, every: bool) -> ExitCode:
-    """Explain a diagnostic (PT0001), or the exit codes."""
+    """Explain a diagnostic (PT0001), a rule (PTR110), or the exit codes."""
     if every == (name is not None):
         raise PorterError(Code.BAD_OPTION, option="explain", problem="give either an ID or --list")
     found = all_codes() if name is None else [explanation_of(name)]

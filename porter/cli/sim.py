@@ -18,7 +18,7 @@ from porter.cli.context import Session, command
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
-from porter.verify.backends import SimBackend
+from porter.verify.backends import SimBackend, run_finding
 from porter.verify.bare import pick_entry, read_argument, run_bare
 from porter.verify.builder import ORIGINAL_ARCH, ToolkitBuilder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
@@ -203,13 +203,13 @@ def _program(
     if outcome.stderr:
         session.err.print(outcome.stderr, end="", soft_wrap=True)
     session.report(outcome.diagnostics)
-    for record in outcome.launches:
-        for found in record.outcome.findings if record.outcome else ():
-            session.err.print(str(found), soft_wrap=True)
+    runs = [record.outcome for record in outcome.launches if record.outcome]
+    found = [run_finding(f) for one in runs for f in one.findings]
+    session.report([_diagnostic(f, path) for f in found])
     code = _STATUS[outcome.status]
     if code is ExitCode.OK and outcome.exit_status != 0:
         code = ExitCode.DIFFERENT
-    launched = sum(r.outcome.stats.warp_instructions for r in outcome.launches if r.outcome)
+    launched = sum(one.stats.warp_instructions for one in runs)
     session.show(
         Text(
             f"{path.name}: exit status {outcome.exit_status}, {len(outcome.launches)} launches, "
@@ -222,11 +222,11 @@ def _program(
         "status": outcome.status,
         "exit_status": outcome.exit_status,
         "warp_instructions": launched,
-        "seconds": sum(r.outcome.stats.seconds for r in outcome.launches if r.outcome),
+        "seconds": sum(one.stats.seconds for one in runs),
         "opcodes": {},
         "outputs": [],
         "printed": outcome.stdout,
-        "findings": [],
+        "findings": [report_json.finding(f) for f in found],
         "diagnostics": report_json.diagnostics(outcome.diagnostics),
     }
     session.write_json(report_json.document("sim", code, body))

@@ -103,6 +103,7 @@ class Code(Enum):
     PROGRAM_NO_PTX = verification.PROGRAM_NO_PTX
     PROGRAM_UNANSWERED = verification.PROGRAM_UNANSWERED
     PROGRAM_TIMEOUT = verification.PROGRAM_TIMEOUT
+    PROGRAM_VARIABLE_SHARED = verification.PROGRAM_VARIABLE_SHARED
 
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE

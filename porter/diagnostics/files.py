@@ -37,8 +37,7 @@ BAD_OPTION = error(
     "PT0005",
     ExitCode.USAGE,
     "{option}: {problem}",
-    "An option's value does not have the form that the option asks for, or two options exclude each "
-    "other.",
+    "An option's value does not have the form that the option asks for, or two options exclude each other.",
     "See `porter COMMAND --help` for the form of each option.",
 )
 UNKNOWN_ID = error(

@@ -9,8 +9,7 @@ SIM_UNKNOWN_INSTRUCTION = error(
     "PT4001",
     ExitCode.INCONCLUSIVE,
     "the simulator does not model: {what}",
-    "The kernel reached an instruction, or a form of one, that the simulator does not execute, so there is no "
-    "verdict.",
+    "The kernel reached an instruction, or a form of one, that the simulator does not execute, so there is no verdict.",
     "Report the instruction, or run on a GPU backend.",
 )
 SIM_BUDGET = error(

@@ -48,8 +48,7 @@ CASE_REFERENCE = error(
     "PT5006",
     ExitCode.USAGE,
     "case reference: {problem}",
-    "The reference must give one array per output tensor, in the output's shape, from the float64 "
-    "inputs.",
+    "The reference must give one array per output tensor, in the output's shape, from the float64 inputs.",
     "Correct the reference expression or function.",
 )
 CASE_PARAMETERS = error(
@@ -94,14 +93,12 @@ PORT_DIFFERS = error(
     ExitCode.DIFFERENT,
     "{tensor}: the port differs from the reference in {count} of {total} elements",
     "The original agrees with the reference on the same inputs, the port does not.",
-    "Look at the first bad element: its place in the tile names the warp, register and TMEM column "
-    "concerned.",
+    "Look at the first bad element: its place in the tile names the warp, register and TMEM column concerned.",
 )
 PORT_BITS_DIFFER = error(
     "PT5022",
     ExitCode.DIFFERENT,
-    "{tensor}: port and original agree with the reference but differ in the bits of {count} of "
-    "{total} elements",
+    "{tensor}: port and original agree with the reference but differ in the bits of {count} of {total} elements",
     "With the order of K kept, both architectures compute the same bits for these types; other bits mean "
     "another order, another rounding, or another epilogue.",
     "If the port is meant to change the order, set `compare: bound` in the case.",
@@ -191,4 +188,12 @@ PROGRAM_TIMEOUT = error(
     "The program's host code runs at full speed; one that stays silent this long hangs, or computes a large "
     "reference on the host.",
     "Use a smaller problem size, or a longer time limit.",
+)
+PROGRAM_VARIABLE_SHARED = error(
+    "PT5906",
+    ExitCode.INCONCLUSIVE,
+    "more than one launch uses the variable {variable}",
+    "Each launch begins with the initial values of `__device__` variables, so what one launch leaves there is "
+    "not seen by the next.",
+    "Pass the data through memory that the host allocates.",
 )

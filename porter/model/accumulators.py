@@ -132,9 +132,7 @@ class _Finder:
             return
         variable = self._variable(function, step.d)
         if variable is None:
-            self._refuse(
-                function, step.d.root, f"accumulator `{step.d.name}` is not a local variable or parameter"
-            )
+            self._refuse(function, step.d.root, f"accumulator `{step.d.name}` is not a local variable or parameter")
             return
         self._reached(variable, step.d, 0, step, function)
 
@@ -187,9 +185,7 @@ class _Finder:
             self._by_key[variable.key] = known
             self.result.accumulators.append(known)
         if known.depth != depth or known.scalars != registers.scalars:
-            self._refuse(
-                user, registers.root, f"accumulator `{variable.name}` is used as tiles of different shapes"
-            )
+            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used as tiles of different shapes")
             return
         if known.registers != step.op.d_registers and argument is None:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is used with different N")
@@ -202,9 +198,7 @@ class _Finder:
         else:
             known.steps.append((user, step))
 
-    def _reached_param(
-        self, variable: Variable, registers: RegisterList, inner_depth: int, step: MmaStep
-    ) -> None:
+    def _reached_param(self, variable: Variable, registers: RegisterList, inner_depth: int, step: MmaStep) -> None:
         function = variable.function
         assert variable.param is not None
         if registers.is_scalars:
@@ -218,11 +212,7 @@ class _Finder:
         else:
             found = [variable.param]
         depth = len(registers.prefix) if registers.inner else inner_depth + len(registers.prefix)
-        if (
-            not registers.is_scalars
-            and not variable.param.array_extents
-            and function.style is not Style.MACRO
-        ):
+        if not registers.is_scalars and not variable.param.array_extents and function.style is not Style.MACRO:
             depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
         known = next((p for p in self.result.params_of(function) if p.params[0] is found[0]), None)
         if known is None:
@@ -230,9 +220,7 @@ class _Finder:
             known = AccumulatorParam(function, found, depth, path)
             self.result.params.setdefault(id(function), []).append(known)
         elif known.depth != depth or len(known.params) != len(found):
-            self._refuse(
-                function, registers.root, f"parameter `{variable.name}` is used as tiles of different shapes"
-            )
+            self._refuse(function, registers.root, f"parameter `{variable.name}` is used as tiles of different shapes")
             return
         for call in self.program.callers(function):
             self._trace_call(call, known, step)
@@ -282,9 +270,7 @@ class _Finder:
         """A function that calls a wrapper through a name the model lost would keep its old signature."""
         for accumulator in self.result.accumulators:
             if accumulator.variable.declarator is None:
-                self._refuse(
-                    accumulator.function, accumulator.function.body, "accumulator without a declaration"
-                )
+                self._refuse(accumulator.function, accumulator.function.body, "accumulator without a declaration")
 
 
 def _without_trailing_zeros(subscripts: tuple[str, ...]) -> tuple[str, ...]:

@@ -41,9 +41,7 @@ class _Counter:
             if isinstance(item, Event):
                 states = {self._event(item, s) for s in states}
             elif isinstance(item, Branch):
-                states = (
-                    set().union(*(self.run(arm, set(states)) for arm in item.arms)) if item.arms else states
-                )
+                states = set().union(*(self.run(arm, set(states)) for arm in item.arms)) if item.arms else states
             elif isinstance(item, Loop):
                 states = self._loop(item, states)
             else:

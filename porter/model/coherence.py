@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an accumulator's registers must be reloaded from Tensor Memory, and whether that is enough.
+"""Where an accumulator moves between its registers and Tensor Memory, and whether that is enough.
 
 The register array stays in the port as a mirror of the TMEM tile. A load is placed in front of the first
-statement that touches the registers after an MMA. An abstract interpretation of the function then checks
-that every touch finds valid registers and every MMA a valid tile; what it cannot show is reported.
+statement that touches the registers after an MMA, a store behind the last statement that changes them before
+one. An abstract interpretation of the function then checks that every touch finds valid registers and every
+MMA a valid tile; what it cannot show is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from porter.model.accumulators import Accumulator
 from porter.model.flow import Branch, Event, Exit, FlowBuilder, Item, Kind, Loop
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 
-_STATEMENT_LISTS = ("compound_statement", "case_statement", *PREPROCESSOR_BLOCKS)
+STATEMENT_LISTS = ("compound_statement", "case_statement", *PREPROCESSOR_BLOCKS)
+LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
 
 class Where(Enum):
@@ -34,15 +36,18 @@ class Where(Enum):
 class _State:
     where: Where
     in_flight: bool
+    written_at: int = -1
+    """Byte offset of the last change by threads, while it is only in registers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """An event of which no load makes the port right."""
+    """An event that finds the accumulator in the wrong place."""
 
     accumulator: Accumulator
     node: Node = field(repr=False)
     what: str
+    written_at: int = -1
 
 
 def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
@@ -60,6 +65,49 @@ def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     for anchor in anchors:
         builder.anchors.setdefault(anchor.id, []).append(accumulator)
     return anchors
+
+
+def place_stores(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
+    """Statements behind which the accumulator must be stored, because an MMA adds to what threads wrote there;
+    registers them as `builder.stores`."""
+    function = accumulator.function
+    placed: list[Node] = []
+    while True:
+        offsets = {p.written_at for p in check(builder, accumulator) if p.written_at >= 0}
+        events = list(_events(builder.flow(function)))
+        anchors: list[Node] = []
+        for event in events:
+            if event.kind is Kind.WRITE and event.accumulator is accumulator and event.node.start_byte in offsets:
+                anchor = _store_anchor(function.body, event.node, accumulator, events)
+                if anchor is not None and all(anchor.id != a.id for a in placed + anchors):
+                    anchors.append(anchor)
+        if not anchors:
+            return placed
+        placed += anchors
+        for anchor in anchors:
+            builder.stores.setdefault(anchor.id, []).append(accumulator)
+
+
+def _store_anchor(body: Node, write: Node, accumulator: Accumulator, events: list[Event]) -> Node | None:
+    """The last statement that changes the registers before the next fence or MMA, in the innermost block that
+    holds both the change and an MMA."""
+    own = [e for e in events if e.accumulator is accumulator]
+    mma = [e.node for e in own if e.kind is Kind.MMA]
+    writes = [e.node for e in own if e.kind is Kind.WRITE]
+    stops = [e.node for e in events if e.kind in (Kind.FENCE, Kind.MMA)]
+    for block, child in _blocks_above(body, write):
+        if not any(_inside(m, block) for m in mma):
+            continue
+        last = child
+        for sibling in block.named_children:
+            if sibling.start_byte <= child.start_byte:
+                continue
+            if any(_inside(s, sibling) for s in stops):
+                break
+            if any(_inside(w, sibling) for w in writes):
+                last = sibling
+        return last
+    return None
 
 
 def _events(items: list[Item]) -> list[Event]:
@@ -80,7 +128,7 @@ def _blocks_above(body: Node, node: Node) -> list[tuple[Node, Node]]:
     pairs = []
     inner, current = node, node.parent
     while current is not None:
-        if current.type in _STATEMENT_LISTS:
+        if current.type in STATEMENT_LISTS:
             pairs.append((current, inner))
         if current.id == body.id:
             break
@@ -98,9 +146,11 @@ def _anchor(body: Node, touch: Node, mma: list[Node], waits: list[Node]) -> Node
     for block, child in _blocks_above(body, touch):
         earlier = [m for m in mma if _inside(m, block) and m.end_byte <= child.start_byte]
         if not earlier:
-            if any(_inside(m, block) for m in mma):
+            if not any(_inside(m, block) for m in mma):
+                continue
+            if not _in_loop(body, block):
                 return None
-            continue
+            # the MMA of the loop's last turn
         between = [w for w in waits if _inside(w, child) and w.end_byte <= touch.start_byte]
         if not between:
             return child
@@ -109,6 +159,16 @@ def _anchor(body: Node, touch: Node, mma: list[Node], waits: list[Node]) -> Node
             if _inside(last, inner):
                 return inner_child
     return None
+
+
+def _in_loop(body: Node, block: Node) -> bool:
+    """Whether the block runs again and again."""
+    node: Node | None = block
+    while node is not None and node.id != body.id:
+        if node.type in LOOPS:
+            return True
+        node = node.parent
+    return False
 
 
 def _covers(placed: Node, anchor: Node, mma: list[Node]) -> bool:
@@ -133,7 +193,7 @@ class _Interpreter:
     def __init__(self, accumulator: Accumulator) -> None:
         self.accumulator = accumulator
         self.problems: list[Problem] = []
-        self._seen: set[tuple[int, str]] = set()
+        self._seen: set[tuple[int, str, int]] = set()
         self._breaks: list[set[_State]] = []
         self._continues: list[set[_State]] = []
 
@@ -182,7 +242,8 @@ class _Interpreter:
             return _State(Where.ZERO, state.in_flight)
         if event.kind is Kind.MMA:
             if where is Where.REGISTERS:
-                self._problem(event, "its registers are changed by threads and then added to by an MMA")
+                what = "its registers are changed by threads and then added to by an MMA"
+                self._problem(event, what, state.written_at)
             return _State(Where.TMEM, True)
         if event.kind is Kind.LOAD:
             if state.in_flight:
@@ -195,11 +256,15 @@ class _Interpreter:
         if event.kind is Kind.WRITE:
             if where in (Where.TMEM, Where.ZERO):
                 self._problem(event, "its registers are changed before they are read back")
-            return _State(Where.REGISTERS, state.in_flight)
+            return _State(Where.REGISTERS, state.in_flight, event.node.start_byte)
+        if event.kind is Kind.STORE:
+            if where in (Where.TMEM, Where.ZERO):
+                self._problem(event, "it is changed on some paths only, and not read back on the others")
+            return _State(Where.BOTH if where is Where.REGISTERS else where, state.in_flight)
         return state
 
-    def _problem(self, event: Event, what: str) -> None:
-        key = (event.node.start_byte, what)
+    def _problem(self, event: Event, what: str, written_at: int = -1) -> None:
+        key = (event.node.start_byte, what, written_at)
         if key not in self._seen:
             self._seen.add(key)
-            self.problems.append(Problem(self.accumulator, event.node, what))
+            self.problems.append(Problem(self.accumulator, event.node, what, written_at))

@@ -30,6 +30,7 @@ class Kind(Enum):
     READ = "read"
     WRITE = "write"
     LOAD = "load"
+    STORE = "store"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +69,13 @@ def is_register_fence(function: Function) -> bool:
     if not function.asm or any(s.template.strip() for s in function.asm):
         return False
     return not function.calls and not any(
-        True
-        for n in function.own_nodes("assignment_expression")
-        if n.parent and n.parent.type != "for_statement"
+        True for n in function.own_nodes("assignment_expression") if n.parent and n.parent.type != "for_statement"
     )
 
 
 class FlowBuilder:
-    """Builds flows of one program. `anchors` maps ids of statement nodes to the accumulators loaded before."""
+    """Builds flows of one program. `anchors` maps ids of statement nodes to the accumulators that are loaded in
+    front of them, `stores` to those that are stored behind them."""
 
     def __init__(self, program: Program, accumulators: AccumulatorMap) -> None:
         self.program = program
@@ -83,6 +83,7 @@ class FlowBuilder:
         self.zeroing: dict[int, Zeroing] = {}
         """By id of the statement node."""
         self.anchors: dict[int, list[Accumulator]] = {}
+        self.stores: dict[int, list[Accumulator]] = {}
         self._uses = program.uses_tensor_core()
         self._statements = {s.statement.node.id: s for s in program.statements}
         self._by_key = {a.variable.key: a for a in accumulators.accumulators}
@@ -101,6 +102,12 @@ class FlowBuilder:
     def _statements_of(self, frame: _Frame, node: Node | None) -> list[Item]:
         if node is None:
             return []
+        items = self._statement(frame, node)
+        if frame.at is None:
+            items += [Event(Kind.STORE, node, a) for a in self.stores.get(node.id, ())]
+        return items
+
+    def _statement(self, frame: _Frame, node: Node) -> list[Item]:
         items: list[Item] = []
         for accumulator in self.anchors.get(node.id, ()):
             if frame.at is None:
@@ -124,12 +131,8 @@ class FlowBuilder:
             items.append(Branch([self._statements_of(frame, arm) for arm in arms]))
         elif kind in PREPROCESSOR_BLOCKS:
             alternative = node.child_by_field_name("alternative")
-            skipped = {
-                c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)
-            }
-            main = [
-                i for c in node.named_children if c.id not in skipped for i in self._statements_of(frame, c)
-            ]
+            skipped = {c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)}
+            main = [i for c in node.named_children if c.id not in skipped for i in self._statements_of(frame, c)]
             items.append(Branch([main, self._statements_of(frame, alternative)]))
         elif kind == "for_range_loop":
             items += self._range(frame, node)
@@ -150,9 +153,7 @@ class FlowBuilder:
             items += self._expression(frame, node.child_by_field_name("condition"))
             body_node = node.child_by_field_name("body")
             cases = [
-                c
-                for c in (body_node.named_children if body_node is not None else ())
-                if c.type == "case_statement"
+                c for c in (body_node.named_children if body_node is not None else ()) if c.type == "case_statement"
             ]
             items.append(Branch([[], *(self._statements_of(frame, c) for c in cases)]))
         elif kind in ("return_statement", "break_statement", "continue_statement"):
@@ -167,9 +168,7 @@ class FlowBuilder:
         over, declarator = node.child_by_field_name("right"), node.child_by_field_name("declarator")
         body = self._statements_of(frame, node.child_by_field_name("body"))
         by_reference = declarator is not None and declarator.type == "reference_declarator"
-        constant = any(
-            c.type == "type_qualifier" and frame.function.text(c) == "const" for c in node.children
-        )
+        constant = any(c.type == "type_qualifier" and frame.function.text(c) == "const" for c in node.children)
         if by_reference and not constant:
             return [Loop(self._target(frame, over, True) + body)]
         return [*self._expression(frame, over), Loop(body)]
@@ -267,9 +266,7 @@ class FlowBuilder:
 
     def _sync(self, frame: _Frame, step: SyncStep, at: Node) -> Event:
         if step.kind is Step.WAIT:
-            return Event(
-                Kind.WAIT, at, pending=frame.constants(self.program.constants).evaluate(step.pending)
-            )
+            return Event(Kind.WAIT, at, pending=frame.constants(self.program.constants).evaluate(step.pending))
         return Event(Kind.FENCE if step.kind is Step.FENCE else Kind.COMMIT, at)
 
     def _plain_asm(self, frame: _Frame, node: Node) -> list[Item]:
@@ -309,9 +306,7 @@ class FlowBuilder:
             items += arms[0] if len(arms) == 1 else [Branch(arms)]
         return items
 
-    def _argument(
-        self, frame: _Frame, call: Call, index: int, node: Node, targets: list[Function]
-    ) -> list[Item]:
+    def _argument(self, frame: _Frame, call: Call, index: int, node: Node, targets: list[Function]) -> list[Item]:
         if node.type == "lambda_expression":
             inner = next((f for f in self.program.functions if f.node.id == node.id), None)
             if inner is not None:
@@ -324,10 +319,7 @@ class FlowBuilder:
         read = Event(Kind.READ, at, accumulator)
         address_taken = node.type == "pointer_expression"
         whole = not accumulator.scalars and len(element.subscripts) < max(1, len(accumulator.extents))
-        if targets:
-            changes = any(_may_write(t, index) for t in targets)
-        else:
-            changes = whole or address_taken
+        changes = any(_may_write(t, index) for t in targets) if targets else whole or address_taken
         return [read, Event(Kind.WRITE, at, accumulator)] if changes else [read]
 
     def _inline(self, frame: _Frame, call: Call, target: Function) -> list[Item]:
@@ -341,9 +333,7 @@ class FlowBuilder:
                     bound[param.name] = accumulator
         if target.style is Style.MACRO:
             values = dict(
-                zip(
-                    (p.name for p in target.params), (frame.function.text(a) for a in call.args), strict=False
-                )
+                zip((p.name for p in target.params), (frame.function.text(a) for a in call.args), strict=False)
             )
         else:
             values = dict(zip(target.template_params, call.template_args, strict=False))

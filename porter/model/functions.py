@@ -260,9 +260,7 @@ def _calls(function: Function) -> Iterator[Call]:
             if inner.type in ("template_argument_list",) and inner.parent is not None:
                 owner = inner.parent.child_by_field_name("name")
                 if owner is not None and owner.start_byte == name_node.start_byte:
-                    template_args = tuple(
-                        function.text(c) for c in inner.named_children if c.type != "comment"
-                    )
+                    template_args = tuple(function.text(c) for c in inner.named_children if c.type != "comment")
         yield Call(
             function,
             node,

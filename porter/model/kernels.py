@@ -157,11 +157,7 @@ def _setup_position(program: Program, function: Function, uses: set[int]) -> Nod
         elif _THREAD_WORDS.search(text):
             for assignment in find(node, "assignment_expression"):
                 left = assignment.child_by_field_name("left")
-                if (
-                    left is not None
-                    and left.type == "identifier"
-                    and _depends(function, assignment, thread_dependent)
-                ):
+                if left is not None and left.type == "identifier" and _depends(function, assignment, thread_dependent):
                     thread_dependent.add(function.text(left))
         previous_pragma = None
     return None
@@ -188,17 +184,13 @@ def _launch_bounds(function: Function) -> str | None:
 def _launched_threads(program: Program, function: Function) -> str | None:
     """The block argument of the launches, if all agree."""
     found: set[str] = set()
-    pattern = re.compile(
-        rb"\b" + function.name.encode() + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>", re.DOTALL
-    )
+    pattern = re.compile(rb"\b" + function.name.encode() + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>", re.DOTALL)
     for file in program.sources.files.values():
         for match in pattern.finditer(file.source):
             parts = _split_commas(match.group(1).decode("utf-8", "replace"))
             if len(parts) >= 2:
                 block = parts[1].strip()
-                dims = re.search(
-                    rb"\bdim3\s+" + re.escape(block.encode()) + rb"\s*[({]([^;]*)[)}]\s*;", file.source
-                )
+                dims = re.search(rb"\bdim3\s+" + re.escape(block.encode()) + rb"\s*[({]([^;]*)[)}]\s*;", file.source)
                 if dims is not None:
                     block = " * ".join(f"({p.strip()})" for p in _split_commas(dims.group(1).decode()))
                 found.add(block)
@@ -260,11 +252,7 @@ def _producers(program: Program, function: Function, uses: set[int], constants: 
         operator = match.group(2)
         if operator == "==" and in_other and not in_then:
             return (1, 1) if value == 0 else (0, 1)
-        if (
-            in_then
-            and not in_other
-            and ((operator in ("!=", ">") and value == 0) or (operator == ">=" and value == 1))
-        ):
+        if in_then and not in_other and ((operator in ("!=", ">") and value == 0) or (operator == ">=" and value == 1)):
             return 1, 1
         if operator == ">=" and in_then and not in_other and value is not None:
             return value, value
@@ -307,8 +295,7 @@ def _indices(function: Function, is_index: Callable[[str], bool]) -> set[str]:
 
 def _has_dynamic_shared(program: Program, function: Function) -> bool:
     return any(
-        re.search(rb"\bextern\s+__shared__\b", file.masked) is not None
-        for file in program.sources.files.values()
+        re.search(rb"\bextern\s+__shared__\b", file.masked) is not None for file in program.sources.files.values()
     )
 
 
@@ -351,6 +338,4 @@ def _at_callers(program: Program, function: Function, expression: str) -> list[s
         return [c.template_args[index] for c in program.callers(function) if index < len(c.template_args)]
     if param is None:
         return [expression]
-    return [
-        c.caller.text(c.args[param.index]) for c in program.callers(function) if param.index < len(c.args)
-    ]
+    return [c.caller.text(c.args[param.index]) for c in program.callers(function) if param.index < len(c.args)]

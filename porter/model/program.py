@@ -93,11 +93,7 @@ class Program:
 
 def _fields(param: object) -> set[str]:
     node = getattr(param, "node", None)
-    return (
-        {"default_value"}
-        if node is not None and node.child_by_field_name("default_value") is not None
-        else set()
-    )
+    return {"default_value"} if node is not None and node.child_by_field_name("default_value") is not None else set()
 
 
 def _encloses(outer: Function | None, inner: Function) -> bool:

@@ -110,5 +110,5 @@ def register_list(function: Function, nodes: list[Node | None]) -> RegisterList 
 def _row_major(extents: tuple[int, ...]) -> list[tuple[int, ...]]:
     result: list[tuple[int, ...]] = [()]
     for extent in extents:
-        result = [head + (i,) for head in result for i in range(extent)]
+        result = [(*head, i) for head in result for i in range(extent)]
     return result

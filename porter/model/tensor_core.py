@@ -137,9 +137,7 @@ def _predicate(statement: AsmStatement, instruction: Instruction) -> tuple[str, 
     return destination.name, f"({left}) {'!=' if comparison == 'ne' else '=='} ({right})"
 
 
-def _mma(
-    function: Function, statement: AsmStatement, instruction: Instruction, predicates: dict[str, str]
-) -> MmaStep:
+def _mma(function: Function, statement: AsmStatement, instruction: Instruction, predicates: dict[str, str]) -> MmaStep:
     if "sp" in instruction.parts:
         raise Unsupported("sparse wgmma")
     try:

@@ -105,11 +105,7 @@ def _memset(function: Function, accumulator: Accumulator, node: Node) -> Zeroing
     target = re.sub(r"[\s&]", "", function.text(args[0]))
     if size not in (f"sizeof({target})", f"sizeof{target}"):
         return None
-    return (
-        Zeroing(node, [accumulator], element.subscripts)
-        if len(element.subscripts) <= accumulator.depth
-        else None
-    )
+    return Zeroing(node, [accumulator], element.subscripts) if len(element.subscripts) <= accumulator.depth else None
 
 
 def _scalar_chain(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
@@ -201,9 +197,7 @@ def _range_loop(function: Function, accumulator: Accumulator, node: Node) -> Zer
             return None
         current = body
     assignment = (
-        current.named_children[0]
-        if current.type == "expression_statement" and current.named_children
-        else None
+        current.named_children[0] if current.type == "expression_statement" and current.named_children else None
     )
     if assignment is None or assignment.type != "assignment_expression":
         return None

@@ -41,9 +41,7 @@ class PortContext:
             text = re.sub(r"[ \t]*\n", " \\\n", text)
         if b"\r\n" in function.file.source:
             text = text.replace("\n", "\r\n")
-        self.edits.setdefault(rule, []).append(
-            Edit(function.file.path, span, text.encode("utf-8", "surrogateescape"))
-        )
+        self.edits.setdefault(rule, []).append(Edit(function.file.path, span, text.encode("utf-8", "surrogateescape")))
 
     def report(self, code: Code, function: Function, span: Span, **values: object) -> None:
         self.diagnostics.append(Diagnostic(code, location(function.file, span), dict(values)))
@@ -129,11 +127,7 @@ class Names:
     def tile(self, accumulator: Accumulator) -> str:
         """Name of the `Accumulator` beside a register array; equal for equal names of the array, so that a
         macro may mention it."""
-        stem = (
-            re.sub(r"_?0+$", "", accumulator.name) or accumulator.name
-            if accumulator.scalars
-            else accumulator.name
-        )
+        stem = re.sub(r"_?0+$", "", accumulator.name) or accumulator.name if accumulator.scalars else accumulator.name
         return f"{stem}_tmem"
 
     def scalar_param(self, name: str) -> str:

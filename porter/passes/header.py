@@ -13,9 +13,7 @@ from porter.passes.context import PortContext
 
 RULE = "PTR160"
 
-_NEEDS = re.compile(
-    rb"<\s*(?:cstdint|stdint\.h|cuda_bf16\.h|cuda_fp16\.h|cuda\.h|cuda_runtime\.h|cuda/barrier)\s*>"
-)
+_NEEDS = re.compile(rb"<\s*(?:cstdint|stdint\.h|cuda_bf16\.h|cuda_fp16\.h|cuda\.h|cuda_runtime\.h|cuda/barrier)\s*>")
 
 _DEFINITIONS = (
     "function_definition",
@@ -30,9 +28,7 @@ def insert_helpers(context: PortContext) -> None:
     users = sorted({e.path for edits in context.edits.values() for e in edits})
     home = _home(context, users)
     file = context.program.sources.files[home]
-    first_edit = min(
-        (e.span.start for edits in context.edits.values() for e in edits if e.path == home), default=0
-    )
+    first_edit = min((e.span.start for edits in context.edits.values() for e in edits if e.path == home), default=0)
     at = _position(file, first_edit)
     text = context.helpers.text()
     if not any(_NEEDS.search(f.source) for f in context.program.sources.files.values()):

@@ -39,6 +39,8 @@ class Helpers:
     scalar_loads: bool = False
     load_elements: set[str] = field(default_factory=set)
     """Register constraints of loaded accumulators: `f`, `r`."""
+    scalar_stores: bool = False
+    store_elements: set[str] = field(default_factory=set)
     tile_arrays: bool = False
     ring: int = 1
     guarded_commit: bool = False
@@ -62,6 +64,7 @@ class Helpers:
             self._descriptor(),
             *(self._mma(kind) for kind in sorted({k for k, _ in self.kinds}, key=lambda k: k.value)),
             *(self._load(element) for element in sorted(self.load_elements)),
+            *(self._store(element) for element in sorted(self.store_elements)),
         ]
         body = "\n".join(part.strip("\n") + "\n" for part in parts if part)
         rule = "// " + "-" * 4 + " Tensor Memory and tcgen05 (sm_100a) "
@@ -99,10 +102,14 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
         return f"""
 // tcgen05 operations are ordered against those of other threads only through a pair of these around the
 // barrier between them.
-__device__ __forceinline__ void fence_before_sync() {{ asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }}
-__device__ __forceinline__ void fence_after_sync() {{ asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }}
+__device__ __forceinline__ void fence_before_sync() {{
+    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+}}
+__device__ __forceinline__ void fence_after_sync() {{
+    asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+}}
 
-// The four warps of a warpgroup meet; warpgroups 0, 1, ... use named barriers {self.first_barrier}, {self.first_barrier - 1}, ...
+// The four warps of a warpgroup meet, on named barrier {self.first_barrier} for warpgroup 0 and so on downwards.
 __device__ __forceinline__ void sync_warpgroup() {{
     fence_before_sync();
     asm volatile("bar.sync %0, 128;" ::"r"({self.first_barrier} - {thread} / 128) : "memory");
@@ -299,16 +306,12 @@ class Tmem {{
         for d in sorted(self.accumulators, key=lambda t: t.value):
             lines.append(f"constexpr uint32_t {type_constant('Accumulate', d)} = {D_TYPE_CODES[d]};")
         for kind, element in sorted(self.operands, key=lambda o: (o[0].value, o[1].value)):
-            lines.append(
-                f"constexpr uint32_t {type_constant('Operand', element)} = {AB_TYPE_CODES[kind][element]};"
-            )
+            lines.append(f"constexpr uint32_t {type_constant('Operand', element)} = {AB_TYPE_CODES[kind][element]};")
         at = {name: f.shift for name, f in FIELDS.items()}
         saturate_param = ", bool saturate = false" if self.saturate else ""
         saturate_field = f"uint32_t(saturate) << {at['saturate']} | " if self.saturate else ""
         return (
-            "// Formats, as the instruction descriptor encodes them (PTX ISA 9.7.16.4.2).\n"
-            + "\n".join(lines)
-            + f"""
+            "// Formats, as the instruction descriptor encodes them (PTX ISA 9.7.16.4.2).\n" + "\n".join(lines) + f"""
 
 // Instruction descriptor of an m{M}nN product.
 __host__ __device__ constexpr uint32_t instruction_descriptor(uint32_t d, uint32_t a, uint32_t b, uint32_t n,
@@ -355,59 +358,40 @@ __device__ __forceinline__ void mma_{kind.value}(Accumulator& d, uint64_t a_desc
                 widths.add(width)
         return sorted(widths, reverse=True)
 
-    def _load(self, element: str) -> str:
-        cpp = "float" if element == "f" else "uint32_t"
-        pieces = []
-        for width in self._widths():
-            registers = 4 * width
-            names = ", ".join(f"%{i}" for i in range(registers))
-            outputs = [f'"={element}"(r[{i}])' for i in range(registers)]
-            rows = ",\n          ".join(", ".join(outputs[i : i + 8]) for i in range(0, registers, 8))
-            pieces.append(f"""
-__device__ __forceinline__ void load_x{width}({cpp}* r, uint32_t address) {{
-    asm volatile("tcgen05.ld.sync.aligned.16x256b.x{width}.b32 {{{names}}}, [%{registers}];"
-        : {rows}
-        : "r"(address));
-}}
-""")
+    def _split(self, call: str, indent: str = "        ") -> str:
+        """Statements that move all registers, in the widest pieces that fit."""
         steps = []
         for width in self._widths():
             registers = 4 * width
             if width == _WIDE:
                 steps.append(f"""#pragma unroll
-        for (uint32_t i = 0; i + {registers} <= kRegisters; i += {registers}) load_x{width}(r + i, address + 2 * i);""")
+{indent}for (uint32_t i = 0; i + {registers} <= kRegisters; i += {registers}) {{
+{indent}    {call}_x{width}(r + i, address + 2 * i);
+{indent}}}""")
             else:
-                mask = 2 * registers
+                done = f"kRegisters / {2 * registers} * {2 * registers}"
                 steps.append(
-                    f"        if constexpr (kRegisters & {registers}) "
-                    f"load_x{width}(r + kRegisters / {mask} * {mask}, address + kRegisters / {mask} * {2 * mask});"
+                    f"{indent}if constexpr (kRegisters & {registers}) {{\n"
+                    f"{indent}    {call}_x{width}(r + {done}, address + 2 * ({done}));\n"
+                    f"{indent}}}"
                 )
-        body = "\n".join(steps)
-        arrays = (
-            """
-template <typename Registers, typename Tiles, uint32_t kTiles>
-__device__ __forceinline__ void load(Registers (&registers)[kTiles], const Tiles (&tiles)[kTiles]) {
-#pragma unroll
-    for (uint32_t i = 0; i < kTiles; ++i) load(registers[i], tiles[i]);
-}
-"""
-            if self.tile_arrays
-            else ""
-        )
-        scalars = (
-            f"""
-// The same for registers that are separate variables.
-template <typename... Registers>
-__device__ __forceinline__ void load_each(const Accumulator& tile, Registers&... registers) {{
-    {cpp} values[sizeof...(registers)];
-    load(values, tile);
-    uint32_t i = 0;
-    ((registers = values[i++]), ...);
+        return "\n".join(steps)
+
+    def _load(self, element: str) -> str:
+        cpp = _CPP[element]
+        pieces = []
+        for width in self._widths():
+            registers = 4 * width
+            rows = _rows([f'"={element}"(r[{i}])' for i in range(registers)])
+            pieces.append(f"""
+__device__ __forceinline__ void load_x{width}({cpp}* r, uint32_t address) {{
+    asm volatile(
+        "tcgen05.ld.sync.aligned.16x256b.x{width}.b32 "
+        {_names(registers)}, [%{registers}];"
+        : {rows}
+        : "r"(address));
 }}
-"""
-            if self.scalar_loads
-            else ""
-        )
+""")
         return (
             "\n".join(p.strip("\n") + "\n" for p in pieces)
             + f"""
@@ -418,7 +402,7 @@ __device__ __forceinline__ void load(Registers& registers, const Accumulator& ti
     {cpp}* r = reinterpret_cast<{cpp}*>(&registers);
     if (tile.accumulate) {{
         const uint32_t address = tile.address + ({self._thread()} / 32 % 4 << 21);  // the warp's quarter of the lanes
-{body}
+{self._split("load")}
         asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
     }} else {{
 #pragma unroll
@@ -426,6 +410,84 @@ __device__ __forceinline__ void load(Registers& registers, const Accumulator& ti
     }}
 }}
 """
-            + arrays
-            + scalars
+            + self._overloads("load", "const ", cpp, self.scalar_loads)
         )
+
+    def _store(self, element: str) -> str:
+        cpp = _CPP[element]
+        pieces = []
+        for width in self._widths():
+            registers = 4 * width
+            rows = _rows([f'"{element}"(r[{i}])' for i in range(registers)])
+            pieces.append(f"""
+__device__ __forceinline__ void store_x{width}(const {cpp}* r, uint32_t address) {{
+    asm volatile(
+        "tcgen05.st.sync.aligned.16x256b.x{width}.b32 [%{registers}], "
+        {_names(registers)};"
+        ::{rows},
+          "r"(address)
+        : "memory");
+}}
+""")
+        return (
+            "\n".join(p.strip("\n") + "\n" for p in pieces)
+            + f"""
+// Writes registers back to their accumulator; sync_warpgroup() orders the next MMA behind it.
+template <typename Registers>
+__device__ __forceinline__ void store(const Registers& registers, Accumulator& tile) {{
+    constexpr uint32_t kRegisters = sizeof(Registers) / sizeof({cpp});
+    const {cpp}* r = reinterpret_cast<const {cpp}*>(&registers);
+    const uint32_t address = tile.address + ({self._thread()} / 32 % 4 << 21);  // the warp's quarter of the lanes
+{self._split("store", "    ")}
+    asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+    tile.accumulate = true;
+}}
+"""
+            + self._overloads("store", "", cpp, self.scalar_stores)
+        )
+
+    def _overloads(self, name: str, tile_qualifier: str, cpp: str, scalars: bool) -> str:
+        """The same for arrays of tiles, and for registers that are separate variables."""
+        text = ""
+        registers = "Registers" if name == "load" else "const Registers"
+        if self.tile_arrays:
+            text += f"""
+template <typename Registers, typename Tiles, uint32_t kTiles>
+__device__ __forceinline__ void {name}({registers} (&registers)[kTiles], {tile_qualifier}Tiles (&tiles)[kTiles]) {{
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) {name}(registers[i], tiles[i]);
+}}
+"""
+        if scalars and name == "load":
+            text += f"""
+// The same for registers that are separate variables.
+template <typename... Registers>
+__device__ __forceinline__ void load_each(const Accumulator& tile, Registers&... registers) {{
+    {cpp} values[sizeof...(registers)];
+    load(values, tile);
+    uint32_t i = 0;
+    ((registers = values[i++]), ...);
+}}
+"""
+        if scalars and name == "store":
+            text += f"""
+template <typename... Registers>
+__device__ __forceinline__ void store_each(Accumulator& tile, const Registers&... registers) {{
+    const {cpp} values[] = {{registers...}};
+    store(values, tile);
+}}
+"""
+        return text
+
+
+_CPP = {"f": "float", "r": "uint32_t"}
+
+
+def _rows(items: list[str]) -> str:
+    return ",\n          ".join(", ".join(items[i : i + 8]) for i in range(0, len(items), 8))
+
+
+def _names(count: int) -> str:
+    """The operand list `{%0, …}` as string literals of 16 names."""
+    rows = [", ".join(f"%{j}" for j in range(i, min(i + 16, count))) for i in range(0, count, 16)]
+    return '"{' + ', "\n        "'.join(rows) + "}"

@@ -64,9 +64,7 @@ def tile_expression(context: PortContext, function: Function, step: MmaStep) -> 
     if function.style is Style.MACRO:
         if function.param(step.d.name) is not None:
             return step.d.name + subscripts
-        owner = next(
-            (a for a in context.accumulators.accumulators if any(s is step for _, s in a.steps)), None
-        )
+        owner = next((a for a in context.accumulators.accumulators if any(s is step for _, s in a.steps)), None)
         return (context.names.tile(owner) if owner is not None else step.d.name) + subscripts
     variable = resolve(function, step.d.root, step.d.name)
     if variable is not None and variable.param is not None:
@@ -83,10 +81,13 @@ def _tile_length(depth: int, step: MmaStep) -> int:
 
 
 def _wrap(line: str, indent: str) -> str:
-    """A long call broken behind its opening parenthesis."""
+    """A long call broken behind its opening parenthesis, and before its last call argument if it must."""
     if len(indent) + len(line) <= _LINE:
         return line
     head, _, tail = line.partition("(")
+    if len(indent) + 4 + len(tail) > _LINE and ", tcgen05::instruction_descriptor(" in tail:
+        first, _, rest = tail.partition(", tcgen05::instruction_descriptor(")
+        return f"{head}(\n{indent}    {first},\n{indent}    tcgen05::instruction_descriptor({rest}"
     return f"{head}(\n{indent}    {tail}"
 
 

@@ -15,7 +15,7 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.accumulators import Accumulator, AccumulatorMap, find_accumulators
 from porter.model.batches import Batches, count_batches
-from porter.model.coherence import check, place_loads
+from porter.model.coherence import check, place_loads, place_stores
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Function
 from porter.model.kernels import Kernel, kernels_of
@@ -92,6 +92,7 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
     warnings = diagnostics
     context = _context(program, accumulators)
     loads = {id(a): place_loads(context.flow, a) for a in accumulators.accumulators}
+    stores = {id(a): place_stores(context.flow, a) for a in accumulators.accumulators}
     for accumulator in accumulators.accumulators:
         for problem in check(context.flow, accumulator):
             context.report(
@@ -109,6 +110,7 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
     residency.remove_register_fences(context)
     for accumulator in accumulators.accumulators:
         epilogue.insert_loads(context, accumulator, loads[id(accumulator)])
+        epilogue.insert_stores(context, accumulator, stores[id(accumulator)])
     _allocate(context)
     naming.rename_wrappers(context)
     header.insert_helpers(context)
@@ -122,9 +124,7 @@ def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
     flow = FlowBuilder(program, accumulators)
     kernels = kernels_of(program)
     counted = [count_batches(flow.flow(k.function)) for k in kernels] or [Batches(8, False, False)]
-    batches = Batches(
-        max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted)
-    )
+    batches = Batches(max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted))
     words = program.identifiers()
     names = Names(words)
     helpers = Helpers(
@@ -158,16 +158,12 @@ def _allocate(context: PortContext) -> None:
     first: dict[int, str] = {}
     for accumulator in context.accumulators.accumulators:
         earlier = [
-            a
-            for a in context.accumulators.accumulators
-            if id(a) in first and a.function is accumulator.function
+            a for a in context.accumulators.accumulators if id(a) in first and a.function is accumulator.function
         ]
         offset = " + ".join(_total(a) for a in earlier)
         first[id(accumulator)] = offset or "0"
     for kernel in context.kernels:
-        owned = [
-            a for a in context.accumulators.accumulators if _reaches(program, kernel.function, a.function)
-        ]
+        owned = [a for a in context.accumulators.accumulators if _reaches(program, kernel.function, a.function)]
         _offset_by_function(owned, first)
         tmem_lifetime.allocate(context, kernel, owned)
         value = _known_columns(context, kernel, owned)
@@ -244,9 +240,7 @@ def _consequences(context: PortContext) -> None:
         if kernel.unknown_barriers:
             context.report(Code.BARRIER_IDS, kernel.function, at, kernel=name)
         if not kernel.roles.exact:
-            context.report(
-                Code.WARPGROUPS_UNKNOWN, kernel.function, at, kernel=name, count=kernel.roles.count
-            )
+            context.report(Code.WARPGROUPS_UNKNOWN, kernel.function, at, kernel=name, count=kernel.roles.count)
 
 
 def _same_place(diagnostic: Diagnostic, others: list[Diagnostic]) -> bool:
@@ -338,10 +332,6 @@ def _build_files(sources: SourceSet, rules: Sequence[Rule]) -> dict[str, bytes]:
     found = {}
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         key = str(path)
-        if (
-            path.is_file()
-            and key not in sources.files
-            and any(r.region is Region.TEXT and r.reads(key) for r in rules)
-        ):
+        if path.is_file() and key not in sources.files and any(r.region is Region.TEXT and r.reads(key) for r in rules):
             found[key] = path.read_bytes()
     return found

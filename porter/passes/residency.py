@@ -59,9 +59,7 @@ def _rewrite_argument(context: PortContext, argument: AccumulatorArgument) -> No
         text = context.names.tile(accumulator) + "".join(f"[{s}]" for s in registers.prefix[:depth])
     elif variable is not None and variable.param is not None:
         name = context.names.scalar_param(registers.name) if registers.is_scalars else registers.name
-        carried = next(
-            (p for p in context.accumulators.params_of(variable.function) if p.name == registers.name), None
-        )
+        carried = next((p for p in context.accumulators.params_of(variable.function) if p.name == registers.name), None)
         depth = (carried.depth if carried is not None else 0) - argument.param.depth
         text = name + "".join(f"[{s}]" for s in registers.prefix[: max(depth, 0)])
     else:
@@ -117,7 +115,8 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
 def _last_declaration(accumulator: Accumulator) -> Node:
     """The declaration of the last scalar: a tile's registers may be declared over several statements."""
     function, declaration = accumulator.function, accumulator.variable.declaration
-    assert declaration is not None and declaration.parent is not None
+    assert declaration is not None
+    assert declaration.parent is not None
     last = declaration
     for name in accumulator.scalars:
         for child in declaration.parent.named_children:
@@ -173,8 +172,7 @@ def _follows_declaration(accumulator: Accumulator, node: Node) -> bool:
     between = [
         c
         for c in node.parent.named_children
-        if declaration.end_byte <= c.start_byte < node.start_byte
-        and c.type not in ("comment", "preproc_call")
+        if declaration.end_byte <= c.start_byte < node.start_byte and c.type not in ("comment", "preproc_call")
     ]
     return all(c.type == "declaration" for c in between)
 
@@ -199,10 +197,7 @@ def remove_register_fences(context: PortContext) -> None:
             root = call.args[0]
             while root.named_children and root.type != "identifier":
                 root = root.named_children[0]
-            if (
-                root.type != "identifier"
-                or _accumulator(context, function, root, function.text(root)) is None
-            ):
+            if root.type != "identifier" or _accumulator(context, function, root, function.text(root)) is None:
                 continue
             statement = call.node.parent
             if statement is None or statement.type != "expression_statement":
@@ -211,6 +206,4 @@ def remove_register_fences(context: PortContext) -> None:
             source = function.file.source
             start, end = source.rfind(b"\n", 0, span.start) + 1, source.find(b"\n", span.end)
             whole = source[start : span.start].strip() == b"" and source[span.end : end].strip() == b""
-            context.edit(
-                RULE_REGISTER_FENCE, function, Span(start, end + 1) if whole else span, "" if whole else ";"
-            )
+            context.edit(RULE_REGISTER_FENCE, function, Span(start, end + 1) if whole else span, "" if whole else ";")

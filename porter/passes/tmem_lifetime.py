@@ -9,9 +9,10 @@ from tree_sitter import Node
 
 from porter.diagnostics import Code
 from porter.model.accumulators import Accumulator
-from porter.model.functions import Function
+from porter.model.coherence import LOOPS, STATEMENT_LISTS
+from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, top_level, top_level_above
-from porter.model.program import Program
+from porter.model.program import Program, commits_or_waits
 from porter.passes.context import PortContext, qualified
 
 RULE = "PTR140"
@@ -27,9 +28,7 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
     columns = total_columns(context, kernel, accumulators, anchor)
     if columns is None:
         columns = TMEM_COLUMNS_WITHOUT_BOUND if (kernel.roles.value or 3) <= 2 else "256"
-        context.report(
-            Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns
-        )
+        context.report(Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns)
     roles = kernel.roles
     index = f"{_thread(context)} / 128" if roles.value != 1 else "0"
     if roles.first:
@@ -47,12 +46,49 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
             f"// Tensor Memory for {who}.",
             f"__shared__ {qualified('Shared')}<{roles.count}> {names.shared};",
             f"const {qualified('Tmem')}<{columns}, {roles.count}> {names.tmem}({names.shared});",
-            f"{qualified('Warpgroup')} {names.warpgroup} = {names.tmem}.warpgroup({index});",
-            "",
         ]
     )
+    state = f"{qualified('Warpgroup')} {names.warpgroup} = {names.tmem}.warpgroup({index});"
+    user = first_user(context, kernel, accumulators)
+    if user is None or user.id == anchor.id:
+        text += f"\n{state}\n"
+    else:
+        text += "\n"
+        span, lines = context.statement_before(function, user, state)
+        context.edit(RULE, function, span, lines)
     span, lines = context.statement_before(function, anchor, text)
     context.edit(RULE, function, span, lines)
+
+
+def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> Node | None:
+    """The first statement that needs the warpgroup's state, in the innermost block outside any loop that holds
+    all that do: a role that runs no MMAs then has no registers for it."""
+    function = kernel.function
+    nodes = [
+        a.variable.declaration for a in accumulators if a.function is function and a.variable.declaration is not None
+    ]
+    nodes += [s.statement.node for s in context.program.steps_in(function) if commits_or_waits(s)]
+    inner = [f for f in context.program.functions if f.style is Style.LAMBDA and f.parent is function]
+    nodes += [f.node for f in inner if context.needs_context(f) and context.sees_context(f)]
+    for call in function.calls:
+        if any(context.takes_context_param(t) for t in context.program.targets(call)):
+            nodes.append(call.node)
+    if not nodes:
+        return None
+    node = min(nodes, key=lambda n: n.start_byte)
+    found: Node | None = None
+    inner_node, current = node, node.parent
+    while current is not None:
+        if current.type in STATEMENT_LISTS:
+            holds_all = all(current.start_byte <= n.start_byte and n.end_byte <= current.end_byte for n in nodes)
+            if holds_all and found is None:
+                found = inner_node
+        elif current.type in LOOPS:
+            found = None
+        if current.id == function.body.id:
+            break
+        inner_node, current = current, current.parent
+    return found
 
 
 def _thread(context: PortContext) -> str:
@@ -71,9 +107,7 @@ def setup_position(kernel: Kernel, accumulators: list[Accumulator]) -> Node:
     return anchor
 
 
-def total_columns(
-    context: PortContext, kernel: Kernel, accumulators: list[Accumulator], anchor: Node
-) -> str | None:
+def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accumulator], anchor: Node) -> str | None:
     """Columns of all accumulators of one warpgroup, as a constant expression at `anchor`; None if one of them
     depends on something that is not visible there."""
     texts = []
@@ -123,9 +157,7 @@ def _simplified(factors: list[str]) -> str:
     return " * ".join(rest)
 
 
-def _visible(
-    program: Program, kernel: Kernel, owner: Function, text: str, anchor: Node, depth: int
-) -> str | None:
+def _visible(program: Program, kernel: Kernel, owner: Function, text: str, anchor: Node, depth: int) -> str | None:
     """`text` with names that are not visible at the anchor replaced by what they are defined as."""
     if depth > 8:
         return None

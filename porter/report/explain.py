@@ -8,6 +8,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from porter.diagnostics import EXIT_CODE_TEXT, Code, PorterError
+from porter.lang.text import Safety
+from porter.rules.load import load_rules
+from porter.rules.rule import Rule
+
+SAFETY_TEXT = {
+    Safety.SAFE: "the meaning is kept by construction",
+    Safety.REVIEW: "the meaning is kept under a stated assumption",
+    Safety.SKETCH: "shown only; does not claim to work",
+}
 
 
 @dataclass(frozen=True)
@@ -20,7 +29,7 @@ class Explanation:
 
 
 def explain(name: str) -> Explanation:
-    """The explanation of a diagnostic ID (any case) or of the word `exit-codes`.
+    """The explanation of a diagnostic or rule ID (any case), or of the word `exit-codes`.
 
     Raises:
         PorterError: UNKNOWN_ID, with close names in the detail.
@@ -29,10 +38,30 @@ def explain(name: str) -> Explanation:
         fields = tuple((str(int(code)), text) for code, text in EXIT_CODE_TEXT.items())
         return Explanation("exit-codes", "what the exit status of a command says", fields)
     code = Code.by_id(name)
-    if code is None:
-        near = get_close_matches(name.upper(), [c.id for c in Code], n=3)
-        raise PorterError(Code.UNKNOWN_ID, name=name, detail=f"close: {', '.join(near)}" if near else "")
-    return explain_code(code)
+    if code is not None:
+        return explain_code(code)
+    rules = {rule.id: rule for rule in load_rules()}
+    if name.upper() in rules:
+        return explain_rule(rules[name.upper()])
+    near = get_close_matches(name.upper(), [*(c.id for c in Code), *rules], n=3)
+    raise PorterError(Code.UNKNOWN_ID, name=name, detail=f"close: {', '.join(near)}" if near else "")
+
+
+def explain_rule(rule: Rule) -> Explanation:
+    """What a mapping rule does, why, and how much a reviewer has to trust it."""
+    how = f"the pass {rule.implemented_by}" if rule.implemented_by else "a pattern"
+    return Explanation(
+        rule.id,
+        rule.title,
+        (
+            ("family", rule.family),
+            ("safety", f"{rule.safety.value} ({SAFETY_TEXT[rule.safety]})"),
+            ("done by", how),
+            ("becomes", rule.becomes or "-"),
+            ("why", rule.reason),
+            ("references", "; ".join(rule.references) or "-"),
+        ),
+    )
 
 
 def explain_code(code: Code) -> Explanation:

@@ -74,9 +74,7 @@ def pattern_groups(
                     if _first_word(match.text) in defined:
                         continue
                     values = {"name": match.text.strip(), "library": rule.report}
-                    planned.diagnostics.append(
-                        Diagnostic(Code.LIBRARY_CONSTRUCT, location(file, match.span), values)
-                    )
+                    planned.diagnostics.append(Diagnostic(Code.LIBRARY_CONSTRUCT, location(file, match.span), values))
                     continue
                 if any(span.overlaps(match.span) for span in claimed.get(path, ())):
                     continue
@@ -90,9 +88,7 @@ def pattern_groups(
     return planned
 
 
-def build_file_groups(
-    rules: Iterable[Rule], files: dict[str, bytes], selection: Selection
-) -> list[EditGroup]:
+def build_file_groups(rules: Iterable[Rule], files: dict[str, bytes], selection: Selection) -> list[EditGroup]:
     """Groups for build files: one for each rule and file."""
     groups = []
     for path, source in sorted(files.items()):

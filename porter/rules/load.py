@@ -42,9 +42,7 @@ def load_rules(extra_directories: Sequence[str] = ()) -> list[Rule]:
             raise PorterError(Code.FILE_NOT_FOUND, path=directory)
         for rule in _read_directory(path):
             if rule.id in seen:
-                raise PorterError(
-                    Code.RULE_DUPLICATE, Location(rule.source), rule=rule.id, other=seen[rule.id].source
-                )
+                raise PorterError(Code.RULE_DUPLICATE, Location(rule.source), rule=rule.id, other=seen[rule.id].source)
             seen[rule.id] = rule
             rules.append(rule)
     return rules
@@ -101,9 +99,7 @@ def _rule(entry: dict[str, Any], data: dict[str, Any], path: Path) -> Rule:
                 re.sub(pattern, entry["replace"], "")
                 _check_template(pattern, entry["replace"])
         except (re.error, IndexError) as error:
-            raise PorterError(
-                Code.RULE_FILE, Location(str(path)), problem=f"{entry['id']}: {error}"
-            ) from error
+            raise PorterError(Code.RULE_FILE, Location(str(path)), problem=f"{entry['id']}: {error}") from error
     files = tuple((match or {}).get("files") or data.get("files") or CUDA_FILES)
     return Rule(
         id=entry["id"],

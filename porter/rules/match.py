@@ -50,8 +50,11 @@ def regions(file: CudaFile, region: Region) -> Iterator[Span]:
         for match in _CONDITION.finditer(file.lexed.code):
             yield Span(match.start(1), match.end(1))
     else:
-        for node in find(file.root, "string_content", "raw_string_content"):
+        for node in find(file.root, *_NODES[region]):
             yield Span(node.start_byte, node.end_byte)
+
+
+_NODES = {Region.STRING: ("string_content", "raw_string_content"), Region.COMMENT: ("comment",)}
 
 
 _CONDITION = re.compile(rb"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)

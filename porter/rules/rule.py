@@ -21,6 +21,7 @@ class Region(StrEnum):
     """Everything but comments, string contents and directives."""
     STRING = "string"
     """Contents of string literals."""
+    COMMENT = "comment"
     TEXT = "text"
     """The whole file."""
 

@@ -40,13 +40,13 @@ class Operation:
         keys: Sequence[Any] = (),
         read: Callable[[], None] | None = None,
     ) -> None:
+        self.done: bool = False
         self.at = at
         self.warp = warp
         self.land = land
         self.after = [op for op in after if op is not None and not op.done]
         self.keys = keys
         self.read = read
-        self.done = False
         self.number = 0
 
 
@@ -126,7 +126,7 @@ class Engine:
     # Schedules ----------------------------------------------------------------------------------------
 
     def land_for_waiters(self) -> bool:
-        """All threads wait: land what they wait for, or else the oldest operation. False if none is pending."""
+        """All threads wait: land what they wait for, else the oldest operation. False if none pends."""
         if not self.pending:
             return False
         wanted: dict[int, Operation] = {}

@@ -45,7 +45,7 @@ def shared_place(
     """(block, byte offset) of a shared address as seen by a thread of block `cta`."""
     rank, offset = address >> 24, address & _OFFSET
     if rank >= M.cluster_size or offset + nbytes > M.smem_size:
-        what = f"shared address {address:#x} ({nbytes} bytes) is outside the shared memory of the cluster's blocks"
+        what = f"shared address {address:#x} ({nbytes} bytes) is outside the cluster's shared memory"
         raise Stop(Code.SIM_OUT_OF_BOUNDS, what, at, warp, lane)
     return (int(M.cta_first[cta]) + rank if M.clustered else cta), offset
 
@@ -56,11 +56,26 @@ def shared_place(
 class CopyBatch:
     """One cp.async executed by several warps; each warp's part lands by itself."""
 
-    def __init__(self, M: Machine, rows: Array, target: Array, found: Any, source: Array, lanes: Array, sizes: Array,
-                 item: int) -> None:  # fmt: skip
+    def __init__(
+        self,
+        M: Machine,
+        rows: Array,
+        target: Array,
+        found: Any,
+        source: Array,
+        lanes: Array,
+        sizes: Array,
+        item: int,
+    ) -> None:
         self.machine = M
         self.target, self.found, self.source, self.lanes, self.sizes, self.item = (
-            target, found, source, lanes, sizes, item)  # fmt: skip
+            target,
+            found,
+            source,
+            lanes,
+            sizes,
+            item,
+        )
         self.warp_row = {int(w): r for r, w in enumerate(rows)}
 
     def land(self, warp: int) -> None:
@@ -226,9 +241,18 @@ def _signal(M: Machine, cta: int, mbar: int, target: int, pair: bool, at: int, w
 
 @runtime
 def bulk_load(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src: Any, size: Any, mbar: Any, multicast: Any,
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    dst: Any,
+    src: Any,
+    size: Any,
+    mbar: Any,
+    multicast: Any,
     from_shared: bool,
-) -> None:  # fmt: skip
+) -> None:
     """cp.async.bulk to shared memory, completing on an mbarrier."""
     d, s, z, b = (per_lane(x, n) for x in (dst, src, size, mbar))
     for row, lane, warp in active_lanes(M, idx, n, mask):
@@ -242,12 +266,22 @@ def bulk_load(
         if multicast is not None:
             targets = _mask_targets(M, cta, int(per_lane(multicast, n)[row, lane]), at, warp, lane)
         barrier = int(b[row, lane])
-        signals = [_signal(M, cta, barrier, t, False, at, warp) if multicast is not None or not from_shared
-                   else M.mbar.resolve(cta, barrier, at) for t in targets]  # fmt: skip
+        signals = [
+            _signal(M, cta, barrier, t, False, at, warp)
+            if multicast is not None or not from_shared
+            else M.mbar.resolve(cta, barrier, at)
+            for t in targets
+        ]
         origin = shared_place(M, cta, source, nbytes, at, warp, lane) if from_shared else None
 
-        def land(targets: list[int] = targets, signals: list[tuple[int, int]] = signals, source: int = source,
-                 offset: int = offset, nbytes: int = nbytes, origin: tuple[int, int] | None = origin) -> None:  # fmt: skip
+        def land(
+            targets: list[int] = targets,
+            signals: list[tuple[int, int]] = signals,
+            source: int = source,
+            offset: int = offset,
+            nbytes: int = nbytes,
+            origin: tuple[int, int] | None = origin,
+        ) -> None:
             if origin is not None:
                 data = M.smem[origin[0], origin[1] : origin[1] + nbytes].copy()
             else:
@@ -320,8 +354,10 @@ def bulk_store(
         _bulk_out(M, at, warp, lane, read, land)
 
 
-_REDUCTION = {"u32": ("u4", 4), "s32": ("u4", 4), "b32": ("u4", 4), "u64": ("u8", 8), "s64": ("u8", 8),
-              "b64": ("u8", 8), "f16": ("u2", 2), "bf16": ("u2", 2), "f32": ("u4", 4), "f64": ("u8", 8)}  # fmt: skip
+_REDUCTION = {
+    "u32": ("u4", 4), "s32": ("u4", 4), "b32": ("u4", 4), "f32": ("u4", 4), "f16": ("u2", 2),
+    "u64": ("u8", 8), "s64": ("u8", 8), "b64": ("u8", 8), "f64": ("u8", 8), "bf16": ("u2", 2),
+}  # fmt: skip
 
 
 # Tensor copies ------------------------------------------------------------------------------------------
@@ -341,9 +377,18 @@ def tensor_map(M: Machine, address: int, at: int, warp: int, lane: int) -> Tenso
 
 @runtime
 def tensor_load(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, address: Any, coords: tuple[Any, ...], mbar: Any,
-    multicast: Any, pair: bool,
-) -> None:  # fmt: skip
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    dst: Any,
+    address: Any,
+    coords: tuple[Any, ...],
+    mbar: Any,
+    multicast: Any,
+    pair: bool,
+) -> None:
     """cp.async.bulk.tensor from global to shared memory, tiled mode."""
     d, a, b = (per_lane(x, n) for x in (dst, address, mbar))
     c = [per_lane(x, n) for x in coords]
@@ -361,8 +406,13 @@ def tensor_load(
             raise Stop(Code.SIM_MBARRIER, what, at, warp, lane)
         signals = [_signal(M, cta, barrier, t, pair, at, warp) for t in targets]
 
-        def land(tm: TensorMap = tm, place: list[int] = place, targets: list[int] = targets,
-                 signals: list[tuple[int, int]] = signals, offset: int = offset) -> None:  # fmt: skip
+        def land(
+            tm: TensorMap = tm,
+            place: list[int] = place,
+            targets: list[int] = targets,
+            signals: list[tuple[int, int]] = signals,
+            offset: int = offset,
+        ) -> None:
             memory = M.everything
             nbytes = load_tile(tm, memory, place, M.smem[targets[0]], offset)
             # Other blocks of a multicast get the same bytes at the same offsets.
@@ -499,8 +549,17 @@ def _bulk_form(cg: Context, ins: ast.Instruction) -> None:
         from_shared = p[4].startswith("shared")
         multicast = cg.src(ops[4], "u32") if "multicast::cluster" in p else "None"
         source = cg.addr(ops[1], "u32" if from_shared else "u64")
-        cg.line(cg.call("bulk_load", cg.addr(ops[0], "u32"), source, cg.src(ops[2], "u32"), cg.addr(ops[3], "u32"),
-                        multicast, str(from_shared)))  # fmt: skip
+        cg.line(
+            cg.call(
+                "bulk_load",
+                cg.addr(ops[0], "u32"),
+                source,
+                cg.src(ops[2], "u32"),
+                cg.addr(ops[3], "u32"),
+                multicast,
+                str(from_shared),
+            )
+        )
 
 
 def _tensor(cg: Context, ins: ast.Instruction, how: str) -> None:
@@ -519,11 +578,21 @@ def _tensor(cg: Context, ins: ast.Instruction, how: str) -> None:
             ast.Mem(op.base, op.offset), "u64"
         ), f"({coords},)"
 
-    if p[at_dim + 1].startswith("shared"):
+    to = next(x for x in p[at_dim + 1 :] if x.startswith(("shared", "global")))
+    if to.startswith("shared"):
         address, coords = target(ops[1])
         multicast = cg.src(ops[3], "u32") if "multicast::cluster" in p else "None"
-        cg.line(cg.call("tensor_load", cg.addr(ops[0], "u32"), address, coords, cg.addr(ops[2], "u32"), multicast,
-                        str("cta_group::2" in p)))  # fmt: skip
+        cg.line(
+            cg.call(
+                "tensor_load",
+                cg.addr(ops[0], "u32"),
+                address,
+                coords,
+                cg.addr(ops[2], "u32"),
+                multicast,
+                str("cta_group::2" in p),
+            )
+        )
     else:
         address, coords = target(ops[0])
         cg.line(cg.call("tensor_store", address, coords, cg.addr(ops[1], "u32"), repr(how)))

@@ -114,9 +114,19 @@ def _targets(
 
 @runtime
 def atomic(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str, op: str, type_name: str, item: int,
-    b: Any, c: Any,
-) -> Array:  # fmt: skip
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    addr: Any,
+    space: str,
+    op: str,
+    type_name: str,
+    item: int,
+    b: Any,
+    c: Any,
+) -> Array:
     """Old values [n, 32] as unsigned bits."""
     result = np.zeros((n, 32), f"u{item}")
     if mask is not None and not np.any(mask):

@@ -120,7 +120,9 @@ def _call(cg: Context, ins: ast.Instruction) -> None:
     if "recursive" in ins.parts:
         raise Unsupported("recursion")
     target, returns, arguments = ins.operands
-    assert isinstance(target, ast.Sym) and isinstance(returns, ast.Vec) and isinstance(arguments, ast.Vec)
+    assert isinstance(target, ast.Sym)
+    assert isinstance(returns, ast.Vec)
+    assert isinstance(arguments, ast.Vec)
     slots = []
     for a in arguments.items:
         if not isinstance(a, ast.Sym) or a.name not in cg.program.variables:

@@ -142,8 +142,8 @@ def _barrier_reduce(cg: Context, ins: ast.Instruction) -> bool:
     return False
 
 
-@emits("nop", "pmevent", "nanosleep", "griddepcontrol", "prefetch", "prefetchu", "discard", "applypriority", "membar",
-       "fence")  # fmt: skip
+@emits("nop", "pmevent", "nanosleep", "griddepcontrol", "membar", "fence")
+@emits("prefetch", "prefetchu", "discard", "applypriority")
 def _nothing(cg: Context, ins: ast.Instruction) -> None:
     """Orders or hints that do not change what a functional run computes."""
 

@@ -150,7 +150,11 @@ def _nan_rule(a: Array, b: Array, r: Array, nan: bool) -> Array:
     bad = (np.isnan(a) | np.isnan(b)) if nan else (np.isnan(a) & np.isnan(b))
     if not bad.any():
         return r
-    canonical = {2: np.uint16(0x7FFF), 4: np.uint32(0x7FFFFFFF), 8: np.uint64(0x7FFFFFFFFFFFFFFF)}
+    canonical: dict[int, Any] = {
+        2: np.uint16(0x7FFF),
+        4: np.uint32(0x7FFFFFFF),
+        8: np.uint64(0x7FFFFFFFFFFFFFFF),
+    }
     value = canonical[r.dtype.itemsize].view(r.dtype)
     return np.where(bad, value, r)
 

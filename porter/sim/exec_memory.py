@@ -46,18 +46,34 @@ def shared_index(
             bad = (rank >= M.cluster_size) if cluster else foreign
             if bad.any():
                 value = int(np.broadcast_to(a, (n, 32))[np.broadcast_to(bad, (n, 32))][0])
-                _stop(M, Code.SIM_OUT_OF_BOUNDS, f"shared address {value:#x} is not in this block's shared memory"
-                      if not cluster else f"shared address {value:#x}: no such block in the cluster",
-                      at, idx, n, mask, bad)  # fmt: skip
+                _stop(
+                    M,
+                    Code.SIM_OUT_OF_BOUNDS,
+                    f"shared address {value:#x} is not in this block's shared memory"
+                    if not cluster
+                    else f"shared address {value:#x}: no such block in the cluster",
+                    at,
+                    idx,
+                    n,
+                    mask,
+                    bad,
+                )
             base = base + (rank - own) * M.smem_stride
         a = a & np.uint32(_OFFSET)
     limit = M.smem_size - size
     if int(a.max()) > limit:
         bad = a > limit if limit >= 0 else np.ones(a.shape, bool)
         value = int(np.broadcast_to(a, (n, 32))[np.broadcast_to(bad, (n, 32))][0])
-        _stop(M, Code.SIM_OUT_OF_BOUNDS,
-              f"shared address {value:#x} ({size} bytes) is beyond the block's {M.smem_size:#x} bytes",
-              at, idx, n, mask, bad)  # fmt: skip
+        _stop(
+            M,
+            Code.SIM_OUT_OF_BOUNDS,
+            f"shared address {value:#x} ({size} bytes) is beyond the block's {M.smem_size:#x} bytes",
+            at,
+            idx,
+            n,
+            mask,
+            bad,
+        )
     if size > 1 and int(np.bitwise_or.reduce(a, axis=None)) & (size - 1):
         bad = (a & np.uint32(size - 1)) != 0
         value = int(np.broadcast_to(a, (n, 32))[np.broadcast_to(bad, (n, 32))][0])
@@ -124,8 +140,16 @@ def local_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, siz
         a = np.where(mask, a, 0)
     bad = (a < 0) | (a + size > M.local_stride)
     if bad.any():
-        _stop(M, Code.SIM_OUT_OF_BOUNDS, f"local address is beyond the thread's {M.program.local_size} bytes",
-              at, idx, n, mask, bad)  # fmt: skip
+        _stop(
+            M,
+            Code.SIM_OUT_OF_BOUNDS,
+            f"local address is beyond the thread's {M.program.local_size} bytes",
+            at,
+            idx,
+            n,
+            mask,
+            bad,
+        )
     if size > 1 and (a & (size - 1)).any():
         _stop(
             M,
@@ -182,9 +206,13 @@ def _global_error(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Array,
             )
         if address + size > found.end:
             name = f" {found.name}" if found.name else ""
-            raise Stop(Code.SIM_OUT_OF_BOUNDS,
-                       f"global address {address:#x} ({size} bytes) runs past the end of allocation{name} at "
-                       f"{found.end:#x}", at, *where)  # fmt: skip
+            raise Stop(
+                Code.SIM_OUT_OF_BOUNDS,
+                f"global address {address:#x} ({size} bytes) runs past the end of allocation{name} at "
+                f"{found.end:#x}",
+                at,
+                *where,
+            )
         if address % size:
             raise Stop(
                 Code.SIM_MISALIGNED, f"global address {address:#x} is not a multiple of {size}", at, *where
@@ -194,7 +222,7 @@ def _global_error(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Array,
 def global_groups(
     M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int
 ) -> list[tuple[Allocation, Array, Any]]:
-    """The accesses by allocation: (allocation, byte offsets [broadcast to n, 32], lanes or None for all active)."""
+    """The accesses by allocation: (allocation, byte offsets, lanes or None for all active)."""
     a = np.asarray(addr)
     if mask is not None:
         active = np.broadcast_to(mask, (n, 32))
@@ -283,8 +311,10 @@ def isspace(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: 
     if space.startswith("shared"):
         inside = window == np.uint64(_SHARED)
         if space == "shared::cta" and M.clustered:
-            inside = inside & (((np.asarray(addr) >> np.uint64(24)) & np.uint64(0xFF))
-                               == M.cta_rank[M.warp_cta[idx]][:, None].astype(np.uint64))  # fmt: skip
+            inside = inside & (
+                ((np.asarray(addr) >> np.uint64(24)) & np.uint64(0xFF))
+                == M.cta_rank[M.warp_cta[idx]][:, None].astype(np.uint64)
+            )
         return inside
     if space == "local":
         return window == np.uint64(_LOCAL)
@@ -323,7 +353,7 @@ def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item
         else:
             value = ld_global(M, at, idx, n, use, addr, item, count)
         if lanes is None:
-            return value  # type: ignore[no-any-return]
+            return value
         parts.append((lanes, value))
     result = np.zeros(shape, f"u{item}")
     for lanes, value in parts:

@@ -199,8 +199,14 @@ def tmem_store(
         except DatapathError as problem:
             raise _refuse(problem, at, warp) from problem
 
-        def land(cta: int = cta, rank: int = rank, address: int = address, columns: Array = columns, warp: int = warp,
-                 data: Array = registers[row]) -> None:  # fmt: skip
+        def land(
+            cta: int = cta,
+            rank: int = rank,
+            address: int = address,
+            columns: Array = columns,
+            warp: int = warp,
+            data: Array = registers[row],
+        ) -> None:
             M.tmem.check_columns(cta, columns, at, warp, "tcgen05.st")
             cells = M.tmem.cells(cta)
             tcgen05.store(cells, address, access.shape, access.count, access.packed, rank, data, half_split)
@@ -236,17 +242,29 @@ def _pipe(M: Machine, cta: int) -> Pipe:
 
 @runtime
 def tmem_mma(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, d: Any, a_desc: Any, a_tmem: Any, b_desc: Any,
-    idesc: Any, enable: Any, scale: int, disable: Any,
-) -> None:  # fmt: skip
-    D, B, I, E = (per_lane(x, n) for x in (d, b_desc, idesc, enable))
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    op: UmmaOp,
+    d: Any,
+    a_desc: Any,
+    a_tmem: Any,
+    b_desc: Any,
+    idesc: Any,
+    enable: Any,
+    scale: int,
+    disable: Any,
+) -> None:
+    D, B, C, E = (per_lane(x, n) for x in (d, b_desc, idesc, enable))
     A = per_lane(a_desc if a_tmem is None else a_tmem, n)
     masks = None if disable is None else [per_lane(x, n) for x in disable]
     for row, lane, warp in active_lanes(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
         M.tmem.use_group(cta, op.cta_group, at, warp)
         ctas = _ctas(M, cta, op.cta_group, at, warp)
-        where, code = int(D[row, lane]), int(I[row, lane])
+        where, code = int(D[row, lane]), int(C[row, lane])
         a_value = int(A[row, lane])
         lanes_off = None
         if masks is not None:
@@ -255,17 +273,33 @@ def tmem_mma(
         for c in ctas:
             M.tmem.check_columns(c, columns, at, warp, "tcgen05.mma")
 
-        def land(ctas: list[int] = ctas, where: int = where, code: int = code, a_value: int = a_value,
-                 b_value: int = int(B[row, lane]), enabled: bool = bool(E[row, lane]), columns: Array = columns,
-                 lanes_off: int | None = lanes_off, warp: int = warp) -> None:  # fmt: skip
+        def land(
+            ctas: list[int] = ctas,
+            where: int = where,
+            code: int = code,
+            a_value: int = a_value,
+            b_value: int = int(B[row, lane]),
+            enabled: bool = bool(E[row, lane]),
+            columns: Array = columns,
+            lanes_off: int | None = lanes_off,
+            warp: int = warp,
+        ) -> None:
             for c in ctas:
                 M.tmem.check_columns(c, columns, at, warp, "tcgen05.mma, when it completes,")
             tcgen05.mma(
-                op, code, smem=[M.smem[c] for c in ctas], tmem=[M.tmem.cells(c) for c in ctas], d_addr=where,
-                a_desc=a_value if a_tmem is None else None, a_tmem=a_value if a_tmem is not None else None,
-                b_desc=b_value, enable_d=enabled, scale_d=scale, disable_lanes=lanes_off,
+                op,
+                code,
+                smem=[M.smem[c] for c in ctas],
+                tmem=[M.tmem.cells(c) for c in ctas],
+                d_addr=where,
+                a_desc=a_value if a_tmem is None else None,
+                a_tmem=a_value if a_tmem is not None else None,
+                b_desc=b_value,
+                enable_d=enabled,
+                scale_d=scale,
+                disable_lanes=lanes_off,
                 mode=M.options.arithmetic,
-            )  # fmt: skip
+            )
 
         _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
 
@@ -413,7 +447,8 @@ def _mma(cg: Context, ins: ast.Instruction) -> None:
     rest = list(ops[4:])
     disable = "None"
     if rest and isinstance(rest[0], ast.Vec):
-        disable = "(" + ", ".join(cg.src(i, "u32") for i in rest.pop(0).items) + ",)"
+        disable = "(" + ", ".join(cg.src(i, "u32") for i in rest[0].items) + ",)"
+        rest = rest[1:]
     enable = cg.src(rest[0], "p")
     scale = "0"
     if len(rest) > 1:

@@ -100,9 +100,18 @@ def _warp(M: Machine, warp: int) -> WarpState:
 
 @runtime
 def wgmma_issue(
-    M: Machine, at: int, idx: Any, n: int, op: WgmmaOp, rows: tuple[int, ...], a: Any, a_registers: Any, b: Any,
-    scale_d: Any, flags: tuple[bool, bool, bool, bool],
-) -> None:  # fmt: skip
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    op: WgmmaOp,
+    rows: tuple[int, ...],
+    a: Any,
+    a_registers: Any,
+    b: Any,
+    scale_d: Any,
+    flags: tuple[bool, bool, bool, bool],
+) -> None:
     """Issue a wgmma for each warpgroup selected. `rows` are D's rows in the 32-bit register bank."""
     warps = M.warps(idx)
     scale = per_lane(scale_d, n)
@@ -131,21 +140,35 @@ def wgmma_issue(
             start = np.ascontiguousarray(bank[index, four].reshape(len(rows), 128).T)
 
         def land(
-            cta: int = cta, four: slice = four, previous: Fragment | None = previous, start: Array | None = start,
-            registers: Array | None = registers, b_value: int = int(b_desc[g, 0]),
-            a_value: int | None = None if a_desc is None else int(a_desc[g, 0]), scale: bool = bool(scale[g, 0]),
-            box: list[Fragment] = [], # noqa: B006  (filled below, one list per operation)
-        ) -> None:  # fmt: skip
+            cta: int = cta,
+            four: slice = four,
+            previous: Fragment | None = previous,
+            start: Array | None = start,
+            registers: Array | None = registers,
+            b_value: int = int(b_desc[g, 0]),
+            a_value: int | None = None if a_desc is None else int(a_desc[g, 0]),
+            scale: bool = bool(scale[g, 0]),
+            box: list[Fragment] = [],  # noqa: B006  (filled below, one list per operation)
+        ) -> None:
             me = box[0]
             d = start
             if previous is not None:
                 d = previous.result
             assert d is not None
             me.result = wgmma(
-                op, M.smem[cta], a_desc=a_value, a_regs=registers, b_desc=b_value, d=d, scale_d=scale,
-                negate_a=negate_a, negate_b=negate_b, trans_a=trans_a, trans_b=trans_b,
+                op,
+                M.smem[cta],
+                a_desc=a_value,
+                a_regs=registers,
+                b_desc=b_value,
+                d=d,
+                scale_d=scale,
+                negate_a=negate_a,
+                negate_b=negate_b,
+                trans_a=trans_a,
+                trans_b=trans_b,
                 mode=M.options.arithmetic,
-            )  # fmt: skip
+            )
             if me.following is None:
                 bank[index, four] = me.result.T.reshape(len(rows), 4, 32)
 

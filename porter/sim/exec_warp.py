@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions between the threads of a warp: shuffles, votes, elections, matrix moves (PTX ISA 9.7.9, 9.7.13)."""
+"""Instructions between the threads of a warp: shuffles, votes, elections, matrix moves (PTX ISA 9.7)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def reduce_lanes(n: int, mask: Any, value: Any, members: Any, how: str, absolute
     kind = v.dtype.type
     if v.dtype.kind == "f":
         x = np.abs(each) if absolute else each
-        fn = np.fmin if how == "min" else np.fmax
+        fn: Any = np.fmin if how == "min" else np.fmax
         start = kind(np.nan)
         r = fn.reduce(np.where(part, x, start), axis=2)
         if nan:
@@ -159,11 +159,11 @@ def reduce_lanes(n: int, mask: Any, value: Any, members: Any, how: str, absolute
     if how in ("and", "or", "xor"):
         fn = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[how]
         start = ~kind(0) if how == "and" else kind(0)
-        return fn.reduce(np.where(part, each, start), axis=2)  # type: ignore[no-any-return]
+        return fn.reduce(np.where(part, each, start), axis=2)
     info = np.iinfo(v.dtype)
     if how == "min":
-        return np.where(part, each, kind(info.max)).min(axis=2)  # type: ignore[no-any-return]
-    return np.where(part, each, kind(info.min)).max(axis=2)  # type: ignore[no-any-return]
+        return np.where(part, each, kind(info.max)).min(axis=2)
+    return np.where(part, each, kind(info.min)).max(axis=2)
 
 
 @emits("redux")

@@ -19,8 +19,10 @@ from porter.sim.memory import GlobalMemory
 from porter.sim.program import Program, load_program
 from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Stop
 
-_FORMATS = {"u8": "<B", "s8": "<b", "b8": "<B", "u16": "<H", "s16": "<h", "b16": "<H", "u32": "<I", "s32": "<i",
-            "b32": "<I", "u64": "<Q", "s64": "<q", "b64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d"}  # fmt: skip
+_FORMATS = {
+    "u8": "<B", "s8": "<b", "b8": "<B", "u16": "<H", "s16": "<h", "b16": "<H", "u32": "<I", "s32": "<i",
+    "b32": "<I", "u64": "<Q", "s64": "<q", "b64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d",
+}  # fmt: skip
 _WAVE_BYTES = 1 << 30
 
 

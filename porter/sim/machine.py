@@ -130,7 +130,7 @@ class Machine:
         self.lane_pc = np.zeros((W, 32), np.int64)
         self.lane_state = np.where(exists, RUN, GONE).astype(np.int8)
         self.exists = exists
-        self.converged = exists.all(axis=1)
+        self.converged: Array = np.asarray(exists.all(axis=1))
         self.warp_next = np.zeros(W, np.int64)
         self.epoch = np.zeros(W, np.int64)
         self.key = np.zeros(W, np.int64)
@@ -191,7 +191,7 @@ class Machine:
     # Geometry -----------------------------------------------------------------------------------------
 
     def _place_blocks(self) -> None:
-        gx, gy, gz = self.launch.grid
+        gx, gy, _ = self.launch.grid
         bx, by, _ = self.launch.block
         cx, cy, cz = self.launch.cluster
         linear = np.asarray(self.ctas, np.int64)
@@ -260,8 +260,8 @@ class Machine:
                 return np.uint32(t & 0xFFFFFFFF)  # type: ignore[return-value]
             return np.uint32(0)  # type: ignore[return-value]
         if isinstance(found, np.ndarray) and found.shape[0] == self.W and self.W != 1:
-            return found[idx]  # type: ignore[no-any-return]
-        return found  # type: ignore[no-any-return]
+            return found[idx]
+        return found
 
     def shared_base(self, idx: Any) -> Any:
         """Shared address of the first byte of the kernel's own shared memory."""

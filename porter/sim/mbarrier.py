@@ -49,7 +49,7 @@ class Mbarriers:
         return slot
 
     def locate(self, at: int, idx: Any, n: int, lanes: Array, addr: Any) -> tuple[Array, Array]:
-        """(slots, blocks) of the active lanes, flat, for shared addresses. Raises Stop for no valid mbarrier."""
+        """(slots, blocks) of the active lanes, flat. Raises Stop where there is no valid mbarrier."""
         M = self.machine
         a = np.broadcast_to(np.asarray(addr), (n, 32))
         flat = a[lanes]
@@ -278,10 +278,8 @@ def mbar_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, want:
     slot, cta = B.locate(at, idx, n, lanes, addr)
     phase = B.phase[slot, cta]
     w = np.broadcast_to(np.asarray(want), (n, 32))[lanes]
-    if parity:
-        done = (phase & 1) != (w.astype(np.int64) & 1)
-    else:
-        done = phase > (w & np.uint64((1 << 40) - 1)).astype(np.int64)
+    behind = np.uint64((1 << 40) - 1)
+    done = (phase & 1) != (w.astype(np.int64) & 1) if parity else phase > (w & behind).astype(np.int64)
     if done.all():
         M.timed_out[warps] &= ~lanes
         return idx, n, mask, np.bool_(True)

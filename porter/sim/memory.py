@@ -13,7 +13,12 @@ Bytes = npt.NDArray[np.uint8]
 
 FIRST_ADDRESS = 0x4000_0000_0000
 _PAD = 64
-_TYPES = {1: np.dtype("u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
+_TYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype("u1"),
+    2: np.dtype("<u2"),
+    4: np.dtype("<u4"),
+    8: np.dtype("<u8"),
+}
 
 
 class MemoryAccessError(Exception):

@@ -71,7 +71,7 @@ class Variable:
 
 @dataclass
 class BasicBlock:
-    """Instructions `start` to `end` (exclusive). `succ` are block numbers; `label` says that it is a target."""
+    """Instructions `start` to `end` (exclusive). `succ` are block numbers; `label`: it is a target."""
 
     number: int
     start: int
@@ -443,9 +443,9 @@ def registers(op: ast.Operand) -> list[str]:
 
 
 _NO_RESULT = frozenset(
-    ("st", "red", "bra", "brx", "ret", "exit", "trap", "membar", "fence", "bar", "barrier", "prefetch", "prefetchu",
-     "discard", "applypriority", "nanosleep", "stmatrix", "setmaxnreg", "griddepcontrol", "tensormap", "brkpt",
-     "pmevent", "cp", "call", "stackrestore")
+    ("st", "call", "red", "bra", "brx", "ret", "exit", "trap", "membar", "fence", "bar", "barrier",
+     "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "stmatrix", "setmaxnreg",
+     "griddepcontrol", "tensormap", "brkpt", "pmevent", "cp", "stackrestore")
 )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounding between floating-point formats, vectorized. Modes: rn, rna, rz, rm, rp (PTX ISA 9.7.3, 9.7.9.21)."""
+"""Rounding between floating-point formats, vectorized. Modes rn, rna, rz, rm, rp as in PTX ISA 9.7.3."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def flush_f32(x: Array) -> Array:
 
 
 def odd_add(x: Array, y: Array) -> Array:
-    """x + y in float64, rounded to odd: a later rounding to at most 51 bits gives the exact sum's rounding."""
+    """x + y in float64, rounded to odd: a later rounding to 51 bits or fewer is then exact."""
     s = np.asarray(x + y)
     t = s - x
     error = (x - (s - t)) + (y - t)

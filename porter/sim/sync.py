@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for each other: gathering a warp, named barriers, cluster barriers; and what to do when all wait."""
+"""Waiting for each other: gathering a warp, named and cluster barriers; what to do when all wait."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
 
 
 def stuck(M: Machine) -> bool:
-    """No thread can run. Land what a waiting thread needs; else let time limits expire; else it is a deadlock."""
+    """No thread can run. Land what threads wait for; else let time limits expire; else: deadlock."""
     if M.engine.land_for_waiters():
         return True
     timed = [key for key in M.parked if key[0] == "mbar"]

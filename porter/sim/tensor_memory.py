@@ -61,7 +61,7 @@ class TensorMemory:
 
     def find_free(self, ctas: list[int], columns: int) -> int | None:
         """First column of a free run in all the blocks, aligned to its size."""
-        taken = self.owned[ctas].any(axis=0)
+        taken: Array = np.asarray(self.owned[ctas].any(axis=0))
         for start in range(0, COLUMNS - columns + 1, columns):
             if not taken[start : start + columns].any():
                 return start

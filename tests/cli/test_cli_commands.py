@@ -80,6 +80,15 @@ def test_explain_lists_every_diagnostic():
     assert {e["name"] for e in entries} >= {c.id for c in Code}
 
 
+def test_explain_a_rule():
+    from porter.rules.load import load_rules
+
+    for rule in load_rules()[:3]:
+        output = porter("explain", rule.id.lower()).output
+        assert rule.title in output
+        assert rule.safety.value in output
+
+
 def test_explain_an_unknown_id():
     assert "PT0006" in porter("explain", "PT9999", code=2).stderr
     porter("explain", code=2)
@@ -344,6 +353,86 @@ def test_build_errors(engine, kernel, monkeypatch):
     porter("build", kernel, code=4)
     kernel.write_text(kernel.read_text() + "// UNPORTABLE\n")
     porter("build", kernel, code=3)
+
+
+# --- sim
+
+PTX = """\
+.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry scale(.param .u64 a, .param .f32 s, .param .u32 n)
+{
+  .reg .pred %p<2>; .reg .f32 %f<4>; .reg .b32 %r<6>; .reg .b64 %rd<5>;
+  ld.param.u64 %rd1, [a];
+  ld.param.f32 %f1, [s];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, %tid.x;
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %ntid.x;
+  mad.lo.s32 %r5, %r3, %r4, %r2;
+  setp.ge.u32 %p1, %r5, %r1;
+  @%p1 bra DONE;
+  mul.wide.u32 %rd3, %r5, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  ld.global.f32 %f2, [%rd4];
+  mul.f32 %f3, %f2, %f1;
+  st.global.f32 [%rd4], %f3;
+DONE:
+  ret;
+}
+"""
+
+
+@pytest.fixture
+def ptx(tmp_path):
+    path = tmp_path / "scale.ptx"
+    path.write_text(PTX)
+    return path
+
+
+def test_sim_runs_bare_ptx(ptx):
+    document = porter_json("sim", ptx, "--grid", 2, "--arg", "f32[64]=iota", "--arg", "2.5", "--arg", 64)
+    (output,) = document["outputs"]
+    assert output["first"] == [2.5 * i for i in range(8)]
+    assert document["status"] == "ok"
+    assert document["opcodes"]["mul.f32"] == 2
+    assert "2.5 5 7.5" in porter("sim", ptx, "--arg", "f32[32]=iota", "--arg", "2.5", "--arg", 32).stdout
+
+
+def test_sim_findings_are_exit_code_5(ptx):
+    result = porter("sim", ptx, "--grid", 2, "--arg", "f32[40]", "--arg", 1, "--arg", 64, code=5)
+    assert "outside every allocation" in result.stderr
+    assert f"{ptx}:18" in result.stderr
+
+
+def test_sim_budget_is_exit_code_6(ptx):
+    args = ["--grid", 2, "--arg", "f32[64]", "--arg", 1, "--arg", 64]
+    assert "PT5027" in porter("sim", ptx, "--budget", 3, *args, code=6).stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["--arg", "f31[4]"], "no number format f31"),
+        (["--arg", "f32[4]=twos"], "no fill twos"),
+        (["--arg", "some"], "is no number and no buffer"),
+        (["--arg", 1], "1 given, but scale takes 3"),
+        (["--grid", "0"], "is not X, X,Y or X,Y,Z"),
+        (["--arg", "f32[4]", "--arg", 1, "--arg", "0.5"], "0.5 is no integer"),
+        (["--kernel", "other"], "PT3006"),
+    ],
+)
+def test_sim_options_that_are_wrong(ptx, args, text):
+    assert text in porter("sim", ptx, *args, code=2).stderr
+
+
+def test_sim_of_text_that_is_no_ptx(tmp_path):
+    path = tmp_path / "x.ptx"
+    path.write_text(PTX.replace("mul.f32 %f3, %f2", "mul.f32 %f3 %f2"))
+    result = porter("sim", path, code=2)
+    assert "PT5010" in result.stderr
+    assert f"{path}:19" in result.stderr
 
 
 # --- what can go wrong anywhere

@@ -26,17 +26,17 @@ def wrapper(
     parameter = parameter or f"float (&d)[{registers}]"
     return f"""
 __device__ __forceinline__ void {name}({parameter}, uint64_t a, uint64_t b) {{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types} {{{names}}}, %{registers}, %{registers + 1}, {tail};\\n"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types} "
+                 "{{{names}}}, %{registers}, %{registers + 1}, {tail};\\n"
                  : {outputs} : "l"(a), "l"(b));
 }}
 """
 
 
-def kernel(
-    body: str, *, n: int = 16, before: str = "", bounds: str = "__launch_bounds__(128)", head: str = ""
-) -> str:
+def kernel(body: str, *, n: int = 16, before: str = "", bounds: str = "__launch_bounds__(128)", head: str = "") -> str:
     """A file with wrappers for m64nNk16 bf16 and a kernel with this body."""
-    return f"#include <cstdint>\n{head}{SYNC}{wrapper(n)}{before}\n__global__ void {bounds} kernel(float* out, uint64_t a, uint64_t b, int steps) {{\n{body}\n}}\n"
+    signature = f"__global__ void {bounds} kernel(float* out, uint64_t a, uint64_t b, int steps)"
+    return f"#include <cstdint>\n{head}{SYNC}{wrapper(n)}{before}\n{signature} {{\n{body}\n}}\n"
 
 
 LOOP = """

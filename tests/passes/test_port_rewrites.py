@@ -98,10 +98,34 @@ def test_zeroing_becomes_an_overwrite(tmp_path: Path, zeroing: str, cleared: boo
     assert ("acc_tmem.clear();" in out) == cleared
 
 
-def test_partial_zeroing_is_not_taken_for_zeroing(tmp_path: Path) -> None:
-    body = "    float acc[8];\n    for (int i = 0; i < 4; ++i) acc[i] = 0.f;\n" + LOOP + STORE
-    result = port_text(tmp_path, kernel(body))
-    assert int(result.exit_code) == 3
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param("    for (int i = 0; i < 4; ++i) acc[i] = 0.f;\n", id="partial zeroing"),
+        pytest.param("    for (int i = 0; i < 8; ++i) acc[i] = out[i];\n", id="preloaded"),
+        pytest.param("    read_tile(acc, out);\n", id="filled by a function"),
+    ],
+)
+def test_written_registers_are_stored_before_the_first_mma(tmp_path: Path, write: str) -> None:
+    fill = "\n__device__ void read_tile(float (&d)[8], const float* p) { for (int i = 0; i < 8; ++i) d[i] = p[i]; }\n"
+    out = ported(tmp_path, kernel("    float acc[8];\n" + write + LOOP + STORE, before=fill))
+    body = out[out.index("__global__") :]
+    assert body.index(write.strip()) < body.index("tcgen05::store(acc, acc_tmem);") < body.index("arrive();")
+
+
+def test_rescaling_between_mmas_goes_there_and_back(tmp_path: Path) -> None:
+    rescale = "        for (int i = 0; i < 8; ++i) acc[i] *= 2.f;\n"
+    loop = LOOP.replace("        arrive();", rescale + "        arrive();")
+    out = ported(tmp_path, kernel("    float acc[8] = {0};\n" + loop + STORE))
+    body = out[out.index("__global__") :]
+    assert (
+        body.index("tcgen05::load(acc, acc_tmem);")
+        < body.index("acc[i] *= 2.f")
+        < body.index("tcgen05::store(acc, acc_tmem);")
+        < body.index("arrive();")
+        < body.rindex("tcgen05::load(acc, acc_tmem);")
+        < body.index("= acc[i];")
+    )
 
 
 def test_tiles_of_one_array(tmp_path: Path) -> None:
@@ -137,9 +161,7 @@ def test_load_stands_behind_the_last_wait(tmp_path: Path) -> None:
     }
 """
     out = ported(tmp_path, kernel(body))
-    assert (
-        out.index("wait<0>(tc);") < out.index("tcgen05::load(acc, acc_tmem);") < out.index("out[i] = acc[i]")
-    )
+    assert out.index("wait<0>(tc);") < out.index("tcgen05::load(acc, acc_tmem);") < out.index("out[i] = acc[i]")
     assert "constexpr uint32_t kRing = 2;" in out
 
 
@@ -163,11 +185,7 @@ def test_promotion_reads_inside_the_loop(tmp_path: Path) -> None:
     for (int i = 0; i < 8; ++i) out[i] = total[i];
 """
     out = ported(tmp_path, kernel(body))
-    assert (
-        out.index("wait<0>(tc)")
-        < out.index("tcgen05::load(acc, acc_tmem);")
-        < out.index("total[i] += acc[i]")
-    )
+    assert out.index("wait<0>(tc)") < out.index("tcgen05::load(acc, acc_tmem);") < out.index("total[i] += acc[i]")
     assert "float total[8] = {0};" in out
 
 
@@ -213,7 +231,8 @@ def test_named_barriers_of_the_kernel_are_avoided(tmp_path: Path) -> None:
 
 def test_producer_warpgroup_has_no_columns(tmp_path: Path) -> None:
     body = (
-        "    const int wg = threadIdx.x / 128;\n    if (wg == 0) {\n        out[0] = 1;\n    } else {\n    float acc[8] = {0};\n"
+        "    const int wg = threadIdx.x / 128;\n    if (wg == 0) {\n        out[0] = 1;\n    } else {\n"
+        + "    float acc[8] = {0};\n"
         + LOOP
         + STORE
         + "    }\n"
@@ -246,11 +265,7 @@ def test_scale_d_is_handed_through(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n", [8, 24, 96, 128, 192, 200, 256])
 def test_any_n(tmp_path: Path, n: int) -> None:
-    body = (
-        f"    float acc[{n // 2}] = {{0}};\n"
-        + LOOP
-        + f"    for (int i = 0; i < {n // 2}; ++i) out[i] = acc[i];\n"
-    )
+    body = f"    float acc[{n // 2}] = {{0}};\n" + LOOP + f"    for (int i = 0; i < {n // 2}; ++i) out[i] = acc[i];\n"
     out = ported(tmp_path, kernel(body, n=n))
     assert f"kOperandBF16, {n})" in out
     assert f"Tmem<{n}, 1>" in out
@@ -267,7 +282,8 @@ def test_kinds(tmp_path: Path, types: str, kind: str) -> None:
 
 
 def test_register_fences_go(tmp_path: Path) -> None:
-    fence = '\n__device__ void pin(float (&d)[8]) { for (int i = 0; i < 8; ++i) asm volatile("" : "+f"(d[i]) :: "memory"); }\n'
+    pin = 'for (int i = 0; i < 8; ++i) asm volatile("" : "+f"(d[i]) :: "memory");'
+    fence = f"\n__device__ void pin(float (&d)[8]) {{ {pin} }}\n"
     body = "    float acc[8] = {0};\n" + LOOP.replace("arrive();", "pin(acc);\n        arrive();") + STORE
     out = ported(tmp_path, kernel(body, before=fence))
     assert "pin(acc);" not in out
@@ -290,12 +306,7 @@ __device__ void multiply(float (&d)[8], uint64_t a, uint64_t b) {
 
 
 def test_kernel_inside_a_guard(tmp_path: Path) -> None:
-    body = (
-        "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n    float acc[8] = {0};\n"
-        + LOOP
-        + STORE
-        + "#else\n    __trap();\n#endif"
-    )
+    body = "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n    float acc[8] = {0};\n" + LOOP + STORE + "#else\n    __trap();\n#endif"
     out = ported(tmp_path, kernel(body))
     assert "#ifdef __CUDA_ARCH_FEAT_SM100_ALL" in out
     assert out.index("SM100_ALL\n") < out.index("tmem(tmem_shared)") < out.index("#else")
@@ -303,9 +314,7 @@ def test_kernel_inside_a_guard(tmp_path: Path) -> None:
 
 def test_header_and_source_are_ported_as_a_set(tmp_path: Path) -> None:
     (tmp_path / "ops.cuh").write_text("#pragma once\n#include <cstdint>\n" + SYNC + wrapper(16))
-    text = '#include "ops.cuh"\n' + GEMM.replace(SYNC, "").replace(wrapper(16), "").replace(
-        "#include <cstdint>\n", ""
-    )
+    text = '#include "ops.cuh"\n' + GEMM.replace(SYNC, "").replace(wrapper(16), "").replace("#include <cstdint>\n", "")
     result = port_text(tmp_path, text)
     assert int(result.exit_code) == 0
     by_name = {Path(p).name: t.decode() for p, t in result.files.items()}

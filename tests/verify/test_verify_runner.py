@@ -105,8 +105,10 @@ def test_a_case_may_ask_for_the_bound_only(tmp_path):
 
 def test_the_original_is_checked_first(tmp_path):
     result = run(tmp_path, original=damaged(np.zeros_like), port=gemm, families=["normal"])
-    assert Code.ORIGINAL_DIFFERS in codes(result)
-    assert Code.PORT_DIFFERS not in codes(result)
+    assert codes(result) == {Code.ORIGINAL_DIFFERS}
+    both = run(tmp_path, original=damaged(np.zeros_like), port=damaged(np.zeros_like), families=["normal"])
+    assert codes(both) == {Code.ORIGINAL_DIFFERS}
+    assert not both.rows[0].port[0].ok
 
 
 def test_without_a_port_only_the_original_runs(tmp_path):

@@ -24,7 +24,7 @@ from porter.ptx.tensormap import (
     TensorMapSwizzle,
     TensorMapType,
 )
-from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
+from porter.sim import GlobalMemory, Launch, Options, Outcome, Stats, pack_params, simulate
 from porter.verify.program.arena import Arena
 from porter.verify.program.fatbin import KIND_PTX, FatbinError, Image, images
 from porter.verify.program.kernel_facts import Dim, KernelFacts, kernel_facts, runs_on
@@ -40,7 +40,7 @@ class LaunchRecord:
 
     `allocations` are address and size of what was allocated when it began, oldest first. `outcome` is None
     before the run. `repeated` says that the launch was not simulated again, because the one
-    before it was the same, ran on the same memory and left it as it was.
+    before it was the same, ran on the same memory and left it as it was; its statistics are empty.
     """
 
     kernel: str
@@ -308,7 +308,9 @@ class SimulatedDevice:
         before = self._memory_digest()
         if self._state_after == (record, before, before):
             previous = self.launches[-1]
-            done = replace(record, outcome=previous.outcome, printed=previous.printed, repeated=True)
+            assert previous.outcome is not None
+            outcome = replace(previous.outcome, stats=Stats())
+            done = replace(record, outcome=outcome, printed=previous.printed, repeated=True)
         else:
             printed: list[str] = []
             outcome = simulate(

@@ -68,9 +68,7 @@ class ProgramOutcome:
         return "incomplete" if "incomplete" in found or self.diagnostics else "ok"
 
 
-def run_program(
-    executable: Path, args: Sequence[str] = (), options: ProgramOptions | None = None
-) -> ProgramOutcome:
+def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOptions | None = None) -> ProgramOutcome:
     """Runs `executable` with `args` to its end, its launches on the simulator.
 
     Raises PorterError: PT0001 if there is no such executable, PT5902 if it does not use the runtime,
@@ -81,9 +79,7 @@ def run_program(
         raise PorterError(Code.FILE_NOT_FOUND, path=str(executable))
     runtime = options.runtime or build_runtime()
     arena = Arena(GlobalMemory(), options.memory_bytes)
-    device = SimulatedDevice(
-        arena, options.simulator, options.target, options.multiprocessors, options.on_launch
-    )
+    device = SimulatedDevice(arena, options.simulator, options.target, options.multiprocessors, options.on_launch)
     ours, theirs = socket.socketpair()
     # Files, not pipes: the program must never wait for a reader that is busy simulating.
     with ours, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
@@ -112,9 +108,7 @@ def run_program(
             asked = _serve(ours, device)
             exit_status = process.wait(options.timeout)
         except (TimeoutError, subprocess.TimeoutExpired) as error:
-            raise PorterError(
-                Code.PROGRAM_TIMEOUT, program=str(executable), seconds=f"{options.timeout:g}"
-            ) from error
+            raise PorterError(Code.PROGRAM_TIMEOUT, program=str(executable), seconds=f"{options.timeout:g}") from error
         finally:
             if process.poll() is None:
                 process.kill()
@@ -124,9 +118,7 @@ def run_program(
             stream.seek(0)
             texts.append(stream.read().decode("utf-8", "replace"))
     if not asked:
-        raise PorterError(
-            Code.PROGRAM_NOT_CONNECTED, detail=texts[1], program=str(executable), status=exit_status
-        )
+        raise PorterError(Code.PROGRAM_NOT_CONNECTED, detail=texts[1], program=str(executable), status=exit_status)
     return ProgramOutcome(
         exit_status,
         texts[0],

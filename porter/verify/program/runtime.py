@@ -58,9 +58,7 @@ def _generated_source(declarations: str, types: str) -> str:
     """C text: weak definitions of all declared functions, and the table of error names."""
     functions = sorted({*_FUNCTION.findall(declarations), *_internal_functions()})
     lines = ["extern void porter_unanswered(const char *);"]
-    lines += [
-        f'__attribute__((weak)) void {name}(void) {{ porter_unanswered("{name}"); }}' for name in functions
-    ]
+    lines += [f'__attribute__((weak)) void {name}(void) {{ porter_unanswered("{name}"); }}' for name in functions]
     errors = [f'    {{{number}, "{name}"}},' for name, number in _ERROR_NAME.findall(types)]
     lines += [
         "struct porter_error_name { int code; const char *name; };",
@@ -83,9 +81,7 @@ def _internal_functions() -> list[str]:
     ]
 
 
-def _compile(
-    compiler: str, include: Path, generated: str, soname: str, declarations: str, scratch: Path
-) -> Path:
+def _compile(compiler: str, include: Path, generated: str, soname: str, declarations: str, scratch: Path) -> Path:
     unanswered = scratch / "unanswered.c"
     unanswered.write_text(generated, "utf-8")
     # The program's references carry the version name of the real library.
