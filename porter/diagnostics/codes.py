@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from porter.diagnostics import build, files, front_ends, porting, rules, simulator, verification
+from porter.diagnostics import build, dsl, files, front_ends, porting, rules, simulator, verification
 
 
 class Code(Enum):
@@ -108,6 +108,14 @@ class Code(Enum):
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE
     RULE_DUPLICATE = rules.RULE_DUPLICATE
+
+    # CuTe DSL, by the digit of the part that speaks
+    DSL_UNREADABLE = dsl.DSL_UNREADABLE
+    DSL_CONSTRUCT = dsl.DSL_CONSTRUCT
+    DSL_STRUCTURE = dsl.DSL_STRUCTURE
+    DSL_MMA_WARPS = dsl.DSL_MMA_WARPS
+    NO_DSL = dsl.NO_DSL
+    DSL_ERROR = dsl.DSL_ERROR
 
     @property
     def id(self) -> str:

@@ -12,6 +12,7 @@ from porter.model.program import Program, Refusal
 from porter.model.registers import RegisterList, register_list, take_apart
 from porter.model.scopes import Variable, resolve
 from porter.model.tensor_core import MmaStep
+from porter.ptx.types import ElementType
 
 
 @dataclass(eq=False)
@@ -52,6 +53,7 @@ class Accumulator:
     variable: Variable
     registers: int
     element: str
+    d_type: ElementType
     depth: int = 0
     scalars: tuple[str, ...] = ()
     path: str = ""
@@ -74,6 +76,16 @@ class Accumulator:
         """Texts of the declared extents, outermost first."""
         declarator = self.variable.declarator
         return [self.function.text(n) for n in array_extents(declarator)] if declarator is not None else []
+
+    @property
+    def packed(self) -> bool:
+        """Whether a register holds two f16."""
+        return self.d_type is ElementType.F16
+
+    @property
+    def columns(self) -> int:
+        """Tensor Memory columns of a tile: the largest N."""
+        return max(self.sizes)
 
     @property
     def class_type(self) -> str:
@@ -181,11 +193,16 @@ class _Finder:
         known = self._by_key.get(variable.key)
         if known is None:
             path = registers.path or (argument.param.path if argument is not None else "")
-            known = Accumulator(variable, step.op.d_registers, step.element, depth, registers.scalars, path)
+            known = Accumulator(
+                variable, step.op.d_registers, step.element, step.op.d_type, depth, registers.scalars, path
+            )
             self._by_key[variable.key] = known
             self.result.accumulators.append(known)
         if known.depth != depth or known.scalars != registers.scalars:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is used as tiles of different shapes")
+            return
+        if known.d_type is not step.op.d_type:
+            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used with different types")
             return
         if known.registers != step.op.d_registers and argument is None:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is used with different N")

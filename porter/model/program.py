@@ -130,5 +130,8 @@ def build_program(sources: SourceSet) -> Program:
     return program
 
 
-def commits_or_waits(statement: TensorCoreStatement) -> bool:
-    return any(s.kind in (Step.COMMIT, Step.WAIT) for s in statement.steps)
+def needs_warpgroup(statement: TensorCoreStatement) -> bool:
+    """Whether the statement's port needs the state of the warpgroup: it commits, waits, or stores an operand."""
+    return any(
+        s.kind in (Step.COMMIT, Step.WAIT) or (isinstance(s, MmaStep) and bool(s.a_registers)) for s in statement.steps
+    )

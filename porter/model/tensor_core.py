@@ -12,7 +12,7 @@ from porter.lang.asm import AsmOperand, AsmStatement
 from porter.model.functions import Function
 from porter.model.registers import RegisterList, register_list
 from porter.ptx.ast import Imm, Instruction, Neg, Operand, Placeholder, Reg, Template, Vec
-from porter.ptx.wgmma import WgmmaOp
+from porter.ptx.wgmma import A_REGISTERS, WgmmaOp
 
 
 class Step(Enum):
@@ -38,6 +38,8 @@ class MmaStep:
     transpose_b: str | None
     element: str
     """Register constraint of D: `f` or `r`."""
+    a_registers: tuple[str, ...] = ()
+    """Expressions of the four registers of A, if it comes from registers; `a` is empty then."""
 
     kind = Step.MMA
 
@@ -148,8 +150,6 @@ def _mma(function: Function, statement: AsmStatement, instruction: Instruction, 
     d, a, b, scale = operands[:4]
     if not isinstance(d, Vec):
         raise Unsupported("a D operand that is not a register list")
-    if isinstance(a, Vec):
-        raise Unsupported("operand A in registers")
     bound = [_operand(statement, item) for item in d.items]
     registers = register_list(function, [o.expr_node if o is not None else None for o in bound])
     if registers is None:
@@ -157,13 +157,20 @@ def _mma(function: Function, statement: AsmStatement, instruction: Instruction, 
     constraints = {o.kind for o in bound if o is not None}
     if len(constraints) != 1:
         raise Unsupported("D registers of mixed constraints")
-    rest = [_value(statement, o) for o in operands[4:]]
+    rest: list[str | None] = [_value(statement, o) for o in operands[4:]]
     negate = rest[0:2] if len(rest) >= 2 else [None, None]
     transpose = rest[2:4] if len(rest) >= 4 else [None, None]
+    a_registers: tuple[str, ...] = ()
+    if isinstance(a, Vec):
+        if len(a.items) != A_REGISTERS:
+            raise Unsupported(f"an A operand of {len(a.items)} registers")
+        a_registers = tuple(_value(statement, item) for item in a.items)
+        # imm-trans-a does not exist for registers
+        transpose = [None, rest[2] if len(rest) >= 3 else None]
     return MmaStep(
         op,
         registers,
-        _value(statement, a),
+        "" if a_registers else _value(statement, a),
         _value(statement, b),
         _scale(statement, scale, predicates),
         negate[0],
@@ -171,6 +178,7 @@ def _mma(function: Function, statement: AsmStatement, instruction: Instruction, 
         transpose[0],
         transpose[1],
         constraints.pop(),
+        a_registers,
     )
 
 

@@ -16,7 +16,7 @@ from porter.model.batches import Batches
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel
-from porter.model.program import Program, commits_or_waits
+from porter.model.program import Program, needs_warpgroup
 from porter.passes.helpers import NAMESPACE, Helpers
 
 
@@ -50,7 +50,7 @@ class PortContext:
         """Whether a function must see its `Warpgroup`: it commits, waits, or owns an accumulator, itself or
         through a callee."""
         if self._context_ids is None:
-            seeds = [s.function for s in self.program.statements if commits_or_waits(s)]
+            seeds = [s.function for s in self.program.statements if needs_warpgroup(s)]
             seeds += [a.function for a in self.accumulators.accumulators]
             self._context_ids = self.program.reaching(seeds)
         return id(function) in self._context_ids

@@ -15,19 +15,21 @@ RULE_STORE = "PTR131"
 
 def insert_loads(context: PortContext, accumulator: Accumulator, anchors: list[Node]) -> None:
     """A `tcgen05.ld` of the whole accumulator in front of each anchor statement."""
+    if not anchors:
+        return
     function = accumulator.function
+    mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
+    mirror.sizes |= accumulator.sizes
+    mirror.loads = True
     for anchor in anchors:
         name = context.names.tile(accumulator)
         if accumulator.scalars:
-            context.helpers.scalar_loads = True
-            call = _call("load_each", name, accumulator)
+            mirror.scalar_loads = True
+            call = _call(f"load{mirror.suffix}_each", name, accumulator)
         else:
-            call = f"{qualified('load')}({accumulator.name}{accumulator.path}, {name});"
+            call = f"{qualified(f'load{mirror.suffix}')}({accumulator.name}{accumulator.path}, {name});"
         span, text = context.statement_before(function, anchor, call)
         context.edit(RULE, function, span, text)
-    if anchors:
-        context.helpers.load_elements.add(accumulator.element)
-        context.helpers.columns |= accumulator.sizes
 
 
 def _call(name: str, tile: str, accumulator: Accumulator) -> str:
@@ -42,18 +44,20 @@ def _call(name: str, tile: str, accumulator: Accumulator) -> str:
 
 def insert_stores(context: PortContext, accumulator: Accumulator, anchors: list[Node]) -> None:
     """A `tcgen05.st` of the whole accumulator behind each anchor statement."""
+    if not anchors:
+        return
     function = accumulator.function
+    mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
+    mirror.sizes |= accumulator.sizes
+    mirror.stores = True
     for anchor in anchors:
         name = context.names.tile(accumulator)
         if accumulator.scalars:
-            context.helpers.scalar_stores = True
-            call = _call("store_each", name, accumulator).replace(
+            mirror.scalar_stores = True
+            call = _call(f"store{mirror.suffix}_each", name, accumulator).replace(
                 "\n", "\n" + context.indent(function, function.span(anchor))
             )
         else:
-            call = f"{qualified('store')}({accumulator.name}{accumulator.path}, {name});"
+            call = f"{qualified(f'store{mirror.suffix}')}({accumulator.name}{accumulator.path}, {name});"
         span = function.span(anchor)
         context.edit(RULE_STORE, function, Span(span.end, span.end), f"\n{context.indent(function, span)}{call}")
-    if anchors:
-        context.helpers.store_elements.add(accumulator.element)
-        context.helpers.columns |= accumulator.sizes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from porter.passes.mirror import Mirror
 from porter.ptx.idesc import AB_TYPE_CODES, D_TYPE_CODES, FIELDS, M_SHIFT, N_SHIFT
 from porter.ptx.smem_desc import FIELDS_SM100, SM100_VERSION
 from porter.ptx.types import ElementType
@@ -17,30 +18,29 @@ from porter.ptx.wgmma import M
 
 NAMESPACE = "tcgen05"
 
-_WIDE = 8
-"""Widest tcgen05.ld.16x256b emitted: .x8, 32 registers at a time, so that a load never spills."""
-
 
 def type_constant(prefix: str, element: ElementType) -> str:
     """Name of a format code: `kAccumulateF32`, `kOperandBF16`."""
     return f"k{prefix}{element.value.upper()}"
 
 
+OPERANDS = 8
+"""A operands from registers that may be in flight: a K extent of 128 16-bit elements."""
+OPERAND_COLUMNS = 8
+"""Columns of one: 32 bytes of each row, whatever the type (PTX ISA 9.7.16.10.4)."""
+
+
 @dataclass
 class Helpers:
     """What the emitted code needs. `threads_per_row` is the expression of a thread's rank in its CTA."""
 
-    kinds: set[tuple[Kind, ElementType]] = field(default_factory=set)
-    """(kind, type of D) of every mma wrapper."""
+    kinds: set[Kind] = field(default_factory=set)
+    """Kinds of MMAs with both operands in shared memory."""
     operands: set[tuple[Kind, ElementType]] = field(default_factory=set)
     accumulators: set[ElementType] = field(default_factory=set)
-    columns: set[int] = field(default_factory=set)
-    """N of every accumulator that is loaded."""
-    scalar_loads: bool = False
-    load_elements: set[str] = field(default_factory=set)
-    """Register constraints of loaded accumulators: `f`, `r`."""
-    scalar_stores: bool = False
-    store_elements: set[str] = field(default_factory=set)
+    mirrors: dict[tuple[str, bool], Mirror] = field(default_factory=dict)
+    register_kinds: set[Kind] = field(default_factory=set)
+    """Kinds of MMAs whose A operand comes from registers."""
     tile_arrays: bool = False
     ring: int = 1
     guarded_commit: bool = False
@@ -52,6 +52,10 @@ class Helpers:
     padded_shared: bool = False
     uses_clear: bool = False
 
+    def mirror(self, element: str, packed: bool) -> Mirror:
+        """The loads and stores for accumulators with this register constraint."""
+        return self.mirrors.setdefault((element, packed), Mirror(element, packed))
+
     def text(self) -> str:
         """The namespace, ready to stand before the first function that uses it."""
         parts = [
@@ -62,9 +66,9 @@ class Helpers:
             self._storage(),
             self._tmem(),
             self._descriptor(),
-            *(self._mma(kind) for kind in sorted({k for k, _ in self.kinds}, key=lambda k: k.value)),
-            *(self._load(element) for element in sorted(self.load_elements)),
-            *(self._store(element) for element in sorted(self.store_elements)),
+            *(self._mma(kind) for kind in sorted(self.kinds, key=lambda k: k.value)),
+            *(self._mma_from_registers(kind) for kind in sorted(self.register_kinds, key=lambda k: k.value)),
+            *(m.text(self._thread(), self.tile_arrays) for _, m in sorted(self.mirrors.items())),
         ]
         body = "\n".join(part.strip("\n") + "\n" for part in parts if part)
         rule = "// " + "-" * 4 + " Tensor Memory and tcgen05 (sm_100a) "
@@ -83,12 +87,19 @@ __device__ __forceinline__ uint32_t thread_rank() {
             if self.linear_thread
             else ""
         )
+        operands = (
+            "\n// A operands from registers that a warpgroup can have in Tensor Memory at a time.\n"
+            f"constexpr uint32_t kOperands = {OPERANDS};\n"
+            if self.register_kinds
+            else ""
+        )
         ring = (
             "// MMA batches that a warpgroup can have in flight: how far its deepest wait lags behind its commits.\n"
             f"constexpr uint32_t kRing = {self.ring};\n"
         )
         return (
             ring
+            + operands
             + rank
             + """
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
@@ -197,10 +208,32 @@ struct Accumulator {{
             if self.sync_in_wait
             else "        fence_after_sync();\n"
         )
+        operand_state, operand_room, operand_free = "", "", ""
+        if self.register_kinds:
+            operand_state = "    uint32_t operands = 0;   // A operands stored since all MMAs were last complete\n"
+            operand_free = "        if (pending == 0) operands = 0;\n"
+            operand_room = f"""
+    // Stores a warp's fragment of a 64-row A operand, 32 bytes of K, behind the accumulators; gives its address.
+    __device__ __forceinline__ uint32_t store_operand(uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {{
+        if (operands == kOperands) {{
+            commit();
+            wait(0);
+        }}
+        const uint32_t operand = tmem + operand_column + {OPERAND_COLUMNS} * operands++;
+        asm volatile("tcgen05.st.sync.aligned.16x128b.x2.b32 [%4], {{%0, %1, %2, %3}};"
+                     :
+                     : "r"(r0), "r"(r1), "r"(r2), "r"(r3), "r"(operand + ({self._thread()} / 32 % 4 << 21))
+                     : "memory");
+        asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+        return operand;
+    }}
+"""
+            operand_state += "    uint32_t operand_column = 0;  // where they begin\n"
+        constant = " const" if not self.register_kinds else ""
         wait = f"""
     // Waits until at most `pending` batches are in flight.
-    __device__ __forceinline__ void wait(uint32_t pending) const {{
-        if (committed <= pending) return;
+    __device__ __forceinline__ void wait(uint32_t pending){constant} {{
+{operand_free}        if (committed <= pending) return;
         const uint32_t batch = committed - pending - 1;
         asm volatile(
             "{{\\n"
@@ -219,7 +252,7 @@ struct Warpgroup {{
     uint32_t tmem;           // first column of its accumulators, at lane offset 0 or 16
     uint32_t done;           // shared address of kRing mbarriers, on which its commits arrive
     uint32_t committed = 0;  // batches committed so far
-{place}
+{operand_state}{place}
     // Closes a batch: its mbarrier completes a phase once all MMAs issued so far are complete.
     __device__ __forceinline__ void commit() {{
 {guard}        if (elect_issuer()) {{
@@ -228,7 +261,7 @@ struct Warpgroup {{
         }}
         ++committed;
     }}
-{wait}}};
+{wait}{operand_room}}};
 """
 
     def _storage(self) -> str:
@@ -249,6 +282,7 @@ struct {align}Shared {{
 
     def _tmem(self) -> str:
         thread = self._thread()
+        rest = f", 0, 0,\n                kColumns - kOperands * {OPERAND_COLUMNS}" if self.register_kinds else ""
         return f"""
 // Tensor Memory of a CTA whose kWarpgroups warpgroups need kColumns columns each. It is allocated here and
 // freed on every way out of the kernel.
@@ -287,7 +321,8 @@ class Tmem {{
 
     // An m{M} tile takes 16 of the 32 lanes that each warp can reach, so two warpgroups share columns.
     __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {{
-        return {{shared_.tmem + (index % 2 << 20) + index / 2 * kColumns, shared_address(&shared_.done[index][0])}};
+        return {{shared_.tmem + (index % 2 << 20) + index / 2 * kColumns,
+                shared_address(&shared_.done[index][0]){rest}}};
     }}
 
   private:
@@ -349,145 +384,24 @@ __device__ __forceinline__ void mma_{kind.value}(Accumulator& d, uint64_t a_desc
 }}
 """
 
-    def _widths(self) -> list[int]:
-        """The .xN forms that the loaded tiles need, widest first."""
-        blocks = {n // 8 for n in self.columns}
-        widths = {_WIDE} if any(b >= _WIDE for b in blocks) else set()
-        for width in (4, 2, 1):
-            if any(b & width for b in blocks):
-                widths.add(width)
-        return sorted(widths, reverse=True)
-
-    def _split(self, call: str, indent: str = "        ") -> str:
-        """Statements that move all registers, in the widest pieces that fit."""
-        steps = []
-        for width in self._widths():
-            registers = 4 * width
-            if width == _WIDE:
-                steps.append(f"""#pragma unroll
-{indent}for (uint32_t i = 0; i + {registers} <= kRegisters; i += {registers}) {{
-{indent}    {call}_x{width}(r + i, address + 2 * i);
-{indent}}}""")
-            else:
-                done = f"kRegisters / {2 * registers} * {2 * registers}"
-                steps.append(
-                    f"{indent}if constexpr (kRegisters & {registers}) {{\n"
-                    f"{indent}    {call}_x{width}(r + {done}, address + 2 * ({done}));\n"
-                    f"{indent}}}"
-                )
-        return "\n".join(steps)
-
-    def _load(self, element: str) -> str:
-        cpp = _CPP[element]
-        pieces = []
-        for width in self._widths():
-            registers = 4 * width
-            rows = _rows([f'"={element}"(r[{i}])' for i in range(registers)])
-            pieces.append(f"""
-__device__ __forceinline__ void load_x{width}({cpp}* r, uint32_t address) {{
-    asm volatile(
-        "tcgen05.ld.sync.aligned.16x256b.x{width}.b32 "
-        {_names(registers)}, [%{registers}];"
-        : {rows}
-        : "r"(address));
-}}
-""")
-        return (
-            "\n".join(p.strip("\n") + "\n" for p in pieces)
-            + f"""
-// Reads an accumulator into registers, in the order in which wgmma keeps it. One that no MMA has written is 0.
-template <typename Registers>
-__device__ __forceinline__ void load(Registers& registers, const Accumulator& tile) {{
-    constexpr uint32_t kRegisters = sizeof(Registers) / sizeof({cpp});
-    {cpp}* r = reinterpret_cast<{cpp}*>(&registers);
-    if (tile.accumulate) {{
-        const uint32_t address = tile.address + ({self._thread()} / 32 % 4 << 21);  // the warp's quarter of the lanes
-{self._split("load")}
-        asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
-    }} else {{
-#pragma unroll
-        for (uint32_t i = 0; i < kRegisters; ++i) r[i] = 0;
+    def _mma_from_registers(self, kind: Kind) -> str:
+        return f"""
+// d (+)= a * b with the fragment of a in registers: it goes to Tensor Memory, and all four warps must have stored
+// theirs before one thread issues.
+__device__ __forceinline__ void mma_{kind.value}(Warpgroup& tc, Accumulator& d, uint32_t a0, uint32_t a1, uint32_t a2,
+                                        uint32_t a3, uint64_t b_desc, uint32_t idesc, bool scale_d = true) {{
+    const uint32_t a = tc.store_operand(a0, a1, a2, a3);
+    sync_warpgroup();
+    if (elect_issuer()) {{
+        asm volatile(
+            "{{\\n"
+            ".reg .pred accumulate;\\n"
+            "setp.ne.b32 accumulate, %4, 0;\\n"
+            "tcgen05.mma.cta_group::1.kind::{kind.value} [%0], [%1], %2, %3, accumulate;\\n"
+            "}}" ::"r"(d.address),
+            "r"(a), "l"(b_desc | kDescriptorVersion), "r"(idesc), "r"(uint32_t(d.accumulate && scale_d))
+            : "memory");
     }}
+    d.accumulate = true;
 }}
 """
-            + self._overloads("load", "const ", cpp, self.scalar_loads)
-        )
-
-    def _store(self, element: str) -> str:
-        cpp = _CPP[element]
-        pieces = []
-        for width in self._widths():
-            registers = 4 * width
-            rows = _rows([f'"{element}"(r[{i}])' for i in range(registers)])
-            pieces.append(f"""
-__device__ __forceinline__ void store_x{width}(const {cpp}* r, uint32_t address) {{
-    asm volatile(
-        "tcgen05.st.sync.aligned.16x256b.x{width}.b32 [%{registers}], "
-        {_names(registers)};"
-        ::{rows},
-          "r"(address)
-        : "memory");
-}}
-""")
-        return (
-            "\n".join(p.strip("\n") + "\n" for p in pieces)
-            + f"""
-// Writes registers back to their accumulator; sync_warpgroup() orders the next MMA behind it.
-template <typename Registers>
-__device__ __forceinline__ void store(const Registers& registers, Accumulator& tile) {{
-    constexpr uint32_t kRegisters = sizeof(Registers) / sizeof({cpp});
-    const {cpp}* r = reinterpret_cast<const {cpp}*>(&registers);
-    const uint32_t address = tile.address + ({self._thread()} / 32 % 4 << 21);  // the warp's quarter of the lanes
-{self._split("store", "    ")}
-    asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
-    tile.accumulate = true;
-}}
-"""
-            + self._overloads("store", "", cpp, self.scalar_stores)
-        )
-
-    def _overloads(self, name: str, tile_qualifier: str, cpp: str, scalars: bool) -> str:
-        """The same for arrays of tiles, and for registers that are separate variables."""
-        text = ""
-        registers = "Registers" if name == "load" else "const Registers"
-        if self.tile_arrays:
-            text += f"""
-template <typename Registers, typename Tiles, uint32_t kTiles>
-__device__ __forceinline__ void {name}({registers} (&registers)[kTiles], {tile_qualifier}Tiles (&tiles)[kTiles]) {{
-#pragma unroll
-    for (uint32_t i = 0; i < kTiles; ++i) {name}(registers[i], tiles[i]);
-}}
-"""
-        if scalars and name == "load":
-            text += f"""
-// The same for registers that are separate variables.
-template <typename... Registers>
-__device__ __forceinline__ void load_each(const Accumulator& tile, Registers&... registers) {{
-    {cpp} values[sizeof...(registers)];
-    load(values, tile);
-    uint32_t i = 0;
-    ((registers = values[i++]), ...);
-}}
-"""
-        if scalars and name == "store":
-            text += f"""
-template <typename... Registers>
-__device__ __forceinline__ void store_each(Accumulator& tile, const Registers&... registers) {{
-    const {cpp} values[] = {{registers...}};
-    store(values, tile);
-}}
-"""
-        return text
-
-
-_CPP = {"f": "float", "r": "uint32_t"}
-
-
-def _rows(items: list[str]) -> str:
-    return ",\n          ".join(", ".join(items[i : i + 8]) for i in range(0, len(items), 8))
-
-
-def _names(count: int) -> str:
-    """The operand list `{%0, …}` as string literals of 16 names."""
-    rows = [", ".join(f"%{j}" for j in range(i, min(i + 16, count))) for i in range(0, count, 16)]
-    return '"{' + ', "\n        "'.join(rows) + "}"

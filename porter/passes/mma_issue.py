@@ -21,7 +21,7 @@ def rewrite(context: PortContext, statement: TensorCoreStatement, step: MmaStep,
     """The lines that replace one MMA. `named`: the descriptor gets a constant of its own."""
     function, op = statement.function, step.op
     kind = umma_kind(op.a_type)
-    context.helpers.kinds.add((kind, op.d_type))
+    (context.helpers.register_kinds if step.a_registers else context.helpers.kinds).add(kind)
     context.helpers.operands |= {(kind, op.a_type), (kind, op.b_type)}
     context.helpers.accumulators.add(op.d_type)
     context.helpers.saturate |= op.satfinite
@@ -49,7 +49,10 @@ def rewrite(context: PortContext, statement: TensorCoreStatement, step: MmaStep,
             )
         )
         descriptor = "idesc"
-    call = [tile_expression(context, function, step), step.a, step.b, descriptor]
+    operand_a = [*step.a_registers] or [step.a]
+    call = [tile_expression(context, function, step), *operand_a, step.b, descriptor]
+    if step.a_registers:
+        call.insert(0, context.names.warpgroup)
     scale = _plain(context, function, step.scale_d) or "1"
     if scale not in ("1", "true"):
         call.append("false" if scale in ("0", "false") else scale)

@@ -23,13 +23,11 @@ from porter.model.program import Program, Refusal, build_program
 from porter.model.tensor_core import MmaStep
 from porter.passes import completion, epilogue, header, naming, residency, tmem_lifetime
 from porter.passes.context import Names, PortContext
-from porter.passes.helpers import Helpers
+from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.ptx.types import ElementType
 from porter.rules.engine import Selection, build_file_groups, has_errors, pass_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region, Rule
-
-SUPPORTED_D = (ElementType.F32, ElementType.S32)
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,6 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
     diagnostics += _unread(program)
     for statement in program.statements:
         for step in statement.steps:
-            if isinstance(step, MmaStep) and step.op.d_type not in SUPPORTED_D:
-                diagnostics.append(_form(statement.function, statement.statement.span, "f16 accumulators"))
             if isinstance(step, MmaStep) and step.op.a_type is ElementType.B1:
                 diagnostics.append(
                     _form(
@@ -129,13 +125,18 @@ def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
     names = Names(words)
     helpers = Helpers(
         ring=batches.ring,
-        guarded_commit=not batches.bounded,
+        # storing an operand may have to close a batch of its own
+        guarded_commit=not batches.bounded or _has_register_operands(program),
         sync_in_wait=not batches.fenced,
         first_barrier=_free_barriers(kernels),
         linear_thread=bool({"threadIdx"} & words) and _multi_dimensional(program),
         padded_shared=any(k.has_dynamic_shared for k in kernels),
     )
     return PortContext(program, accumulators, flow, kernels, batches, helpers, names)
+
+
+def _has_register_operands(program: Program) -> bool:
+    return any(isinstance(step, MmaStep) and step.a_registers for s in program.statements for step in s.steps)
 
 
 def _multi_dimensional(program: Program) -> bool:
@@ -203,7 +204,7 @@ def _offset_by_function(owned: list[Accumulator], first: dict[int, str]) -> None
                 seen.append(id(accumulator.function))
             continue
         seen.append(id(accumulator.function))
-        base = sum(2 * a.registers for a in owned if id(a.function) in seen[:-1])
+        base = sum(a.columns for a in owned if id(a.function) in seen[:-1])
         for other in owned:
             if other.function is accumulator.function:
                 first[id(other)] = str(base) if first[id(other)] == "0" else f"{base} + {first[id(other)]}"
@@ -212,13 +213,15 @@ def _offset_by_function(owned: list[Accumulator], first: dict[int, str]) -> None
 def _total(accumulator: Accumulator) -> str:
     """Columns of all its tiles, where it is declared."""
     if accumulator.scalars or not accumulator.extents:
-        return str(2 * accumulator.registers)
-    return f"sizeof({accumulator.name}) / 2"
+        return str(accumulator.columns)
+    return f"sizeof({accumulator.name})" + ("" if accumulator.packed else " / 2")
 
 
 def _known_columns(context: PortContext, kernel: Kernel, owned: list[Accumulator]) -> int | None:
     text = tmem_lifetime.total_columns(context, kernel, owned, kernel.setup_before)
     columns = context.program.constants.evaluate(text) if text is not None else None
+    if columns is not None and tmem_lifetime.uses_register_operands(context.program, kernel):
+        columns += OPERANDS * OPERAND_COLUMNS
     warpgroups = kernel.roles.value
     if columns is None or warpgroups is None:
         return None

@@ -81,11 +81,11 @@ def _accumulator(context: PortContext, function: Function, root: Node, name: str
 
 
 def columns_of(accumulator: Accumulator) -> str:
-    """Columns of one tile: N, twice the registers of a thread, as a constant expression at its declaration."""
+    """Columns of one tile: N, two for each 32-bit value of a thread, as a constant expression at its declaration."""
     if accumulator.scalars or not accumulator.extents:
-        return str(2 * accumulator.registers)
+        return str(accumulator.columns)
     inner = "[0]" * accumulator.depth
-    return f"sizeof({accumulator.name}{inner}) / 2"
+    return f"sizeof({accumulator.name}{inner})" + ("" if accumulator.packed else " / 2")
 
 
 def declare(context: PortContext, accumulator: Accumulator, first_column: str) -> None:

@@ -12,8 +12,10 @@ from porter.model.accumulators import Accumulator
 from porter.model.coherence import LOOPS, STATEMENT_LISTS
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, top_level, top_level_above
-from porter.model.program import Program, commits_or_waits
+from porter.model.program import Program, needs_warpgroup
+from porter.model.tensor_core import MmaStep
 from porter.passes.context import PortContext, qualified
+from porter.passes.helpers import OPERAND_COLUMNS
 
 RULE = "PTR140"
 TMEM_COLUMNS_WITHOUT_BOUND = "512"
@@ -29,6 +31,8 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
     if columns is None:
         columns = TMEM_COLUMNS_WITHOUT_BOUND if (kernel.roles.value or 3) <= 2 else "256"
         context.report(Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns)
+    if uses_register_operands(context.program, kernel):
+        columns += f" + {qualified('kOperands')} * {OPERAND_COLUMNS}"
     roles = kernel.roles
     index = f"{_thread(context)} / 128" if roles.value != 1 else "0"
     if roles.first:
@@ -67,7 +71,7 @@ def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumula
     nodes = [
         a.variable.declaration for a in accumulators if a.function is function and a.variable.declaration is not None
     ]
-    nodes += [s.statement.node for s in context.program.steps_in(function) if commits_or_waits(s)]
+    nodes += [s.statement.node for s in context.program.steps_in(function) if needs_warpgroup(s)]
     inner = [f for f in context.program.functions if f.style is Style.LAMBDA and f.parent is function]
     nodes += [f.node for f in inner if context.needs_context(f) and context.sees_context(f)]
     for call in function.calls:
@@ -89,6 +93,16 @@ def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumula
             break
         inner_node, current = current, current.parent
     return found
+
+
+def uses_register_operands(program: Program, kernel: Kernel) -> bool:
+    """Whether the kernel reaches an MMA whose A operand comes from registers."""
+    owners = [
+        s.function
+        for s in program.statements
+        if any(isinstance(step, MmaStep) and step.a_registers for step in s.steps)
+    ]
+    return id(kernel.function) in program.reaching(owners)
 
 
 def _thread(context: PortContext) -> str:
@@ -125,10 +139,11 @@ def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accum
 def _columns(program: Program, kernel: Kernel, accumulator: Accumulator, anchor: Node) -> str | None:
     if accumulator.class_type and len(accumulator.sizes) > 1:
         in_kernel = accumulator.function is kernel.function
-        return f"sizeof({accumulator.class_type}) / 2" if in_kernel else None
+        share = "" if accumulator.packed else " / 2"
+        return f"sizeof({accumulator.class_type}){share}" if in_kernel else None
     if accumulator.scalars or not accumulator.extents:
-        return str(2 * accumulator.registers)
-    factors = ["2"]
+        return str(accumulator.columns)
+    factors = ["4" if accumulator.packed else "2"]
     for extent in accumulator.extents:
         visible = _visible(program, kernel, accumulator.function, extent, anchor, 0)
         if visible is None:

@@ -22,6 +22,9 @@ T = ElementType
 M = 64
 """Rows of every wgmma."""
 
+A_REGISTERS = 4
+"""32-bit registers of A in each thread, for every type: 32 bytes of K in each of 64 rows."""
+
 THREADS = 128
 """Threads of a warpgroup, which execute a wgmma together."""
 

@@ -14,7 +14,7 @@ from porter.ptx import ast
 from porter.sim.codegen import DTYPES, Context, Unsupported, emits, kind_of, runtime
 from porter.sim.exec_float import load_float, odd_to_f32, relu, store_float
 from porter.sim.exec_integer import is_integer
-from porter.sim.rounding import f32_to_bf16, quantize, round_to_f32
+from porter.sim.rounding import f32_to_bf16, odd_add, quantize, round_to_f32
 
 Array = npt.NDArray[Any]
 INTEGRAL = {"rni": "np.rint", "rzi": "np.trunc", "rmi": "np.floor", "rpi": "np.ceil"}
@@ -56,18 +56,17 @@ def int_sat(x: Array, kind: str) -> Array:
 
 
 @runtime
-def int_to_f32(x: Array, mode: str) -> Array:
-    if mode == "rn":
-        return x.astype(np.float32)
+def int_to_f64_odd(x: Array) -> Array:
+    """Integers to float64, rounded to odd where they need more than 53 bits."""
     if x.dtype.itemsize < 8:
-        return round_to_f32(x.astype(np.float64), mode)
-    f = x.astype(np.float64)
-    # Make the float64 odd where it lost bits; the comparison is exact in integers.
-    back = np.where(np.abs(f) < 2.0**63, f, 0.0).astype(np.int64).astype(x.dtype)
-    lost = (back != x) & (np.abs(f) < 2.0**63)
-    bits = f.view(np.int64)
-    odd = np.where(lost & ((bits & 1) == 0), bits + np.where((back < x) == (f > 0), 1, -1), bits)
-    return round_to_f32(odd.view(np.float64), mode)
+        return x.astype(np.float64)
+    bits = x.dtype.type(32)
+    return odd_add((x >> bits).astype(np.float64) * 2.0**32, (x & x.dtype.type(0xFFFFFFFF)).astype(np.float64))
+
+
+@runtime
+def int_to_f32(x: Array, mode: str) -> Array:
+    return x.astype(np.float32) if mode == "rn" else round_to_f32(int_to_f64_odd(x), mode)
 
 
 @runtime
@@ -226,11 +225,13 @@ def _cvt(cg: Context, ins: ast.Instruction) -> None:
         if to == "f32":
             expr = f"int_to_f32({x}, {m!r})"
         elif to == "f64":
+            if m != "rn" and kind_of(source)[1:] == "64":
+                raise Unsupported(f"rounding .{m} to f64")
             expr = f"{x}.astype(t_f64)"
         elif to == "f16":
-            expr = f"to_f16({x}.astype(t_f64), {m!r}, False)"
+            expr = f"to_f16(int_to_f64_odd({x}), {m!r}, False)"
         elif to == "bf16":
-            cg.set(d, "u16", f"to_bf16({x}.astype(t_f64), {m!r}, False)")
+            cg.set(d, "u16", f"to_bf16(int_to_f64_odd({x}), {m!r}, False)")
             return
         else:
             raise Unsupported(f"integer to .{to}")

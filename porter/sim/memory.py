@@ -108,11 +108,19 @@ class GlobalMemory:
         a = self._allocations[i]
         return a if address < a.end else None
 
+    def describe(self, address: int) -> str:
+        """Where an address lies that no allocation holds."""
+        i = bisect_right(self._starts, address) - 1
+        if i >= 0 and address - self._allocations[i].end < 1 << 20:
+            a = self._allocations[i]
+            return f"{address - a.end} bytes past the end of allocation {a.name or hex(a.start)}"
+        return "outside every allocation"
+
     def view(self, address: int, nbytes: int) -> Bytes:
         """The bytes at `address`, aliased. All must lie in one allocation."""
         a = self.find(address)
         if a is None:
-            raise MemoryAccessError(address, nbytes)
+            raise MemoryAccessError(address, nbytes, self.describe(address))
         if address + nbytes > a.end:
             raise MemoryAccessError(a.end, nbytes, f"past the end of allocation {a.name or hex(a.start)}")
         return a.data[address - a.start : address - a.start + nbytes]

@@ -75,7 +75,9 @@ def odd_fma_f64(a: Array, b: Array, c: Array) -> Array:
     shift = ea.astype(np.int64) + eb
     cs = np.ldexp(np.where(ordinary, c, 0.0), np.clip(-shift, -2000, 2000).astype(np.int32))
     huge = ~np.isfinite(cs) | (np.abs(cs) > 2.0**900)
-    cs = np.where(huge, 0.0, cs)
+    # An addend below every bit of the product only has to tell a tie from an inexact sum.
+    tiny = ordinary & (c != 0) & (np.abs(cs) < 2.0**-900)
+    cs = np.where(huge, 0.0, np.where(tiny, np.copysign(2.0**-900, c), cs))
     p = ma * mb
     ah, al = _split(ma)
     bh, bl = _split(mb)

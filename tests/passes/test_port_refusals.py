@@ -6,22 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernels import GEMM, LOOP, STORE, SYNC, kernel, port_text, refused, wrapper
-
-RS = (
-    wrapper(16)
-    .replace("uint64_t a,", "uint32_t (&r)[4],")
-    .replace("%8, %9,", "{%8, %9, %10, %11}, %12,")
-    .replace('"l"(a)', '"r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])')
-)
+from kernels import GEMM, LOOP, STORE, kernel, port_text, refused
 
 CASES = [
-    pytest.param(
-        SYNC + RS.replace("1, 1, 1, 0, 0", "1, 1, 1, 0"),
-        "PT2001",
-        "operand A in registers",
-        id="A in registers",
-    ),
     pytest.param(
         GEMM.replace("mma_async.sync", "mma_async.sp.sync")
         .replace("k16", "k32")
@@ -72,11 +59,6 @@ def test_one_rule_switched_off_leaves_the_kernel_whole(tmp_path: Path) -> None:
     assert int(result.exit_code) == 3
     assert not result.changed
     assert any(d.code.id == "PT2010" for d in result.diagnostics)
-
-
-def test_f16_accumulators(tmp_path: Path) -> None:
-    text = GEMM.replace("f32.bf16.bf16", "f16.f16.f16").replace("m64n16", "m64n32")
-    assert any("f16 accumulators" in d for d in refused(tmp_path, text))
 
 
 def test_own_function_named_like_a_library_one(tmp_path: Path) -> None:

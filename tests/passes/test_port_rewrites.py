@@ -327,3 +327,25 @@ def test_build_files_beside_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("all:\n\tnvcc -arch=sm_90a kernel.cu\n")
     result = port_text(tmp_path, GEMM)
     assert result.build_files == {str(tmp_path / "Makefile"): b"all:\n\tnvcc -arch=sm_100a kernel.cu\n"}
+
+
+def test_a_from_registers_goes_through_tensor_memory(tmp_path: Path) -> None:
+    mma = wrapper(16, tail="1, 1, 1, 1").replace("uint64_t a,", "uint32_t (&r)[4],")
+    mma = mma.replace("%8, %9, 1", "{%8, %9, %10, %11}, %12, 1")
+    mma = mma.replace('"l"(a)', '"r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])')
+    text = GEMM.replace(wrapper(16), mma).replace("mma(acc, a + k * 2, b", "uint32_t p[4] = {};\n        mma(acc, p, b")
+    out = ported(tmp_path, text)
+    assert "mma(tcgen05::Warpgroup& tc, tcgen05::Accumulator& d, uint32_t (&r)[4], uint64_t b)" in out
+    assert "tcgen05::mma_f16(tc, d, r[0], r[1], r[2], r[3], b, idesc);" in out
+    assert "kOperandBF16, 16, false, false, false, true)" in out
+    assert "Tmem<16 + tcgen05::kOperands * 8, 1>" in out
+    assert "tcgen05.st.sync.aligned.16x128b.x2.b32" in out
+
+
+def test_f16_accumulators_are_packed(tmp_path: Path) -> None:
+    text = GEMM.replace(wrapper(16), wrapper(16, "f16.f16.f16", parameter="uint32_t (&d)[8]"))
+    text = text.replace("m64n16", "m64n32").replace('"+f"', '"+r"').replace("float acc[8]", "uint32_t acc[8]")
+    out = ported(tmp_path, text)
+    assert "tcgen05.ld.sync.aligned.16x128b.x4.pack::16b.b32" in out
+    assert "tcgen05::load_f16(acc, acc_tmem);" in out
+    assert "Tmem<32, 1>" in out
