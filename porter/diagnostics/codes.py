@@ -104,6 +104,12 @@ class Code(Enum):
     PROGRAM_UNANSWERED = verification.PROGRAM_UNANSWERED
     PROGRAM_TIMEOUT = verification.PROGRAM_TIMEOUT
     PROGRAM_VARIABLE_SHARED = verification.PROGRAM_VARIABLE_SHARED
+    CANNOT_EMULATE = verification.CANNOT_EMULATE
+    GPU_ERROR = verification.GPU_ERROR
+    GPU_TIMEOUT = verification.GPU_TIMEOUT
+    GPU_OUT_OF_MEMORY = verification.GPU_OUT_OF_MEMORY
+    GPU_PROCESS_ENDED = verification.GPU_PROCESS_ENDED
+    GPU_REFUSED = verification.GPU_REFUSED
 
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE

@@ -197,3 +197,47 @@ PROGRAM_VARIABLE_SHARED = error(
     "not seen by the next.",
     "Pass the data through memory that the host allocates.",
 )
+
+CANNOT_EMULATE = error(
+    "PT5040",
+    ExitCode.INCONCLUSIVE,
+    "cannot emulate {opcode} on Hopper: {reason}",
+    "A port runs on a Hopper GPU by rewriting its PTX. This instruction has no counterpart there, and the "
+    "emulation has none for it yet.",
+    "Use --backend sim, or --backend gpu on a Blackwell machine.",
+)
+GPU_ERROR = error(
+    "PT5041",
+    ExitCode.DIFFERENT,
+    "the GPU reported {error}",
+    "The kernel was ended by the driver. The context is lost; the run's process was started anew.",
+    "Run it with --backend sim, which names the access and its source line.",
+)
+GPU_TIMEOUT = error(
+    "PT5042",
+    ExitCode.DIFFERENT,
+    "the kernel did not end within {seconds} s",
+    "A kernel that hangs usually waits for a barrier that nobody completes. Its process was ended.",
+    "Run it with --backend sim, which reports the deadlock; or raise --gpu-timeout.",
+)
+GPU_OUT_OF_MEMORY = error(
+    "PT5043",
+    ExitCode.INCONCLUSIVE,
+    "the GPU has no {size} bytes left for {what}",
+    "The tensors, and for an emulated port its Tensor Memory (288 KiB a CTA), are allocated on the GPU.",
+    "Use smaller sizes, or a GPU that nobody else uses.",
+)
+GPU_PROCESS_ENDED = error(
+    "PT5044",
+    ExitCode.INCONCLUSIVE,
+    "the process that talks to the GPU ended (status {status})",
+    "Kernels run in a process of their own, so that a broken context does not reach Porter.",
+    "See its output below; run again.",
+)
+GPU_REFUSED = error(
+    "PT5045",
+    ExitCode.INCONCLUSIVE,
+    "the driver refused {what}: {error}",
+    "The kernel was not run.",
+    "Check the launch values of the case against the limits of the GPU.",
+)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from porter.model.functions import Call, Function, Param, Style, array_extents
-from porter.model.program import Program, Refusal
+from porter.model.program import PACK, Program, Refusal
 from porter.model.registers import RegisterList, register_list, take_apart
 from porter.model.scopes import Variable, resolve
 from porter.model.tensor_core import MmaStep
@@ -88,11 +89,16 @@ class Accumulator:
         return max(self.sizes)
 
     @property
-    def class_type(self) -> str:
-        """Text of the declared type of an accumulator that is a class, empty for arrays and scalars."""
+    def type_name(self) -> str:
+        """Text of the type in the declaration."""
         declaration = self.variable.declaration
         kind = declaration.child_by_field_name("type") if declaration is not None else None
-        return self.function.text(kind) if self.path and kind is not None else ""
+        return self.function.text(kind) if kind is not None else ""
+
+    @property
+    def class_type(self) -> str:
+        """Text of the declared type of an accumulator that is a class, empty for arrays and scalars."""
+        return self.type_name if self.path else ""
 
     @property
     def tile_extents(self) -> list[str]:
@@ -185,9 +191,8 @@ class _Finder:
             return
         elif registers.inner:
             depth = len(registers.prefix)
-        elif argument is not None and argument.param.params[0].array_extents:
-            rank = len(argument.param.params[0].array_extents)
-            depth = len(extents) - rank + argument.param.depth
+        elif argument is not None and argument.param.params[0].rank:
+            depth = len(extents) - argument.param.params[0].rank + argument.param.depth
         else:
             depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
         known = self._by_key.get(variable.key)
@@ -229,7 +234,7 @@ class _Finder:
         else:
             found = [variable.param]
         depth = len(registers.prefix) if registers.inner else inner_depth + len(registers.prefix)
-        if not registers.is_scalars and not variable.param.array_extents and function.style is not Style.MACRO:
+        if not registers.is_scalars and not variable.param.rank and function.style is not Style.MACRO:
             depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
         known = next((p for p in self.result.params_of(function) if p.params[0] is found[0]), None)
         if known is None:
@@ -244,6 +249,8 @@ class _Finder:
 
     def _trace_call(self, call: Call, param: AccumulatorParam, step: MmaStep) -> None:
         first, count = param.params[0].index, len(param.params)
+        if first < len(call.args) and call.args[first].type == PACK:
+            count = 1
         nodes = call.args[first : first + count]
         existing = next((a for a in self.result.arguments_of(call) if a.args.start == first), None)
         if existing is not None and existing.param is param:
@@ -275,6 +282,12 @@ class _Finder:
     def _registers(self, call: Call, nodes: list[Node], count: int) -> RegisterList | None:
         if count > 1:
             return register_list(call.caller, [*nodes])
+        if nodes and nodes[0].type == PACK:
+            # `d[I]...` is the whole of d, one element a parameter
+            pattern = take_apart(call.caller, nodes[0].named_children[0])
+            if pattern is None or not pattern.subscripts:
+                return None
+            return RegisterList(pattern.name, pattern.root, pattern.subscripts[:-1])
         element = take_apart(call.caller, nodes[0]) if nodes else None
         return RegisterList(element.name, element.root, element.subscripts) if element is not None else None
 
@@ -284,10 +297,27 @@ class _Finder:
             self.result.refusals.append(Refusal(function, function.file.path, at.start, at.end, what))
 
     def finish(self) -> None:
-        """A function that calls a wrapper through a name the model lost would keep its old signature."""
+        """A call of a wrapper that the model lost would keep passing registers."""
+        if self.program.kernels:
+            for params in self.result.params.values():
+                self._check_called(params[0].function)
         for accumulator in self.result.accumulators:
             if accumulator.variable.declarator is None:
                 self._refuse(accumulator.function, accumulator.function.body, "accumulator without a declaration")
+
+    def _check_called(self, function: Function) -> None:
+        if self.program.callers(function):
+            return
+        name = function.name
+        mentions = sum(
+            len(re.findall(rb"\b" + name.encode() + rb"\b", file.lexed.code))
+            for file in self.program.sources.files.values()
+        )
+        definitions = sum(1 for f in self.program.functions if f.name == name)
+        if name.startswith("operator") or not name or mentions > definitions:
+            self._refuse(
+                function, function.body, f"the calls of `{function.qualified_name or 'a lambda'}` were not found"
+            )
 
 
 def _without_trailing_zeros(subscripts: tuple[str, ...]) -> tuple[str, ...]:

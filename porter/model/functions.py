@@ -37,6 +37,19 @@ class Param:
         """The declared extents of `T d[A][B]` or `T (&d)[A][B]`, outermost first; empty for others."""
         return array_extents(self.node) if self.node is not None else []
 
+    @property
+    def rank(self) -> int:
+        """Dimensions of the array that is passed: `T d[A][B]`, `T (&d)[A][B]` and `T (*d)[B]` have two. 0 if the
+        declaration does not tell, as for `T* d` or a class."""
+        extents = self.array_extents
+        if not extents or self.node is None:
+            return 0
+        pointer = any(
+            n.type == "pointer_declarator" and n.parent is not None and n.parent.type == "parenthesized_declarator"
+            for n in walk(self.node)
+        )
+        return len(extents) + pointer
+
 
 @dataclass(eq=False)
 class Call:

@@ -11,7 +11,11 @@ from porter.lang.asm import AsmStatement
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants
 from porter.model.functions import Call, Function, Style, functions_of
+from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps
+
+PACK = "parameter_pack_expansion"
+"""Node type of `args...` in a call."""
 
 
 @dataclass(eq=False)
@@ -53,14 +57,23 @@ class Program:
     def targets(self, call: Call) -> list[Function]:
         """Functions that a call may reach: same name and number of parameters, and in scope."""
         found = []
-        for function in self._by_name.get(call.name, ()):
+        for function in self._by_name.get(call.name, ()) or self._called_objects(call):
             required = sum(1 for p in function.params if p.node is None or "default_value" not in _fields(p))
-            if not required <= len(call.args) <= len(function.params):
+            expanded = any(a.type == PACK for a in call.args)
+            if len(call.args) > len(function.params) or (len(call.args) < required and not expanded):
                 continue
             if function.style is Style.LAMBDA and not _encloses(function.parent, call.caller):
                 continue
             found.append(function)
         return found
+
+    def _called_objects(self, call: Call) -> list[Function]:
+        """`operator()` of what the name may be: a class whose temporary is called, or a variable."""
+        operators = self._by_name.get("operator()", [])
+        of_class = [f for f in operators if f.owner == call.name]
+        if of_class or not operators:
+            return of_class
+        return operators if resolve(call.caller, call.node, call.name) is not None else []
 
     def callers(self, function: Function) -> list[Call]:
         return self._callers.get(id(function), [])

@@ -9,11 +9,13 @@ from tree_sitter import Node
 
 from porter.model.functions import Function
 
+_COMPONENTS = ("x", "y", "z", "w")
+
 
 @dataclass(frozen=True)
 class Element:
     """One register expression taken apart: `acc[m][0][3]` is root `acc`, subscripts `m`, `0`, `3`; `c.reg[2]`
-    has the path `.reg`."""
+    has the path `.reg`, and `v[i].y` of a vector type the subscripts `i`, `1`."""
 
     root: Node
     name: str
@@ -65,7 +67,12 @@ def take_apart(function: Function, node: Node) -> Element | None:
             inner, member = node.child_by_field_name("argument"), node.child_by_field_name("field")
             if inner is None or member is None:
                 return None
-            path = f".{function.text(member)}{path}"
+            name = function.text(member)
+            if name in _COMPONENTS and not subscripts and not path:
+                # a component of float2 or float4
+                subscripts.append(str(_COMPONENTS.index(name)))
+            else:
+                path = f".{name}{path}"
             node = inner
         elif node.type == "identifier":
             return Element(node, function.text(node), tuple(reversed(subscripts)), path)

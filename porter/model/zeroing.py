@@ -16,6 +16,9 @@ from porter.model.program import Program
 from porter.model.registers import take_apart
 from porter.model.scopes import resolve
 
+_VECTOR_OF_ZEROS = re.compile(
+    r"make_u?(?:float|int)[234]\(\s*(?:0*\.?0*[fFuU]*\s*,?\s*)+\)|(?:float|int|uint)[234]\s*\{\s*\}"
+)
 _ZERO = re.compile(r"[-+]?0*\.?0*(?:[eE][-+]?\d+)?[fFuUlL]*|float\s*\(\s*0\s*\)|float\s*\{\s*\}|\{\s*\}")
 
 
@@ -35,6 +38,8 @@ class Zeroing:
 
 def is_zero(text: str) -> bool:
     text = text.strip()
+    if _VECTOR_OF_ZEROS.fullmatch(text):
+        return True
     return bool(text) and any(c in text for c in "0{") and _ZERO.fullmatch(text) is not None
 
 

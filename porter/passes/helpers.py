@@ -210,8 +210,7 @@ struct Accumulator {{
         )
         operand_state, operand_room, operand_free = "", "", ""
         if self.register_kinds:
-            operand_state = "    uint32_t operands = 0;   // A operands stored since all MMAs were last complete\n"
-            operand_free = "        if (pending == 0) operands = 0;\n"
+            operand_free = "        if (pending == 0 && !open) operands = 0;\n"
             operand_room = f"""
     // Stores a warp's fragment of a 64-row A operand, 32 bytes of K, behind the accumulators; gives its address.
     __device__ __forceinline__ uint32_t store_operand(uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {{
@@ -219,6 +218,7 @@ struct Accumulator {{
             commit();
             wait(0);
         }}
+        open = true;
         const uint32_t operand = tmem + operand_column + {OPERAND_COLUMNS} * operands++;
         asm volatile("tcgen05.st.sync.aligned.16x128b.x2.b32 [%4], {{%0, %1, %2, %3}};"
                      :
@@ -228,7 +228,12 @@ struct Accumulator {{
         return operand;
     }}
 """
-            operand_state += "    uint32_t operand_column = 0;  // where they begin\n"
+            operand_state = (
+                "    uint32_t operands = 0;   // A operands that MMAs may still read\n"
+                "    bool open = false;       // whether some of them are in no batch yet\n"
+                "    uint32_t operand_column = 0;  // where they begin, behind the accumulators\n"
+            )
+        closed = "        open = false;\n" if self.register_kinds else ""
         constant = " const" if not self.register_kinds else ""
         wait = f"""
     // Waits until at most `pending` batches are in flight.
@@ -260,7 +265,7 @@ struct Warpgroup {{
                          : "memory");
         }}
         ++committed;
-    }}
+{closed}    }}
 {wait}{operand_room}}};
 """
 
@@ -282,7 +287,9 @@ struct {align}Shared {{
 
     def _tmem(self) -> str:
         thread = self._thread()
-        rest = f", 0, 0,\n                kColumns - kOperands * {OPERAND_COLUMNS}" if self.register_kinds else ""
+        rest = (
+            f", 0, 0, false,\n                kColumns - kOperands * {OPERAND_COLUMNS}" if self.register_kinds else ""
+        )
         return f"""
 // Tensor Memory of a CTA whose kWarpgroups warpgroups need kColumns columns each. It is allocated here and
 // freed on every way out of the kernel.

@@ -20,6 +20,9 @@ from porter.passes.helpers import OPERAND_COLUMNS
 RULE = "PTR140"
 TMEM_COLUMNS_WITHOUT_BOUND = "512"
 
+_VALUES = {"float2": 2, "float4": 4, "int2": 2, "int4": 4, "uint2": 2, "uint4": 4}
+"""32-bit values of CUDA's vector types."""
+
 _NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 
 
@@ -143,7 +146,9 @@ def _columns(program: Program, kernel: Kernel, accumulator: Accumulator, anchor:
         return f"sizeof({accumulator.class_type}){share}" if in_kernel else None
     if accumulator.scalars or not accumulator.extents:
         return str(accumulator.columns)
-    factors = ["4" if accumulator.packed else "2"]
+    if accumulator.depth == 0 and len(accumulator.sizes) == 1:
+        return str(accumulator.columns)
+    factors = [str(_VALUES.get(accumulator.type_name, 1) * (4 if accumulator.packed else 2))]
     for extent in accumulator.extents:
         visible = _visible(program, kernel, accumulator.function, extent, anchor, 0)
         if visible is None:

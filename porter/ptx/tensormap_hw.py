@@ -17,6 +17,7 @@ word   bits    field
 1      15      fill elements outside the tensor with NaN
 1      16      round f32 to tf32
 1      17-18   L2 promotion
+1      19      128B swizzle in atoms of 32 bytes instead of 16 (sm_100a only)
 1      21      set for tensors of at least 128 KiB
 1      32-63   stride of dimension 1 in units of 16 bytes, low 32 bits
 2      0-63    the same for dimensions 2 and 3
@@ -60,7 +61,7 @@ _TYPES = {
 }
 
 _TILED = 2
-_KNOWN_FLAGS = 0x27_E7FF
+_KNOWN_FLAGS = 0x2F_E7FF
 """The bits of word 1's lower half that are understood; any other one set makes the map unreadable."""
 
 
@@ -84,6 +85,11 @@ def decode_hardware(data: bytes) -> TensorMap:
         raise ValueError(f"tensor map of element type {low >> 7 & 0xF}, rank {rank}")
     if low >> 16 & 1:
         kind = TensorMapType.TFLOAT32
+    swizzle = TensorMapSwizzle(low >> 13 & 3)
+    if low >> 19 & 1:
+        if swizzle is not TensorMapSwizzle.B128:
+            raise ValueError(f"tensor map with 32-byte atoms and swizzle {swizzle.name}")
+        swizzle = TensorMapSwizzle.B128_ATOM_32B
     lows = (flags >> 32, stride23 & 0xFFFF_FFFF, stride23 >> 32, stride4 & 0xFFFF_FFFF)
     strides = [(part | (stride4 >> 32 + 4 * i & 0xF) << 32) * 16 for i, part in enumerate(lows)]
     sizes = (size01 & 0xFFFF_FFFF, size01 >> 32, size23 & 0xFFFF_FFFF, size23 >> 32, tail & 0xFFFF_FFFF)
@@ -94,6 +100,6 @@ def decode_hardware(data: bytes) -> TensorMap:
         sizes=tuple(n + 1 for n in sizes[:rank]),
         strides=tuple(strides[: rank - 1]),
         box=tuple(n + 1 for n in box[:rank]),
-        swizzle=TensorMapSwizzle(low >> 13 & 3),
+        swizzle=swizzle,
         l2_promotion=TensorMapL2Promotion(low >> 17 & 3),
     )

@@ -201,9 +201,8 @@ def _global_error(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Array,
         found = M.memory.find(address) or M.internal.find(address)
         where = int(M.warps(idx)[row]), lane
         if found is None:
-            raise Stop(
-                Code.SIM_OUT_OF_BOUNDS, f"global address {address:#x} is outside every allocation", at, *where
-            )
+            place = M.memory.describe(address)
+            raise Stop(Code.SIM_OUT_OF_BOUNDS, f"global address {address:#x} is {place}", at, *where)
         if address + size > found.end:
             name = f" {found.name}" if found.name else ""
             raise Stop(

@@ -433,8 +433,8 @@ class Machine:
         with np.errstate(all="ignore"):
             while True:
                 if self.random is not None:
-                    low = self._random_pick()
                     self.engine.maybe_land()
+                    low = self._random_pick()
                 else:
                     low = int(key.min())
                 if low >= idle:

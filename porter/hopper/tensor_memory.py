@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each tcgen05 instruction becomes: a call of the library, and for transfers plain loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from porter.hopper.emit import Sequel
+from porter.ptx.ast import Imm, Instruction, Mem, Operand, Reg, Vec
+from porter.ptx.tmem import COLUMNS
+from porter.ptx.tmem_access import Shape, TmemAccess, cell, unpacked_columns
+from porter.ptx.tmem_copy import TmemCopy
+from porter.ptx.umma import Kind, UmmaOp
+
+Bits = Callable[[Reg], int]
+
+KINDS = {Kind.F16: 0, Kind.TF32: 1, Kind.F8F6F4: 2, Kind.I8: 3}
+SHAPES = {
+    Shape.S32X32B: 0, Shape.S16X64B: 1, Shape.S16X128B: 2, Shape.S16X256B: 3, Shape.S16X32BX2: 4,
+}  # fmt: skip
+"""Numbers of `enum Kind` and `enum Shape` of the device code."""
+
+TMEM_A = 1 << 6
+SHIFT_AT = 8
+"""Bits of the `flags` of `porter_mma`: A in Tensor Memory, and where scale-input-d stands."""
+
+_EVERYWHERE = 0xFFFFFFFF
+
+
+class NotEmulated(Exception):
+    """A form of an instruction that the library has no function for."""
+
+
+def lower(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    """Append what takes the place of a tcgen05 instruction other than a fence or `wait::ld`.
+
+    Raises:
+        NotEmulated, ValueError: names what is not emulated.
+    """
+    what = found.parts[1].partition("::")[0]
+    if what not in _FORMS:
+        raise NotEmulated(f"tcgen05.{found.parts[1]} is not emulated")
+    _FORMS[what](found, sequel, site, bits)
+
+
+def _register_bits(memory: Operand, bits: Bits) -> int:
+    base = memory.base if isinstance(memory, Mem) else memory
+    # The name of a variable in shared memory stands for a 32-bit address.
+    return bits(base) if isinstance(base, Reg) else 32
+
+
+def _alloc(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    to, columns = found.operands
+    width = _register_bits(to, bits)
+    shared = any(p.startswith("shared") for p in found.parts) or width == 32
+    address = sequel.shared_address(to, shared, width)
+    sequel.call("porter_alloc", [("b32", address), ("b32", sequel.value(columns, "b32")), ("b32", site)])
+
+
+def _dealloc(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    values = [("b32", sequel.value(o, "b32")) for o in found.operands]
+    sequel.call("porter_dealloc", [*values, ("b32", site)])
+
+
+def _relinquish(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    sequel.call("porter_relinquish", [("b32", site)])
+
+
+def _wait(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    """`wait::st`: what was stored is there for every thread that synchronizes with this one."""
+    sequel.add("fence.acq_rel.cta")
+
+
+def _cells(found: Instruction, access: TmemAccess, memory: Operand, split: int, sequel: Sequel, site: Imm) -> Reg:
+    arguments: list[tuple[str, Operand]] = [
+        ("b32", sequel.address(memory, "b32")),
+        ("b32", Imm(SHAPES[access.shape])),
+        ("b32", Imm(int(access.packed))),
+        ("b32", Imm(access.columns)),
+        ("b32", Imm(split)),
+        ("b32", site),
+    ]
+    base = sequel.call("porter_cells", arguments, "b64")
+    assert base is not None
+    return base
+
+
+def _distance(access: TmemAccess, register: int) -> int:
+    """Columns (and lanes times `COLUMNS`) from a thread's first cell to that of `register`."""
+    lane, column = cell(access.shape, 0, register)
+    if access.packed:
+        column = unpacked_columns(column)[0]
+    return int(lane) * COLUMNS + int(column)
+
+
+def _load(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    access = TmemAccess.parse(found.parts)
+    to, memory, *rest = found.operands
+    base = _cells(found, access, memory, _split(rest), sequel, site)
+    for i, register in enumerate(to.items if isinstance(to, Vec) else (to,)):
+        at = 4 * _distance(access, i)
+        if not access.packed:
+            sequel.add("ld.relaxed.cta.global.b32", register, Mem(base, at))
+            continue
+        low, high = sequel.temporary("b32"), sequel.temporary("b32")
+        sequel.add("ld.relaxed.cta.global.b32", low, Mem(base, at))
+        sequel.add("ld.relaxed.cta.global.b32", high, Mem(base, at + 4))
+        sequel.add("prmt.b32", register, low, high, Imm(0x5410))
+
+
+def _store(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    access = TmemAccess.parse(found.parts)
+    memory, *rest, source = found.operands
+    base = _cells(found, access, memory, _split(rest), sequel, site)
+    for i, register in enumerate(source.items if isinstance(source, Vec) else (source,)):
+        at = 4 * _distance(access, i)
+        value = sequel.value(register, "b32")
+        if not access.packed:
+            sequel.add("st.relaxed.cta.global.b32", Mem(base, at), value)
+            continue
+        for half, selector in enumerate((0x4410, 0x4432)):
+            part = sequel.temporary("b32")
+            sequel.add("prmt.b32", part, value, Imm(0), Imm(selector))
+            sequel.add("st.relaxed.cta.global.b32", Mem(base, at + 4 * half), part)
+
+
+def _split(rest: list[Operand]) -> int:
+    return int(rest[0].value) if rest and isinstance(rest[0], Imm) else 0
+
+
+def _mma(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    op = UmmaOp.parse(found.parts)
+    for name in ("ws", "sparse", "block_scale", "ashift"):
+        if getattr(op, name):
+            raise NotEmulated(f"tcgen05.mma with .{'sp' if name == 'sparse' else name} is not emulated")
+    d, a, b, idesc, *rest = found.operands
+    masks: tuple[Operand, ...] = ()
+    if rest and isinstance(rest[0], Vec):
+        masks, rest = rest[0].items, rest[1:]
+    enable: Operand = rest[0] if rest else Imm(1)
+    shift = rest[1].value if len(rest) > 1 and isinstance(rest[1], Imm) else 0
+    flags = KINDS[op.kind] | int(shift) << SHIFT_AT
+    if isinstance(a, Mem):
+        flags |= TMEM_A
+        narrow = sequel.address(a, "b32")
+        a = sequel.temporary("b64")
+        sequel.add("cvt.u64.u32", a, narrow)
+    arguments: list[tuple[str, Operand]] = [
+        ("b32", sequel.address(d, "b32")),
+        ("b64", sequel.value(a, "b64")),
+        ("b64", sequel.value(b, "b64")),
+        ("b32", sequel.value(idesc, "b32")),
+        ("b32", sequel.predicate(enable)),
+        ("b32", Imm(flags)),
+        *(("b32", sequel.value(m, "b32")) for m in masks),
+        ("b32", site),
+    ]
+    sequel.call("porter_mma_masked" if masks else "porter_mma", arguments)
+
+
+def _commit(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    barrier, *rest = found.operands
+    width = _register_bits(barrier, bits)
+    shared = any(p.startswith("shared") for p in found.parts) or width == 32
+    address = sequel.shared_address(barrier, shared, width)
+    mask: Operand = Imm(_EVERYWHERE)
+    if rest:
+        mask = sequel.temporary("b32")
+        sequel.add("cvt.u32.u16", mask, rest[0])
+    sequel.call("porter_commit", [("b32", address), ("b32", mask), ("b32", site)])
+
+
+def _copy(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+    op = TmemCopy.parse(found.parts)
+    if op.decompress:
+        raise NotEmulated(f"tcgen05.cp with .{op.decompress} is not emulated")
+    to, descriptor = found.operands
+    blocks = [first | rows << 8 | lane << 16 for first, rows, lane in op.blocks]
+    blocks += [0] * (4 - len(blocks))
+    arguments: list[tuple[str, Operand]] = [
+        ("b32", sequel.address(to, "b32")),
+        ("b64", sequel.value(descriptor, "b64")),
+        ("b32", Imm(op.row_bytes // 4)),
+        *(("b32", Imm(block)) for block in blocks),
+        ("b32", site),
+    ]
+    sequel.call("porter_copy", arguments)
+
+
+_FORMS: dict[str, Callable[[Instruction, Sequel, Imm, Bits], None]] = {
+    "alloc": _alloc,
+    "dealloc": _dealloc,
+    "relinquish_alloc_permit": _relinquish,
+    "wait": _wait,
+    "ld": _load,
+    "st": _store,
+    "mma": _mma,
+    "commit": _commit,
+    "cp": _copy,
+}
