@@ -143,7 +143,7 @@ gemm_nn(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUten
     }
     __syncthreads();
 
-    float d[16][4];
+    float d[16][4] = {};
     int slot = 0, phase = 0;
     for (int t = 0; t < depth_tiles; ++t) {
         uint8_t* base = ring + slot * kRingBytes;
@@ -152,14 +152,9 @@ gemm_nn(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUten
         barrier_wait(&landed[slot], phase);
 
         asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
-        // the first of all products overwrites the registers; 16 rows of B are 2048 bytes
-        if (t == 0) {
-            wgmma_m64n128k16<0, K_MAJOR, MN_MAJOR>(d, describe(a, 0, 1024), describe(b, kSlabBytes, 1024));
-        } else {
-            wgmma_m64n128k16<1, K_MAJOR, MN_MAJOR>(d, describe(a, 0, 1024), describe(b, kSlabBytes, 1024));
-        }
+        // 16 rows of B are 2048 bytes
 #pragma unroll
-        for (int k = 1; k < kDepth / 16; ++k) {
+        for (int k = 0; k < kDepth / 16; ++k) {
             wgmma_m64n128k16<1, K_MAJOR, MN_MAJOR>(d, describe(a + k * 32, 0, 1024),
                                                    describe(b + k * 16 * 128, kSlabBytes, 1024));
         }

@@ -99,9 +99,7 @@ class CudaFile:
 
     def text(self, where: Node | Span) -> str:
         """The original text; bytes that are not UTF-8 become surrogates that encode back to themselves."""
-        start, end = (
-            (where.start, where.end) if isinstance(where, Span) else (where.start_byte, where.end_byte)
-        )
+        start, end = (where.start, where.end) if isinstance(where, Span) else (where.start_byte, where.end_byte)
         return self.source[start:end].decode("utf-8", "surrogateescape")
 
     def location(self, where: Node | Span) -> Location:
@@ -144,8 +142,27 @@ def parse_cuda(path: str, source: bytes, macros: MacroUses = NO_MACROS) -> CudaF
     `macros` is what the other files of the set say about macro names (`masking.learn_macros`); the file's own
     definitions are learnt here.
     """
-    result = mask(source, parse_tree, lambda tree: _cost(tree), macros)
+    result = mask(_without_body_pragmas(source), parse_tree, lambda tree: _cost(tree), macros)
     return CudaFile(path, source, result.text, result.tree, result.rules, result.uses)
+
+
+_BODY_PRAGMA = re.compile(
+    rb"(?<=[)])[ \t]*(?://[^\n]*)?\r?\n[ \t]*(#[ \t]*pragma[^\n]*)|\b(?:else|do)[ \t]*\r?\n[ \t]*(#[ \t]*pragma[^\n]*)"
+)
+
+
+def _without_body_pragmas(source: bytes) -> bytes:
+    """Pragmas between a loop's head and a body without braces blanked, same length: the grammar would take the
+    pragma for the body."""
+    if b"pragma" not in source:
+        return source
+    result = bytearray(source)
+    for match in _BODY_PRAGMA.finditer(source):
+        group = 1 if match.group(1) is not None else 2
+        start, end = match.span(group)
+        text = source[start:end].rstrip(b"\r")
+        result[start : start + len(text)] = b" " * len(text)
+    return bytes(result)
 
 
 def _cost(tree: Tree) -> tuple[int, int]:

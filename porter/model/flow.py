@@ -190,6 +190,8 @@ class FlowBuilder:
             return items + self._target(frame, left, compound)
         if node.type == "update_expression":
             return self._target(frame, node.child_by_field_name("argument"), True)
+        if node.type in ("identifier", "type_identifier") and (call := self._object_macro(frame, node)) is not None:
+            return [i for target in self.program.targets(call) for i in self._inline(frame, call, target)]
         if node.type == "identifier":
             accumulator = self._accumulator(frame, node)
             return [Event(Kind.READ, frame.at or node, accumulator)] if accumulator is not None else []
@@ -201,6 +203,9 @@ class FlowBuilder:
                 continue
             items += self._expression(frame, child)
         return items
+
+    def _object_macro(self, frame: _Frame, node: Node) -> Call | None:
+        return next((c for c in frame.function.calls if c.node.id == node.id), None)
 
     def _declares(self, frame: _Frame, node: Node, child: Node) -> bool:
         """Whether `child` is the declared name, not a use of a variable."""

@@ -84,6 +84,8 @@ class Function:
     parent: Function | None = None
     """The function a lambda stands in."""
     shift: int = 0
+    is_object_macro: bool = False
+    """A macro without a parameter list, used by its bare name."""
     asm: list[AsmStatement] = field(default_factory=list, repr=False)
     calls: list[Call] = field(default_factory=list, repr=False)
 
@@ -163,6 +165,21 @@ def functions_of(file: CudaFile, macros: dict[str, str] | None = None) -> list[F
         function.calls = list(_calls(function))
     ordered.extend(_macros(file, {**(macros or {}), **string_macros(macro_definitions(file))}))
     return ordered
+
+
+def uses_of_object_macros(functions: list[Function]) -> None:
+    """Add a call wherever a function names an object-like macro whose body is asm (`WGMMA_FENCE;`)."""
+    names = {f.name for f in functions if f.is_object_macro}
+    if not names:
+        return
+    for function in functions:
+        if function.is_object_macro:
+            continue
+        for node in function.own_nodes("identifier", "type_identifier"):
+            text = function.text(node)
+            if text in names:
+                at = function.span(node)
+                function.calls.append(Call(function, node, text, at, (), (), Span(at.end, at.end)))
 
 
 def _definition(file: CudaFile, node: Node) -> Function | None:
@@ -288,8 +305,6 @@ def _calls(function: Function) -> Iterator[Call]:
 def _macros(file: CudaFile, known: dict[str, str]) -> Iterator[Function]:
     """Function-like macros whose body holds asm, each as a function over its parameters' text."""
     for macro in macro_definitions(file):
-        if macro.params is None:
-            continue
         statements = asm_in_macro(file, macro, known)
         if not statements:
             continue
@@ -301,6 +316,7 @@ def _macros(file: CudaFile, known: dict[str, str]) -> Iterator[Function]:
             file, Style.MACRO, macro.name, None, inner, inner, shift=statements[0].shift, asm=list(statements)
         )
         at = macro.body_span
-        function.params = [Param(i, name, at, None) for i, name in enumerate(macro.params)]
+        function.is_object_macro = macro.params is None
+        function.params = [Param(i, name, at, None) for i, name in enumerate(macro.params or ())]
         function.calls = list(_calls(function))
         yield function

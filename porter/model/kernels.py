@@ -215,11 +215,12 @@ def _roles(
     total = constants.evaluate(threads) if threads is not None else None
     first, fewer = _producers(program, function, uses, constants)
     if total is not None:
-        count = max(1, total // WARPGROUP - fewer)
+        # the producer may be a part of a warpgroup; without one, only whole warpgroups can run MMAs
+        count = max(1, -(-total // WARPGROUP) - fewer if fewer else total // WARPGROUP)
         return WarpgroupRoles(first, str(count), count)
     if threads is not None and re.fullmatch(r"[\w:\s*+/()-]+", threads):
         bound = threads if re.fullmatch(r"[\w:]+", threads) else f"({threads})"
-        text = f"{bound} / {WARPGROUP}" + (f" - {fewer}" if fewer else "")
+        text = f"({bound} + {WARPGROUP - 1}) / {WARPGROUP} - {fewer}" if fewer else f"{bound} / {WARPGROUP}"
         return WarpgroupRoles(first, text, None)
     return WarpgroupRoles(first, "8", 8, exact=False)
 

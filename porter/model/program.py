@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from porter.lang.asm import AsmStatement
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants
-from porter.model.functions import Call, Function, Style, functions_of
+from porter.model.functions import Call, Function, Style, functions_of, uses_of_object_macros
 from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps
 
@@ -121,6 +121,7 @@ def _encloses(outer: Function | None, inner: Function) -> bool:
 def build_program(sources: SourceSet) -> Program:
     """Read the model off parsed sources. Never fails: what is not understood is in `refusals`."""
     functions = [f for file in sources.files.values() for f in functions_of(file, sources.string_macros)]
+    uses_of_object_macros(functions)
     program = Program(sources, functions, file_constants(sources.files))
     for function in functions:
         if function.name:

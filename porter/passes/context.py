@@ -60,6 +60,9 @@ class PortContext:
         by reference inside a function that has one see it."""
         if not self.needs_context(function) or function.style in (Style.KERNEL, Style.HOST):
             return False
+        if function.is_object_macro:
+            # it has no parameters and means the variable of whoever uses it
+            return False
         return not self.sees_context(function)
 
     def sees_context(self, function: Function) -> bool:

@@ -78,7 +78,8 @@ def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumula
     inner = [f for f in context.program.functions if f.style is Style.LAMBDA and f.parent is function]
     nodes += [f.node for f in inner if context.needs_context(f) and context.sees_context(f)]
     for call in function.calls:
-        if any(context.takes_context_param(t) for t in context.program.targets(call)):
+        targets = context.program.targets(call)
+        if any(context.takes_context_param(t) or (t.is_object_macro and context.needs_context(t)) for t in targets):
             nodes.append(call.node)
     if not nodes:
         return None

@@ -188,8 +188,9 @@ def test_bad_tensor_map() -> None:
 
 # wgmma m64n8k16: A [64, 16] and B [8, 16] f16 in shared memory without swizzle.
 WGMMA = """mov.u32 %r2, dyn; mov.u32 %r10, 0;
-COPY: mad.lo.u32 %r3, %r10, 2048, %r2; mad.lo.u32 %r3, %r0, 16, %r3; mul.wide.u32 %d5, %r10, 2048; 
-add.u64 %d6, %d0, %d2; add.u64 %d6, %d6, %d5; ld.global.v4.u32 {{%r4, %r5, %r6, %r7}}, [%d6]; st.shared.v4.u32 [%r3], {{%r4, %r5, %r6, %r7}};
+COPY: mad.lo.u32 %r3, %r10, 2048, %r2; mad.lo.u32 %r3, %r0, 16, %r3; mul.wide.u32 %d5, %r10, 2048;
+add.u64 %d6, %d0, %d2; add.u64 %d6, %d6, %d5; ld.global.v4.u32 {{%r4, %r5, %r6, %r7}}, [%d6];
+st.shared.v4.u32 [%r3], {{%r4, %r5, %r6, %r7}};
 add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 2; @%p2 bra COPY; fence.proxy.async; bar.sync 0;
 shr.u32 %r3, %r2, 4; cvt.u64.u32 %d7, %r3; or.b64 %d7, %d7, {a_desc}; add.u32 %r3, %r2, 2048; shr.u32 %r3, %r3, 4;
 cvt.u64.u32 %d8, %r3; or.b64 %d8, %d8, {b_desc};
