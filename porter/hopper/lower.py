@@ -237,4 +237,3 @@ class _Lowering:
 def _without(found: Instruction, part: str) -> Instruction:
     parts = tuple(p for p in found.parts if p != part)
     return replace(found, opcode=".".join(parts), parts=parts)
-

@@ -33,6 +33,7 @@ class PortContext:
     names: Names
     edits: dict[str, list[Edit]] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    renamed: list[Function] = field(default_factory=list)
     _context_ids: set[int] | None = None
 
     def edit(self, rule: str, function: Function, span: Span, text: str) -> None:

@@ -46,6 +46,8 @@ class Helpers:
     guarded_commit: bool = False
     sync_in_wait: bool = False
     saturate: bool = False
+    count_type: str = ""
+    """Type of the register count that tiles carry in their type, if they have to."""
     first_barrier: int = 15
     linear_thread: bool = False
     """Whether blocks may have more than one dimension."""
@@ -169,6 +171,15 @@ __device__ __forceinline__ void clear(Accumulator& tile) { tile.clear(); }
             if arrays
             else ""
         )
+        counted = (
+            f"""
+// One whose register count shows in its type, for overloads and template arguments that go by it.
+template <{self.count_type} kRegisters>
+struct Tile : Accumulator {{}};
+"""
+            if self.count_type
+            else ""
+        )
         return (
             f"""
 // An m{M}nN accumulator in Tensor Memory: N columns, one lane per row. Its first MMA overwrites it, later
@@ -178,6 +189,7 @@ struct Accumulator {{
     bool accumulate = false;
 {clear}}};
 """
+            + counted
             + one
             + arrays
         )

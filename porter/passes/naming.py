@@ -7,6 +7,7 @@ import re
 
 from porter.lang.text import Span
 from porter.model.functions import Function, Style
+from porter.passes import overloads
 from porter.passes.context import PortContext
 
 RULE = "PTR150"
@@ -23,7 +24,10 @@ def rename_wrappers(context: PortContext) -> None:
     for function in program.functions:
         if function.name:
             by_name.setdefault(function.name, []).append(function)
+    _separate_clashing(context)
     for name, functions in by_name.items():
+        if any(f in context.renamed for f in functions):
+            continue
         if not _OLD.search(name) or not all(id(f) in touched for f in functions):
             continue
         if any(f.style in (Style.KERNEL, Style.HOST) for f in functions):
@@ -35,6 +39,18 @@ def rename_wrappers(context: PortContext) -> None:
         context.names.taken.add(new)
         for function, span in places:
             context.edit(RULE, function, span, new)
+
+
+def _separate_clashing(context: PortContext) -> None:
+    """Give the function with the asm a name of its own where its new signature is that of its forwarder."""
+    for function in overloads.clashing(context):
+        if function.name_span is None:
+            continue
+        new = context.names.fresh(_OLD.sub(lambda m: _NEW[m.group()], function.name) + "_tile")
+        context.renamed.append(function)
+        context.edit(RULE, function, function.name_span, new)
+        for call in context.program.callers(function):
+            context.edit(RULE, call.caller, call.name_span, new)
 
 
 def _places(context: PortContext, name: str, functions: list[Function]) -> list[tuple[Function, Span]] | None:

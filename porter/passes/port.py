@@ -21,7 +21,7 @@ from porter.model.functions import Function
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, Refusal, build_program
 from porter.model.tensor_core import MmaStep
-from porter.passes import completion, epilogue, header, naming, residency, tmem_lifetime
+from porter.passes import completion, epilogue, header, naming, overloads, residency, tmem_lifetime
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.ptx.types import ElementType
@@ -99,6 +99,7 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
             )
     if has_errors(context.diagnostics):
         return {}, warnings + context.diagnostics, [], program
+    context.helpers.count_type = overloads.count_type(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
     residency.rewrite_params(context)

@@ -11,6 +11,7 @@ from porter.model.flow import is_register_fence
 from porter.model.functions import Function, Style, array_extents
 from porter.model.scopes import resolve
 from porter.model.zeroing import Zeroing
+from porter.passes import overloads
 from porter.passes.context import PortContext, qualified
 
 RULE = "PTR100"
@@ -32,7 +33,9 @@ def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
     function = param.function
     if function.style is Style.MACRO:
         return
-    tile = qualified("Accumulator")
+    if overloads.keeps_declaration(param):
+        return
+    tile = _tile_type(context, param)
     if param.is_scalars:
         text = f"{tile}& {context.names.scalar_param(param.name)}"
     elif param.depth == 0:
@@ -44,6 +47,20 @@ def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
         text = f"{tile} (&{param.name}){extents}"
     span = Span(param.params[0].span.start, param.params[-1].span.end)
     context.edit(RULE, function, span, text)
+
+
+def _tile_type(context: PortContext, param: AccumulatorParam) -> str:
+    """`Accumulator`, or `Tile<registers>` where the number of registers has to show in the type."""
+    if not context.helpers.count_type:
+        return qualified("Accumulator")
+    if param.is_scalars:
+        return f"{qualified('Tile')}<{len(param.params)}>"
+    function = param.function
+    extents = [function.text(n) for n in param.params[0].array_extents][param.depth :]
+    if not extents:
+        return qualified("Accumulator")
+    product = " * ".join(e if len(extents) == 1 or e.isidentifier() or e.isdigit() else f"({e})" for e in extents)
+    return f"{qualified('Tile')}<{product}>"
 
 
 def _rewrite_argument(context: PortContext, argument: AccumulatorArgument) -> None:
@@ -95,9 +112,17 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
     name = context.names.tile(accumulator)
     pad = context.indent(function, function.span(declaration))
     type_name = qualified("Accumulator")
+    braces = ("{", "}")
+    if context.helpers.count_type:
+        inner = "[0]" * accumulator.depth
+        count = f"sizeof({accumulator.name}{inner}) / 4" if accumulator.extents else str(accumulator.registers)
+        type_name = f"{qualified('Tile')}<{count}>"
+        braces = ("{{", "}}")
     if accumulator.depth == 0:
-        column = "" if first_column == "0" else f" + {first_column}"
-        lines = [f"{type_name} {name}{{{context.names.warpgroup}.tmem{column}}};"]
+        address = f"{context.names.warpgroup}.tmem"
+        if first_column != "0":
+            address = f"uint32_t({address} + {first_column})"
+        lines = [f"{type_name} {name}{braces[0]}{address}{braces[1]};"]
     else:
         context.helpers.tile_arrays = True
         extents = "".join(f"[{e}]" for e in accumulator.tile_extents)

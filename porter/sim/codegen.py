@@ -290,6 +290,10 @@ class Context:
         if self.width(to.name) != self.width(source.name):
             return False
         value = self.value(source.name)
+        fragments = self.compiler.fragments
+        if source.name in fragments and to.name in fragments and self.machine.late:
+            rows = self.machine_row(to.name), self.machine_row(source.name)
+            self.line(f"if M.warpgroups: copy_fragment(M, idx, n, {self.mask()}, {rows[0]}, {rows[1]})")
         self.env[to.name] = Value(value.width, dict(value.forms), value.origin)
         self.dirty.add(to.name)
         return True
@@ -374,7 +378,7 @@ class Compiler:
         self.namespace: dict[str, Any] = dict(RUNTIME)
         self.slots: dict[str, int] = {}
         self.slot_widths: list[int] = []
-        # Registers that wgmma writes some time after it was issued.
+        # Registers that wgmma writes some time after it was issued, and copies of them.
         self.fragments: frozenset[str] = frozenset()
         self._assign_slots()
 
@@ -388,6 +392,8 @@ class Compiler:
             if ins.parts[0] == "wgmma" and ins.parts[1] == "mma_async":
                 for name in uses_and_defs(ins)[1]:
                     order.setdefault(name)
+        if order:
+            self._add_copies(order)
         self.fragments = frozenset(order)
         for b in self.program.blocks:
             for name in sorted(b.live_out | (b.live_in if b.number == 0 else frozenset())):
@@ -398,6 +404,24 @@ class Compiler:
                 assert width is not None
                 self.slots[name] = len(self.slot_widths)
                 self.slot_widths.append(width)
+
+    def _add_copies(self, order: dict[str, None]) -> None:
+        """Copies of wgmma results, which compilers make also while the wgmma is in flight."""
+        moves = [
+            (ins.operands[0].name, ins.operands[1].name)
+            for ins in self.program.code
+            if ins.parts[0] == "mov"
+            and len(ins.operands) == 2
+            and isinstance(ins.operands[0], ast.Reg)
+            and isinstance(ins.operands[1], ast.Reg)
+        ]
+        grown = True
+        while grown:
+            grown = False
+            for to, source in moves:
+                if source in order and to not in order and self.program.widths.get(to) == 32:
+                    order[to] = None
+                    grown = True
 
     def chain(self, first: BasicBlock, converged: bool) -> list[BasicBlock]:
         """The blocks that one function covers."""

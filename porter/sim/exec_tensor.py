@@ -33,7 +33,9 @@ POISON = np.uint32(0x7FFFFFFF)
 class Fragment(Operation):
     """A wgmma: besides an operation, its D registers and what they will hold."""
 
-    __slots__ = ("following", "result", "rows", "warps")
+    __slots__ = ("copies", "following", "result", "rows", "warps")
+
+    copies: list[tuple[int, int, int, Array]]
 
     rows: tuple[int, ...]
     warps: slice
@@ -130,8 +132,14 @@ def wgmma_issue(
         previous = state.last if state.last is not None and not state.last.done else None
         if previous is not None and previous.rows != rows:
             previous = next((f for f in reversed(state.flight) if not f.done and f.rows == rows), None)
-            clash = [f for f in state.flight if not f.done and f.rows != rows and set(f.rows) & set(rows)]
-            M.engine.land_all(clash)
+        if state.flight:
+            # An accumulator that shares registers with another one in flight, or holds a copy of it: compilers
+            # wait in between.
+            mine = set(rows)
+            M.engine.land_all(
+                [f for f in state.flight if not f.done and (f.rows != rows and not mine.isdisjoint(f.rows)
+                 or not mine.isdisjoint(c[0] for c in f.copies))]
+            )
         registers = None
         if a_registers is not None:
             registers = np.stack([per_lane(r, n)[g : g + 4] for r in a_registers], axis=-1).reshape(128, -1)
@@ -171,8 +179,12 @@ def wgmma_issue(
             )
             if me.following is None:
                 bank[index, four] = me.result.T.reshape(len(rows), 4, 32)
+            for to, source, warp, lanes in me.copies:
+                column = me.result[(warp - four.start) * 32 : (warp - four.start + 1) * 32, source]
+                bank[to, warp] = np.where(lanes, column, bank[to, warp])
 
         fragment = Fragment(at, w0, lambda: None, [state.last])
+        fragment.copies = []
         fragment.rows, fragment.warps, fragment.result, fragment.following = rows, four, None, None
         box = [fragment]
         fragment.land = lambda land=land, box=box: land(box=box)  # type: ignore[misc]
@@ -187,6 +199,28 @@ def wgmma_issue(
             state.flight.append(fragment)
         for w in range(w0, w0 + 4):
             _warp(M, w).open.append(fragment)
+
+
+@runtime
+def copy_fragment(M: Machine, idx: Any, n: int, mask: Any, to: int, source: int) -> None:
+    """A register copy whose source may be in flight: the copy then gets its value when the source does."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    for row, w in enumerate(M.warps(idx).tolist()):
+        state = M.warpgroups.get(w - int(M.warp_rank[w]) % 4)
+        if state is None:
+            continue
+        for f in state.flight:
+            # The register's former value no longer matters.
+            f.copies = [c for c in f.copies if c[0] != to or c[2] != w]
+        for f in reversed(state.flight):
+            if f.done:
+                continue
+            place = next((c[1] for c in f.copies if c[0] == source and c[2] == w), None)
+            if place is None and source in f.rows:
+                place = f.rows.index(source)
+            if place is not None:
+                f.copies.append((to, place, w, lanes[row].copy()))
+                break
 
 
 @runtime
@@ -240,7 +274,6 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
     names = [i.name for i in d.items if isinstance(i, ast.Reg)]
     if len(names) != op.d_registers:
         raise Unsupported(f"{len(names)} result registers")
-    cg.write_back(names)
     if isinstance(ops[1], ast.Vec):
         a = "None"
         registers = "(" + ", ".join(cg.src(i, "u32") for i in ops[1].items) + ",)"
@@ -258,13 +291,15 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
             trans_a, trans_b = bool(rest[0]), bool(rest[1])
         else:
             trans_b = bool(rest[-1])
+    held = [r for r in cg.env if r in cg.compiler.fragments]
+    cg.write_back(held)
     key = f"op_{cg.at}"
     cg.compiler.namespace[key] = op
     rows = tuple(cg.machine_row(name) for name in names)
     cg.compiler.namespace[f"rows_{cg.at}"] = rows
     flags = (negate_a, negate_b, trans_a, trans_b)
     cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {key}, rows_{cg.at}, {a}, {registers}, {b}, {scale}, {flags})")
-    cg.forget(names)
+    cg.forget([*held, *names])
 
 
 # mma.sync ---------------------------------------------------------------------------------------------

@@ -349,3 +349,30 @@ def test_f16_accumulators_are_packed(tmp_path: Path) -> None:
     assert "tcgen05.ld.sync.aligned.16x128b.x4.pack::16b.b32" in out
     assert "tcgen05::load_f16(acc, acc_tmem);" in out
     assert "Tmem<32, 1>" in out
+
+
+def test_extent_that_is_deduced_stays_in_the_type(tmp_path: Path) -> None:
+    generic = """
+template <int N>
+__device__ void forward(float (&d)[N], uint64_t a, uint64_t b) { mma(d, a, b); }
+"""
+    text = GEMM.replace("\n__global__", generic + "\n__global__").replace("mma(acc,", "forward(acc,")
+    out = ported(tmp_path, text)
+    assert "template <int kRegisters>\nstruct Tile : Accumulator {};" in out
+    assert "void forward(tcgen05::Tile<N>& d, uint64_t a, uint64_t b)" in out
+    assert "tcgen05::Tile<sizeof(acc) / 4> acc_tmem{{tc.tmem}};" in out
+
+
+def test_overloads_by_extent_stay_apart(tmp_path: Path) -> None:
+    text = GEMM.replace("\n__global__", wrapper(32) + "\n__global__")
+    out = ported(tmp_path, text)
+    assert "void mma(tcgen05::Tile<8>& d" in out
+    assert "void mma(tcgen05::Tile<16>& d" in out
+
+
+def test_type_parameter_takes_the_tile(tmp_path: Path) -> None:
+    generic = "\ntemplate <typename Acc>\n__device__ void forward(Acc& d, uint64_t a, uint64_t b) { mma(d, a, b); }\n"
+    text = GEMM.replace("\n__global__", generic + "\n__global__").replace("mma(acc,", "forward(acc,")
+    out = ported(tmp_path, text)
+    assert "void forward(Acc& d, uint64_t a, uint64_t b) { mma(d, a, b); }" in out
+    assert "forward(acc_tmem," in out

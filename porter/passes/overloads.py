@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the extent of a register array took part in overload resolution or template argument deduction, the tile
+that replaces the array carries that extent in its type."""
+
+from __future__ import annotations
+
+import re
+
+from porter.model.accumulators import AccumulatorParam
+from porter.model.functions import Function, Style
+from porter.passes.context import PortContext
+
+DEFAULT_COUNT_TYPE = "int"
+
+
+def count_type(context: PortContext) -> str:
+    """Type of the extents that tiles must carry; empty if none has to."""
+    found = ""
+    for params in context.accumulators.params.values():
+        for param in params:
+            deduced = _deduced_extent(context, param)
+            found = deduced or found
+    if not found and _collisions(context):
+        found = DEFAULT_COUNT_TYPE
+    return found
+
+
+def keeps_declaration(param: AccumulatorParam) -> bool:
+    """Whether the parameter's type is deduced as a whole (`T& d`, `auto& d`) and so fits the tile as it stands."""
+    node = param.params[0].node
+    if node is None or param.is_scalars or param.depth or param.params[0].array_extents:
+        return False
+    kind, declarator = node.child_by_field_name("type"), node.child_by_field_name("declarator")
+    if kind is None or declarator is None or declarator.type != "reference_declarator":
+        return False
+    text = param.function.text(kind)
+    return text == "auto" or text in param.function.template_params
+
+
+def clashing(context: PortContext) -> list[Function]:
+    """Functions that hold the asm and would get the signature of an overload that forwards to them."""
+    found = []
+    for group in _overloads(context).values():
+        if len({_signature(context, f) for f in group}) == len(group):
+            continue
+        direct = [f for f in group if context.program.steps_in(f)]
+        if len(direct) < len(group):
+            found += direct
+    return found
+
+
+def _overloads(context: PortContext) -> dict[tuple[str, str, str], list[Function]]:
+    groups: dict[tuple[str, str, str], list[Function]] = {}
+    for params in context.accumulators.params.values():
+        function = params[0].function
+        if function.name and function.style not in (Style.LAMBDA, Style.MACRO):
+            groups.setdefault((function.file.path, function.owner, function.name), []).append(function)
+    return {key: group for key, group in groups.items() if len(group) > 1}
+
+
+def _signature(context: PortContext, function: Function) -> tuple[str, ...]:
+    """Parameter types after the port, extents of tiles included."""
+    carried = {p.index: a for a in context.accumulators.params_of(function) for p in a.params}
+    texts: list[str] = []
+    for param in function.params:
+        accumulator = carried.get(param.index)
+        if accumulator is None:
+            text = function.file.text(param.span)
+            texts.append(re.sub(rf"\b{re.escape(param.name)}\b", "", text).strip() if param.name else text)
+        elif accumulator.params[0] is param:
+            texts.append(f"tile {_count(context, accumulator)}")
+    return tuple(texts)
+
+
+def _count(context: PortContext, param: AccumulatorParam) -> int | str:
+    if param.is_scalars:
+        return len(param.params)
+    product = "*".join(f"({param.function.text(n)})" for n in param.params[0].array_extents) or "1"
+    value = context.program.constants.evaluate(product)
+    return value if value is not None else product
+
+
+def _collisions(context: PortContext) -> bool:
+    """Whether overloads differ only by the extents of their accumulators."""
+    for group in _overloads(context).values():
+        signatures = [_signature(context, f) for f in group]
+        erased = [tuple("tile" if t.startswith("tile ") else t for t in s) for s in signatures]
+        if len(set(erased)) < len(set(signatures)):
+            return True
+    return False
+
+
+def _deduced_extent(context: PortContext, param: AccumulatorParam) -> str:
+    """Type of a template parameter in the extents that some call leaves to deduction; empty if there is none."""
+    function = param.function
+    words = {w for n in param.params[0].array_extents for w in re.findall(r"\w+", function.text(n))}
+    for index, name in enumerate(function.template_params):
+        if name in words and any(index >= len(c.template_args) for c in context.program.callers(function)):
+            return _template_parameter_type(function, index)
+    return ""
+
+
+def _template_parameter_type(function: Function, index: int) -> str:
+    template = function.node.parent
+    parameters = template.child_by_field_name("parameters") if template is not None else None
+    if parameters is None or index >= len(parameters.named_children):
+        return DEFAULT_COUNT_TYPE
+    kind = parameters.named_children[index].child_by_field_name("type")
+    return function.text(kind) if kind is not None else DEFAULT_COUNT_TYPE

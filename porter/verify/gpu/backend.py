@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU backends: `gpu` runs a module natively, `hopper` also runs modules for SM100 by lowering them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from porter.build.ptxas import assemble
+from porter.build.toolchain import Toolkit
+from porter.diagnostics import Code, PorterError
+from porter.ptx.arch import target
+from porter.ptx.tensormap import ENCODED_BYTES
+from porter.verify.backends import RunResult
+from porter.verify.builder import BuiltKernel
+from porter.verify.gpu.emulation import Emulation, Lowerer, trap_finding
+from porter.verify.gpu.process import GpuFailure, GpuInfo, GpuProcess
+from porter.verify.images import Image
+from porter.verify.params import argument_bytes
+from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
+from porter.verify.results import RunFinding
+
+GUARD_BYTES = 4096
+"""Around each tensor; a multiple of every alignment that a kernel may ask for."""
+
+_INCONCLUSIVE = {Code.GPU_OUT_OF_MEMORY, Code.GPU_PROCESS_ENDED, Code.GPU_REFUSED}
+
+
+@dataclass(frozen=True)
+class GpuOptions:
+    """`seconds` limits one launch. `mode` and `arithmetic` concern emulated code: `eager` computes at issue,
+    `deferred` as late as a waiting thread; `exact` is Blackwell's rule, `fast` plain f32 sums."""
+
+    seconds: float = 60.0
+    mode: str = "deferred"
+    arithmetic: str = "exact"
+
+
+class GpuBackend:
+    """Launches on a real GPU. Outputs are poisoned and tensors lie between guard bytes."""
+
+    guard = GUARD_BYTES
+    arithmetic = "exact"
+
+    def __init__(self, toolkit: Toolkit, gpu: GpuProcess, options: GpuOptions, *, emulate: bool) -> None:
+        self.name = "hopper" if emulate else "gpu"
+        self.toolkit, self.gpu, self.options, self.emulate = toolkit, gpu, options, emulate
+        self._lowerer = Lowerer(toolkit)
+
+    def where(self, arch: str) -> str:
+        """What runs modules for `arch`, in words: `NVIDIA H200, native` or `NVIDIA H200, emulated (eager)`.
+
+        Raises:
+            PorterError: BACKEND_UNAVAILABLE if this GPU cannot run them.
+        """
+        info = self.gpu.info()
+        if self._native(arch, info):
+            return f"{info.name}, native"
+        return f"{info.name}, emulated ({self.options.mode})"
+
+    def _native(self, arch: str, info: GpuInfo) -> bool:
+        wanted = target(arch)
+        capability = info.capability[0] * 10 + info.capability[1]
+        if wanted.sm == capability:
+            return True
+        if self.emulate and wanted.sm == 100 and capability == 90:
+            return False
+        hint = "; --backend hopper emulates it" if wanted.sm == 100 and capability == 90 else ""
+        reason = f"{info.name} ({info.arch}) does not run code for {arch}{hint}"
+        raise PorterError(Code.BACKEND_UNAVAILABLE, name=self.name, reason=reason)
+
+    def run(
+        self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
+    ) -> RunResult:
+        """Raises PorterError: BACKEND_UNAVAILABLE, CANNOT_EMULATE, PTXAS_ERROR."""
+        began = time.perf_counter()
+        native = self._native(kernel.arch, self._available())
+        if native:
+            cubin, sites = assemble(self.toolkit, kernel.ptx, kernel.arch, name=kernel.entry[:80]).cubin, ()
+        else:
+            emulated = self._lowerer.emulated(kernel.module, kernel.entry[:80])
+            cubin, sites = emulated.cubin, emulated.sites  # type: ignore[assignment]
+        try:
+            return self._launch(kernel, problem, launch, images, cubin, native, began)
+        except GpuFailure as failure:
+            found = trap_finding(failure, sites) or _finding(failure, kernel.entry)
+            status = "incomplete" if found.code in _INCONCLUSIVE else "error"
+            return RunResult(status, (found,), dict(images), seconds=time.perf_counter() - began)  # type: ignore[arg-type]
+
+    def _available(self) -> GpuInfo:
+        try:
+            return self.gpu.info()
+        except GpuFailure as failure:
+            raise PorterError(Code.BACKEND_UNAVAILABLE, name=self.name, reason=str(failure)) from None
+
+    def _launch(
+        self,
+        kernel: BuiltKernel,
+        problem: Problem,
+        launch: LaunchValues,
+        images: Mapping[str, Image],
+        cubin: bytes,
+        native: bool,
+        began: float,
+    ) -> RunResult:
+        gpu = self.gpu
+        gpu.call("release")
+        starts = {}
+        for name, image in images.items():
+            starts[name] = int(gpu.call("allocate", size=image.data.size, name=name)[0]["address"])
+            gpu.call("write", image.data.tobytes(), address=starts[name])
+
+        def map_data(name: str) -> bytes:
+            bound = problem.tensor_maps[name]
+            base = starts[bound.tensor] + images[bound.tensor].guard
+            map_ = dataclasses.replace(bound.map, address=base + bound.map.address)
+            fields = {f.name: getattr(map_, f.name) for f in dataclasses.fields(map_)}
+            return gpu.call("tensor_map", map=fields)[1]
+
+        def address(argument: Pointer | MapAddress) -> int:
+            if isinstance(argument, MapAddress):
+                at = int(gpu.call("allocate", size=ENCODED_BYTES, name=argument.tensor_map)[0]["address"])
+                gpu.call("write", map_data(argument.tensor_map), address=at)
+                return at
+            return starts[argument.tensor] + images[argument.tensor].guard + argument.offset
+
+        def by_value(argument: MapValue) -> bytes:
+            return map_data(argument.tensor_map)
+
+        values = argument_bytes(problem, kernel.function, address, by_value)
+        module = gpu.call("load", cubin)[0]["module"]
+        emulation = None
+        if not native:
+            ctas = int(np.prod(launch.grid))
+            emulation = Emulation(gpu, ctas, self.options.mode, self.options.arithmetic)
+            emulation.prepare(module)
+        head, _ = gpu.call(
+            "launch", b"".join(values), self.options.seconds, module=module, entry=kernel.entry,
+            grid=launch.grid, block=launch.block, cluster=launch.cluster, shared=launch.dynamic_smem,
+            parameters=[len(v) for v in values],
+        )  # fmt: skip
+        after = {}
+        for name, image in images.items():
+            _, data = gpu.call("read", address=starts[name], size=image.data.size)
+            after[name] = Image(image.tensor, image.guard, np.frombuffer(data, np.uint8))
+        findings = tuple(emulation.left_behind(kernel.entry)) if emulation else ()
+        return RunResult(
+            status="error" if findings else "ok",
+            findings=findings,
+            after=after,
+            seconds=time.perf_counter() - began,
+            stats={"kernel_ms": head["milliseconds"]},
+        )
+
+
+def _finding(failure: GpuFailure, kernel: str) -> RunFinding:
+    message = str(failure)
+    if failure.detail:
+        message += "\n" + failure.detail
+    return RunFinding(failure.code, message, kernel=kernel)
