@@ -70,8 +70,7 @@ __device__ __forceinline__ void mbar_wait(uint64_t& bar, uint32_t phase) {
 }
 
 __device__ __forceinline__ void mbar_arrive(uint64_t& bar) {
-    uint64_t state;
-    asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(state) : "r"(smem_ptr(&bar)) : "memory");
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(smem_ptr(&bar)) : "memory");
 }
 
 __device__ __forceinline__ void tma_load(void* dst, const CUtensorMap& map, uint64_t& bar, int k, int row) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import click
@@ -13,7 +14,7 @@ from porter.diagnostics import Code, PorterError
 from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.problem import LaunchValues
-from porter.verify.settings import SimOptions
+from porter.verify.settings import GpuOptions, SimOptions
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(-?[0-9]+(?:\.[0-9]+)?)")
 
@@ -68,6 +69,24 @@ def simulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):  # fmt: skip
         function = option(function)
     return function
+
+
+def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--mode, --gpu-timeout."""
+    for option in reversed(
+        [
+            click.option("--mode", type=click.Choice(["eager", "deferred"]), default="deferred", show_default=True,
+                         help="When emulated tensor-core operations take effect (backend hopper)."),
+            click.option("--gpu-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True,
+                         metavar="SECONDS", help="Longest time for one launch on a GPU."),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def read_gpu_options(mode: str, seconds: float, toolkit: Path | None) -> GpuOptions:
+    return GpuOptions(seconds=seconds, mode=cast(Literal["eager", "deferred"], mode), toolkit=toolkit)
 
 
 def sim_options(

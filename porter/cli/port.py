@@ -26,6 +26,8 @@ from porter.report import json as report_json
 @click.option("--allow-dirty", is_flag=True, help="With --apply: also over files that are not committed.")
 @click.option("--select", multiple=True, metavar="RULE", help="Only these rules (ID or prefix; repeatable).")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (ID or prefix; repeatable).")
+@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="A directory of rules of your own (YAML; repeatable).")  # fmt: skip
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @command
@@ -38,6 +40,7 @@ def port(
     allow_dirty: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    rule_dirs: tuple[Path, ...],
     include_dirs: tuple[Path, ...],
 ) -> ExitCode:
     """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
@@ -48,7 +51,7 @@ def port(
         raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
     if allow_dirty and not apply:
         raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
-    ported = port_paths(paths, split_list(select), split_list(ignore), include_dirs)
+    ported = port_paths(paths, split_list(select), split_list(ignore), include_dirs, rule_dirs)
     written = _write(ported, output, apply, allow_dirty)
     code = ported.exit_code
     if check and ported.changed and code is ExitCode.OK:

@@ -74,15 +74,16 @@ def port_paths(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     include_dirs: Sequence[Path] = (),
+    rule_dirs: Sequence[Path] = (),
 ) -> Ported:
-    """Port files and trees; quoted includes are also looked for in `include_dirs`.
+    """Port files and trees; quoted includes are also looked for in `include_dirs`, rules in `rule_dirs`.
 
     Raises:
         PorterError: what the front end and the engine raise.
     """
     from porter.passes.port import PortOptions, port_sources
 
-    options = PortOptions(select=tuple(select), ignore=tuple(ignore))
+    options = PortOptions(tuple(select), tuple(ignore), tuple(map(str, rule_dirs)))
     ported = Ported()
     for root in roots(paths):
         if is_python(root):

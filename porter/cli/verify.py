@@ -13,7 +13,7 @@ from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
-from porter.cli.options import read_sizes, sim_options, simulator_options, split_list
+from porter.cli.options import gpu_options, read_gpu_options, read_sizes, sim_options, simulator_options, split_list
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
@@ -38,7 +38,9 @@ from porter.verify.settings import BACKENDS
 @click.option("--sizes", multiple=True, metavar="SIZES",
               help="`default`, `all`, or M=128,N=256,...; repeatable.")  # fmt: skip
 @simulator_options
-@click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True)
+@click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
+              help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
+@gpu_options
 @command
 def verify(
     session: Session,
@@ -53,6 +55,8 @@ def verify(
     arithmetic: str,
     budget: int | None,
     backend: str,
+    mode: str,
+    gpu_timeout: float,
 ) -> ExitCode:
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
 
@@ -71,7 +75,10 @@ def verify(
         if path.is_dir():
             raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
     began = time.perf_counter()
-    backend_used = make_backend(backend, sim_options(seed, schedule, arithmetic, budget))
+    settings = replace(
+        sim_options(seed, schedule, arithmetic, budget), gpu=read_gpu_options(mode, gpu_timeout, session.toolkit)
+    )
+    backend_used = make_backend(backend, settings)
     builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
     rows: list[Row] = []
     errors: list[Diagnostic] = []
@@ -90,7 +97,13 @@ def verify(
                     raise
                 errors.append(_named(error.diagnostic, item))
     result = VerifyResult(
-        tuple(rows), backend, schedule, arithmetic, seed, time.perf_counter() - began, tuple(errors)
+        tuple(rows),
+        backend_used.name,
+        schedule,
+        backend_used.arithmetic,
+        seed,
+        time.perf_counter() - began,
+        tuple(errors),
     )
     _show(session, result)
     session.write_json(report_json.verify(result))

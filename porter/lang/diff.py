@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from porter.lang.text import EditGroup, LineIndex
@@ -74,16 +75,29 @@ def hunks(old: bytes, new: bytes, context: int = CONTEXT) -> Iterator[Hunk]:
         yield Hunk((group[0][1], group[-1][2]), (group[0][3], group[-1][4]), tuple(lines), tuple(changed))
 
 
+def shown_path(path: str) -> str:
+    """A path as `git apply` needs it: relative to the working directory, or for a file elsewhere to the root of
+    its own repository; without a leading `/` if it is in none."""
+    absolute = Path(path).resolve()
+    here = Path.cwd()
+    if absolute.is_relative_to(here):
+        return absolute.relative_to(here).as_posix()
+    for directory in absolute.parents:
+        if (directory / ".git").exists():
+            return absolute.relative_to(directory).as_posix()
+    return path.lstrip("/")
+
+
 def file_diff(path: str, old: bytes | None, new: bytes, groups: Sequence[EditGroup] = ()) -> bytes:
     """The diff of one file; empty if nothing changes. `old` is None for a file that does not exist yet.
 
-    `path` stands after `a/` and `b/`; a leading `/` is dropped. Lines starting with `# rule` name the groups
+    The path stands after `a/` and `b/` as `shown_path` gives it. Lines starting with `# rule` name the groups
     whose edits fall into each hunk. They stand before the `diff --git` line, where git expects free text,
     and end in the `@@` header of their hunk.
     """
     if old == new:
         return b""
-    shown = path.lstrip("/").encode("utf-8", "surrogateescape")
+    shown = shown_path(path).encode("utf-8", "surrogateescape")
     body: list[bytes] = []
     notes: list[bytes] = []
     index = LineIndex(old or b"")

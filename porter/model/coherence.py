@@ -14,12 +14,16 @@ from enum import Enum
 
 from tree_sitter import Node
 
+from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
 from porter.model.flow import Branch, Event, Exit, FlowBuilder, Item, Kind, Loop
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 
 STATEMENT_LISTS = ("compound_statement", "case_statement", *PREPROCESSOR_BLOCKS)
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
+
+_TOUCHES = (Kind.READ, Kind.WRITE, Kind.ALIAS)
+_CHANGES = (Kind.WRITE, Kind.ALIAS)
 
 
 class Where(Enum):
@@ -56,7 +60,7 @@ def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     events = list(_events(builder.flow(function)))
     mma = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
     waits = [e.node for e in events if e.kind is Kind.WAIT]
-    touches = [e.node for e in events if e.kind in (Kind.READ, Kind.WRITE) and e.accumulator is accumulator]
+    touches = [e.node for e in events if e.kind in _TOUCHES and e.accumulator is accumulator]
     anchors: list[Node] = []
     for touch in touches:
         anchor = _anchor(function.body, touch, mma, waits)
@@ -77,7 +81,7 @@ def place_stores(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
         events = list(_events(builder.flow(function)))
         anchors: list[Node] = []
         for event in events:
-            if event.kind is Kind.WRITE and event.accumulator is accumulator and event.node.start_byte in offsets:
+            if event.kind in _CHANGES and event.accumulator is accumulator and event.node.start_byte in offsets:
                 anchor = _store_anchor(function.body, event.node, accumulator, events)
                 if anchor is not None and all(anchor.id != a.id for a in placed + anchors):
                     anchors.append(anchor)
@@ -93,7 +97,7 @@ def _store_anchor(body: Node, write: Node, accumulator: Accumulator, events: lis
     holds both the change and an MMA."""
     own = [e for e in events if e.accumulator is accumulator]
     mma = [e.node for e in own if e.kind is Kind.MMA]
-    writes = [e.node for e in own if e.kind is Kind.WRITE]
+    writes = [e.node for e in own if e.kind in _CHANGES]
     stops = [e.node for e in events if e.kind in (Kind.FENCE, Kind.MMA)]
     for block, child in _blocks_above(body, write):
         if not any(_inside(m, block) for m in mma):
@@ -153,12 +157,26 @@ def _anchor(body: Node, touch: Node, mma: list[Node], waits: list[Node]) -> Node
             # the MMA of the loop's last turn
         between = [w for w in waits if _inside(w, child) and w.end_byte <= touch.start_byte]
         if not between:
-            return child
+            return _before_exits(block, child, mma + waits)
         last = max(between, key=lambda w: w.start_byte)
         for inner, inner_child in _blocks_above(body, touch):
             if _inside(last, inner):
-                return inner_child
+                return _before_exits(inner, inner_child, mma + waits)
     return None
+
+
+def _before_exits(block: Node, child: Node, stops: list[Node]) -> Node:
+    """`child`, or the first of the statements between it and the last MMA or wait that may let single threads
+    leave: a load needs the whole warp."""
+    first = child
+    for sibling in reversed(block.named_children):
+        if sibling.start_byte >= child.start_byte or sibling.type in ("comment", "preproc_call"):
+            continue
+        if any(_inside(s, sibling) for s in stops):
+            break
+        if any(True for _ in find(sibling, "return_statement", "break_statement", "continue_statement")):
+            first = sibling
+    return first
 
 
 def _in_loop(body: Node, block: Node) -> bool:
@@ -184,14 +202,17 @@ def _covers(placed: Node, anchor: Node, mma: list[Node]) -> bool:
 
 def check(builder: FlowBuilder, accumulator: Accumulator) -> list[Problem]:
     """What the placed loads leave wrong; empty if every touch and every MMA finds its operand valid."""
-    interpreter = _Interpreter(accumulator)
-    interpreter.run(builder.flow(accumulator.function), {_State(Where.NOWHERE, False)})
+    flow = builder.flow(accumulator.function)
+    mma = [e.node for e in _events(flow) if e.kind is Kind.MMA]
+    interpreter = _Interpreter(accumulator, mma)
+    interpreter.run(flow, {_State(Where.NOWHERE, False)})
     return interpreter.problems
 
 
 class _Interpreter:
-    def __init__(self, accumulator: Accumulator) -> None:
+    def __init__(self, accumulator: Accumulator, mma: list[Node]) -> None:
         self.accumulator = accumulator
+        self.mma = mma
         self.problems: list[Problem] = []
         self._seen: set[tuple[int, str, int]] = set()
         self._breaks: list[set[_State]] = []
@@ -241,7 +262,7 @@ class _Interpreter:
         if event.kind is Kind.ZERO:
             return _State(Where.ZERO, state.in_flight)
         if event.kind is Kind.MMA:
-            if where is Where.REGISTERS:
+            if where is Where.REGISTERS and not event.overwrites:
                 what = "its registers are changed by threads and then added to by an MMA"
                 self._problem(event, what, state.written_at)
             return _State(Where.TMEM, True)
@@ -257,11 +278,27 @@ class _Interpreter:
             if where in (Where.TMEM, Where.ZERO):
                 self._problem(event, "its registers are changed before they are read back")
             return _State(Where.REGISTERS, state.in_flight, event.node.start_byte)
+        if event.kind is Kind.ALIAS:
+            if self._lives_across_mmas(event.node):
+                self._problem(event, "a pointer or reference to it is kept across MMAs")
+                return state
+            if where in (Where.TMEM, Where.ZERO):
+                self._problem(event, "it is read where no single load can be placed in front")
+            if event.changes:
+                return _State(Where.REGISTERS, state.in_flight, event.node.start_byte)
+            return state
         if event.kind is Kind.STORE:
             if where in (Where.TMEM, Where.ZERO):
                 self._problem(event, "it is changed on some paths only, and not read back on the others")
             return _State(Where.BOTH if where is Where.REGISTERS else where, state.in_flight)
         return state
+
+    def _lives_across_mmas(self, node: Node) -> bool:
+        """Whether an MMA stands in the scope of what is declared at `node`, behind it."""
+        scope = node.parent
+        while scope is not None and scope.type not in STATEMENT_LISTS:
+            scope = scope.parent
+        return scope is None or any(_inside(m, scope) and m.start_byte > node.start_byte for m in self.mma)
 
     def _problem(self, event: Event, what: str, written_at: int = -1) -> None:
         key = (event.node.start_byte, what, written_at)

@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from tree_sitter import Node
 
+from porter.lang.asm import macro_definitions
+from porter.lang.cuda import walk
 from porter.model.accumulators import Accumulator, AccumulatorMap
 from porter.model.constants import Constants
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program
 from porter.model.registers import take_apart
 from porter.model.scopes import PREPROCESSOR_BLOCKS, resolve
-from porter.model.tensor_core import MmaStep, Step, SyncStep
+from porter.model.tensor_core import MmaStep, Step, SyncStep, without_cast
 from porter.model.zeroing import Zeroing, find_zeroing
 
 _MAX_INLINE_DEPTH = 12
@@ -31,6 +34,7 @@ class Kind(Enum):
     WRITE = "write"
     LOAD = "load"
     STORE = "store"
+    ALIAS = "alias"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +46,10 @@ class Event:
     accumulator: Accumulator | None = None
     pending: int | None = None
     """Of a wait: the count, None if it is not a known number."""
+    overwrites: bool = False
+    """Of an MMA: scale-d is a constant 0."""
+    changes: bool = False
+    """Of an alias: the accumulator can be changed through it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +93,11 @@ class FlowBuilder:
         self.anchors: dict[int, list[Accumulator]] = {}
         self.stores: dict[int, list[Accumulator]] = {}
         self._uses = program.uses_tensor_core()
+        self._macros = {
+            macro.name: macro.joined.decode("utf-8", "replace")
+            for file in program.sources.files.values()
+            for macro in macro_definitions(file)
+        }
         self._statements = {s.statement.node.id: s for s in program.statements}
         self._by_key = {a.variable.key: a for a in accumulators.accumulators}
         self._scalars = {(id(a.function), name): a for a in accumulators.accumulators for name in a.scalars}
@@ -194,7 +207,13 @@ class FlowBuilder:
             return [i for target in self.program.targets(call) for i in self._inline(frame, call, target)]
         if node.type == "identifier":
             accumulator = self._accumulator(frame, node)
-            return [Event(Kind.READ, frame.at or node, accumulator)] if accumulator is not None else []
+            if accumulator is not None:
+                return [Event(Kind.READ, frame.at or node, accumulator)]
+            return self._named_in_macro(frame, node, frame.function.text(node))
+        if node.type in ("init_declarator", "cast_expression") or self._is_cast_call(frame, node):
+            alias = self._alias(frame, node)
+            if alias is not None:
+                return alias
         items = []
         for child in node.named_children:
             if node.type in ("declaration", "init_declarator", "array_declarator") and self._declares(
@@ -251,7 +270,9 @@ class FlowBuilder:
         items: list[Item] = []
         for step in known.steps:
             if isinstance(step, MmaStep):
-                items.append(Event(Kind.MMA, at, self._step_accumulator(frame, step)))
+                overwrites = frame.constants(self.program.constants).evaluate(without_cast(step.scale_d)) == 0
+                accumulator = self._step_accumulator(frame, step)
+                items.append(Event(Kind.MMA, at, accumulator, overwrites=overwrites))
             else:
                 items.append(self._sync(frame, step, at))
         return items
@@ -290,19 +311,25 @@ class FlowBuilder:
         return items
 
     def _call(self, frame: _Frame, node: Node) -> list[Item]:
+        if self._is_cast_call(frame, node):
+            alias = self._alias(frame, node)
+            if alias is not None:
+                return alias
         call = next((c for c in frame.function.calls if c.node.id == node.id), None)
         if call is None:
             return [i for child in node.named_children for i in self._expression(frame, child)]
         targets = self.program.targets(call)
         if targets and all(is_register_fence(t) for t in targets):
             return []
-        inlined = [t for t in targets if id(t) in self._uses]
+        inlined = [t for t in targets if id(t) in self._uses or t.style is Style.LAMBDA]
         carried = {i for argument in self.accumulators.arguments_of(call) for i in argument.args}
         items: list[Item] = []
         for index, argument in enumerate(call.args):
             if index in carried and inlined:
                 continue
             items += self._argument(frame, call, index, argument, targets)
+        if not targets:
+            items += self._named_in_macro(frame, node, call.name)
         callee = node.child_by_field_name("function")
         if callee is not None and callee.type == "field_expression":
             items += self._expression(frame, callee.child_by_field_name("argument"))
@@ -310,6 +337,60 @@ class FlowBuilder:
             arms = [self._inline(frame, call, target) for target in inlined]
             items += arms[0] if len(arms) == 1 else [Branch(arms)]
         return items
+
+    def _named_in_macro(self, frame: _Frame, node: Node, name: str) -> list[Item]:
+        """A macro whose body names an accumulator of the function that uses it."""
+        body = self._macros.get(name)
+        if body is None:
+            return []
+        items: list[Item] = []
+        for accumulator in self.accumulators.accumulators:
+            if accumulator.function is not frame.function:
+                continue
+            for word in accumulator.scalars or (accumulator.name,):
+                if re.search(rf"\b{re.escape(word)}\b", body) is None:
+                    continue
+                at = frame.at or node
+                items.append(Event(Kind.READ, at, accumulator))
+                if re.search(rf"\b{re.escape(word)}\b(?:\s*\[[^\]]*\])*\s*(?:[-+*/|&^]|<<|>>)?=(?!=)", body):
+                    items.append(Event(Kind.WRITE, at, accumulator))
+                break
+        return items
+
+    def _is_cast_call(self, frame: _Frame, node: Node) -> bool:
+        if node.type != "call_expression":
+            return False
+        callee = node.child_by_field_name("function")
+        return callee is not None and frame.function.text(callee).split("<")[0].strip() in _CASTS
+
+    def _alias(self, frame: _Frame, node: Node) -> list[Item] | None:
+        """A pointer or reference to an accumulator that is kept: `T* p = d`, `T& x = d[i]`, a cast of `d`. None if
+        the node makes none; the elements of the array by value are no alias."""
+        if node.type == "init_declarator":
+            declarator, value = node.child_by_field_name("declarator"), node.child_by_field_name("value")
+            if declarator is None or value is None:
+                return None
+            reference = declarator.type in ("reference_declarator", "pointer_declarator") or _has_auto(node)
+            if not reference:
+                return None
+            constant = any(c.type == "type_qualifier" and "const" in frame.function.text(c) for c in _siblings(node))
+        else:
+            arguments = node.child_by_field_name("arguments")
+            value = node.child_by_field_name("value")
+            if value is None and arguments is not None and arguments.named_children:
+                value = arguments.named_children[0]
+            if value is None:
+                return None
+            constant = "const" in frame.function.text(node).split("(", 1)[0].split()
+        element = take_apart(frame.function, _uncast(frame.function, value))
+        accumulator = self._accumulator(frame, element.root) if element is not None else None
+        if element is None or accumulator is None:
+            return None
+        full = bool(accumulator.scalars) or len(element.subscripts) >= max(1, len(accumulator.extents))
+        by_value = node.type == "init_declarator" and _declares_value(node)
+        if full and (node.type != "init_declarator" or by_value) and not _takes_address(value):
+            return None
+        return [Event(Kind.ALIAS, frame.at or node, accumulator, changes=not constant)]
 
     def _argument(self, frame: _Frame, call: Call, index: int, node: Node, targets: list[Function]) -> list[Item]:
         if node.type == "lambda_expression":
@@ -376,6 +457,51 @@ class _Frame:
 
     def constants(self, known: Constants) -> Constants:
         return known.extended(self.values) if self.values else known
+
+
+_CASTS = ("reinterpret_cast", "static_cast", "const_cast", "*reinterpret_cast")
+
+
+def _siblings(node: Node) -> list[Node]:
+    return list(node.parent.children) if node.parent is not None else []
+
+
+def _has_auto(node: Node) -> bool:
+    """`auto p = d` keeps a pointer."""
+    return any(c.type in ("placeholder_type_specifier", "auto") for c in _siblings(node))
+
+
+def _declares_value(node: Node) -> bool:
+    declarator = node.child_by_field_name("declarator")
+    return declarator is not None and declarator.type == "identifier"
+
+
+def _uncast(function: Function, node: Node) -> Node:
+    """The expression inside casts, `&` and `*`."""
+    while True:
+        if node.type == "call_expression":
+            callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            if callee is None or arguments is None or len(arguments.named_children) != 1:
+                return node
+            if function.text(callee).split("<")[0].strip() not in _CASTS:
+                return node
+            node = arguments.named_children[0]
+        elif node.type == "cast_expression":
+            inner = node.child_by_field_name("value")
+            if inner is None:
+                return node
+            node = inner
+        elif node.type in ("pointer_expression", "parenthesized_expression"):
+            inner = node.child_by_field_name("argument") or (node.named_children[0] if node.named_children else None)
+            if inner is None:
+                return node
+            node = inner
+        else:
+            return node
+
+
+def _takes_address(node: Node) -> bool:
+    return any(n.type == "pointer_expression" and n.children and n.children[0].type == "&" for n in walk(node))
 
 
 def _may_write(function: Function, index: int) -> bool:

@@ -293,7 +293,7 @@ class Context:
         fragments = self.compiler.fragments
         if source.name in fragments and to.name in fragments and self.machine.late:
             rows = self.machine_row(to.name), self.machine_row(source.name)
-            self.line(f"if M.warpgroups: copy_fragment(M, idx, n, {self.mask()}, {rows[0]}, {rows[1]})")
+            self.line(f"if M.engine.pending: copy_fragment(M, idx, n, {self.mask()}, {rows[0]}, {rows[1]})")
         self.env[to.name] = Value(value.width, dict(value.forms), value.origin)
         self.dirty.add(to.name)
         return True

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
 from porter.sim.datapath.tma import load_tile, reduce_tile, store_tile
 from porter.sim.engine import Operation
 from porter.sim.exec_memory import global_groups, shared_index
@@ -39,9 +39,7 @@ def per_lane(value: Any, n: int) -> Array:
     return np.broadcast_to(np.asarray(value), (n, 32))
 
 
-def shared_place(
-    M: Machine, cta: int, address: int, nbytes: int, at: int, warp: int, lane: int
-) -> tuple[int, int]:
+def shared_place(M: Machine, cta: int, address: int, nbytes: int, at: int, warp: int, lane: int) -> tuple[int, int]:
     """(block, byte offset) of a shared address as seen by a thread of block `cta`."""
     rank, offset = address >> 24, address & _OFFSET
     if rank >= M.cluster_size or offset + nbytes > M.smem_size:
@@ -127,9 +125,7 @@ def cp_async(
     zeros = lanes & ~reads
     if zeros.any():
         blank = type("Blank", (), {"data": np.zeros(1, np.uint8)})
-        batches.append(
-            CopyBatch(M, warps, target, blank, np.zeros((n, 32), np.uint64), zeros, sizes * 0, item)
-        )
+        batches.append(CopyBatch(M, warps, target, blank, np.zeros((n, 32), np.uint64), zeros, sizes * 0, item))
     for row in np.flatnonzero(lanes.any(axis=1)).tolist():
         w = int(warps[row])
 
@@ -335,9 +331,7 @@ def bulk_store(
             raise Stop(Code.SIM_MISALIGNED, what, at, warp, lane)
         box: list[Array] = []
 
-        def read(
-            owner: int = owner, offset: int = offset, nbytes: int = nbytes, box: list[Array] = box
-        ) -> None:
+        def read(owner: int = owner, offset: int = offset, nbytes: int = nbytes, box: list[Array] = box) -> None:
             box.append(M.smem[owner, offset : offset + nbytes].copy())
 
         def land(target: int = target, nbytes: int = nbytes, box: list[Array] = box) -> None:
@@ -463,6 +457,62 @@ def tensor_store(
         _bulk_out(M, at, warp, lane, read, land)
 
 
+@runtime
+def store_async(
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    dst: Any,
+    values: tuple[Any, ...],
+    mbar: Any,
+    item: int,
+    how: str,
+    kind: str,
+) -> None:
+    """st.async and red.async to shared memory of the cluster, completing on an mbarrier there."""
+    d, b = per_lane(dst, n), per_lane(mbar, n)
+    words = [per_lane(v, n) for v in values]
+    nbytes = item * len(values)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        owner, offset = shared_place(M, cta, int(d[row, lane]), nbytes, at, warp, lane)
+        if offset % nbytes:
+            what = f"shared address {offset:#x} is not a multiple of {nbytes}"
+            raise Stop(Code.SIM_MISALIGNED, what, at, warp, lane)
+        signal = M.mbar.resolve(cta, int(b[row, lane]), at)
+        data = np.array([w[row, lane] for w in words], f"<u{item}")
+
+        def land(
+            owner: int = owner, offset: int = offset, data: Array = data, signal: tuple[int, int] = signal
+        ) -> None:
+            place = M.smem[owner, offset : offset + nbytes].view(data.dtype)
+            if how:
+                from porter.sim.exec_atomic import combine
+
+                place[:] = combine(place.copy(), data, None, how, kind)
+            else:
+                place[:] = data
+            M.mbar.complete_tx(signal[0], signal[1], nbytes)
+
+        M.engine.issue(Operation(at, warp, land, keys=[("mbar", *signal)]))
+
+
+def emit_store_async(cg: Context, ins: ast.Instruction) -> None:
+    """st.async and red.async."""
+    p, ops = ins.parts, ins.operands
+    if not any(x.startswith("mbarrier::complete_tx") for x in p):
+        raise Unsupported("")
+    kind = kind_of(p[-1])
+    item = WIDTH_OF[kind] // 8
+    items = ops[1].items if isinstance(ops[1], ast.Vec) else (ops[1],)
+    values = "(" + ", ".join(cg.src(v, f"u{item * 8}") for v in items) + ",)"
+    how = "" if p[0] == "st" else next(x for x in p if x in ("add", "min", "max", "inc", "dec", "and", "or", "xor"))
+    place, barrier = cg.addr(ops[0], "u32"), cg.addr(ops[2], "u32")
+    cg.line(cg.call("store_async", place, values, barrier, str(item), repr(how), repr(p[-1])))
+
+
 # Code generation ----------------------------------------------------------------------------------------
 
 
@@ -574,9 +624,7 @@ def _tensor(cg: Context, ins: ast.Instruction, how: str) -> None:
         vector = op.parts[0]
         items = vector.items if isinstance(vector, ast.Vec) else (vector,)
         coords = ", ".join(cg.src(i, "s32") for i in items)
-        return cg.src(op.base, "u64") if op.offset == 0 else cg.addr(
-            ast.Mem(op.base, op.offset), "u64"
-        ), f"({coords},)"
+        return cg.src(op.base, "u64") if op.offset == 0 else cg.addr(ast.Mem(op.base, op.offset), "u64"), f"({coords},)"
 
     to = next(x for x in p[at_dim + 1 :] if x.startswith(("shared", "global")))
     if to.startswith("shared"):

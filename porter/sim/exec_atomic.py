@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
 from porter.sim.exec_memory import _by_space, global_groups, shared_index, space_of
+from porter.sim.results import Stop
 from porter.sim.rounding import bf16_to_f32, f32_to_bf16
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ def _targets(
     for allocation, offsets, part in global_groups(M, at, idx, n, mask, addr, item):
         view = allocation.elements(item, 1)
         if view is None:
-            raise Unsupported("atomics on an unaligned allocation")
+            where = M.first_lane(idx, n, mask)
+            raise Stop(Code.SIM_UNKNOWN_INSTRUCTION, "atomics on an unaligned allocation", at, *where)
         index = np.broadcast_to((offsets >> np.uint64(shift)).astype(np.int64), (n, 32))
         found.append((view, index, lanes if part is None else part))
     return found
@@ -134,9 +137,7 @@ def atomic(
     values = np.broadcast_to(b, (n, 32))
     third = None if c is None else np.broadcast_to(c, (n, 32))
     for view, index, lanes in _targets(M, at, idx, n, mask, addr, space, item):
-        old = _apply(
-            view, index[lanes], values[lanes], None if third is None else third[lanes], op, type_name
-        )
+        old = _apply(view, index[lanes], values[lanes], None if third is None else third[lanes], op, type_name)
         result[lanes] = old
     return result
 
@@ -145,7 +146,10 @@ def atomic(
 def _atom(cg: Context, ins: ast.Instruction) -> None:
     p, ops = ins.parts, ins.operands
     if p[1] == "async":
-        raise Unsupported("red.async")
+        from porter.sim.exec_async import emit_store_async
+
+        emit_store_async(cg, ins)
+        return
     has_result = p[0] == "atom"
     mem = ops[1] if has_result else ops[0]
     rest = ops[2:] if has_result else ops[1:]
@@ -172,9 +176,7 @@ def _atom(cg: Context, ins: ast.Instruction) -> None:
         kind = "u32" if space in ("shared", "cluster") else "u64"
         for i, source in enumerate(sources):
             place = cg.let(f"{address} + {cg.const(kind, i * item)}")
-            call = cg.call(
-                "atomic", place, repr(space), repr(op), repr(type_name), str(item), bits(source), "None"
-            )
+            call = cg.call("atomic", place, repr(space), repr(op), repr(type_name), str(item), bits(source), "None")
             if results:
                 cg.set(results[i], unsigned, call)
             else:

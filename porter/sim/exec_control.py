@@ -25,7 +25,7 @@ def unsupported(M: Machine, at: int, idx: Any, n: int, mask: Any, why: str) -> N
     """Reached an instruction that cannot be executed: the run has no verdict."""
     if mask is None or np.any(mask):
         ins = M.program.code[at]
-        text = ins.text or ins.opcode
+        text = " ".join((ins.text or ins.opcode).split())
         raise Stop(
             Code.SIM_UNKNOWN_INSTRUCTION,
             f"`{text}`" + (f" ({why})" if why else ""),
@@ -119,9 +119,7 @@ def _barrier(cg: Context, ins: ast.Instruction, last: BasicBlock, following: int
     mask = cg.mask()
     cg.guard = None
     cg.write_back(sorted(last.live_out))
-    cg.line(
-        f"return idx, mask, barrier_sync(M, {cg.at}, idx, n, mask, {mask}, {number}, {count}, {following})"
-    )
+    cg.line(f"return idx, mask, barrier_sync(M, {cg.at}, idx, n, mask, {mask}, {number}, {count}, {following})")
     return True
 
 

@@ -241,14 +241,11 @@ def _cvt(cg: Context, ins: ast.Instruction) -> None:
         fn = "to_f16" if to == "f16x2" else "to_bf16"
         view = ".view(t_u16)" if to == "f16x2" else ""
         halves = [
-            f"{fn}(relu_if({load_float(cg, o, 'f32', ftz)}, {relu_}), {m!r}, {satfinite}){view}"
-            for o in ops[1:3]
+            f"{fn}(relu_if({load_float(cg, o, 'f32', ftz)}, {relu_}), {m!r}, {satfinite}){view}" for o in ops[1:3]
         ]
         cg.set(d, "u32", f"join16({halves[0]}, {halves[1]})")
     elif to == "tf32":
-        cg.set(
-            d, "u32", f"to_tf32(relu_if({cg.src(ops[1], 'f32')}, {relu_}), {mode or 'rna'!r}, {satfinite})"
-        )
+        cg.set(d, "u32", f"to_tf32(relu_if({cg.src(ops[1], 'f32')}, {relu_}), {mode or 'rna'!r}, {satfinite})")
     elif to == "ue8m0x2":
         if source == "f32":
             high, low = cg.src(ops[1], "f32"), cg.src(ops[2], "f32")

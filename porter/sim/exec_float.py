@@ -119,9 +119,9 @@ def odd_to_f32(x: Array) -> Array:
     """Round float64 to f32 by round-to-odd: enough for a later rounding to 22 bits or fewer."""
     near = round_to_f32(x, "rz")
     inexact = near.astype(np.float64) != x
-    return np.where(
-        inexact & np.isfinite(near), near.view(np.uint32) | np.uint32(1), near.view(np.uint32)
-    ).view(np.float32)
+    return np.where(inexact & np.isfinite(near), near.view(np.uint32) | np.uint32(1), near.view(np.uint32)).view(
+        np.float32
+    )
 
 
 @runtime
@@ -224,9 +224,7 @@ def _pair(cg: Context, op: ast.Operand) -> str:
     return cg.src(op, "u64")
 
 
-def store_float(
-    cg: Context, op: ast.Operand, type_name: str, expr: str, ftz: bool = False, sat: bool = False
-) -> None:
+def store_float(cg: Context, op: ast.Operand, type_name: str, expr: str, ftz: bool = False, sat: bool = False) -> None:
     """Write values as `load_float` gives them; bf16 values are f32 that get rounded to nearest even."""
     x = cg.let(expr)
     if sat:

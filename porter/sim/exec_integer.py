@@ -126,9 +126,7 @@ def bfe(a: Array, pos: Array, length: Array) -> Array:
         top = np.minimum(pos.astype(np.int64) + length.astype(np.int64) - 1, bits - 1).astype(unsigned)
         sign = np.where(length == 0, unsigned(0), (u >> top) & unsigned(1))
         # Bits of the field that lie beyond the operand are copies of the sign, as are those above the field.
-        have = np.maximum(np.minimum(length.astype(np.int64), bits - pos.astype(np.int64)), 0).astype(
-            unsigned
-        )
+        have = np.maximum(np.minimum(length.astype(np.int64), bits - pos.astype(np.int64)), 0).astype(unsigned)
         above = np.where(have >= unsigned(bits), unsigned(0), ~unsigned(0) << have)
         field = np.where(sign != 0, (field & ~above) | above, field)
         return field.view(a.dtype)
@@ -255,11 +253,7 @@ def integer_add(cg: Context, ins: ast.Instruction, op: str) -> None:
         first = cg.let(f"{a} {op} {b}")
         total = cg.let(f"{first} {op} {carry}")
         if "cc" in p:
-            over = (
-                f"({first} < {a}) | ({total} < {first})"
-                if op == "+"
-                else f"({a} < {b}) | ({first} < {carry})"
-            )
+            over = f"({first} < {a}) | ({total} < {first})" if op == "+" else f"({a} < {b}) | ({first} < {carry})"
             _set_carry(cg, over)
         cg.set(d, u, total)
         return
@@ -290,9 +284,7 @@ def integer_mul(cg: Context, ins: ast.Instruction) -> None:
             product = cg.let(f"mul_hi_{kind}({a}, {b})")
         else:
             w = f"{kind[0]}{bits * 2}"
-            product = cg.let(
-                f"(({a}.astype(t_{w}) * {b}.astype(t_{w})) >> {cg.const(w, bits)}).astype(t_{kind})"
-            )
+            product = cg.let(f"(({a}.astype(t_{w}) * {b}.astype(t_{w})) >> {cg.const(w, bits)}).astype(t_{kind})")
     else:
         product = cg.let(f"{a} * {b}")
     if not addend:

@@ -30,9 +30,7 @@ def _stop(M: Machine, code: Code, message: str, at: int, idx: Any, n: int, mask:
 
 
 @runtime
-def shared_index(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int, cluster: bool
-) -> Array:
+def shared_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int, cluster: bool) -> Array:
     """Byte index into all shared memory, checked. Inactive lanes get an index that is in range."""
     a = np.asarray(addr)
     if mask is not None:
@@ -172,9 +170,7 @@ def ld_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: 
 
 
 @runtime
-def st_local(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any
-) -> None:
+def st_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
     size = item * count
     where = local_index(M, at, idx, n, mask, addr, size) >> (size.bit_length() - 1)
     _scatter(M.local_view(item, count), where, n, mask, value, count)
@@ -207,15 +203,12 @@ def _global_error(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Array,
             name = f" {found.name}" if found.name else ""
             raise Stop(
                 Code.SIM_OUT_OF_BOUNDS,
-                f"global address {address:#x} ({size} bytes) runs past the end of allocation{name} at "
-                f"{found.end:#x}",
+                f"global address {address:#x} ({size} bytes) runs past the end of allocation{name} at {found.end:#x}",
                 at,
                 *where,
             )
         if address % size:
-            raise Stop(
-                Code.SIM_MISALIGNED, f"global address {address:#x} is not a multiple of {size}", at, *where
-            )
+            raise Stop(Code.SIM_MISALIGNED, f"global address {address:#x} is not a multiple of {size}", at, *where)
 
 
 def global_groups(
@@ -278,16 +271,12 @@ def ld_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item:
 
 
 @runtime
-def st_global(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any
-) -> None:
+def st_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
     for found, offsets, lanes in global_groups(M, at, idx, n, mask, addr, item * count):
         put_global(found, offsets, n, mask if lanes is None else lanes, value, item, count)
 
 
-def put_global(
-    found: Allocation, offsets: Array, n: int, lanes: Any, value: Any, item: int, count: int
-) -> None:
+def put_global(found: Allocation, offsets: Array, n: int, lanes: Any, value: Any, item: int, count: int) -> None:
     size = item * count
     view = found.elements(item, count)
     if view is not None and view.shape[0] * size >= found.end - found.start:
@@ -361,9 +350,7 @@ def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item
 
 
 @runtime
-def st_generic(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any
-) -> None:
+def st_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
     for window, lanes in _by_space(M, n, mask, addr):
         use = mask if lanes is None else lanes
         if window == _SHARED:
@@ -405,9 +392,7 @@ def space_of(cg: Context, ins: ast.Instruction, mem: ast.Operand) -> str:
     if isinstance(base, ast.Sym):
         variable = cg.program.variables.get(base.name)
         if variable is not None:
-            return {"shared": "shared", "local": "local", "kernelparam": "param"}.get(
-                variable.space, "global"
-            )
+            return {"shared": "shared", "local": "local", "kernelparam": "param"}.get(variable.space, "global")
     return "generic"
 
 
@@ -475,7 +460,12 @@ def _store_result(cg: Context, to: ast.Operand, kind: str, unsigned: str, value:
 @emits("st")
 def _st(cg: Context, ins: ast.Instruction) -> None:
     _check_order(ins)
-    if ins.parts[1] == "async" or ins.parts[1] == "bulk":
+    if ins.parts[1] == "async":
+        from porter.sim.exec_async import emit_store_async
+
+        emit_store_async(cg, ins)
+        return
+    if ins.parts[1] == "bulk":
         raise Unsupported("")
     kind, item, count = _shape(ins)
     unsigned = f"u{item * 8}"

@@ -70,9 +70,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
             continue
         sizes = {r[1] for r in requests if r is not None}
         if len(sizes) > 1:
-            raise Stop(
-                Code.SIM_TMEM_ALLOCATION, f"the blocks of a pair ask for {sorted(sizes)} columns", at, warp
-            )
+            raise Stop(Code.SIM_TMEM_ALLOCATION, f"the blocks of a pair ask for {sorted(sizes)} columns", at, warp)
         start = T.find_free(ctas, wanted)
         if start is None:
             continue
@@ -81,9 +79,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
             T.allocate(c, start, wanted, at)
             offset = r[2] & 0xFFFFFF
             if offset % 4 or offset + 4 > M.smem_size:
-                raise Stop(
-                    Code.SIM_OUT_OF_BOUNDS, f"tcgen05.alloc writes to shared address {r[2]:#x}", at, r[0]
-                )
+                raise Stop(Code.SIM_OUT_OF_BOUNDS, f"tcgen05.alloc writes to shared address {r[2]:#x}", at, r[0])
             M.smem[c, offset : offset + 4] = np.array([start], "<u4").view(np.uint8)
             del T.requests[c]
             if r[0] == warp:
@@ -109,9 +105,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
 
 
 @runtime
-def tmem_dealloc(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int
-) -> None:
+def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> None:
     a, c = per_lane(addr, n), per_lane(columns, n)
     for row, warp in enumerate(M.warps(idx).tolist()):
         cta = int(M.warp_cta[warp])
@@ -355,9 +349,7 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
 
 
 @runtime
-def tmem_commit(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int
-) -> None:
+def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int) -> None:
     """One arrival on each named mbarrier once the thread's earlier operations have landed."""
     a = per_lane(addr, n)
     for row, lane, warp in active_lanes(M, idx, n, mask):
@@ -455,6 +447,4 @@ def _mma(cg: Context, ins: ast.Instruction) -> None:
         if op.ws or not isinstance(rest[1], ast.Imm):
             raise Unsupported("a zero-column mask")
         scale = str(int(rest[1].value))
-    cg.line(
-        cg.call("tmem_mma", name, cg.addr(ops[0], "u32"), a_desc, a_tmem, b, idesc, enable, scale, disable)
-    )
+    cg.line(cg.call("tmem_mma", name, cg.addr(ops[0], "u32"), a_desc, a_tmem, b, idesc, enable, scale, disable))

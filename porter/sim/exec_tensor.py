@@ -92,6 +92,10 @@ def gather_group(M: Machine, at: int, idx: Any, n: int, mask: Any) -> Any:
     return np.array(sorted(ready)), len(ready), None
 
 
+def _clashes(f: Fragment, rows: tuple[int, ...], own: set[int]) -> bool:
+    return (f.rows != rows and not own.isdisjoint(f.rows)) or not own.isdisjoint(c[0] for c in f.copies)
+
+
 def _group(M: Machine, first: int) -> GroupState:
     return M.warpgroups.setdefault(first, GroupState())
 
@@ -120,9 +124,7 @@ def wgmma_issue(
     b_desc = per_lane(b, n)
     a_desc = None if a is None else per_lane(a, n)
     bank = M.banks[32]
-    index: Any = (
-        slice(rows[0], rows[-1] + 1) if rows == tuple(range(rows[0], rows[0] + len(rows))) else list(rows)
-    )
+    index: Any = slice(rows[0], rows[-1] + 1) if rows == tuple(range(rows[0], rows[0] + len(rows))) else list(rows)
     negate_a, negate_b, trans_a, trans_b = flags
     for g in range(0, n, 4):
         w0 = int(warps[g])
@@ -136,10 +138,7 @@ def wgmma_issue(
             # An accumulator that shares registers with another one in flight, or holds a copy of it: compilers
             # wait in between.
             mine = set(rows)
-            M.engine.land_all(
-                [f for f in state.flight if not f.done and (f.rows != rows and not mine.isdisjoint(f.rows)
-                 or not mine.isdisjoint(c[0] for c in f.copies))]
-            )
+            M.engine.land_all([f for f in state.flight if not f.done and _clashes(f, rows, mine)])
         registers = None
         if a_registers is not None:
             registers = np.stack([per_lane(r, n)[g : g + 4] for r in a_registers], axis=-1).reshape(128, -1)
@@ -176,6 +175,7 @@ def wgmma_issue(
                 trans_a=trans_a,
                 trans_b=trans_b,
                 mode=M.options.arithmetic,
+                rules=M.options.rules,
             )
             if me.following is None:
                 bank[index, four] = me.result.T.reshape(len(rows), 4, 32)
@@ -274,6 +274,7 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
     names = [i.name for i in d.items if isinstance(i, ast.Reg)]
     if len(names) != op.d_registers:
         raise Unsupported(f"{len(names)} result registers")
+    cg.write_back([r for r in cg.env if r in cg.compiler.fragments])
     if isinstance(ops[1], ast.Vec):
         a = "None"
         registers = "(" + ", ".join(cg.src(i, "u32") for i in ops[1].items) + ",)"
@@ -291,15 +292,14 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
             trans_a, trans_b = bool(rest[0]), bool(rest[1])
         else:
             trans_b = bool(rest[-1])
-    held = [r for r in cg.env if r in cg.compiler.fragments]
-    cg.write_back(held)
     key = f"op_{cg.at}"
     cg.compiler.namespace[key] = op
     rows = tuple(cg.machine_row(name) for name in names)
     cg.compiler.namespace[f"rows_{cg.at}"] = rows
     flags = (negate_a, negate_b, trans_a, trans_b)
     cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {key}, rows_{cg.at}, {a}, {registers}, {b}, {scale}, {flags})")
-    cg.forget([*held, *names])
+    # Whatever of these registers was read meanwhile may be out of date once the wgmma lands.
+    cg.forget([r for r in cg.env if r in cg.compiler.fragments])
 
 
 # mma.sync ---------------------------------------------------------------------------------------------

@@ -63,9 +63,7 @@ def _shfl(cg: Context, ins: ast.Instruction) -> None:
     if ins.parts[1] != "sync":
         raise Unsupported("shfl without .sync")
     value, ok = cg.let("None"), cg.let("None")
-    call = (
-        f"shuffle(n, {cg.mask()}, {cg.src(ops[1], 'u32')}, {cg.src(ops[2], 'u32')}, {cg.src(ops[3], 'u32')}"
-    )
+    call = f"shuffle(n, {cg.mask()}, {cg.src(ops[1], 'u32')}, {cg.src(ops[2], 'u32')}, {cg.src(ops[3], 'u32')}"
     cg.line(f"{value}, {ok} = {call}, {ins.parts[2]!r})")
     if isinstance(d, ast.Pair):
         cg.set(d.first, "u32", value)
@@ -229,9 +227,7 @@ def matrix_addresses(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any
 
 
 @runtime
-def load_matrices(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: int, trans: bool
-) -> Array:
+def load_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: int, trans: bool) -> Array:
     """ldmatrix m8n8.b16: registers [n, 32, count]."""
     where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count)
     rows = M.smem_view(2, 8)[where >> 4].reshape(n, count, 8, 8)
@@ -242,9 +238,7 @@ def load_matrices(
 
 
 @runtime
-def store_matrices(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, trans: bool, *values: Any
-) -> None:
+def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, trans: bool, *values: Any) -> None:
     """stmatrix m8n8.b16."""
     count = len(values)
     where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count)

@@ -7,6 +7,7 @@ import re
 import struct
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -103,6 +104,9 @@ def _check_launch(module: ast.Module, entry: str, launch: Launch, params: bytes)
             return f"grid {axis} of {g} is no multiple of the cluster's {c}"
     if launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 16:
         return "a cluster of more than 16 blocks"
+    required = function.directives.get("reqnctapercluster")
+    if required and launch.cluster != (1, 1, 1) and (*required, 1, 1)[:3] != launch.cluster:
+        return f"the kernel requires clusters of {required}, not {launch.cluster}"
     required = function.directives.get("reqntid")
     if required:
         required = (*required, 1, 1)[:3]
@@ -143,7 +147,18 @@ def simulate(
     problem = _check_launch(module, entry, launch, params)
     if problem is not None:
         return refuse(Code.SIM_LAUNCH, problem)
-    program = load_program(module, entry)
+    required = module.function(entry).directives.get("reqnctapercluster")
+    if required and launch.cluster == (1, 1, 1):
+        x, y, z = (*required, 1, 1)[:3]
+        launch = replace(launch, cluster=(x, y, z))
+        problem = _check_launch(module, entry, launch, params)
+        if problem is not None:
+            return refuse(Code.SIM_LAUNCH, problem)
+    try:
+        program = load_program(module, entry)
+    except ValueError as error:
+        stats.seconds = time.perf_counter() - started
+        return Outcome("incomplete", [Finding(Code.SIM_UNKNOWN_INSTRUCTION, str(error), entry)], stats)
     try:
         most = limits(module.target).shared_per_block
     except (KeyError, ValueError):
@@ -167,9 +182,7 @@ def simulate(
     findings: list[Finding] = []
     for first in range(0, total, resident):
         ctas = range(first, min(first + resident, total))
-        machine = Machine(
-            program, launch, params, memory, internal, addresses, options, ctas, options.seed + first
-        )
+        machine = Machine(program, launch, params, memory, internal, addresses, options, ctas, options.seed + first)
         machine.instructions = stats.warp_instructions
         try:
             machine.run()

@@ -58,27 +58,17 @@ class Mbarriers:
         if M.clustered:
             rank = (flat >> np.uint32(_RANK_SHIFT)).astype(np.int64)
             if (rank >= M.cluster_size).any():
-                self._bad(
-                    at, idx, n, lanes, int(flat[np.argmax(rank >= M.cluster_size)]), "no block of the cluster"
-                )
+                self._bad(at, idx, n, lanes, int(flat[np.argmax(rank >= M.cluster_size)]), "no block of the cluster")
             cta = M.cta_first[cta] + rank
-        bad = (
-            (offset & 7 != 0)
-            | (offset + 8 > M.smem_size)
-            | (flat >> np.uint32(_RANK_SHIFT) >= M.cluster_size)
-        )
+        bad = (offset & 7 != 0) | (offset + 8 > M.smem_size) | (flat >> np.uint32(_RANK_SHIFT) >= M.cluster_size)
         if bad.any():
-            self._bad(
-                at, idx, n, lanes, int(flat[np.argmax(bad)]), "not an 8-byte aligned shared memory address"
-            )
+            self._bad(at, idx, n, lanes, int(flat[np.argmax(bad)]), "not an 8-byte aligned shared memory address")
         slot = self.slot_of[offset >> 3]
         unknown = slot < 0
         if not unknown.any():
             unknown = ~self.valid[slot, cta]
         if unknown.any():
-            self._bad(
-                at, idx, n, lanes, int(flat[np.argmax(unknown)]), "used before mbarrier.init, or after inval"
-            )
+            self._bad(at, idx, n, lanes, int(flat[np.argmax(unknown)]), "used before mbarrier.init, or after inval")
         return slot, cta
 
     def _bad(self, at: int, idx: Any, n: int, lanes: Array, address: int, why: str) -> None:
@@ -158,11 +148,7 @@ class Mbarriers:
         name = ""
         own = offset - 1024
         for v in M.program.variables.values():
-            if (
-                v.space == "shared"
-                and v.offset <= own
-                and (own < v.offset + v.size or (v.decl and v.decl.extern))
-            ):
+            if v.space == "shared" and v.offset <= own and (own < v.offset + v.size or (v.decl and v.decl.extern)):
                 name = f" ({v.name.partition('@')[0]}+{own - v.offset})"
         x, y, z = M.block_position(cta)
         return (
@@ -252,9 +238,7 @@ def mbar_arrive(
         return state
     B = M.mbar
     slot, cta = B.locate(at, idx, n, lanes, addr)
-    state[lanes] = B.phase[slot, cta].astype(np.uint64) | (
-        B.pending[slot, cta].astype(np.uint64) << np.uint64(40)
-    )
+    state[lanes] = B.phase[slot, cta].astype(np.uint64) | (B.pending[slot, cta].astype(np.uint64) << np.uint64(40))
     if expect is not None:
         amount = np.broadcast_to(np.asarray(expect), (n, 32))[lanes].astype(np.int64)
         np.add.at(B.tx, (slot, cta), amount)
@@ -270,23 +254,34 @@ def mbar_arrive(
 
 
 @runtime
-def mbar_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, want: Any, parity: bool) -> Any:
-    """Threads whose phase is complete (or whose time is up) go on, with the result; the others stay."""
+def mbar_wait(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, want: Any, parity: bool, guard: Any = None
+) -> Any:
+    """Threads whose phase is complete (or whose time is up) go on, with the result; the others stay.
+
+    Threads whose guard is false do not wait; their result is false.
+    """
     lanes = _lanes(n, mask)
     B = M.mbar
     warps = M.warps(idx)
+    idle = np.zeros((n, 32), bool)
+    if guard is not None:
+        idle = lanes & ~np.broadcast_to(guard, (n, 32))
+        lanes = lanes & ~idle
+        if not lanes.any():
+            return idx, n, mask, np.bool_(False)
     slot, cta = B.locate(at, idx, n, lanes, addr)
     phase = B.phase[slot, cta]
     w = np.broadcast_to(np.asarray(want), (n, 32))[lanes]
     behind = np.uint64((1 << 40) - 1)
     done = (phase & 1) != (w.astype(np.int64) & 1) if parity else phase > (w & behind).astype(np.int64)
-    if done.all():
+    if done.all() and guard is None:
         M.timed_out[warps] &= ~lanes
         return idx, n, mask, np.bool_(True)
     complete = np.zeros((n, 32), bool)
     complete[lanes] = done
     expired = lanes & M.timed_out[warps]
-    passing = complete | expired
+    passing = complete | expired | idle
     M.timed_out[warps] &= ~lanes
     waiting = lanes & ~passing
     if waiting.any():
@@ -362,13 +357,15 @@ def _mbarrier(cg: Context, ins: ast.Instruction) -> None:
         else:
             cg.line(call)
     elif what in ("try_wait", "test_wait"):
-        if cg.guard is not None:
-            raise Unsupported("a predicated wait")
         parity = "parity" in p
         want = cg.src(ops[2], "u32" if parity else "u64")
         address = shared_address(cg, ops[1], ins)
-        call = f"mbar_wait(M, {cg.at}, idx, n, {cg.mask()}, {address}, {want}, {parity})"
-        cg.narrow(call, ", result")
+        here = "None" if cg.converged else "mask"
+        wait = f"mbar_wait(M, {cg.at}, idx, n, {here}, {address}, {want}, {parity}, {cg.guard})"
+        cg.narrow(wait, ", result")
+        if ins.guard is not None:
+            guard = cg.src(ins.guard.operand, "p")
+            cg.guard = cg.let(f"~{guard}") if ins.guard.negated else guard
         cg.set(ops[0], "p", "result")
     elif what == "pending_count":
         cg.set(ops[0], "u32", f"({cg.src(ops[1], 'u64')} >> {cg.const('u64', 40)}).astype(t_u32)")

@@ -86,9 +86,7 @@ class GlobalMemory:
 
     def _insert(self, a: Allocation) -> None:
         i = bisect_right(self._starts, a.start)
-        if (i and self._allocations[i - 1].end > a.start) or (
-            i < len(self._starts) and self._starts[i] < a.end
-        ):
+        if (i and self._allocations[i - 1].end > a.start) or (i < len(self._starts) and self._starts[i] < a.end):
             raise ValueError(f"address {a.start:#x} is taken")
         self._starts.insert(i, a.start)
         self._allocations.insert(i, a)

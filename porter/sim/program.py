@@ -214,9 +214,7 @@ class Loader:
 
     def _body(self, body: tuple[ast.Statement, ...], scope: _Scope, exit_label: str | None) -> None:
         program = self.program
-        self._declare(
-            body, scope, top=scope.prefix == "" and scope.parent is not None and scope.parent.parent is None
-        )
+        self._declare(body, scope, top=scope.prefix == "" and scope.parent is not None and scope.parent.parent is None)
         for s in body:
             if isinstance(s, ast.Instruction):
                 self._instruction(s, scope, exit_label)
@@ -237,9 +235,7 @@ class Loader:
         if guard is not None:
             guard = ast.Guard(self._operand(guard.operand, scope), guard.negated)
         if ins.parts[0] == "ret" and exit_label is not None:
-            code.append(
-                replace(ins, opcode="bra", parts=("bra",), operands=(ast.Sym(exit_label),), guard=guard)
-            )
+            code.append(replace(ins, opcode="bra", parts=("bra",), operands=(ast.Sym(exit_label),), guard=guard))
             return
         operands = tuple(self._operand(o, scope) for o in ins.operands)
         code.append(replace(ins, operands=operands, guard=guard))
@@ -256,9 +252,7 @@ class Loader:
                 return op
             return ast.Reg(found) if found in self.program.widths else ast.Sym(found)
         if isinstance(op, ast.Mem):
-            return ast.Mem(
-                self._operand(op.base, scope), op.offset, tuple(self._operand(p, scope) for p in op.parts)
-            )
+            return ast.Mem(self._operand(op.base, scope), op.offset, tuple(self._operand(p, scope) for p in op.parts))
         if isinstance(op, ast.Vec):
             return ast.Vec(tuple(self._operand(i, scope) for i in op.items))
         if isinstance(op, ast.Pair):
@@ -413,7 +407,9 @@ def split(program: Program) -> None:
         if head == "bra":
             name = last.operands[0]
             assert isinstance(name, ast.Sym)
-            target = program.block_of_label(name.name) if name.name in program.labels else EXIT
+            if name.name not in program.labels:
+                raise ValueError(f"branch to unknown label {name.name} (PTX line {last.line})")
+            target = program.block_of_label(name.name)
             b.succ = (target,) if last.guard is None else (target, following)
         elif head == "brx":
             table = last.operands[1]

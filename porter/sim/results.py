@@ -29,15 +29,17 @@ class Options:
     """How to simulate.
 
     `schedule` says when asynchronous operations land: at issue (`eager`), only when no warp can go on without
-    them (`late`), or at random times drawn from `seed`. `max_warp_instructions` is the budget; beyond it the
-    outcome is incomplete. `progress` is called with the number of warp-instructions now and then, `print`
-    with the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time.
+    them (`late`), or at random times drawn from `seed`. `arithmetic` "exact" adds as the tensor cores do, and
+    `rules` "sm_100" lets wgmma do it as tcgen05 does. `max_warp_instructions` is the budget; beyond it the
+    outcome is incomplete. `progress` is called with the number of warp-instructions now and then, `print` with
+    the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time.
     """
 
     mode: Literal["functional"] = "functional"
     schedule: Schedule = "late"
     seed: int = 0
     arithmetic: Arithmetic = "float64"
+    rules: Literal["sm_90", "sm_100"] = "sm_90"
     max_warp_instructions: int = 2_000_000_000
     progress: Callable[[int], None] | None = None
     print: Callable[[str], None] | None = None

@@ -101,9 +101,7 @@ def _groups(M: Machine, at: int, idx: Any, n: int, lanes: Array, number: Any) ->
 
 def _check_number(M: Machine, at: int, idx: Any, n: int, lanes: Array, b: int) -> None:
     if not 0 <= b < 16:
-        raise Stop(
-            Code.SIM_BARRIER, f"barrier {b}: numbers go from 0 to 15", at, *M.first_lane(idx, n, lanes)
-        )
+        raise Stop(Code.SIM_BARRIER, f"barrier {b}: numbers go from 0 to 15", at, *M.first_lane(idx, n, lanes))
 
 
 def _expected(M: Machine, at: int, idx: Any, n: int, lanes: Array, count: Any) -> int | None:
@@ -111,9 +109,7 @@ def _expected(M: Machine, at: int, idx: Any, n: int, lanes: Array, count: Any) -
         return None
     values = np.unique(np.broadcast_to(np.asarray(count), (n, 32))[lanes])
     if values.size != 1:
-        raise Stop(
-            Code.SIM_BARRIER, f"thread counts differ: {values.tolist()}", at, *M.first_lane(idx, n, lanes)
-        )
+        raise Stop(Code.SIM_BARRIER, f"thread counts differ: {values.tolist()}", at, *M.first_lane(idx, n, lanes))
     expected = int(values[0])
     if expected <= 0 or expected % 32:
         where = M.first_lane(idx, n, lanes)

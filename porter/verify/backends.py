@@ -23,7 +23,8 @@ from porter.verify.settings import BACKENDS, SimOptions
 
 @dataclass(frozen=True)
 class RunResult:
-    """`status` ok, incomplete or error; `after` holds the image of every tensor after the run."""
+    """`status` ok, incomplete or error; `after` holds the image of every tensor after the run, `where` says
+    what ran it, where that is not the backend alone."""
 
     status: Literal["ok", "incomplete", "error"]
     findings: tuple[RunFinding, ...]
@@ -31,6 +32,7 @@ class RunResult:
     warp_instructions: int = 0
     seconds: float = 0.0
     stats: Any = None
+    where: str = ""
 
 
 class Backend(Protocol):
@@ -151,6 +153,11 @@ def make_backend(name: str, options: SimOptions) -> Backend:
     Raises:
         PorterError: BACKEND_UNAVAILABLE.
     """
-    if name != "sim":
+    if name == "sim":
+        return SimBackend(options)
+    if name not in BACKENDS:
         raise PorterError(Code.BACKEND_UNAVAILABLE, name=name, reason=f"there is {', '.join(BACKENDS)}")
-    return SimBackend(options)
+    # Loaded only here: it imports this module.
+    from porter.verify.gpu.backend import make_gpu_backend
+
+    return make_gpu_backend(name, options)

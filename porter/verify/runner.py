@@ -180,7 +180,7 @@ def _summary(program: _Program, backend: Backend, result: RunResult) -> RunSumma
     return RunSummary(
         program=program.name,
         arch=program.arch,
-        backend=backend.name,
+        backend=result.where or backend.name,
         status=result.status,
         findings=result.findings,
         warp_instructions=result.warp_instructions,

@@ -4,15 +4,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-BACKENDS = ("sim",)
+BACKENDS = ("sim", "gpu", "hopper", "auto")
+"""`sim` the simulator; `gpu` modules for the GPU that is here; `hopper` also those for SM100, emulated on a
+Hopper GPU; `auto` each module where it can run, the simulator for what no GPU here runs."""
+
+
+@dataclass(frozen=True)
+class GpuOptions:
+    """`seconds` limits one launch. `mode` and `arithmetic` concern emulated code: `eager` computes at issue,
+    `deferred` as late as a waiting thread; `exact` is Blackwell's rule, `fast` plain f32 sums. `toolkit` is the
+    one to assemble with, None for the first found."""
+
+    seconds: float = 60.0
+    mode: Literal["eager", "deferred"] = "deferred"
+    arithmetic: Literal["exact", "fast"] = "exact"
+    toolkit: Path | None = None
+
 
 
 @dataclass(frozen=True)
 class SimOptions:
-    """How the simulator runs: see `porter.sim.Options`."""
+    """How the simulator runs: see `porter.sim.Options`; `gpu` is for the other backends."""
 
     schedule: Literal["eager", "late", "random"] = "late"
     arithmetic: Literal["float64", "exact"] = "float64"
@@ -20,3 +36,4 @@ class SimOptions:
     budget: int | None = None
     progress: Callable[[int], None] | None = None
     print: Callable[[str], None] | None = None
+    gpu: GpuOptions = field(default_factory=GpuOptions)

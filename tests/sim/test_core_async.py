@@ -238,3 +238,45 @@ def test_wgmma_needs_whole_warpgroups() -> None:
     body = WGMMA.format(a_desc=0, b_desc=0, wait="")
     outcome, _ = launch(body, DATA, 2048, 96, smem=4096)
     assert outcome.findings[0].code is Code.SIM_COLLECTIVE
+
+
+def test_copies_of_a_wgmma_result_in_flight_get_it_too() -> None:
+    """Compilers copy accumulators between a wgmma and its wait; the copy then holds the result, as on hardware."""
+    copies = "".join(f"mov.b32 %r5{i}, %r4{i}; mov.b32 %r6{i}, %r5{i};" for i in range(4))
+    back = "".join(f"mov.b32 %r4{i}, %r6{i};" for i in range(4))
+    got, want = wgmma_case(copies + "wgmma.wait_group.sync.aligned 0;" + back, "late")
+    np.testing.assert_array_equal(got, want)
+    got, _ = wgmma_case(copies + back, "late")
+    assert np.isnan(got).all()
+
+
+ASYNC_STORE = """.shared .align 16 .b8 box[512]; .shared .align 8 .b8 bar[8]; mov.u32 %r2, box; mov.u32 %r8, bar;
+mov.u32 %r9, %cluster_ctarank; xor.b32 %r10, %r9, 1; setp.eq.u32 %p0, %r0, 0; mad.lo.u32 %r11, %r0, 4, %r2;
+st.shared.u32 [%r11+256], 1; @%p0 mbarrier.init.shared.b64 [%r8], 1;
+@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r8], {bytes};
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+mapa.shared::cluster.u32 %r12, %r11, %r10; mapa.shared::cluster.u32 %r13, %r8, %r10; mad.lo.u32 %r14, %r9, 100, %r0;
+st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r12], %r14, [%r13];
+red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r12+256], %r14, [%r13];
+W: mbarrier.try_wait.parity.shared.b64 %p1, [%r8], 0; @!%p1 bra W;
+ld.shared.u32 %r4, [%r11]; ld.shared.u32 %r5, [%r11+256]; mov.u32 %r6, %ctaid.x; mad.lo.u32 %r6, %r6, 32, %r0;
+mul.wide.u32 %d2, %r6, 8; add.u64 %d4, %d1, %d2; st.global.v2.u32 [%d4], {{%r4, %r5}};
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret;"""
+
+
+@SCHEDULES
+def test_asynchronous_stores_to_another_block(schedule: Schedule) -> None:
+    got = words(ASYNC_STORE.format(bytes=256), DATA, 512, blocks=2, cluster=2, schedule=schedule).reshape(2, 32, 2)
+    for block in range(2):
+        sent = [(1 - block) * 100 + t for t in range(32)]
+        assert got[block].tolist() == [[x, x + 1] for x in sent]
+
+
+def test_predicated_wait_holds_only_the_threads_of_its_guard() -> None:
+    body = """.shared .align 8 .b8 bar[8]; mov.u32 %r8, bar; setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared.b64 [%r8], 4;
+    bar.sync 0; setp.lt.u32 %p1, %r0, 4; setp.ne.u32 %p2, 0, 0;
+    @!%p1 mbarrier.try_wait.parity.shared.b64 %p2, [%r8], 0; @%p1 mbarrier.arrive.shared.b64 _, [%r8];
+    selp.u32 %r4, 1, 0, %p2; mul.wide.u32 %d2, %r0, 4; add.u64 %d4, %d1, %d2; st.global.u32 [%d4], %r4; ret;"""
+    got = words(body, DATA, 128)
+    assert got.tolist() == [0] * 4 + [1] * 28

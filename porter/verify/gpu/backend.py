@@ -6,16 +6,17 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from porter.build.ptxas import assemble
-from porter.build.toolchain import Toolkit
+from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, PorterError
+from porter.hopper import Site
 from porter.ptx.arch import target
 from porter.ptx.tensormap import ENCODED_BYTES
-from porter.verify.backends import RunResult
+from porter.verify.backends import Backend, RunResult, SimBackend
 from porter.verify.builder import BuiltKernel
 from porter.verify.gpu.emulation import Emulation, Lowerer, trap_finding
 from porter.verify.gpu.process import GpuFailure, GpuInfo, GpuProcess
@@ -23,21 +24,14 @@ from porter.verify.images import Image
 from porter.verify.params import argument_bytes
 from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
 from porter.verify.results import RunFinding
+from porter.verify.settings import GpuOptions, SimOptions
 
 GUARD_BYTES = 4096
 """Around each tensor; a multiple of every alignment that a kernel may ask for."""
 
+Status = Literal["ok", "incomplete", "error"]
+
 _INCONCLUSIVE = {Code.GPU_OUT_OF_MEMORY, Code.GPU_PROCESS_ENDED, Code.GPU_REFUSED}
-
-
-@dataclass(frozen=True)
-class GpuOptions:
-    """`seconds` limits one launch. `mode` and `arithmetic` concern emulated code: `eager` computes at issue,
-    `deferred` as late as a waiting thread; `exact` is Blackwell's rule, `fast` plain f32 sums."""
-
-    seconds: float = 60.0
-    mode: str = "deferred"
-    arithmetic: str = "exact"
 
 
 class GpuBackend:
@@ -76,20 +70,26 @@ class GpuBackend:
     def run(
         self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
     ) -> RunResult:
-        """Raises PorterError: BACKEND_UNAVAILABLE, CANNOT_EMULATE, PTXAS_ERROR."""
+        """Raises PorterError: BACKEND_UNAVAILABLE."""
         began = time.perf_counter()
         native = self._native(kernel.arch, self._available())
-        if native:
-            cubin, sites = assemble(self.toolkit, kernel.ptx, kernel.arch, name=kernel.entry[:80]).cubin, ()
-        else:
-            emulated = self._lowerer.emulated(kernel.module, kernel.entry[:80])
-            cubin, sites = emulated.cubin, emulated.sites  # type: ignore[assignment]
+        where = self.where(kernel.arch)
+        sites: tuple[Site, ...] = ()
         try:
-            return self._launch(kernel, problem, launch, images, cubin, native, began)
+            if native:
+                cubin = assemble(self.toolkit, kernel.ptx, kernel.arch, name=kernel.entry[:80]).cubin
+            else:
+                emulated = self._lowerer.emulated(kernel.module, kernel.entry[:80])
+                cubin, sites = emulated.cubin, emulated.sites
+            result = self._launch(kernel, problem, launch, images, cubin, native)
+        except PorterError as error:
+            found = RunFinding(error.diagnostic.code, error.diagnostic.message, str(error.diagnostic.where or ""))
+            result = RunResult("incomplete", (found,), dict(images))
         except GpuFailure as failure:
             found = trap_finding(failure, sites) or _finding(failure, kernel.entry)
-            status = "incomplete" if found.code in _INCONCLUSIVE else "error"
-            return RunResult(status, (found,), dict(images), seconds=time.perf_counter() - began)  # type: ignore[arg-type]
+            status: Status = "incomplete" if found.code in _INCONCLUSIVE else "error"
+            result = RunResult(status, (found,), dict(images))
+        return dataclasses.replace(result, seconds=time.perf_counter() - began, where=where)
 
     def _available(self) -> GpuInfo:
         try:
@@ -105,7 +105,6 @@ class GpuBackend:
         images: Mapping[str, Image],
         cubin: bytes,
         native: bool,
-        began: float,
     ) -> RunResult:
         gpu = self.gpu
         gpu.call("release")
@@ -152,9 +151,53 @@ class GpuBackend:
             status="error" if findings else "ok",
             findings=findings,
             after=after,
-            seconds=time.perf_counter() - began,
             stats={"kernel_ms": head["milliseconds"]},
         )
+
+
+class AutoBackend:
+    """Each module on the GPU if that can run it, else on the simulator, with the hardware's arithmetic."""
+
+    name = "auto"
+    guard = GUARD_BYTES
+    arithmetic = "exact"
+
+    def __init__(self, gpu: GpuBackend, options: SimOptions) -> None:
+        self.gpu = gpu
+        self.sim = SimBackend(dataclasses.replace(options, arithmetic="exact"))
+
+    def run(
+        self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
+    ) -> RunResult:
+        try:
+            self.gpu.where(kernel.arch)
+        except PorterError:
+            result = self.sim.run(kernel, problem, launch, images)
+            return dataclasses.replace(result, where="sim")
+        return self.gpu.run(kernel, problem, launch, images)
+
+
+def make_gpu_backend(name: str, options: SimOptions) -> Backend:
+    """The backend of this name; `auto` is the simulator where there is no GPU.
+
+    Raises:
+        PorterError: BACKEND_UNAVAILABLE, NO_TOOLKIT, BAD_TOOLKIT.
+    """
+    process = GpuProcess()
+    backend = GpuBackend(find_toolkit(options.gpu.toolkit), process, options.gpu, emulate=name != "gpu")
+    try:
+        info = process.info()
+    except (PorterError, GpuFailure) as failure:
+        process.close()
+        if name == "auto":
+            return SimBackend(options)
+        reason = failure.diagnostic.values["reason"] if isinstance(failure, PorterError) else str(failure)
+        raise PorterError(Code.BACKEND_UNAVAILABLE, name=name, reason=reason) from None
+    if name == "auto":
+        return AutoBackend(backend, options)
+    if name == "hopper" and info.capability[0] != 9:
+        raise PorterError(Code.BACKEND_UNAVAILABLE, name=name, reason=f"{info.name} ({info.arch}) is no Hopper GPU")
+    return backend
 
 
 def _finding(failure: GpuFailure, kernel: str) -> RunFinding:

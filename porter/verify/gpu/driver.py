@@ -47,7 +47,7 @@ class Driver:
 
     def __init__(self, ordinal: int = 0) -> None:
         try:
-            from cuda.bindings import driver
+            from cuda.bindings import driver  # type: ignore[import-untyped,unused-ignore]
         except ImportError:
             raise Unavailable("cuda-bindings is not installed (pip install 'porter[gpu]')") from None
         self.cuda: Any = driver

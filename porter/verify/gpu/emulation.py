@@ -39,7 +39,7 @@ def library_ptx(toolkit: Toolkit, cache: Cache | None = None) -> str:
     key = digest(["hopper 1", toolkit.build, str(toolkit.nvcc), *flags, "", *(p.read_bytes() for p in files)])
     stored = cache.get(key)
     if stored is not None:
-        return json.loads(stored)["ptx"]  # type: ignore[no-any-return]
+        return str(json.loads(stored)["ptx"])
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         target = Path(name) / "library.ptx"
         done = run(

@@ -113,7 +113,7 @@ class GpuProcess:
             self.close()
         if self._errors is not None:
             self._errors.close()
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         try:
             process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Port of CuTe DSL kernels from warpgroup MMA to tcgen05."""

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edits of one Python file: whole statements go, blocks move under a condition, unused names follow."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import libcst as cst
+
+from porter.lang.cute_dsl import DslFile, assigned
+from porter.lang.text import Edit, Span
+from porter.model.dsl.scope import Scope
+
+_HEADING = re.compile(rb"#\s*(?:/{4,}|-{4,}|={4,}|#{4,})")
+
+
+class FileEdits:
+    """Collects edits by rule ID. An edit inside text that another one replaces is dropped."""
+
+    def __init__(self, file: DslFile) -> None:
+        self.file = file
+        self._items: list[tuple[str, Span, str]] = []
+        self._moved: list[tuple[str, Span, str, str]] = []
+
+    def replace(self, rule: str, node: cst.CSTNode | Span, text: str) -> None:
+        span = node if isinstance(node, Span) else self.file.span(node)
+        self._items.append((rule, span, text))
+
+    def insert_before(self, rule: str, statement: cst.CSTNode, text: str, comments: bool = True) -> None:
+        """Put lines above a statement (and its comments), indented like it."""
+        at = self.file.whole_lines(statement).start
+        if comments:
+            at = self.file.comments_above(statement).start
+        self._items.append((rule, Span(at, at), self._lines(statement, text)))
+
+    def insert_after(self, rule: str, statement: cst.CSTNode, text: str) -> None:
+        """Put lines below a statement, indented like it."""
+        at = self.file.whole_lines(statement).end
+        self._items.append((rule, Span(at, at), self._lines(statement, text)))
+
+    def replace_lines(self, rule: str, statement: cst.CSTNode, text: str, comments: bool = False) -> None:
+        """Put lines in the place of a statement, with `comments` also of the comments above it."""
+        span = self.file.whole_lines(statement)
+        if comments:
+            span = Span(self._own_comments(statement), span.end)
+        self._items.append((rule, span, self._lines(statement, text)))
+
+    def delete(self, rule: str, statement: cst.CSTNode) -> None:
+        """Remove a statement's lines, the comments that belong to it, and a blank line that would be one too
+        many."""
+        span = self.file.whole_lines(statement)
+        start, end, source = self._own_comments(statement), span.end, self.file.source
+        before = source[self.file.line_start(max(start - 1, 0)) : start].strip()
+        after = source[end : self.file.line_end(end)] if end < len(source) else b""
+        if end < len(source) and not after.strip() and (not before or before.endswith(b":")):
+            end = self.file.line_end(end)
+        self._items.append((rule, Span(start, end), ""))
+
+    def move_under(self, rule: str, span: Span, header: str, head: str, tail: str) -> None:
+        """Put whole lines under a compound statement's `header`, between the lines `head` and `tail`."""
+        indent = self.file.source[span.start :].split(b"\n", 1)[0]
+        outer = indent[: len(indent) - len(indent.lstrip())].decode("utf-8")
+        inner = outer + "    "
+        first = textwrap.indent(header + "\n", outer) + textwrap.indent(head, inner)
+        self._moved.append((rule, span, first, textwrap.indent(tail, inner)))
+
+    def removed(self, node: cst.CSTNode) -> bool:
+        """Whether some edit takes a node's text away."""
+        span = self.file.span(node)
+        return any(s.contains(span) and len(s) for _, s, _ in self._items)
+
+    def mentions(self, name: str) -> bool:
+        """Whether new text uses a name."""
+        word = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
+        return any(word.search(text) for _, _, text in self._items)
+
+    def drop_unused(self, rule: str, scope: Scope) -> None:
+        """Delete assignments to local names that nothing reads any more because of the edits so far."""
+        changed = True
+        while changed:
+            changed = False
+            for statement in scope.statements:
+                pair = assigned(statement)
+                if pair is None or not isinstance(pair[0], cst.Name) or self.removed(statement):
+                    continue
+                uses = scope.uses(pair[0].value)
+                if not uses or self.mentions(pair[0].value) or not all(self.removed(u) for u in uses):
+                    continue
+                self.delete(rule, statement)
+                changed = True
+
+    def finish(self) -> dict[str, list[Edit]]:
+        """The edits by rule ID."""
+        kept = [
+            item
+            for i, item in enumerate(self._items)
+            if not any(
+                j != i and len(other[1]) and other[1].contains(item[1]) and self._covers(other[1], item[1], j < i)
+                for j, other in enumerate(self._items)
+            )
+        ]
+        found: dict[str, list[Edit]] = {}
+        for rule, span, text in kept:
+            for _, region, _, _ in self._moved:
+                if text and self._inside(region, span):
+                    text = self._deeper(span, text)
+            found.setdefault(rule, []).append(Edit(self.file.path, span, text.encode("utf-8")))
+        for rule, region, first, last in self._moved:
+            edits = found.setdefault(rule, [])
+            edits.insert(0, Edit(self.file.path, Span(region.start, region.start), first.encode("utf-8")))
+            edits.extend(self._indentation(region, [s for _, s, _ in kept]))
+            if last:
+                edits.append(Edit(self.file.path, Span(region.end, region.end), last.encode("utf-8")))
+        return found
+
+    @staticmethod
+    def _inside(region: Span, span: Span) -> bool:
+        return region.contains(span) and (bool(len(span)) or region.start < span.start < region.end)
+
+    @staticmethod
+    def _covers(outer: Span, inner: Span, earlier: bool) -> bool:
+        if not len(inner):
+            return outer.start < inner.start < outer.end
+        return len(outer) > len(inner) or (outer == inner and earlier)
+
+    def _deeper(self, span: Span, text: str) -> str:
+        """New text in a block that moves in: all its lines if it begins a line, else those after the first."""
+        first = self.file.line_start(span.start) == span.start
+        lines = text.splitlines(keepends=True)
+        return "".join("    " + line if line.strip() and (i or first) else line for i, line in enumerate(lines))
+
+    def _indentation(self, region: Span, taken: list[Span]) -> list[Edit]:
+        edits = []
+        at = region.start
+        while at < region.end:
+            after = self.file.line_end(at)
+            inside = any(s.start < at < s.end or (s.start == at and len(s)) for s in taken)
+            if self.file.source[at:after].strip() and not inside:
+                edits.append(Edit(self.file.path, Span(at, at), b"    "))
+            at = after
+        return edits
+
+    def _own_comments(self, statement: cst.CSTNode) -> int:
+        above = self.file.comments_above(statement)
+        text = self.file.source[above.start : above.end]
+        return above.end if _HEADING.search(text) else above.start
+
+    def _lines(self, statement: cst.CSTNode, text: str) -> str:
+        return textwrap.indent(textwrap.dedent(text).strip("\n") + "\n", self.file.indent(statement))
