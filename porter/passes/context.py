@@ -113,7 +113,7 @@ class Names:
     warpgroup: str = ""
     tmem: str = ""
     shared: str = ""
-    _tiles: dict[int, str] = field(default_factory=dict)
+    _tiles: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.warpgroup = self.fresh("tc")
@@ -131,8 +131,12 @@ class Names:
     def tile(self, accumulator: Accumulator) -> str:
         """Name of the `Accumulator` beside a register array; equal for equal names of the array, so that a
         macro may mention it."""
-        stem = re.sub(r"_?0+$", "", accumulator.name) or accumulator.name if accumulator.scalars else accumulator.name
-        return f"{stem}_tmem"
+        stem = accumulator.name
+        if accumulator.scalars:
+            stem = re.sub(r"_?0+$", "", stem) or stem
+        if stem not in self._tiles:
+            self._tiles[stem] = self.fresh(f"{stem}_tmem")
+        return self._tiles[stem]
 
     def scalar_param(self, name: str) -> str:
         return re.sub(r"_?0+$", "", name) or name

@@ -137,7 +137,10 @@ def atomic(
     values = np.broadcast_to(b, (n, 32))
     third = None if c is None else np.broadcast_to(c, (n, 32))
     for view, index, lanes in _targets(M, at, idx, n, mask, addr, space, item):
+        before = view[index[lanes]] if op == "cas" else None
         old = _apply(view, index[lanes], values[lanes], None if third is None else third[lanes], op, type_name)
+        if before is None or not np.array_equal(view[index[lanes]], before):
+            M.stores += 1
         result[lanes] = old
     return result
 

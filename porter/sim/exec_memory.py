@@ -112,6 +112,7 @@ def st_shared(
 ) -> None:
     size = item * count
     where = shared_index(M, at, idx, n, mask, addr, size, cluster) >> (size.bit_length() - 1)
+    M.stores += 1
     _scatter(M.smem_view(item, count), where, n, mask, value, count)
 
 
@@ -173,6 +174,7 @@ def ld_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: 
 def st_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
     size = item * count
     where = local_index(M, at, idx, n, mask, addr, size) >> (size.bit_length() - 1)
+    M.stores += 1
     _scatter(M.local_view(item, count), where, n, mask, value, count)
 
 
@@ -272,6 +274,7 @@ def ld_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item:
 
 @runtime
 def st_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+    M.stores += 1
     for found, offsets, lanes in global_groups(M, at, idx, n, mask, addr, item * count):
         put_global(found, offsets, n, mask if lanes is None else lanes, value, item, count)
 

@@ -49,6 +49,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
 )
 from porter.sim.codegen import Compiler
 from porter.sim.engine import Engine
+from porter.sim.livelock import LivelockWatch
 from porter.sim.mbarrier import Mbarriers
 from porter.sim.memory import Allocation, GlobalMemory
 from porter.sim.program import EXIT, Program, Variable
@@ -151,6 +152,8 @@ class Machine:
         self.stuck_rounds = 0
         self.last_allocation: Allocation | None = None
         self.activity = 0
+        self.stores = 0
+        self.none = NONE
         self.steps = 0
 
         self.compiler = Compiler(program, self)
@@ -174,6 +177,7 @@ class Machine:
         self.mbar = Mbarriers(self)
         self.tmem = TensorMemory(self)
         self.engine = Engine(self)
+        self.watch = LivelockWatch(self)
 
     def _make_registers(self) -> None:
         kinds = {1: np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -448,6 +452,10 @@ class Machine:
                 self.step(low)
                 if self.instructions > budget:
                     raise Stop(Code.SIM_BUDGET, f"{self.instructions:,} warp-instructions executed")
+                if self.watch.window:
+                    self.watch.step()
+                if self.steps % 1024 == 0:
+                    self.watch.check()
                 if self.steps % 4096 == 0:
                     if report is not None:
                         report(self.instructions)

@@ -222,3 +222,28 @@ def test_random_schedules_replay() -> None:
     orders = {tuple(words(body, 1, 256, schedule="random", seed=s)) for s in range(6)}
     assert len(orders) > 1
     assert words(body, 1, 256, schedule="random", seed=4) == words(body, 1, 256, schedule="random", seed=4)
+
+
+@pytest.mark.parametrize("poll", ["ld.acquire.gpu.global.u32 %r4, [%d0];", "atom.global.cas.b32 %r4, [%d0], 0, 0;"])
+@pytest.mark.parametrize("schedule", ["late", "random"])
+def test_endless_polling_is_found(poll: str, schedule: Schedule) -> None:
+    """A flag that nobody sets; other warps end or wait at a barrier."""
+    body = f"""ld.param.u64 %d0, [out]; mul.wide.u32 %d1, %r0, 4; add.u64 %d0, %d0, %d1; mov.u32 %r4, 0;
+    st.global.u32 [%d0], %r4; bar.sync 0;
+    setp.ge.u32 %p0, %r1, 2; @%p0 bar.sync 1, 96; @%p0 exit;
+    L: {poll} setp.eq.u32 %p1, %r4, 0; @%p1 bra L; bar.sync 1, 96; ret;"""
+    outcome, _ = launch(body, 1, 96, schedule=schedule)
+    assert outcome.status == "error", [str(f) for f in outcome.findings]
+    assert outcome.findings[0].code is Code.SIM_DEADLOCK
+    assert "poll" in outcome.findings[0].message
+    assert outcome.findings[0].ptx_line
+
+
+def test_long_loops_are_not_taken_for_polling() -> None:
+    body = (
+        """mov.u32 %r4, 0; mov.u32 %r10, 0; ld.param.u64 %d0, [out];
+    L: ld.global.u32 %r5, [%d0]; and.b32 %r6, %r4, 1; add.u32 %r10, %r10, %r6; add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p1, %r4, 60000; @%p1 bra L;"""
+        + STORE
+    )
+    assert words(body) == [30000] * 32

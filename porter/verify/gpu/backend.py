@@ -135,7 +135,7 @@ class GpuBackend:
         emulation = None
         if not native:
             ctas = int(np.prod(launch.grid))
-            emulation = Emulation(gpu, ctas, self.options.mode, self.options.arithmetic)
+            emulation = Emulation(gpu, ctas, self.options)
             emulation.prepare(module)
         head, _ = gpu.call(
             "launch", b"".join(values), self.options.seconds, module=module, entry=kernel.entry,

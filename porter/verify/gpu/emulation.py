@@ -22,9 +22,11 @@ from porter.hopper.lower import TARGET
 from porter.ptx import ast
 from porter.verify.gpu.process import GpuFailure, GpuProcess
 from porter.verify.results import RunFinding
+from porter.verify.settings import GpuOptions
 
 PATIENCE_SECONDS = 10.0
-"""Without a tensor-core operation for this long, a waiting thread stops the kernel."""
+"""Without a tensor-core operation for this long, a waiting thread stops the kernel; at most half the time limit
+of the launch."""
 
 
 def library_ptx(toolkit: Toolkit, cache: Cache | None = None) -> str:
@@ -78,10 +80,10 @@ class Lowerer:
 class Emulation:
     """Memory of one launch of a lowered kernel."""
 
-    def __init__(self, gpu: GpuProcess, ctas: int, mode: str, arithmetic: str) -> None:
+    def __init__(self, gpu: GpuProcess, ctas: int, options: GpuOptions) -> None:
         self.gpu, self.ctas = gpu, ctas
         self.layout = Layout(ctas)
-        self.mode, self.arithmetic = mode, arithmetic
+        self.options = options
         self.states = 0
 
     def prepare(self, module: int) -> None:
@@ -98,9 +100,10 @@ class Emulation:
         self.gpu.call("fill", address=queue, value=0, size=layout.queue)
         # Cells that nothing wrote read as NaN.
         self.gpu.call("fill", address=tmem, value=0xFF, size=layout.tmem)
+        patience = min(PATIENCE_SECONDS, self.options.seconds / 2)
         block = HostBlock(
-            tmem, self.states, queue, self.gpu.info().report, int(PATIENCE_SECONDS * 1e9), self.ctas, self.mode,
-            self.arithmetic,
+            tmem, self.states, queue, self.gpu.info().report, int(patience * 1e9), self.ctas, self.options.mode,
+            self.options.arithmetic,
         )  # fmt: skip
         variable, _ = self.gpu.call("variable", module=module, name=HOST_VARIABLE)
         self.gpu.call("write", block.encode(), address=variable["address"])

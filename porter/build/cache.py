@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A content-addressed store for what compilers made, safe with several processes at once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_VARIANTS = 8
+"""How many sets of header contents one manifest remembers."""
+
+
+def default_directory() -> Path:
+    """`$PORTER_CACHE`, else `porter` in the platform's cache directory."""
+    if explicit := os.environ.get("PORTER_CACHE"):
+        return Path(explicit)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "porter"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "porter"
+    return Path.home() / ".cache" / "porter"
+
+
+def digest(parts: Iterable[str | bytes]) -> str:
+    """SHA-256 over the parts and their borders, in hexadecimal."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+        total.update(len(data).to_bytes(8, "little"))
+        total.update(data)
+    return total.hexdigest()
+
+
+def file_digest(path: Path) -> str | None:
+    """SHA-256 of a file's contents, None if it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Results under `root`, each a file named after its key.
+
+    What a compilation read is known only after it ran. So a *manifest*, found by the command alone, lists for
+    some sets of file contents the key of the result; it holds if every listed file still has its digest.
+    A cache that cannot be written is one that never hits.
+    """
+
+    root: Path
+
+    @classmethod
+    def none(cls) -> Cache:
+        """A cache that keeps nothing."""
+        return cls(Path(os.devnull) / "porter")
+
+    @classmethod
+    def default(cls) -> Cache:
+        return cls(default_directory())
+
+    def path(self, key: str) -> Path:
+        return self.root / key[:2] / key
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            return self.path(key).read_bytes()
+        except OSError:
+            return None
+
+    def put(self, key: str, value: bytes) -> None:
+        self._write(self.path(key), value)
+
+    def put_file(self, key: str, source: Path) -> None:
+        """Store a file with its mode."""
+        with contextlib.suppress(OSError):
+            self._write(self.path(key), source.read_bytes(), source.stat().st_mode & 0o777)
+
+    def lookup(self, command: str) -> str | None:
+        """Key of the result of `command` for the files as they are now."""
+        known: dict[str, str | None] = {}
+        for variant in self._manifest(command):
+            for name, wanted in variant["files"].items():
+                if name not in known:
+                    known[name] = file_digest(Path(name))
+                if known[name] != wanted:
+                    break
+            else:
+                key: str = variant["key"]
+                return key
+        return None
+
+    def remember(self, command: str, files: Sequence[Path]) -> str:
+        """Key for the result of `command`, which read `files`; from now on `lookup` finds it."""
+        digests = {str(p): d for p in sorted(set(files)) if (d := file_digest(p)) is not None}
+        key = digest([command, json.dumps(digests, sort_keys=True)])
+        variants = [v for v in self._manifest(command) if v["key"] != key]
+        variants = [{"key": key, "files": digests}, *variants][:_VARIANTS]
+        self._write(self._manifest_path(command), json.dumps(variants).encode())
+        return key
+
+    def _manifest_path(self, command: str) -> Path:
+        return self.root / "manifest" / command[:2] / command
+
+    def _manifest(self, command: str) -> list[dict[str, Any]]:
+        try:
+            loaded = json.loads(self._manifest_path(command).read_bytes())
+        except (OSError, ValueError):
+            return []
+        return loaded if isinstance(loaded, list) else []
+
+    def _write(self, path: Path, value: bytes, mode: int = 0o644) -> None:
+        with contextlib.suppress(OSError), _replacing(path) as temporary:
+            temporary.write_bytes(value)
+            temporary.chmod(mode)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary file that becomes `path` in one step, so that no reader sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+    os.close(handle)
+    try:
+        yield Path(name)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles one CuTe DSL function in a process of its own and records what its host code launches.
+
+Run as `python -m porter.build.dsl_worker REQUEST RESULT` with CUTE_DSL_ARCH set: the DSL reads the
+architecture once per process. The host function is exported, linked with stand-ins for the eight runtime
+functions that it needs, and called with made-up device addresses; no driver and no GPU take part.
+`porter.build.dsl` writes the request and reads the result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from porter.ptx.parser import parse_module
+
+PREFIX = "porter_kernel"
+_MAX_SHARED = 232448
+"""Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
+
+RUNTIME = f"""
+#include <stddef.h>
+typedef int (*launch_t)(const void *config, const void *kernel, void **arguments);
+launch_t porter_on_launch;
+int _cudaLibraryLoadData(void **library, const void *code, void *a, void *b, unsigned n, void *c, void *d,
+                         unsigned m) {{ *library = (void *)1; return 0; }}
+int _cudaLibraryGetKernel(void **kernel, void *library, const char *name) {{
+    static char names[64][4096]; static int used;
+    char *to = names[used++ % 64]; size_t i = 0;
+    for (; name[i] && i < 4095; i++) to[i] = name[i];
+    to[i] = 0; *kernel = to; return 0; }}
+int _cudaLaunchKernelEx(const void *config, const void *kernel, void **arguments) {{
+    return porter_on_launch(config, kernel, arguments); }}
+int _cudaFuncSetAttribute(const void *kernel, int attribute, int value) {{ return 0; }}
+int _cudaKernelSetAttributeForDevice(void *kernel, int attribute, int value, int device) {{ return 0; }}
+int _cuKernelGetAttribute(int *value, int attribute, void *kernel, int device) {{ *value = 0; return 0; }}
+int _cudaDeviceGetAttribute(int *value, int attribute, int device) {{ *value = {_MAX_SHARED}; return 0; }}
+int _cudaGetDevice(int *device) {{ *device = 0; return 0; }}
+"""
+
+_CLUSTER_DIMENSION = 4
+"""cudaLaunchAttributeClusterDimension."""
+
+
+class _Attribute(ctypes.Structure):
+    """cudaLaunchAttribute: an ID and a union of 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint32 * 16))
+
+
+class _Config(ctypes.Structure):
+    """cudaLaunchConfig_t."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("dynamic_smem", ctypes.c_size_t),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint32),
+    )
+
+
+class _AbsentModule(types.ModuleType):
+    """Stands for a package that is not installed; its use, not its import, is the error."""
+
+    __path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"__class_getitem__": classmethod(lambda cls, item: cls)})
+
+
+class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Lets files import PyTorch on machines without it: they use it to make tensors for a GPU, and the
+    kernels in them do not need it."""
+
+    names = ("torch",)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname.partition(".")[0] in self.names:
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return _AbsentModule(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        return None
+
+
+def load(path: Path) -> types.ModuleType:
+    """The file as a module; its siblings can be imported from it, inside a package also relatively."""
+    package = path.parent
+    names = [path.stem]
+    while (package / "__init__.py").is_file():
+        names.insert(0, package.name)
+        package = package.parent
+    sys.path.insert(0, str(package))
+    sys.path.insert(0, str(path.parent))
+    name = ".".join(names)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python module")
+    for i in range(1, len(names)):
+        importlib.import_module(".".join(names[:i]))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _value(item: Any) -> Any:
+    """`{"cutlass": "Float32"}` is the class, lists are tuples, everything else itself."""
+    import cutlass
+
+    if isinstance(item, dict) and set(item) == {"cutlass"}:
+        found: Any = cutlass
+        for part in item["cutlass"].split("."):
+            found = getattr(found, part)
+        return found
+    if isinstance(item, list):
+        return tuple(_value(i) for i in item)
+    return item
+
+
+def _arguments(items: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """What to compile with, and what to call the compiled host function with (one buffer per run-time
+    argument)."""
+    import cutlass
+    from cutlass.cute.runtime import make_fake_stream, make_fake_tensor
+
+    given: list[Any] = []
+    passed: list[Any] = []
+    for item in items:
+        if item["kind"] == "tensor":
+            kind = getattr(cutlass, item["dtype"])
+            shape, strides = tuple(item["shape"]), tuple(item["strides"])
+            given.append(make_fake_tensor(kind, shape, strides, assumed_align=item["align"]))
+            passed.append(ctypes.c_uint64(item["address"]))
+        elif item["kind"] == "stream":
+            given.append(make_fake_stream())
+            passed.append(ctypes.c_uint64(0))
+        elif item["kind"] == "runtime":
+            kind = getattr(cutlass, item["dtype"])
+            given.append(kind(item["value"]))
+            passed.append(_scalar(item["dtype"], item["value"]))
+        else:
+            given.append(_value(item["value"]))
+    return given, passed
+
+
+def _scalar(dtype: str, value: float) -> Any:
+    kinds: dict[str, Any] = {"Float32": ctypes.c_float, "Float64": ctypes.c_double, "Int64": ctypes.c_int64}
+    kind = kinds.get(dtype, ctypes.c_int32)
+    return kind(value if dtype.startswith("Float") else int(value))
+
+
+def record(compiled: Any, passed: list[Any], sizes: dict[str, list[int]], compiler: str) -> list[dict[str, Any]]:
+    """Every launch that the host function makes: kernel, grid, block, cluster, shared memory, parameters."""
+    with tempfile.TemporaryDirectory(prefix="porter-") as name:
+        directory = Path(name)
+        compiled.export_to_c(str(directory), "host", function_prefix=PREFIX)
+        (directory / "runtime.c").write_text(RUNTIME)
+        library = directory / "host.so"
+        # -Bsymbolic: the DSL's own runtime exports the same names into this process.
+        command = [compiler, "-shared", "-fPIC", "-w", "-x", "c", str(directory / "runtime.c"),
+                   "-x", "none", str(directory / "host.o"), "-Wl,-Bsymbolic", "-o", str(library)]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"linking the host function failed: {done.stderr}")
+        header = (directory / "host.h").read_text()
+        found = next(line for line in header.splitlines() if f"void _mlir_{PREFIX}__mlir_ciface" in line)
+        return _call(ctypes.CDLL(str(library)), found.split("(")[0].split()[-1], passed, sizes)
+
+
+def _call(
+    library: ctypes.CDLL, function: str, passed: list[Any], sizes: dict[str, list[int]]
+) -> list[dict[str, Any]]:
+    launches: list[dict[str, Any]] = []
+    problems: list[str] = []
+
+    def on_launch(config: int, kernel: int, arguments: Any) -> int:
+        try:
+            launches.append(_launch(config, kernel, arguments, sizes))
+        except Exception as error:  # an exception must not cross the C frames
+            problems.append(repr(error))
+            return 1
+        return 0
+
+    hook = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+    )(on_launch)
+    ctypes.c_void_p.in_dll(library, "porter_on_launch").value = ctypes.cast(hook, ctypes.c_void_p).value
+    handle = ctypes.pointer(ctypes.pointer(ctypes.c_void_p()))
+    device = ctypes.pointer(ctypes.c_int32(0))
+    status = ctypes.pointer(ctypes.pointer(ctypes.c_int32(0)))
+    _invoke(getattr(library, f"_mlir_{PREFIX}_cuda_init"), [handle, status])
+    _invoke(getattr(library, f"_mlir_{PREFIX}_cuda_load_to_device"), [handle, device, status])
+    result = ctypes.c_int32(0)
+    buffers = [*passed, result]
+    _invoke(getattr(library, function), [ctypes.pointer(b) for b in buffers], len(buffers))
+    if problems or result.value or not launches:
+        raise RuntimeError(f"the host function launched nothing: {problems or result.value}")
+    return launches
+
+
+def _invoke(function: Callable[..., Any], pointers: Sequence[Any], *more: int) -> None:
+    array = (ctypes.c_void_p * len(pointers))(*[ctypes.cast(p, ctypes.c_void_p) for p in pointers])
+    function(array, *more)
+
+
+def _launch(address: int, kernel: int, arguments: Any, sizes: dict[str, list[int]]) -> dict[str, Any]:
+    config = _Config.from_address(address)
+    name = ctypes.string_at(kernel).decode()
+    cluster = [1, 1, 1]
+    for i in range(config.count):
+        if config.attributes[i].id == _CLUSTER_DIMENSION:
+            cluster = [max(int(n), 1) for n in config.attributes[i].value[:3]]
+    return {
+        "kernel": name,
+        "grid": list(config.grid),
+        "block": list(config.block),
+        "cluster": cluster,
+        "dynamic_smem": int(config.dynamic_smem),
+        "params": [ctypes.string_at(arguments[i], size).hex() for i, size in enumerate(sizes[name])],
+    }
+
+
+def compile_request(request: dict[str, Any]) -> dict[str, Any]:
+    """The PTX and the launches of a request."""
+    sys.meta_path.append(_Absent())
+    import cutlass.cute as cute
+
+    module = load(Path(request["source"]))
+    target: Any = module
+    for part in request["entry"].split("."):
+        target = getattr(target, part)
+    if isinstance(target, type):
+        target = target(**{name: _value(item) for name, item in request["init"].items()})
+    given, passed = _arguments(request["call"])
+    compiled = cute.compile(target, *given)
+    ptx = compiled.__ptx__
+    sizes = {f.name: [p.size for p in f.params] for f in parse_module(ptx).entries()}
+    return {"ptx": ptx, "launches": record(compiled, passed, sizes, request["compiler"])}
+
+
+def main() -> int:
+    request = json.loads(Path(sys.argv[1]).read_text())
+    try:
+        result = compile_request(request)
+    except BaseException as error:  # what a user's file raises at import may be anything
+        result = {"error": str(error) or repr(error), "kind": type(error).__name__,
+                  "trace": traceback.format_exc()}  # fmt: skip
+    Path(sys.argv[2]).write_text(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

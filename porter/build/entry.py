@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Naming kernels: from a C++ name with template arguments to the mangled name of a PTX entry.
+
+The compiler itself is asked. The translation unit instantiates a variable template with the kernel's address
+as argument, so the variable's mangled name holds the kernel's. Only the back references (`S_`, `S0_`, …:
+Itanium C++ ABI 5.1.10) differ, by the number of components that the variable's own name adds in front.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+_PROBE = "porter_entry_probe"
+_ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+([A-Za-z_$][\w$]*)", re.MULTILINE)
+_VARIABLE = re.compile(rf"^[^\n]*\.global[^\n]*?\b(\w*{_PROBE}\w*)[^\n]*;[^\n]*\n", re.MULTILINE)
+_REFERENCE = re.compile(r"S([0-9A-Z]*)_")
+_KERNEL = re.compile(
+    r"__global__\b(?:\s|\b(?:void|static|inline|__forceinline__|__noinline__|extern)\b"
+    r"|__(?:launch_bounds|cluster_dims|maxnreg|block_size)__\s*\((?:[^()]|\([^()]*\))*\))*([A-Za-z_]\w*)\s*\("
+)
+
+
+def probe_text(kernel: str, looked_up_in: Sequence[str] = ()) -> str:
+    """C++ (17 or later) that instantiates `kernel`, a name or template-id, and records its address.
+
+    The name is looked up in the given namespaces too.
+    """
+    directives = "".join(f"using namespace {name};\n" for name in looked_up_in)
+    return (
+        directives
+        + f"template <auto* Kernel> __device__ int {_PROBE};\ntemplate __device__ int {_PROBE}<&{kernel}>;\n"
+    )
+
+
+def entries(ptx: str) -> tuple[str, ...]:
+    """Mangled names of the kernels in a PTX text, in order."""
+    return tuple(dict.fromkeys(_ENTRY.findall(ptx)))
+
+
+def take_probe(ptx: str) -> tuple[str, str | None]:
+    """The PTX without the probe variable, and the variable's mangled name if there was one."""
+    found = _VARIABLE.search(ptx)
+    return (_VARIABLE.sub("", ptx), found.group(1)) if found else (ptx, None)
+
+
+def matching(probe: str, candidates: Iterable[str]) -> list[str]:
+    """The entries whose mangled name the probe variable's name holds."""
+    start = probe.find("L_Z", probe.index(_PROBE))
+    if start < 0:
+        return []
+    inside = probe[start + 1 :].rstrip("E")
+    return [name for name in candidates if _same(inside, name)]
+
+
+def _same(inside: str, name: str) -> bool:
+    # `extern "C"` kernels are emitted unmangled, static ones without the L of internal linkage.
+    if not name.startswith("_Z"):
+        return inside.startswith(f"_Z{len(name)}{name}") or inside.startswith(f"_ZL{len(name)}{name}")
+    inside = re.sub(r"^_ZL(?=\d)", "_Z", inside)
+    name = re.sub(r"^_ZL(?=\d)", "_Z", name)
+    mine, theirs = _REFERENCE.split(inside)[::2], _REFERENCE.split(name.rstrip("E"))[::2]
+    if mine != theirs:
+        return False
+    shifts = {
+        _sequence(a) - _sequence(b)
+        for a, b in zip(_REFERENCE.findall(inside), _REFERENCE.findall(name), strict=True)
+    }
+    return len(shifts - {0}) <= 1
+
+
+def _sequence(digits: str) -> int:
+    return int(digits, 36) + 1 if digits else 0
+
+
+def kernel_names(source: str) -> list[str]:
+    """Names of the `__global__` functions that a C++ text writes out, for messages."""
+    return list(dict.fromkeys(_KERNEL.findall(source)))
+
+
+def opened_namespaces(source: str) -> list[str]:
+    """The named namespaces that a C++ text opens, in order, each nested one after the one around it."""
+    return list(dict.fromkeys(re.findall(r"\bnamespace\s+([A-Za-z_][\w:]*)\s*\{", source)))
+
+
+def named(candidates: Sequence[str], name: str) -> list[str]:
+    """The entries whose function is called `name`, in whatever namespace and with whatever arguments."""
+    wanted = re.compile(r"(?:^|::|\s)" + re.escape(name) + r"(?:<.*>)?\s*(?:\(|$)", re.DOTALL)
+    return [c for c in candidates if c == name or wanted.search(_without_arguments(demangle(c)))]
+
+
+def _without_arguments(demangled: str) -> str:
+    """The part before the parameter list."""
+    depth = 0
+    for at, char in enumerate(demangled):
+        if char == "<":
+            depth += 1
+        elif char == ">":
+            depth -= 1
+        elif char == "(" and depth == 0 and not demangled.startswith("(anonymous namespace)", at):
+            return demangled[: at + 1]
+    return demangled
+
+
+@cache
+def demangle(name: str) -> str:
+    """The C++ name as people read it; `name` itself where the platform cannot demangle."""
+    if not name.startswith("_Z"):
+        return name
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+        library.__cxa_demangle.restype = ctypes.c_void_p
+        status = ctypes.c_int()
+        text = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+        if text and status.value == 0:
+            try:
+                return (ctypes.string_at(text)).decode("utf-8", "replace")
+            finally:
+                ctypes.CDLL(None).free(ctypes.c_void_p(text))
+    except (OSError, AttributeError):
+        pass
+    if tool := shutil.which("c++filt"):
+        done = subprocess.run([tool, name], capture_output=True, text=True)
+        if done.returncode == 0 and done.stdout.strip():
+            return done.stdout.strip()
+    return name

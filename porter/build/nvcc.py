@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA C++ to PTX with nvcc: one kernel of a file, its template arguments chosen, cached by content."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from porter.build.cache import Cache, digest
+from porter.build.entry import (
+    demangle,
+    entries,
+    kernel_names,
+    matching,
+    named,
+    opened_namespaces,
+    probe_text,
+    take_probe,
+)
+from porter.build.ptxas import Resources, assemble, refusal
+from porter.build.run import CompilerMessage, failure, messages, run
+from porter.build.toolchain import Toolkit, find_host_compiler, find_toolkit
+from porter.diagnostics import Code, PorterError
+
+DEFAULT_FLAGS = ("-DNDEBUG", "-O3", "--expt-relaxed-constexpr")
+_UNIT = "porter_unit.cu"
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """What to compile.
+
+    `entry` is the kernel's C++ name, with its namespaces or, where that is not ambiguous, without;
+    `template_args` are C++ texts. Without `entry` the file is compiled as it is, with whatever kernels it
+    instantiates itself. `defines` are `NAME` or `NAME=VALUE`.
+    `assemble` runs ptxas too, for the resources.
+    """
+
+    source: Path
+    arch: str
+    entry: str | None = None
+    template_args: tuple[str, ...] = ()
+    include_dirs: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    lineinfo: bool = True
+    std: str = "c++17"
+    assemble: bool = False
+
+
+@dataclass(frozen=True)
+class CompiledPtx:
+    """`entry` is the mangled name of the requested kernel (of the only one, if none was asked for; else
+    None), `entries` all kernels of the module. `warnings` are those of nvcc, `ptxas_warnings` of ptxas."""
+
+    ptx: str = field(repr=False)
+    entry: str | None
+    entries: tuple[str, ...]
+    arch: str
+    log: str = field(repr=False)
+    warnings: tuple[CompilerMessage, ...] = ()
+    resources: Resources | None = None
+    ptxas_warnings: tuple[str, ...] = ()
+
+    @property
+    def display_name(self) -> str:
+        return demangle(self.entry) if self.entry else ""
+
+
+def compile_ptx(
+    request: CompileRequest, toolkit: Toolkit | None = None, cache: Cache | None = None
+) -> CompiledPtx:
+    """Compile one kernel to PTX. Without `toolkit` the first of `search_toolkits` is used, without `cache`
+    the user's.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND; NO_TOOLKIT, NO_HOST_COMPILER; NVCC_ERROR with the place and text of the
+            first error; PTXAS_ERROR likewise; ENTRY_NOT_FOUND, ENTRY_AMBIGUOUS.
+    """
+    if not request.source.is_file():
+        raise PorterError(Code.FILE_NOT_FOUND, path=str(request.source))
+    toolkit = toolkit or find_toolkit()
+    cache = cache or Cache.default()
+    ptx, log, entry = _entry(request, toolkit, cache)
+    result = CompiledPtx(
+        ptx=ptx,
+        entry=entry,
+        entries=entries(ptx),
+        arch=request.arch,
+        log=log,
+        warnings=tuple(m for m in messages(log) if m.kind == "warning"),
+    )
+    if request.assemble:
+        done = assemble(toolkit, ptx, request.arch, name=request.source.stem, cache=cache)
+        result = replace(
+            result,
+            resources=done.resources.get(entry) if entry else None,
+            ptxas_warnings=done.warnings,
+        )
+    return result
+
+
+def _entry(request: CompileRequest, toolkit: Toolkit, cache: Cache) -> tuple[str, str, str | None]:
+    """(PTX, log, mangled entry) of a request."""
+    if request.entry is None:
+        ptx, log, _ = _compile(request, "", toolkit, cache)
+        present = entries(ptx)
+        return ptx, log, present[0] if len(present) == 1 else None
+    kernel = request.entry
+    if request.template_args:
+        kernel += f"<{', '.join(request.template_args)}>"
+    result, refused = _first_accepted(request, kernel, toolkit, cache)
+    if result is None:
+        if request.template_args:
+            raise _not_found(request, (), refused)
+        return _by_name(request, refused, toolkit, cache)
+    ptx, log, probe = result
+    found = matching(probe, entries(ptx)) if probe else []
+    if len(found) == 1:
+        return ptx, log, found[0]
+    if not found:
+        raise _not_found(request, entries(ptx), log)
+    raise PorterError(
+        Code.ENTRY_AMBIGUOUS,
+        path=str(request.source),
+        entry=kernel,
+        detail="\n".join(demangle(name) for name in found),
+    )
+
+
+def _first_accepted(
+    request: CompileRequest, kernel: str, toolkit: Toolkit, cache: Cache
+) -> tuple[tuple[str, str, str | None] | None, str]:
+    """The compilation of the first reading of the name that nvcc takes, and the log of the first refusal."""
+    # Without arguments it may still be a template that has defaults for all.
+    readings = [kernel] if request.template_args else [kernel, f"{kernel}<>"]
+    refused: list[str] = []
+    opened = opened_namespaces(request.source.read_text(encoding="utf-8", errors="replace"))
+    for looked_up_in in [(), tuple(opened)] if opened else [()]:
+        for reading in readings:
+            try:
+                unit = probe_text(reading, looked_up_in)
+                return _compile(request, unit, toolkit, cache), ""
+            except _ProbeRefused as refusal:
+                refused.append(refusal.log)
+    return None, refused[0]
+
+
+def _by_name(
+    request: CompileRequest, refused: str, toolkit: Toolkit, cache: Cache
+) -> tuple[str, str, str | None]:
+    """Find the kernel among those that the file instantiates itself, whatever its namespace."""
+    assert request.entry is not None
+    ptx, log, _ = _compile(request, "", toolkit, cache)
+    found = named(entries(ptx), request.entry)
+    if len(found) == 1:
+        return ptx, log, found[0]
+    if not found:
+        raise _not_found(request, entries(ptx), refused)
+    raise PorterError(
+        Code.ENTRY_AMBIGUOUS,
+        path=str(request.source),
+        entry=request.entry,
+        detail="\n".join(demangle(name) for name in found),
+    )
+
+
+def _not_found(request: CompileRequest, present: Sequence[str], log: str) -> PorterError:
+    written = kernel_names(request.source.read_text(encoding="utf-8", errors="replace"))
+    candidates = [demangle(name) for name in present] or written
+    kernel = request.entry or ""
+    if request.template_args:
+        kernel += f"<{', '.join(request.template_args)}>"
+    listed = "".join(f"\n  {name}" for name in candidates) or " none"
+    return PorterError(
+        Code.ENTRY_NOT_FOUND,
+        path=str(request.source),
+        entry=kernel,
+        detail=f"Kernels in this file:{listed}\n{log}".strip(),
+    )
+
+
+class _ProbeRefused(Exception):
+    """nvcc refused nothing but the line that names the kernel."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(log)
+        self.log = log
+
+
+def _compile(
+    request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: Cache
+) -> tuple[str, str, str | None]:
+    """(PTX without the probe, log, name of the probe variable)."""
+    source = request.source.absolute()
+    unit = f'#include "{source.as_posix()}"\n' + probe_unit
+    options = common_flags(
+        request.std, request.include_dirs, request.defines, request.flags, request.lineinfo
+    )
+    flags = [f"-arch={request.arch}", "-ptx", *options]
+    host = find_host_compiler()
+    command = digest(
+        ["nvcc 1", toolkit.build, str(toolkit.nvcc), str(host.path), host.version, *flags, "", unit]
+    )
+    key = cache.lookup(command)
+    stored = cache.get(key) if key else None
+    if stored is None:
+        text, log, files = _run_nvcc(toolkit, flags, unit, str(host.path), request, source)
+        key = cache.remember(command, files)
+        cache.put(key, json.dumps({"ptx": text, "log": log}).encode("utf-8", "surrogateescape"))
+    else:
+        data = json.loads(stored)
+        text, log = data["ptx"], data["log"]
+    ptx, probe = take_probe(text)
+    return ptx, log, probe
+
+
+def common_flags(
+    std: str, include_dirs: Sequence[Path], defines: Sequence[str], flags: Sequence[str], lineinfo: bool
+) -> list[str]:
+    """Options that every compilation takes, in a fixed order."""
+    result = [f"-std={std}", *DEFAULT_FLAGS]
+    if lineinfo:
+        result.append("-lineinfo")
+    result += [f"-D{define}" for define in defines]
+    result += [f"-I{directory.absolute()}" for directory in include_dirs]
+    return result + list(flags)
+
+
+def _run_nvcc(
+    toolkit: Toolkit, flags: list[str], unit: str, host: str, request: CompileRequest, source: Path
+) -> tuple[str, str, list[Path]]:
+    with tempfile.TemporaryDirectory(prefix="porter-") as name:
+        directory = Path(name)
+        (directory / _UNIT).write_text(unit, encoding="utf-8", errors="surrogateescape")
+        done = run(
+            [toolkit.nvcc, *flags, "-ccbin", host, "-MD", "-MF", "unit.d", "-o", "unit.ptx", _UNIT],
+            cwd=directory,
+        )
+        # People know the file by the path they gave.
+        log = done.log.replace(str(source), str(request.source))
+        if done.status != 0:
+            errors = [m for m in messages(log) if m.kind == "error"]
+            if errors and all(m.where is not None and Path(m.where.path).name == _UNIT for m in errors):
+                raise _ProbeRefused(log)
+            if errors and errors[0].where is not None and errors[0].where.path == "unit.ptx":
+                # nvcc has ptxas look at inline assembly; the text is still there.
+                text = (directory / "unit.ptx").read_text(encoding="utf-8", errors="surrogateescape")
+                raise refusal(log, text.replace(str(source), str(request.source)), request.arch)
+            raise failure(Code.NVCC_ERROR, log, path=str(request.source), arch=request.arch)
+        files = dependencies((directory / "unit.d").read_text(encoding="utf-8", errors="surrogateescape"))
+        text = (directory / "unit.ptx").read_text(encoding="utf-8", errors="surrogateescape")
+    return text, log, [f for f in files if f.name != _UNIT]
+
+
+def dependencies(rule: str) -> list[Path]:
+    """The files in a make rule as nvcc writes it."""
+    joined = re.sub(r"\\\r?\n", " ", rule)
+    _, _, listed = joined.partition(" : ") if " : " in joined else joined.partition(":")
+    return [Path(word.replace("\\ ", " ")) for word in re.findall(r"(?:\\ |\S)+", listed)]

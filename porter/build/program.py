@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole CUDA programs: an executable with plain PTX in it and the CUDA runtime in a shared library."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.build.cache import Cache, digest
+from porter.build.nvcc import common_flags, dependencies
+from porter.build.run import failure, run
+from porter.build.toolchain import HostCompiler, Toolkit, find_host_compiler, find_toolkit
+from porter.diagnostics import Code, PorterError
+
+
+@dataclass(frozen=True)
+class Program:
+    """`executable` names its CUDA runtime by soname only (`libcudart.so.N`, no run path), so that the
+    loader's search path decides which library answers. `runtime` is the toolkit's own."""
+
+    executable: Path
+    arch: str
+    log: str
+    runtime: Path
+
+
+def build_program(
+    source: Path | Sequence[Path],
+    arch: str,
+    out: Path,
+    include_dirs: Sequence[Path] = (),
+    *,
+    defines: Sequence[str] = (),
+    flags: Sequence[str] = (),
+    libraries: Sequence[str] = (),
+    std: str = "c++17",
+    lineinfo: bool = True,
+    toolkit: Toolkit | None = None,
+    cache: Cache | None = None,
+) -> Program:
+    """Compile and link a program for `arch` (`sm_90a`, `sm_100a`) as PTX only, uncompressed in the binary.
+
+    `libraries` are linker names as after `-l`.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND; NO_TOOLKIT, NO_HOST_COMPILER, TOOL_MISSING; NVCC_ERROR; LINK_ERROR.
+    """
+    sources = [source] if isinstance(source, Path) else list(source)
+    for path in sources:
+        if not path.is_file():
+            raise PorterError(Code.FILE_NOT_FOUND, path=str(path))
+    toolkit = toolkit or find_toolkit()
+    cache = cache or Cache.default()
+    host = find_host_compiler()
+    runtime = toolkit.runtime_library()
+    target = arch.replace("sm_", "compute_", 1)
+    options = common_flags(std, include_dirs, defines, flags, lineinfo)
+    options = ["-gencode", f"arch={target},code={target}", "-no-compress", *options]
+    identity = ["program 1", toolkit.build, str(toolkit.nvcc), str(host.path), host.version]
+    with tempfile.TemporaryDirectory(prefix="porter-") as name:
+        directory = Path(name)
+        objects: list[Path] = []
+        logs: list[str] = []
+        keys: list[str] = []
+        for number, path in enumerate(sources):
+            made = directory / f"{number}_{path.stem}.o"
+            key, log = _object(path, made, options, identity, toolkit, host, cache, arch)
+            objects.append(made)
+            logs.append(log)
+            keys.append(key)
+        link = [f"-l{library}" for library in libraries]
+        key = digest([*identity, "link", *keys, *link, str(runtime)])
+        built = directory / "program"
+        if (hit := cache.get(key)) is not None:
+            built.write_bytes(hit)
+            built.chmod(0o755)
+        else:
+            # PyPI has the library under its soname only, which -lcudart does not find.
+            runtime_flags: list[str | Path] = ["-L", toolkit.lib_dir, "-Xlinker", "--no-as-needed"]
+            runtime_flags += ["-Xlinker", f"-l:{runtime.name}"]
+            command: list[str | Path] = [toolkit.nvcc, "-ccbin", host.path, "-cudart", "none", "-o", built]
+            done = run([*command, *objects, *link, *runtime_flags], cwd=directory)
+            if done.status != 0:
+                raise failure(Code.LINK_ERROR, done.log, path=str(out))
+            logs.append(done.log)
+            cache.put_file(key, built)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(built, out)
+    return Program(out, arch, "\n".join(log for log in logs if log), runtime)
+
+
+def _object(
+    source: Path,
+    made: Path,
+    options: list[str],
+    identity: list[str],
+    toolkit: Toolkit,
+    host: HostCompiler,
+    cache: Cache,
+    arch: str,
+) -> tuple[str, str]:
+    """Compile one source into `made`, through the cache. Returns the object's key and nvcc's log."""
+    absolute = source.absolute()
+    command = digest([*identity, "object", str(absolute), *options])
+    key = cache.lookup(command)
+    if key is not None and (hit := cache.get(key)) is not None:
+        made.write_bytes(hit)
+        return key, (cache.get(digest([key, "log"])) or b"").decode("utf-8", "replace")
+    rule = made.with_suffix(".d")
+    done = run(
+        [toolkit.nvcc, *options, "-ccbin", host.path, "-MD", "-MF", rule, "-c", "-o", made, absolute],
+        cwd=made.parent,
+    )
+    log = done.log.replace(str(absolute), str(source))
+    if done.status != 0:
+        raise failure(Code.NVCC_ERROR, log, path=str(source), arch=arch)
+    key = cache.remember(command, dependencies(rule.read_text(encoding="utf-8", errors="surrogateescape")))
+    cache.put_file(key, made)
+    cache.put(digest([key, "log"]), log.encode("utf-8", "replace"))
+    return key, log

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each kernel takes before and after a port, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from porter.build.cache import Cache
+from porter.build.entry import demangle
+from porter.build.nvcc import CompiledPtx, CompileRequest, compile_ptx
+from porter.build.ptxas import Resources, assemble
+from porter.build.toolchain import Toolkit
+
+COLUMNS: tuple[tuple[str, str], ...] = (
+    ("registers", "registers"),
+    ("spill_stores", "spill stores (bytes)"),
+    ("spill_loads", "spill loads (bytes)"),
+    ("stack", "stack (bytes)"),
+    ("static_smem", "static smem (bytes)"),
+    ("barriers", "barriers"),
+)
+"""Fields of `Resources` that a table shows, with their headings."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a kernel on both sides; None where that side has no such kernel."""
+
+    name: str
+    heading: str
+    before: int | None
+    after: int | None
+
+    @property
+    def delta(self) -> int | None:
+        return None if self.before is None or self.after is None else self.after - self.before
+
+
+@dataclass(frozen=True)
+class ResourceRow:
+    """One kernel: its C++ name, its architectures, and its numbers in the order of `COLUMNS`."""
+
+    kernel: str
+    before_arch: str
+    after_arch: str
+    metrics: tuple[Metric, ...]
+    before_warnings: tuple[str, ...] = ()
+    after_warnings: tuple[str, ...] = ()
+
+    def metric(self, name: str) -> Metric:
+        """Raises KeyError if there is no metric of this name."""
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise KeyError(name)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "kernel": self.kernel,
+            "before": {"arch": self.before_arch, "warnings": list(self.before_warnings)},
+            "after": {"arch": self.after_arch, "warnings": list(self.after_warnings)},
+            "metrics": {
+                m.name: {"before": m.before, "after": m.after, "delta": m.delta} for m in self.metrics
+            },
+        }
+
+
+def row(kernel: str, before: CompiledPtx, after: CompiledPtx) -> ResourceRow:
+    """Side by side: two compilations of one kernel that were assembled."""
+    return ResourceRow(
+        kernel=kernel,
+        before_arch=before.arch,
+        after_arch=after.arch,
+        metrics=_metrics(before.resources, after.resources),
+        before_warnings=before.ptxas_warnings,
+        after_warnings=after.ptxas_warnings,
+    )
+
+
+def _metrics(before: Resources | None, after: Resources | None) -> tuple[Metric, ...]:
+    return tuple(
+        Metric(
+            name,
+            heading,
+            getattr(before, name) if before is not None else None,
+            getattr(after, name) if after is not None else None,
+        )
+        for name, heading in COLUMNS
+    )
+
+
+def compare(
+    before: CompileRequest,
+    after: CompileRequest,
+    toolkit: Toolkit | None = None,
+    cache: Cache | None = None,
+) -> ResourceRow:
+    """Compile and assemble a kernel and its port.
+
+    Raises:
+        PorterError: as `compile_ptx` for either side.
+    """
+    old = compile_assembled(before, toolkit, cache)
+    new = compile_assembled(after, toolkit, cache)
+    return row(old.display_name or before.entry or before.source.name, old, new)
+
+
+def compile_assembled(
+    request: CompileRequest, toolkit: Toolkit | None = None, cache: Cache | None = None
+) -> CompiledPtx:
+    """`compile_ptx` with `assemble` set."""
+    return compile_ptx(replace(request, assemble=True), toolkit, cache)
+
+
+def compare_modules(
+    before: tuple[str, str], after: tuple[str, str], toolkit: Toolkit, cache: Cache | None = None
+) -> list[ResourceRow]:
+    """A row for every kernel of two PTX modules, each given as (text, arch), matched by mangled name."""
+    old = assemble(toolkit, before[0], before[1], cache=cache)
+    new = assemble(toolkit, after[0], after[1], cache=cache)
+    return [
+        ResourceRow(
+            kernel=demangle(name),
+            before_arch=before[1],
+            after_arch=after[1],
+            metrics=_metrics(old.resources.get(name), new.resources.get(name)),
+            before_warnings=old.warnings,
+            after_warnings=new.warnings,
+        )
+        for name in dict.fromkeys([*old.resources, *new.resources])
+    ]
