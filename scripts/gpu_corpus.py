@@ -12,7 +12,7 @@ import datetime
 import json
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,17 @@ LARGE = 2048
 
 
 def large_sizes(case: Case) -> dict[str, Any]:
-    """The case with every one of its dimensions at least 2048."""
-    return {name: max(LARGE, int(value)) for name, value in case.sizes.items() if name in ("M", "N", "K")}
+    """The case with every one of its dimensions at least 2048, as far up as its tiles need."""
+    sizes: dict[str, Any] = {}
+    for name in [n for n in ("M", "N", "K") if n in case.sizes]:
+        for value in (LARGE, 2112, 2304, 2560, 3072):
+            try:
+                bind(case, {**sizes, name: max(value, int(case.sizes[name]))})
+            except PorterError:
+                continue
+            sizes[name] = max(value, int(case.sizes[name]))
+            break
+    return sizes
 
 
 def prebuild(cases: list[tuple[Case, PortPlan | None]], builder: ToolkitBuilder, sizes: list[Any]) -> None:
@@ -55,6 +64,37 @@ def prebuild(cases: list[tuple[Case, PortPlan | None]], builder: ToolkitBuilder,
         list(pool.map(one, [(c, p, s) for c, p in cases for s in sizes]))
 
 
+Job = tuple[str, Case, PortPlan | None, bool, float]
+
+
+def one_job(job: Job) -> tuple[list[dict[str, Any]], dict[str, Any] | None, float]:
+    """One case at one size in one mode: (rows, the device, seconds)."""
+    mode, case, plan, large, limit = job
+    began = time.perf_counter()
+    backend = make_gpu_backend("hopper", SimOptions(gpu=GpuOptions(seconds=limit, mode=mode)))  # type: ignore[arg-type]
+    assert isinstance(backend, GpuBackend)
+    info = backend.gpu.info()
+    device = {"name": info.name, "capability": info.capability, "driver": info.driver}
+    entries: list[dict[str, Any]] = []
+    try:
+        sizes = large_sizes(case) if large else {}
+        families = (("integers", "normal") if mode == "deferred" else ("integers",)) if large else None
+        result = verify(case, plan, ToolkitBuilder(), backend, VerifyOptions(families, (sizes,)))
+        for row in result.rows:
+            why = [str(d) + (f"\n{d.detail}" if d.detail else "") for d in row.diagnostics]
+            entries.append({
+                "case": row.case, "sizes": dict(row.sizes), "family": row.family, "mode": mode,
+                "verdict": row.verdict.value, "ran": {r.program: r.backend for r in row.runs},
+                "same_bits": all(c.ok for c in row.between) if row.between else None,
+                "seconds": {r.program: round(r.seconds, 3) for r in row.runs}, "why": why,
+            })  # fmt: skip
+    except PorterError as error:
+        entries.append({"case": case.name, "mode": mode, "verdict": "error", "why": [str(error)]})
+    finally:
+        backend.gpu.close()
+    return entries, device, time.perf_counter() - began
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, default=Path("corpus"))
@@ -62,6 +102,7 @@ def main() -> int:
     parser.add_argument("--modes", default="deferred,eager")
     parser.add_argument("--no-large", action="store_true")
     parser.add_argument("--no-simulator", action="store_true")
+    parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--only", default="")
     parser.add_argument("--limit", type=float, default=60, help="seconds for one launch")
     options = parser.parse_args()
@@ -85,39 +126,23 @@ def main() -> int:
         "rows": [],
         "bits": [],
     }
-    for mode in options.modes.split(","):
-        settings = SimOptions(gpu=GpuOptions(seconds=options.limit, mode=mode))
-        backend = make_gpu_backend("hopper", settings)
-        assert isinstance(backend, GpuBackend)
-        info = backend.gpu.info()
-        document["device"] = {"name": info.name, "capability": info.capability, "driver": info.driver}
-        document["toolkit"] = builder.toolkit.build
-        for case, plan in cases:
-            for choose_sizes in sizes:
-                families = ("integers", "normal") if choose_sizes is large_sizes else None
-                run_options = VerifyOptions(families, (choose_sizes(case),))
-                try:
-                    result = verify(case, plan, builder, backend, run_options)
-                except PorterError as error:
-                    print(f"{mode:9}{case.name:18} {error}", flush=True)
-                    document["rows"].append({"case": case.name, "mode": mode, "verdict": "error", "why": str(error)})
-                    continue
-                for row in result.rows:
-                    entry = {
-                        "case": row.case, "sizes": dict(row.sizes), "family": row.family, "mode": mode,
-                        "verdict": row.verdict.value,
-                        "ran": {r.program: r.backend for r in row.runs},
-                        "same_bits": all(c.ok for c in row.between) if row.between else None,
-                        "seconds": {r.program: round(r.seconds, 3) for r in row.runs},
-                        "why": [str(d) + (f"\n{d.detail}" if d.detail else "") for d in row.diagnostics],
-                    }  # fmt: skip
-                    document["rows"].append(entry)
-                    if row.verdict.value != "clean":
-                        print(f"{mode:9}{row.case:18}{row.family:10}{row.verdict.value} {entry['why']}", flush=True)
-                done = [r for r in document["rows"] if r["case"] == case.name and r["mode"] == mode]
-                clean = sum(r["verdict"] == "clean" for r in done)
-                print(f"{mode:9}{case.name:18}{clean}/{len(done)} clean, {result.seconds:.1f} s", flush=True)
-        backend.gpu.close()
+    jobs = [
+        (mode, case, plan, large, options.limit)
+        for large in ([False] if options.no_large else [True, False])
+        for mode in options.modes.split(",")
+        for case, plan in cases
+    ]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for (mode, case, _, large, _), (entries, device, seconds) in zip(jobs, pool.map(one_job, jobs), strict=True):
+            document["device"] = device or document.get("device")
+            document["rows"] += entries
+            clean = sum(r["verdict"] == "clean" for r in entries)
+            size = "large" if large else "case"
+            print(f"{mode:9}{size:6}{case.name:18}{clean}/{len(entries)} clean, {seconds:.1f} s", flush=True)
+            for entry in entries:
+                if entry["verdict"] != "clean":
+                    print(f"    {entry.get('family', '')} {entry['verdict']} {entry['why']}", flush=True)
+    document["toolkit"] = builder.toolkit.build
     if not options.no_simulator:
         backend = make_gpu_backend("gpu", SimOptions(gpu=GpuOptions(seconds=60)))
         simulator = SimBackend(SimOptions(arithmetic="exact"))
@@ -128,9 +153,10 @@ def main() -> int:
                 print(f"bits     {case.name:18} {error}", flush=True)
                 continue
             for bits in rows:
-                document["bits"].append({**vars(bits), "sizes": dict(bits.sizes), "verdict": bits.verdict.value})
-            print(f"bits     {case.name:18}" + ", ".join(f"{r.family} {r.different}/{r.elements}{r.problem}" for r in rows),
-                  flush=True)  # fmt: skip
+                entry = {**vars(bits), "sizes": dict(bits.sizes), "verdict": bits.verdict.value}
+                document["bits"].append(entry)
+            counts = ", ".join(f"{r.family} {r.different}/{r.elements} {r.problem}" for r in rows)
+            print(f"bits     {case.name:18}{counts}", flush=True)
     document["seconds"] = round(time.perf_counter() - began, 1)
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -104,7 +104,8 @@ def main() -> int:
         options.output.write_text(json.dumps(document, indent=1) + "\n")
     missed = [r["mistake"] for r in rows[1:] if "error" not in (r["eager"], r["deferred"])]
     right = rows[0]["eager"] == rows[0]["deferred"] == "clean"
-    print(f"{len(rows) - 1 - len(missed)} of {len(rows) - 1} caught; missed: {missed or 'none'}; unchanged port clean: {right}")
+    caught = len(rows) - 1 - len(missed)
+    print(f"{caught} of {len(rows) - 1} caught; missed: {missed or 'none'}; unchanged port clean: {right}")
     return 0 if right and not missed else 1
 
 

@@ -31,7 +31,7 @@ class DslRequest:
     `call` the arguments of the call, as JSON: `{"kind": "tensor", "dtype", "shape", "strides", "align",
     "address"}` (elements; a made-up device address), `{"kind": "stream"}`, `{"kind": "runtime", "dtype",
     "value"}` or `{"kind": "value", "value"}` for a compile-time value. `{"cutlass": NAME}` in a value is a
-    name of the cutlass package.
+    name of the cutlass package. `search` are further directories that modules are imported from.
     """
 
     source: Path
@@ -39,6 +39,7 @@ class DslRequest:
     arch: str
     call: Sequence[Mapping[str, Any]]
     init: Mapping[str, Any] = field(default_factory=dict)
+    search: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,11 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         "init": dict(request.init),
         "call": [dict(item) for item in request.call],
         "compiler": str(host.path),
+        "search": [str(p.resolve()) for p in request.search],
     }
-    siblings = sorted(source.parent.glob("*.py"))
+    siblings = [p for d in (source.parent, *request.search) for p in sorted(d.glob("*.py"))]
     contents = [f"{p.name} {file_digest(p)}" for p in siblings]
-    identity = {**body, "source": source.name}
+    identity = {**body, "source": source.name, "search": []}
     key = digest([_VERSION, dsl_version(), request.arch, json.dumps(identity, sort_keys=True), *contents])
     text = cache.get(key)
     if text is None:

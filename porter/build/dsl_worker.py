@@ -244,6 +244,7 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
     sys.meta_path.append(_Absent())
     import cutlass.cute as cute
 
+    sys.path[:0] = request["search"]
     module = load(Path(request["source"]))
     target: Any = module
     for part in request["entry"].split("."):

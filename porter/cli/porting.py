@@ -11,7 +11,8 @@ from typing import Any
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.sources import SourceSet, is_python, load_sources
 from porter.lang.text import EditGroup
-from porter.report.inventory import refuse_python, source_files
+from porter.passes.dsl.port import DslSources, port_python
+from porter.report.inventory import python_kernels, refuse_python, source_files
 from porter.verify.builder import PortPlan
 from porter.verify.results import worst_exit
 
@@ -30,7 +31,7 @@ class Ported:
     def changed(self) -> list[str]:
         return [path for path in sorted(self.new) if self.new[path] != self.old.get(path)]
 
-    def add(self, root: str, sources: SourceSet, result: Any) -> None:
+    def add(self, root: str, sources: SourceSet | DslSources, result: Any) -> None:
         """Take in one port. A header that two roots share has to come out the same for both.
 
         Raises:
@@ -62,11 +63,17 @@ def roots(paths: Iterable[Path]) -> list[Path]:
         files = source_files(path)
         if path.is_dir():
             headers = {".cuh", ".h", ".hpp", ".hh", ".inl"}
-            files = [
-                f for f in files if f.suffix.lower() not in headers and f.suffix.lower() != ".py"
-            ] or files
+            files = [f for f in files if not is_python(f) or _has_kernel(f)]
+            files = [f for f in files if f.suffix.lower() not in headers] or files
         found += files
     return list(dict.fromkeys(found))
+
+
+def _has_kernel(path: Path) -> bool:
+    try:
+        return bool(python_kernels(path))
+    except PorterError:
+        return False
 
 
 def port_paths(
@@ -87,7 +94,11 @@ def port_paths(
     ported = Ported()
     for root in roots(paths):
         if is_python(root):
-            raise refuse_python(root)
+            if not python_kernels(root):
+                raise refuse_python(root)
+            result = port_python(root, options.select, options.ignore, options.rule_directories)
+            ported.add(str(root), result.sources, result)
+            continue
         sources = load_sources(root, include_dirs)
         ported.add(str(root), sources, port_sources(sources, options))
     return ported

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.model.functions import Call, Function, Param, Style, array_extents
+from porter.model.members import MemberField, find_field, objects_of, passed_on
 from porter.model.program import PACK, Program, Refusal
 from porter.model.registers import RegisterList, register_list, take_apart
 from porter.model.scopes import Variable, resolve
@@ -61,6 +62,8 @@ class Accumulator:
     """Member that holds the registers, for an accumulator of class type (`.reg`)."""
     sizes: set[int] = field(default_factory=set)
     """N of every MMA that may add to it: several where templates choose one."""
+    member: MemberField | None = None
+    """The field, if the registers are a member of the object `variable`."""
     arguments: list[AccumulatorArgument] = field(default_factory=list)
     steps: list[tuple[Function, MmaStep]] = field(default_factory=list)
 
@@ -75,6 +78,8 @@ class Accumulator:
     @property
     def extents(self) -> list[str]:
         """Texts of the declared extents, outermost first."""
+        if self.member is not None:
+            return self.member.extents
         declarator = self.variable.declarator
         return [self.function.text(n) for n in array_extents(declarator)] if declarator is not None else []
 
@@ -98,7 +103,7 @@ class Accumulator:
     @property
     def class_type(self) -> str:
         """Text of the declared type of an accumulator that is a class, empty for arrays and scalars."""
-        return self.type_name if self.path else ""
+        return self.type_name if self.path or self.member is not None else ""
 
     @property
     def tile_extents(self) -> list[str]:
@@ -149,6 +154,9 @@ class _Finder:
             self._trace_free_name(function, step)
             return
         variable = self._variable(function, step.d)
+        if variable is None and (member := find_field(function, step.d.name)) is not None:
+            self._reached_member(function, member, step)
+            return
         if variable is None:
             self._refuse(function, step.d.root, f"accumulator `{step.d.name}` is not a local variable or parameter")
             return
@@ -162,6 +170,29 @@ class _Finder:
                 self._refuse(call.caller, call.node, f"accumulator `{step.d.name}` is not a local variable")
                 continue
             self._reached(variable, step.d, 0, step, call.caller)
+
+    def _reached_member(self, method: Function, member: MemberField, step: MmaStep) -> None:
+        """The registers are a member: every local object of the class holds an accumulator."""
+        if step.d.prefix or not step.d.inner:
+            self._refuse(method, step.d.root, f"member `{member.name}` holds more than one tile")
+            return
+        for holder, node in passed_on(self.program.functions, member.owner):
+            self._refuse(holder, node, f"an object of class `{member.owner}`, which holds an accumulator, is passed on")
+        for variable in objects_of(self.program.functions, member.owner):
+            if variable.declarator is not None and variable.declarator.type not in ("identifier", "init_declarator"):
+                self._refuse(variable.function, variable.declarator, f"`{variable.name}` is more than one object")
+                continue
+            known = self._by_key.get(variable.key)
+            if known is None:
+                known = Accumulator(variable, step.op.d_registers, step.element, step.op.d_type, member=member)
+                self._by_key[variable.key] = known
+                self.result.accumulators.append(known)
+            if known.member is None or known.member.name != member.name:
+                self._refuse(variable.function, step.d.root, f"`{variable.name}` holds several accumulators")
+                continue
+            known.registers = max(known.registers, step.op.d_registers)
+            known.sizes.add(step.op.n)
+            known.steps.append((method, step))
 
     def _variable(self, function: Function, registers: RegisterList) -> Variable | None:
         if function.style is Style.MACRO:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from porter.model.flow import Branch, Event, Item, Kind, Loop
+from porter.model.flow import Event, Item, Kind
+from porter.model.interpret import Interpreter
 
 MOST_IN_FLIGHT = 8
 """wgmma.wait_group leaves at most 7 groups pending (CUTLASS include/cute/arch/mma_sm90_gmma.hpp), one more
@@ -29,40 +30,13 @@ class _State:
     fenced: bool
 
 
-class _Counter:
+class _Counter(Interpreter[_State]):
     def __init__(self) -> None:
+        super().__init__()
         self.most = 0
         self.fenced = True
-        self._breaks: list[set[_State]] = []
-        self._continues: list[set[_State]] = []
 
-    def run(self, items: list[Item], states: set[_State]) -> set[_State]:
-        for item in items:
-            if isinstance(item, Event):
-                states = {self._event(item, s) for s in states}
-            elif isinstance(item, Branch):
-                states = set().union(*(self.run(arm, set(states)) for arm in item.arms)) if item.arms else states
-            elif isinstance(item, Loop):
-                states = self._loop(item, states)
-            else:
-                stack = {"break": self._breaks, "continue": self._continues}.get(item.kind)
-                if stack:
-                    stack[-1] |= states
-                states = set()
-        return states
-
-    def _loop(self, loop: Loop, states: set[_State]) -> set[_State]:
-        entry, out = set(states), set() if loop.at_least_once else set(states)
-        self._breaks.append(set())
-        while True:
-            self._continues.append(set())
-            end = self.run(loop.body, set(entry)) | self._continues.pop()
-            out |= end
-            if end <= entry:
-                return out | self._breaks.pop()
-            entry |= end
-
-    def _event(self, event: Event, state: _State) -> _State:
+    def event(self, event: Event, state: _State) -> _State:
         if event.kind is Kind.FENCE:
             return _State(state.in_flight, True)
         if event.kind is Kind.MMA and not state.fenced:

@@ -16,7 +16,8 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
-from porter.model.flow import Branch, Event, Exit, FlowBuilder, Item, Kind, Loop
+from porter.model.flow import Event, FlowBuilder, Kind, events_of
+from porter.model.interpret import Interpreter
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 
 STATEMENT_LISTS = ("compound_statement", "case_statement", *PREPROCESSOR_BLOCKS)
@@ -57,7 +58,7 @@ class Problem:
 def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     """Statements in front of which the accumulator must be loaded; registers them as `builder.anchors`."""
     function = accumulator.function
-    events = list(_events(builder.flow(function)))
+    events = events_of(builder.flow(function))
     mma = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
     waits = [e.node for e in events if e.kind is Kind.WAIT]
     touches = [e.node for e in events if e.kind in _TOUCHES and e.accumulator is accumulator]
@@ -78,7 +79,7 @@ def place_stores(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     placed: list[Node] = []
     while True:
         offsets = {p.written_at for p in check(builder, accumulator) if p.written_at >= 0}
-        events = list(_events(builder.flow(function)))
+        events = events_of(builder.flow(function))
         anchors: list[Node] = []
         for event in events:
             if event.kind in _CHANGES and event.accumulator is accumulator and event.node.start_byte in offsets:
@@ -112,19 +113,6 @@ def _store_anchor(body: Node, write: Node, accumulator: Accumulator, events: lis
                 last = sibling
         return last
     return None
-
-
-def _events(items: list[Item]) -> list[Event]:
-    found: list[Event] = []
-    for item in items:
-        if isinstance(item, Event):
-            found.append(item)
-        elif isinstance(item, Loop):
-            found += _events(item.body)
-        elif isinstance(item, Branch):
-            for arm in item.arms:
-                found += _events(arm)
-    return found
 
 
 def _blocks_above(body: Node, node: Node) -> list[tuple[Node, Node]]:
@@ -203,57 +191,21 @@ def _covers(placed: Node, anchor: Node, mma: list[Node]) -> bool:
 def check(builder: FlowBuilder, accumulator: Accumulator) -> list[Problem]:
     """What the placed loads leave wrong; empty if every touch and every MMA finds its operand valid."""
     flow = builder.flow(accumulator.function)
-    mma = [e.node for e in _events(flow) if e.kind is Kind.MMA]
+    mma = [e.node for e in events_of(flow) if e.kind is Kind.MMA]
     interpreter = _Interpreter(accumulator, mma)
     interpreter.run(flow, {_State(Where.NOWHERE, False)})
     return interpreter.problems
 
 
-class _Interpreter:
+class _Interpreter(Interpreter[_State]):
     def __init__(self, accumulator: Accumulator, mma: list[Node]) -> None:
+        super().__init__()
         self.accumulator = accumulator
         self.mma = mma
         self.problems: list[Problem] = []
         self._seen: set[tuple[int, str, int]] = set()
-        self._breaks: list[set[_State]] = []
-        self._continues: list[set[_State]] = []
 
-    def run(self, items: list[Item], states: set[_State]) -> set[_State]:
-        for item in items:
-            if isinstance(item, Event):
-                states = {self._event(item, s) for s in states}
-            elif isinstance(item, Branch):
-                merged: set[_State] = set()
-                for arm in item.arms:
-                    merged |= self.run(arm, set(states))
-                states = merged
-            elif isinstance(item, Loop):
-                states = self._loop(item, states)
-            else:
-                self._exit(item, states)
-                states = set()
-        return states
-
-    def _loop(self, loop: Loop, states: set[_State]) -> set[_State]:
-        entry = set(states)
-        out: set[_State] = set() if loop.at_least_once else set(states)
-        self._breaks.append(set())
-        while True:
-            self._continues.append(set())
-            end = self.run(loop.body, set(entry)) | self._continues.pop()
-            out |= end
-            if end <= entry:
-                break
-            entry |= end
-        return out | self._breaks.pop()
-
-    def _exit(self, item: Exit, states: set[_State]) -> None:
-        if item.kind == "break" and self._breaks:
-            self._breaks[-1] |= states
-        elif item.kind == "continue" and self._continues:
-            self._continues[-1] |= states
-
-    def _event(self, event: Event, state: _State) -> _State:
+    def event(self, event: Event, state: _State) -> _State:
         if event.kind is Kind.WAIT and event.pending == 0:
             return _State(state.where, False)
         if event.accumulator is not self.accumulator:

@@ -69,7 +69,28 @@ class Exit:
     """`return`, `break` or `continue`."""
 
 
-Item: TypeAlias = "Event | Loop | Branch | Exit"
+@dataclass(frozen=True, eq=False)
+class Inlined:
+    """The body of a callee: a `return` in it ends the body, not the caller."""
+
+    body: list[Item]
+
+
+Item: TypeAlias = "Event | Loop | Branch | Exit | Inlined"
+
+
+def events_of(items: list[Item]) -> list[Event]:
+    """All events of a flow, in source order."""
+    found: list[Event] = []
+    for item in items:
+        if isinstance(item, Event):
+            found.append(item)
+        elif isinstance(item, Loop | Inlined):
+            found += events_of(item.body)
+        elif isinstance(item, Branch):
+            for arm in item.arms:
+                found += events_of(arm)
+    return found
 
 
 def is_register_fence(function: Function) -> bool:
@@ -127,7 +148,8 @@ class FlowBuilder:
                 items.append(Event(Kind.LOAD, node, accumulator))
         zeroing = self.zeroing.get(node.id)
         if zeroing is not None:
-            return items + [Event(Kind.ZERO, frame.at or node, a) for a in zeroing.accumulators]
+            cleared = [a for a in zeroing.accumulators if a.member is None or a in frame.bound.values()]
+            return items + [Event(Kind.ZERO, frame.at or node, a) for a in cleared]
         kind = node.type
         if kind in (
             "compound_statement",
@@ -210,6 +232,10 @@ class FlowBuilder:
             if accumulator is not None:
                 return [Event(Kind.READ, frame.at or node, accumulator)]
             return self._named_in_macro(frame, node, frame.function.text(node))
+        if node.type == "field_expression" and frame.function.text(node).startswith("this->"):
+            name = frame.function.text(node).removeprefix("this->").strip()
+            bound = frame.bound.get(name)
+            return [Event(Kind.READ, frame.at or node, bound)] if bound is not None else []
         if node.type in ("init_declarator", "cast_expression") or self._is_cast_call(frame, node):
             alias = self._alias(frame, node)
             if alias is not None:
@@ -321,7 +347,8 @@ class FlowBuilder:
         targets = self.program.targets(call)
         if targets and all(is_register_fence(t) for t in targets):
             return []
-        inlined = [t for t in targets if id(t) in self._uses or t.style is Style.LAMBDA]
+        held = self._held(frame, call)
+        inlined = [t for t in targets if id(t) in self._uses or t.style is Style.LAMBDA or self._is_method_of(t, held)]
         carried = {i for argument in self.accumulators.arguments_of(call) for i in argument.args}
         items: list[Item] = []
         for index, argument in enumerate(call.args):
@@ -331,10 +358,10 @@ class FlowBuilder:
         if not targets:
             items += self._named_in_macro(frame, node, call.name)
         callee = node.child_by_field_name("function")
-        if callee is not None and callee.type == "field_expression":
+        if callee is not None and callee.type == "field_expression" and not (held and inlined):
             items += self._expression(frame, callee.child_by_field_name("argument"))
         if inlined and frame.depth < _MAX_INLINE_DEPTH:
-            arms = [self._inline(frame, call, target) for target in inlined]
+            arms = [self._inline(frame, call, target, held) for target in inlined]
             items += arms[0] if len(arms) == 1 else [Branch(arms)]
         return items
 
@@ -396,7 +423,8 @@ class FlowBuilder:
         if node.type == "lambda_expression":
             inner = next((f for f in self.program.functions if f.node.id == node.id), None)
             if inner is not None:
-                return [Loop(self._statements_of(frame.into(inner, {}, None, node), inner.body))]
+                body = self._statements_of(frame.into(inner, {}, None, node), inner.body)
+                return [Loop([Inlined(body)])]
         element = take_apart(frame.function, node)
         accumulator = self._accumulator(frame, element.root) if element is not None else None
         if element is None or accumulator is None:
@@ -408,8 +436,27 @@ class FlowBuilder:
         changes = any(_may_write(t, index) for t in targets) if targets else whole or address_taken
         return [read, Event(Kind.WRITE, at, accumulator)] if changes else [read]
 
-    def _inline(self, frame: _Frame, call: Call, target: Function) -> list[Item]:
-        bound: dict[str, Accumulator] = {}
+    def _held(self, frame: _Frame, call: Call) -> dict[str, Accumulator]:
+        """Member accumulators of the object that a method is called on, by the name of the field."""
+        callee = call.node.child_by_field_name("function")
+        root = callee
+        if callee is not None and callee.type == "field_expression":
+            root = callee.child_by_field_name("argument")
+        if root is None or root.type != "identifier":
+            return {}
+        accumulator = self._accumulator(frame, root)
+        if accumulator is not None and accumulator.member is not None:
+            return {accumulator.member.name: accumulator}
+        # a method that calls another of its own object
+        return {n: a for n, a in frame.bound.items() if a.member is not None and a.member.name == n}
+
+    def _is_method_of(self, target: Function, held: dict[str, Accumulator]) -> bool:
+        return any(a.member is not None and a.member.owner == target.owner for a in held.values())
+
+    def _inline(
+        self, frame: _Frame, call: Call, target: Function, held: dict[str, Accumulator] | None = None
+    ) -> list[Item]:
+        bound: dict[str, Accumulator] = dict(held or {}) if self._is_method_of(target, held or {}) else {}
         for argument in self.accumulators.arguments_of(call):
             if argument.param.function is not target:
                 continue
@@ -424,7 +471,7 @@ class FlowBuilder:
         else:
             values = dict(zip(target.template_params, call.template_args, strict=False))
         inner = frame.into(target, bound, values, call.node, call)
-        return self._statements_of(inner, target.body)
+        return [Inlined(self._statements_of(inner, target.body))]
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,6 +63,11 @@ def take_apart(function: Function, node: Node) -> Element | None:
             if argument is None:
                 return None
             node = argument
+        elif node.type == "field_expression" and function.text(node).startswith("this->"):
+            member = node.child_by_field_name("field")
+            if member is None or path or function.text(node.child_by_field_name("argument") or node) != "this":
+                return None
+            return Element(member, function.text(member), tuple(reversed(subscripts)))
         elif node.type == "field_expression" and "->" not in function.text(node):
             inner, member = node.child_by_field_name("argument"), node.child_by_field_name("field")
             if inner is None or member is None:

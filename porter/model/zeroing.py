@@ -31,6 +31,8 @@ class Zeroing:
     """
 
     node: Node = field(repr=False)
+    function: Function = field(repr=False)
+    """Where the statement stands: the declaring function, or a method of the class that holds the registers."""
     accumulators: list[Accumulator]
     tile: tuple[str, ...] = ()
     is_declaration: bool = False
@@ -45,11 +47,17 @@ def is_zero(text: str) -> bool:
 
 def find_zeroing(program: Program, accumulator: Accumulator) -> list[Zeroing]:
     """Statements of the declaring function (and its lambdas) that zero the accumulator."""
-    function = accumulator.function
+    if accumulator.member is not None:
+        methods = [f for f in program.functions if f.owner == accumulator.member.owner]
+        return [z for method in methods for z in _zeroing_in(program, accumulator, method)]
+    return _zeroing_in(program, accumulator, accumulator.function)
+
+
+def _zeroing_in(program: Program, accumulator: Accumulator, function: Function) -> list[Zeroing]:
     found: list[Zeroing] = []
-    declaration = accumulator.variable.declaration
+    declaration = accumulator.variable.declaration if accumulator.member is None else None
     if declaration is not None and _zero_initialized(function, accumulator):
-        found.append(Zeroing(declaration, [accumulator], is_declaration=True))
+        found.append(Zeroing(declaration, function, [accumulator], is_declaration=True))
     constants = program.constants.extended({n: t for n, (t, _) in local_definitions(function).items()})
     for node in walk(function.body):
         if node.type == "expression_statement":
@@ -70,6 +78,8 @@ def find_zeroing(program: Program, accumulator: Accumulator) -> list[Zeroing]:
 
 
 def _is(function: Function, accumulator: Accumulator, root: Node, name: str) -> bool:
+    if accumulator.member is not None:
+        return name == accumulator.member.name and resolve(function, root, name) is None
     if name not in (accumulator.scalars or (accumulator.name,)):
         return False
     if accumulator.scalars:
@@ -110,7 +120,11 @@ def _memset(function: Function, accumulator: Accumulator, node: Node) -> Zeroing
     target = re.sub(r"[\s&]", "", function.text(args[0]))
     if size not in (f"sizeof({target})", f"sizeof{target}"):
         return None
-    return Zeroing(node, [accumulator], element.subscripts) if len(element.subscripts) <= accumulator.depth else None
+    return (
+        Zeroing(node, function, [accumulator], element.subscripts)
+        if len(element.subscripts) <= accumulator.depth
+        else None
+    )
 
 
 def _scalar_chain(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
@@ -126,7 +140,7 @@ def _scalar_chain(function: Function, accumulator: Accumulator, node: Node) -> Z
         names.append(function.text(left))
         current = right
     if is_zero(function.text(current)) and set(names) == set(accumulator.scalars):
-        return Zeroing(node, [accumulator])
+        return Zeroing(node, function, [accumulator])
     return None
 
 
@@ -175,7 +189,7 @@ def _loop(function: Function, accumulator: Accumulator, node: Node, constants: C
             tile.append(subscript)
         elif not _same(constants, bound[0], extent) or bound[1] != 1:
             return None
-    return Zeroing(node, [accumulator], tuple(tile))
+    return Zeroing(node, function, [accumulator], tuple(tile))
 
 
 def _range_loop(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
@@ -211,7 +225,7 @@ def _range_loop(function: Function, accumulator: Accumulator, node: Node) -> Zer
         return None
     whole = len(element.subscripts) + levels == len(accumulator.extents)
     return (
-        Zeroing(node, [accumulator], element.subscripts)
+        Zeroing(node, function, [accumulator], element.subscripts)
         if whole and len(element.subscripts) <= accumulator.depth
         else None
     )

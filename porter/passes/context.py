@@ -33,6 +33,8 @@ class PortContext:
     names: Names
     edits: dict[str, list[Edit]] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    member_moves: dict[str, set[str]] = field(default_factory=dict)
+    """Moves (`load`, `store`) that a class with a member accumulator needs, by name of the class."""
     renamed: list[Function] = field(default_factory=list)
     _context_ids: set[int] | None = None
 
@@ -131,9 +133,19 @@ class Names:
     def tile(self, accumulator: Accumulator) -> str:
         """Name of the `Accumulator` beside a register array; equal for equal names of the array, so that a
         macro may mention it."""
+        if accumulator.member is not None:
+            return f"{accumulator.name}.{self.member(accumulator)}"
         stem = accumulator.name
         if accumulator.scalars:
             stem = re.sub(r"_?0+$", "", stem) or stem
+        return self._beside(stem)
+
+    def member(self, accumulator: Accumulator) -> str:
+        """Name of the tile in the class that holds the registers."""
+        assert accumulator.member is not None
+        return self._beside(accumulator.member.stem)
+
+    def _beside(self, stem: str) -> str:
         if stem not in self._tiles:
             self._tiles[stem] = self.fresh(f"{stem}_tmem")
         return self._tiles[stem]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tree_sitter import Node
 
 from porter.lang.text import Span
@@ -15,49 +17,39 @@ RULE_STORE = "PTR131"
 
 def insert_loads(context: PortContext, accumulator: Accumulator, anchors: list[Node]) -> None:
     """A `tcgen05.ld` of the whole accumulator in front of each anchor statement."""
-    if not anchors:
-        return
-    function = accumulator.function
-    mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
-    mirror.sizes |= accumulator.sizes
-    mirror.loads = True
     for anchor in anchors:
-        name = context.names.tile(accumulator)
-        if accumulator.scalars:
-            mirror.scalar_loads = True
-            call = _call(f"load{mirror.suffix}_each", name, accumulator)
-        else:
-            call = f"{qualified(f'load{mirror.suffix}')}({accumulator.name}{accumulator.path}, {name});"
-        span, text = context.statement_before(function, anchor, call)
-        context.edit(RULE, function, span, text)
-
-
-def _call(name: str, tile: str, accumulator: Accumulator) -> str:
-    """The call for registers that are separate variables, sixteen a line."""
-    names = accumulator.scalars
-    rows = [", ".join(names[i : i + 16]) for i in range(0, len(names), 16)]
-    head = f"{qualified(name)}({tile}, "
-    if len(rows) == 1:
-        return f"{head}{rows[0]});"
-    return f"{head[:-1]}\n" + ",\n".join(f"    {row}" for row in rows) + ");"
+        span, text = context.statement_before(accumulator.function, anchor, _move(context, accumulator, "load"))
+        context.edit(RULE, accumulator.function, span, text)
 
 
 def insert_stores(context: PortContext, accumulator: Accumulator, anchors: list[Node]) -> None:
     """A `tcgen05.st` of the whole accumulator behind each anchor statement."""
-    if not anchors:
-        return
     function = accumulator.function
+    for anchor in anchors:
+        span = function.span(anchor)
+        text = "\n" + _move(context, accumulator, "store")
+        context.edit(
+            RULE_STORE,
+            function,
+            Span(span.end, span.end),
+            text.replace("\n", "\n" + context.indent(function, span)),
+        )
+
+
+def _move(context: PortContext, accumulator: Accumulator, operation: Literal["load", "store"]) -> str:
+    """The statement that moves the accumulator, with its helper requested."""
     mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
     mirror.sizes |= accumulator.sizes
-    mirror.stores = True
-    for anchor in anchors:
-        name = context.names.tile(accumulator)
-        if accumulator.scalars:
-            mirror.scalar_stores = True
-            call = _call(f"store{mirror.suffix}_each", name, accumulator).replace(
-                "\n", "\n" + context.indent(function, function.span(anchor))
-            )
-        else:
-            call = f"{qualified(f'store{mirror.suffix}')}({accumulator.name}{accumulator.path}, {name});"
-        span = function.span(anchor)
-        context.edit(RULE_STORE, function, Span(span.end, span.end), f"\n{context.indent(function, span)}{call}")
+    mirror.request(operation, scalars=bool(accumulator.scalars))
+    name, tile = f"{operation}{mirror.suffix}", context.names.tile(accumulator)
+    if accumulator.member is not None:
+        context.member_moves.setdefault(accumulator.member.owner, set()).add(operation)
+        return f"{accumulator.name}.{operation}_{accumulator.member.stem}();"
+    if not accumulator.scalars:
+        return f"{qualified(name)}({accumulator.name}{accumulator.path}, {tile});"
+    names = accumulator.scalars
+    rows = [", ".join(names[i : i + 16]) for i in range(0, len(names), 16)]
+    head = f"{qualified(name)}_each({tile}, "
+    if len(rows) == 1:
+        return f"{head}{rows[0]});"
+    return f"{head[:-1]}\n" + ",\n".join(f"    {row}" for row in rows) + ");"

@@ -27,6 +27,13 @@ class Mirror:
     scalar_loads: bool = False
     scalar_stores: bool = False
 
+    def request(self, operation: str, *, scalars: bool) -> None:
+        """Ask for `load` or `store`, `scalars` for registers that are separate variables."""
+        if operation == "load":
+            self.loads, self.scalar_loads = True, self.scalar_loads or scalars
+        else:
+            self.stores, self.scalar_stores = True, self.scalar_stores or scalars
+
     @property
     def suffix(self) -> str:
         return "_f16" if self.packed else ""

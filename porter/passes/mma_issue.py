@@ -69,6 +69,9 @@ def tile_expression(context: PortContext, function: Function, step: MmaStep) -> 
             return step.d.name + subscripts
         owner = next((a for a in context.accumulators.accumulators if any(s is step for _, s in a.steps)), None)
         return (context.names.tile(owner) if owner is not None else step.d.name) + subscripts
+    for accumulator in context.accumulators.accumulators:
+        if accumulator.member is not None and any(s is step for _, s in accumulator.steps):
+            return context.names.member(accumulator)
     variable = resolve(function, step.d.root, step.d.name)
     if variable is not None and variable.param is not None:
         name = context.names.scalar_param(step.d.name) if step.d.is_scalars else step.d.name

@@ -108,6 +108,7 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
     for accumulator in accumulators.accumulators:
         epilogue.insert_loads(context, accumulator, loads[id(accumulator)])
         epilogue.insert_stores(context, accumulator, stores[id(accumulator)])
+    residency.declare_members(context)
     _allocate(context)
     naming.rename_wrappers(context)
     header.insert_helpers(context)

@@ -110,6 +110,13 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
     function, declaration = accumulator.function, accumulator.variable.declaration
     assert declaration is not None
     name = context.names.tile(accumulator)
+    if accumulator.member is not None:
+        column = "" if first_column == "0" else f" + {first_column}"
+        at = function.span(declaration).end
+        pad = context.indent(function, function.span(declaration))
+        text = f"\n{pad}{name}.address = {context.names.warpgroup}.tmem{column};"
+        context.edit(RULE, function, Span(at, at), text)
+        return
     pad = context.indent(function, function.span(declaration))
     type_name = qualified("Accumulator")
     braces = ("{", "}")
@@ -137,6 +144,37 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
     context.edit(RULE, function, Span(at, at), "".join(f"\n{pad}{line}" for line in lines))
 
 
+def declare_members(context: PortContext) -> None:
+    """Give classes that hold registers their tile, and the moves between the two that the port uses."""
+    done: set[tuple[str, str]] = set()
+    for accumulator in context.accumulators.accumulators:
+        member = accumulator.member
+        if member is None or (member.owner, member.name) in done:
+            continue
+        done.add((member.owner, member.name))
+        body = member.class_node.child_by_field_name("body")
+        assert body is not None
+        mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
+        tile = context.names.member(accumulator)
+        pad = context.indent(member.method, member.method.span(member.declaration))
+        lines = [
+            f"// The accumulator in Tensor Memory that {member.name} mirrors.",
+            f"{qualified('Accumulator')} {tile};",
+        ]
+        for move in sorted(context.member_moves.get(member.owner, ())):
+            call = f"{qualified(move + mirror.suffix)}({member.name}, {tile});"
+            lines.append(f"__device__ __forceinline__ void {move}_{member.stem}() {{ {call} }}")
+        text = "".join(f"\n{pad}{line}" for line in lines) + "\n"
+        if member.class_node.type == "class_specifier":
+            first = next((c for c in body.named_children if c.type != "comment"), None)
+            outer = context.indent(member.method, member.method.span(member.class_node))
+            text = f"\n{outer}  public:{text}"
+            if first is None or first.type != "access_specifier":
+                text += f"\n{outer}  private:"
+        at = member.method.span(body).start + 1
+        context.edit(RULE, member.method, Span(at, at), text)
+
+
 def _last_declaration(accumulator: Accumulator) -> Node:
     """The declaration of the last scalar: a tile's registers may be declared over several statements."""
     function, declaration = accumulator.function, accumulator.variable.declaration
@@ -160,7 +198,7 @@ def rewrite_zeroing(context: PortContext) -> None:
 
 
 def _rewrite_zeroing(context: PortContext, zeroing: Zeroing) -> None:
-    function = zeroing.accumulators[0].function
+    function = zeroing.function
     if zeroing.is_declaration:
         for accumulator in zeroing.accumulators:
             _drop_initializer(context, accumulator)
@@ -180,6 +218,9 @@ def _rewrite_zeroing(context: PortContext, zeroing: Zeroing) -> None:
     context.helpers.uses_clear = True
     lines = []
     for accumulator in cleared:
+        if accumulator.member is not None:
+            lines.append(f"{context.names.member(accumulator)}.clear();")
+            break
         name = context.names.tile(accumulator) + "".join(f"[{s}]" for s in zeroing.tile)
         whole_array = accumulator.depth > len(zeroing.tile)
         lines.append(f"{qualified('clear')}({name});" if whole_array else f"{name}.clear();")
@@ -190,7 +231,7 @@ def _rewrite_zeroing(context: PortContext, zeroing: Zeroing) -> None:
 def _follows_declaration(accumulator: Accumulator, node: Node) -> bool:
     """Whether the statement runs exactly once after each declaration, before any MMA can."""
     declaration = accumulator.variable.declaration
-    if declaration is None or declaration.parent is None or node.parent is None:
+    if declaration is None or declaration.parent is None or node.parent is None or accumulator.member is not None:
         return False
     if declaration.parent.id != node.parent.id:
         return False

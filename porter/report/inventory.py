@@ -13,7 +13,11 @@ from pathlib import Path
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
 from porter.lang.cuda import CudaFile, find
+from porter.lang.cute_dsl import DslFile, read_dsl
 from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
+from porter.model.dsl.gemm import find_gemm
+from porter.model.dsl.names import hopper_only
+from porter.model.dsl.scope import Unrecognized
 from porter.ptx.ast import Instruction
 from porter.ptx.table import check, known_opcode
 
@@ -103,10 +107,13 @@ def take_inventory(paths: Sequence[Path], target: str = "sm_100a") -> Inventory:
     files: dict[str, FileInventory] = {}
     problems: list[Diagnostic] = []
     for path in paths:
-        for source in source_files(path, python=False):
+        for source in _to_scan(path):
             try:
                 if is_python(source):
-                    raise refuse_python(source)
+                    if not python_kernels(source):
+                        raise refuse_python(source)
+                    files[str(source)] = dsl_inventory(source)
+                    continue
                 found = load_sources(source)
             except PorterError as error:
                 if not path.is_dir():
@@ -117,6 +124,20 @@ def take_inventory(paths: Sequence[Path], target: str = "sm_100a") -> Inventory:
                 if key not in files:
                     files[key] = inventory_of(file, target)
     return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems))
+
+
+def _to_scan(path: Path) -> list[Path]:
+    """The sources of a path; of the Python files in a directory those that hold kernels."""
+    if not path.is_dir():
+        return source_files(path)
+    found = []
+    for source in source_files(path):
+        try:
+            if not is_python(source) or python_kernels(source):
+                found.append(source)
+        except PorterError:
+            continue
+    return found
 
 
 def inventory_of(file: CudaFile, target: str) -> FileInventory:
@@ -139,6 +160,48 @@ def inventory_of(file: CudaFile, target: str) -> FileInventory:
         unread=tuple(unread),
         notes=tuple(notes),
     )
+
+
+def dsl_inventory(path: Path) -> FileInventory:
+    """A CuTe DSL file: the names that it takes from the cutlass package, and whether its GEMM has a form that
+    the port knows.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE.
+    """
+    file = read_dsl(path)
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], Location] = {}
+    for node, name in file.references():
+        key = (name, "hopper" if hopper_only(name) else "both")
+        counts[key] += 1
+        first.setdefault(key, file.location(file.span(node)))
+    order = {"hopper": 0, "both": 1}
+    return FileInventory(
+        path=str(path),
+        lines=file.source.count(b"\n") + (not file.source.endswith(b"\n")),
+        nbytes=len(file.source),
+        coverage=1.0,
+        kernels=tuple(k.name.value for k in file.kernels),
+        constructs=tuple(
+            Construct(name, status, counts[name, status], first[name, status])
+            for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
+        ),
+        unread=(),
+        notes=tuple(_gemm_notes(file)),
+    )
+
+
+def _gemm_notes(file: DslFile) -> Iterable[str]:
+    for kernel in file.kernels:
+        name = kernel.name.value
+        where = file.location(file.span(kernel.name))
+        try:
+            find_gemm(file, kernel)
+        except Unrecognized as refused:
+            yield f"{where}: {name} has no GEMM that is ported: {refused.what}"
+        else:
+            yield f"{where}: {name} is a GEMM of the form that is ported"
 
 
 def python_kernels(path: Path) -> tuple[str, ...]:

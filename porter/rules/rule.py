@@ -24,6 +24,8 @@ class Region(StrEnum):
     COMMENT = "comment"
     TEXT = "text"
     """The whole file."""
+    NAME = "name"
+    """Qualified names of the cutlass package in Python, and methods of other values as `.method`."""
 
 
 class When(StrEnum):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -80,6 +80,10 @@ class SimBackend:
         memory = GlobalMemory()
         starts: dict[str, int] = {}
         for name, image in images.items():
+            if kernel.recorded is not None:
+                starts[name] = kernel.recorded.addresses[name]
+                memory.map(starts[name], image.data.copy(), name=name)
+                continue
             starts[name] = memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
             memory.write(starts[name], image.data)
 
@@ -98,7 +102,11 @@ class SimBackend:
         def by_value(argument: MapValue) -> bytes:
             return map_data(argument.tensor_map)
 
-        values = argument_bytes(problem, kernel.function, address, by_value)
+        values: Sequence[bytes]
+        if kernel.recorded is not None:
+            values = kernel.recorded.params
+        else:
+            values = argument_bytes(problem, kernel.function, address, by_value)
         outcome = simulate(
             kernel.module,
             kernel.entry,

@@ -16,6 +16,7 @@ from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module
+from porter.verify.dsl import RecordedLaunch, compile_case
 from porter.verify.problem import Problem
 
 ORIGINAL_ARCH = "sm_90a"
@@ -25,13 +26,14 @@ PORT_ARCH = "sm_100a"
 @dataclass(frozen=True)
 class BuiltKernel:
     """A compiled kernel: its module, the mangled name of its entry, the PTX text and the compiler's
-    figures."""
+    figures. `recorded` is the launch that the kernel's own host code makes, where it has some."""
 
     arch: str
     entry: str
     module: ast.Module
     ptx: str
     resources: Any = None
+    recorded: RecordedLaunch | None = None
 
     @property
     def function(self) -> ast.Function:
@@ -75,14 +77,21 @@ class ToolkitBuilder:
         return self._toolkit
 
     def build(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
-        """Raises what `porter.build.nvcc.compile_ptx` raises."""
+        """Raises what `porter.build.nvcc.compile_ptx` and `porter.verify.dsl.compile_case` raise."""
+        if problem.case.dsl is not None:
+            compiled_dsl, recorded = compile_case(problem, source, arch)
+            module = self._module(compiled_dsl.ptx, source, arch)
+            return BuiltKernel(arch, recorded.kernel, module, compiled_dsl.ptx, recorded=recorded)
         compiled = compile_ptx(compile_request(problem, source, arch), self.toolkit)
         if compiled.entry is None:
             raise PorterError(Code.ENTRY_NOT_FOUND, path=str(source), entry=problem.case.entry)
-        key = hashlib.sha256(compiled.ptx.encode()).hexdigest()
+        return BuiltKernel(arch, compiled.entry, self._module(compiled.ptx, source, arch), compiled.ptx)
+
+    def _module(self, ptx: str, source: Path, arch: str) -> ast.Module:
+        key = hashlib.sha256(ptx.encode()).hexdigest()
         if key not in self._parsed:
-            self._parsed[key] = parse_ptx(compiled.ptx, f"{source} ({arch})")
-        return BuiltKernel(arch, compiled.entry, self._parsed[key], compiled.ptx)
+            self._parsed[key] = parse_ptx(ptx, f"{source} ({arch})")
+        return self._parsed[key]
 
 
 def parse_ptx(text: str, name: str) -> ast.Module:

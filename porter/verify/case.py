@@ -67,6 +67,14 @@ class LaunchSpec:
 
 
 @dataclass(frozen=True)
+class DslSpec:
+    """How a CuTe DSL kernel is constructed and called. Its launch follows from its own host code."""
+
+    init: Mapping[str, Any]
+    call: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Case:
     """One case file. `path` is the file, `kernel` the source it names."""
 
@@ -93,6 +101,7 @@ class Case:
     compare: str | None = None
     families: tuple[str, ...] | None = None
     tile: tuple[Expr, Expr] | None = None
+    dsl: DslSpec | None = None
 
     @property
     def name(self) -> str:
@@ -219,7 +228,8 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         function, reference = (base / file, function_name), None
         if not function[0].is_file():
             raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=function[0])
-    launch = data["launch"]
+    dsl = data.get("dsl")
+    launch = data.get("launch", {"grid": [1], "block": [1]})
     case = Case(
         path=path,
         kernel=kernel,
@@ -244,7 +254,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
             tuple(launch.get("cluster", (1, 1, 1))),
             launch.get("dynamic_smem", 0),
         ),
-        params=tuple(data["params"]),
+        params=tuple(data.get("params", ())),
         reference=reference,
         reference_function=function,
         template=tuple(data.get("template", ())),
@@ -253,6 +263,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         include_dirs=tuple(base / d for d in data.get("include_dirs", ())),
         families=_tuple(data.get("families")),
         tile=_tuple(data.get("tile")),
+        dsl=DslSpec(dsl.get("init", {}), tuple(dsl["call"])) if dsl is not None else None,
         **{
             key: data[key]
             for key in ("magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare")

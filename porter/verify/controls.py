@@ -47,8 +47,9 @@ def _moved(right: Float64, tile: tuple[int, int] | None) -> Iterator[tuple[str, 
 
 
 def _last_step_missing(problem: Problem, inputs: Mapping[str, Float64]) -> dict[str, Float64] | None:
-    """The inputs with the last 32 bytes' worth of one operand along the sum set to zero: what one matrix
-    instruction adds."""
+    """The inputs with the last 32 bytes' worth of every operand along the sum set to zero: what one matrix
+    instruction adds. All operands, because a launch may compute several products."""
+    changed: dict[str, Float64] = {}
     for tensor in problem.inputs:
         axis = problem.reduction_axis(tensor)
         if axis is None:
@@ -58,5 +59,5 @@ def _last_step_missing(problem: Problem, inputs: Mapping[str, Float64]) -> dict[
         if values.shape[-1] <= step or not values[..., -step:].any():
             continue
         values[..., -step:] = 0
-        return {**inputs, tensor.name: np.moveaxis(values, -1, axis)}
-    return None
+        changed[tensor.name] = np.moveaxis(values, -1, axis)
+    return {**inputs, **changed} if changed else None

@@ -188,11 +188,20 @@ def evaluate_reference(text: str, names: Mapping[str, Any], magnitude: bool = Fa
             raise ExpressionError(f"unknown name {node.id} (known: {', '.join(sorted([*names, 'np']))})")
     if magnitude:
         tree = ast.fix_missing_locations(_ToMagnitude().visit(tree))
-    return eval(compile(tree, "<reference>", "eval"), {"__builtins__": {}}, scope)
+    return eval(compile(tree, "<reference>", "eval"), {"__builtins__": {"__import__": _import_numpy}}, scope)
+
+
+def _import_numpy(name: str, *args: Any, **keywords: Any) -> Any:
+    """NumPy's reducing methods import helpers of its own with the builtins of whoever calls them. An expression
+    cannot name this function: only names of its scope pass."""
+    if name.split(".")[0] != "numpy":
+        raise ImportError(f"a reference may not import {name}")
+    return __import__(name, *args, **keywords)
 
 
 class _ToMagnitude(ast.NodeTransformer):
-    """x - y becomes x + y, -x becomes x; subscripts are left alone, they hold indices."""
+    """x - y becomes x + y, -x becomes x; subscripts and negative literals among a call's arguments are left alone:
+    they are indices and axes."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -202,6 +211,23 @@ class _ToMagnitude(ast.NodeTransformer):
         self.generic_visit(node)
         return node.operand if isinstance(node.op, ast.USub) else node
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        node.func = self.visit(node.func)
+        node.args = [argument if _is_literal(argument) else self.visit(argument) for argument in node.args]
+        for keyword in node.keywords:
+            if not _is_literal(keyword.value):
+                keyword.value = self.visit(keyword.value)
+        return node
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         node.value = self.visit(node.value)
         return node
+
+
+def _is_literal(node: ast.expr) -> bool:
+    """A number, with or without a sign, or a tuple of such."""
+    if isinstance(node, ast.Tuple):
+        return all(_is_literal(n) for n in node.elts)
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    return isinstance(node, ast.Constant)

@@ -95,13 +95,12 @@ class _Session:
 
     def _programs(self, problem: Problem) -> list[_Program]:
         original = self.builder.build(problem, self.case.kernel, ORIGINAL_ARCH)
-        check_arguments(problem, original.function)
-        programs = [_Program("original", ORIGINAL_ARCH, original, problem.launch)]
+        programs = [_Program("original", ORIGINAL_ARCH, original, _launch_of(problem, original))]
         if self.port is not None:
             source: Path = materialize(self.port, self.case.kernel)
             kernel = self.builder.build(problem, source, PORT_ARCH)
-            check_arguments(problem, kernel.function)
-            programs.append(_Program("port", PORT_ARCH, kernel, _changed(problem.launch, self.port)))
+            launch = _changed(_launch_of(problem, kernel), self.port)
+            programs.append(_Program("port", PORT_ARCH, kernel, launch))
         return programs
 
     def _family(self, problem: Problem, family: Family, programs: Sequence[_Program]) -> Row:
@@ -160,6 +159,14 @@ class _Session:
         if self.options.progress is not None:
             sizes = ", ".join(f"{k}={v}" for k, v in problem.sizes.items())
             self.options.progress(f"{self.case.name} ({sizes}) {what}")
+
+
+def _launch_of(problem: Problem, kernel: BuiltKernel) -> LaunchValues:
+    """The launch that the kernel's own host code makes, else the case's, whose arguments have to fit."""
+    if kernel.recorded is not None:
+        return kernel.recorded.launch
+    check_arguments(problem, kernel.function)
+    return problem.launch
 
 
 def _changed(launch: LaunchValues, plan: PortPlan) -> LaunchValues:

@@ -376,3 +376,56 @@ def test_type_parameter_takes_the_tile(tmp_path: Path) -> None:
     out = ported(tmp_path, text)
     assert "void forward(Acc& d, uint64_t a, uint64_t b) { mma(d, a, b); }" in out
     assert "forward(acc_tmem," in out
+
+
+def test_a_return_in_a_callee_ends_the_callee_only(tmp_path: Path) -> None:
+    body = """
+    auto advance = [&](uint64_t d) { return d + 2; };
+    float acc[8] = {0};
+    for (int k = 0; k < steps; ++k) {
+        a = advance(a);
+        arrive();
+        mma(acc, a, b);
+        commit();
+        wait<1>();
+    }
+    wait<0>();
+"""
+    out = ported(tmp_path, kernel(body + STORE))
+    assert "constexpr uint32_t kRing = 2;" in out
+    assert "tcgen05::load(acc, acc_tmem);" in out
+
+
+def test_accumulator_that_is_a_member(tmp_path: Path) -> None:
+    methods = wrapper(16).replace("(float (&d)[8], ", "(").replace("d[", "sum_[")
+    owner = f"""
+class Multiplier {{
+  public:
+    __device__ void clear() {{ for (int i = 0; i < 8; ++i) sum_[i] = 0.f; }}
+    __device__ float at(int i) const {{ return sum_[i]; }}
+{methods}
+  private:
+    float sum_[8];
+}};
+"""
+    body = (
+        "    Multiplier m;\n    m.clear();\n"
+        + LOOP.replace("mma(acc, ", "mma.mma(")
+        + STORE.replace("acc[i]", "m.at(i)")
+    )
+    out = ported(tmp_path, kernel(body, before=owner))
+    assert "void load_sum() { tcgen05::load(sum_, sum_tmem); }" in out
+    assert "tcgen05::mma_f16(sum_tmem, a, b, idesc);" in out
+    assert "clear() { sum_tmem.clear(); }" in out
+    assert out.index("Multiplier m;") < out.index("m.sum_tmem.address = tc.tmem;")
+    assert out.index("m.load_sum();") < out.index("= m.at(i);")
+
+
+def test_object_with_an_accumulator_that_is_passed_on(tmp_path: Path) -> None:
+    methods = wrapper(16).replace("(float (&d)[8], ", "(").replace("d[", "sum[")
+    owner = f"struct Multiplier {{\n    float sum[8];\n{methods}\n}};\n"
+    helper = "__device__ void epilogue(Multiplier& m, float* out) { out[threadIdx.x] = m.sum[0]; }\n"
+    body = "    Multiplier mma;\n" + LOOP.replace("mma(acc, ", "mma.mma(") + "    epilogue(mma, out);\n"
+    result = port_text(tmp_path, kernel(body, before=owner + helper))
+    assert int(result.exit_code) == 3
+    assert any("is passed on" in str(d) for d in result.diagnostics)

@@ -91,3 +91,14 @@ def test_magnitude_turns_differences_into_sums():
     assert np.array_equal(evaluate_reference("A - B", {"A": a, "B": b}, magnitude=True), a + b)
     assert np.array_equal(evaluate_reference("-(A - 2 * B)", {"A": a, "B": b}, magnitude=True), a + 2 * b)
     assert evaluate_reference("A[len(A) - 1]", {"A": a}, magnitude=True) == 2.0
+
+
+def test_a_reference_may_use_reducing_methods() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    assert evaluate_reference("x.sum(0) + x.max()", {"x": x}).tolist() == [8.0, 10.0, 12.0]
+
+
+def test_magnitude_keeps_axes_and_shapes() -> None:
+    x = np.arange(6.0)
+    found = evaluate_reference("np.sum(x.reshape(2, -1), axis=-1) - 1", {"x": x}, magnitude=True)
+    assert found.tolist() == [4.0, 13.0]

@@ -18,6 +18,7 @@ struct Product {       // a decoded instruction descriptor
 
 struct Rows {          // a decoded operand
   bool tmem, mn_major, remote;
+  u32 window;          // where the CTA's shared memory begins, in a cluster
   u32 start, lbo, sbo, mode, size;
   const u32* cells;    // first cell of A in Tensor Memory
   bool half;           // rows as in layout F
@@ -45,7 +46,7 @@ __device__ __forceinline__ u32 load_word(u32 address, bool remote) {
 __device__ __forceinline__ u32 chunk_address(const Rows& r, u32 row, u32 chunk) {
   u32 at = r.mode == 0 ? row % 8 * 16 + row / 8 * r.sbo + chunk * r.lbo
                        : row % 8 * span(r.mode) + row / 8 * r.sbo + chunk * 16;
-  return swizzled(r.start + at, r.mode);
+  return r.window | (swizzled(r.start + at, r.mode) & 0x3FFFF);
 }
 
 // Bytes 4*word .. of row `row` of an operand whose row does not lie in chunks.
@@ -60,7 +61,7 @@ static __device__ __noinline__ u32 gathered_word(const Rows& r, u32 row, u32 wor
       u32 w = span(r.mode), deep = r.mode == 1 ? 4 : 8;
       at = row * r.size % w + row * r.size / w * r.lbo + k % deep * w + k / deep * r.sbo;
     }
-    u32 address = swizzled(r.start + at, r.mode);
+    u32 address = r.window | (swizzled(r.start + at, r.mode) & 0x3FFFF);
     u32 v = load_word(address & ~3u, r.remote) >> (address % 4 * 8);
     if (r.size < 4) v &= (1u << 8 * r.size) - 1;
     result |= v << (8 * r.size * i);

@@ -43,6 +43,7 @@ static __device__ Product read_instruction(u32 idesc, u32 flags, u32 site) {
   return p;
 }
 
+// Descriptors hold offsets in the shared memory of a CTA; its addresses carry the rank in the cluster as well.
 __device__ __forceinline__ u32 window(u32 rank) {
   u32 address;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(0u), "r"(rank));
@@ -51,6 +52,9 @@ __device__ __forceinline__ u32 window(u32 rank) {
 
 static __device__ Rows read_operand(u64 word, bool mn_major, u32 size, u32 site) {
   Rows r;
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  r.window = window(rank);
   r.tmem = false, r.mn_major = mn_major, r.size = size, r.cells = nullptr, r.half = false, r.remote = false;
   r.start = (u32)(word & 0x3FFF) << 4, r.lbo = (u32)(word >> 16 & 0x3FFF) << 4, r.sbo = (u32)(word >> 32 & 0x3FFF) << 4;
   r.mode = (u32)(word >> 61);

@@ -22,6 +22,8 @@ enum Trap : u32 {
   kTrapAccumulatorLane, kTrapStuck, kTrapCapacity, kTrapPair,
 };
 
+constexpr u32 kReporting = 0x80000000u;   // a report that is being written
+
 enum Mode : u32 { kEager = 0, kDeferred = 1 };
 enum Arithmetic : u32 { kExact = 0, kFast = 1 };
 
@@ -83,7 +85,10 @@ __device__ __forceinline__ u64 now() {
 
 static __device__ __noinline__ void stop(u32 code, u32 site, u32 v0 = 0, u32 v1 = 0, u32 v2 = 0) {
   Report* r = porter_host.report;
-  if (r != nullptr && atomicCAS_system(&r->code, 0u, 0x80000000u) == 0u) {
+  if (r != nullptr && atomicCAS_system(&r->code, 0u, kReporting) != 0u) {
+    // Whoever traps ends the whole grid: not before the first one has written its report.
+    for (u32 i = 0; i < 100000 && *(volatile u32*)&r->code == kReporting; ++i) __nanosleep(200);
+  } else if (r != nullptr) {
     r->site = site;
     r->block[0] = blockIdx.x, r->block[1] = blockIdx.y, r->block[2] = blockIdx.z;
     r->thread = thread_rank();

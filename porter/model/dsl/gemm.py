@@ -241,7 +241,10 @@ def _state_of(scope: Scope, pipeline: str, method: str, loops: list[KLoop], fall
 def _warp_index(scope: Scope, kernel: cst.FunctionDef) -> str:
     for statement in scope.statements:
         pair = assigned(statement)
-        if pair is not None and scope.file.call_name(pair[1]) == "cutlass.cute.arch.warp_idx":
+        value = pair[1] if pair is not None else None
+        if isinstance(value, cst.Call) and scope.file.call_name(value) == "cutlass.cute.arch.make_warp_uniform":
+            value = value.args[0].value
+        if pair is not None and value is not None and scope.file.call_name(value) == "cutlass.cute.arch.warp_idx":
             return scope.file.text(pair[0])
     raise _fail("the kernel does not ask for cute.arch.warp_idx()", kernel)
 

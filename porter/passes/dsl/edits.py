@@ -27,17 +27,22 @@ class FileEdits:
         span = node if isinstance(node, Span) else self.file.span(node)
         self._items.append((rule, span, text))
 
-    def insert_before(self, rule: str, statement: cst.CSTNode, text: str, comments: bool = True) -> None:
-        """Put lines above a statement (and its comments), indented like it."""
-        at = self.file.whole_lines(statement).start
-        if comments:
-            at = self.file.comments_above(statement).start
-        self._items.append((rule, Span(at, at), self._lines(statement, text)))
+    def insert_before(self, rule: str, statement: cst.CSTNode, text: str, gap: bool = False) -> None:
+        """Put lines above a statement and its comments, indented like it; with `gap` and a blank line around."""
+        at = self.file.comments_above(statement).start
+        self._insert(rule, statement, at, text, gap)
 
-    def insert_after(self, rule: str, statement: cst.CSTNode, text: str) -> None:
-        """Put lines below a statement, indented like it."""
-        at = self.file.whole_lines(statement).end
-        self._items.append((rule, Span(at, at), self._lines(statement, text)))
+    def insert_after(self, rule: str, statement: cst.CSTNode, text: str, gap: bool = False) -> None:
+        """Put lines below a statement, indented like it; with `gap` and a blank line around."""
+        self._insert(rule, statement, self.file.whole_lines(statement).end, text, gap)
+
+    def _insert(self, rule: str, statement: cst.CSTNode, at: int, text: str, gap: bool) -> None:
+        lines, source = self._lines(statement, text), self.file.source
+        if gap:
+            above = source[self.file.line_start(max(at - 1, 0)) : at].strip()
+            lines = ("\n" if above else "") + lines
+            lines += "\n" if source[at : self.file.line_end(at)].strip() else ""
+        self._items.append((rule, Span(at, at), lines))
 
     def replace_lines(self, rule: str, statement: cst.CSTNode, text: str, comments: bool = False) -> None:
         """Put lines in the place of a statement, with `comments` also of the comments above it."""
@@ -47,15 +52,9 @@ class FileEdits:
         self._items.append((rule, span, self._lines(statement, text)))
 
     def delete(self, rule: str, statement: cst.CSTNode) -> None:
-        """Remove a statement's lines, the comments that belong to it, and a blank line that would be one too
-        many."""
+        """Remove a statement's lines and the comments that belong to it."""
         span = self.file.whole_lines(statement)
-        start, end, source = self._own_comments(statement), span.end, self.file.source
-        before = source[self.file.line_start(max(start - 1, 0)) : start].strip()
-        after = source[end : self.file.line_end(end)] if end < len(source) else b""
-        if end < len(source) and not after.strip() and (not before or before.endswith(b":")):
-            end = self.file.line_end(end)
-        self._items.append((rule, Span(start, end), ""))
+        self._items.append((rule, Span(self._own_comments(statement), span.end), ""))
 
     def move_under(self, rule: str, span: Span, header: str, head: str, tail: str) -> None:
         """Put whole lines under a compound statement's `header`, between the lines `head` and `tail`."""
@@ -101,7 +100,7 @@ class FileEdits:
             )
         ]
         found: dict[str, list[Edit]] = {}
-        for rule, span, text in kept:
+        for rule, span, text in self._without_double_gaps(kept):
             for _, region, _, _ in self._moved:
                 if text and self._inside(region, span):
                     text = self._deeper(span, text)
@@ -112,6 +111,24 @@ class FileEdits:
             edits.extend(self._indentation(region, [s for _, s, _ in kept]))
             if last:
                 edits.append(Edit(self.file.path, Span(region.end, region.end), last.encode("utf-8")))
+        return found
+
+    def _without_double_gaps(self, items: list[tuple[str, Span, str]]) -> list[tuple[str, Span, str]]:
+        """Where a run of deleted lines stood between two blank lines, or at a block's beginning, the second
+        blank line goes too."""
+        source, found = self.file.source, []
+        gone = {span.end: span for _, span, text in items if len(span) and not text}
+        ends = {span.start for _, span, text in items if len(span) and not text}
+        for rule, span, text in items:
+            end = span.end
+            if len(span) and not text and end not in ends and end < len(source):
+                first = span.start
+                while first in gone:
+                    first = gone[first].start
+                before = source[self.file.line_start(max(first - 1, 0)) : first].strip()
+                if not source[end : self.file.line_end(end)].strip() and (not before or before.endswith(b":")):
+                    end = self.file.line_end(end)
+            found.append((rule, Span(span.start, end), text))
         return found
 
     @staticmethod

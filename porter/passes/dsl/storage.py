@@ -37,7 +37,11 @@ def _mainloop_pipeline(k: KernelContext) -> None:
     k.edits.replace(PIPELINE_RULE, func, f"{k.name('cutlass.pipeline')}.PipelineTmaUmma.create")
     tidx = next((a for a in gemm.create_call.args if a.keyword and a.keyword.value == "tidx"), None)
     if tidx is not None:
-        k.edits.delete(PIPELINE_RULE, tidx)
+        # PipelineTmaUmma has no such argument: its consumer is one warp.
+        lines = file.whole_lines(tidx)
+        if file.source[lines.start : lines.end].strip().rstrip(b",") != file.text(tidx).encode():
+            raise Unrecognized("the argument `tidx` does not stand on a line of its own", tidx)
+        k.edits.replace(PIPELINE_RULE, lines, "")
     given = argument(gemm.create_call, "consumer_group")
     group = gemm.kernel.resolve(given) if given is not None else None
     if not isinstance(group, cst.Call) or file.call_name(group) != names.COOPERATIVE_GROUP:
@@ -119,11 +123,7 @@ def _accumulator_pipeline(k: KernelContext) -> None:
     barrier_for_retrieve={k.tmem_barrier},
 {owner})
 """
-    after = k.file.whole_lines(gemm.create)
-    gap = "\n" if k.file.source[after.end : k.file.line_end(after.end)].strip() else ""
-    k.edits.insert_after(STORAGE_RULE, gemm.create, text + gap)
-    fixed = k.file.source[after.end : after.end]
-    assert not fixed
+    k.edits.insert_after(STORAGE_RULE, gemm.create, text, gap=True)
 
 
 def _free_barrier(k: KernelContext) -> int:
@@ -160,14 +160,14 @@ def _accumulator(k: KernelContext) -> None:
 """
     if gemm.branch is not None:
         first = [s for s in gemm.branch.body.body if not _sets_registers(k, s)][0]
-        k.edits.insert_before(RESIDENCY_RULE, first, text)
+        k.edits.insert_before(RESIDENCY_RULE, first, text, gap=True)
         return
     for statement in gemm.kernel.statements:
         call = called(statement)
         if call is not None and file.call_name(call) == "cutlass.pipeline.pipeline_init_wait":
-            k.edits.insert_after(RESIDENCY_RULE, statement, "\n" + text)
+            k.edits.insert_after(RESIDENCY_RULE, statement, text, gap=True)
             return
-    k.edits.insert_after(RESIDENCY_RULE, gemm.definition, text)
+    k.edits.insert_after(RESIDENCY_RULE, gemm.definition, text, gap=True)
 
 
 def _sets_registers(k: KernelContext, statement: cst.CSTNode) -> bool:

@@ -23,7 +23,7 @@ from porter.verify.results import Verdict
 @dataclass(frozen=True)
 class BitsRow:
     """One case, size and family. `different` counts elements whose bits differ between `left` and `right`,
-    which say what ran where; `ulps` is the largest distance of finite values."""
+    which say what ran where; `problem` names the first of them, or why there is nothing to compare."""
 
     case: str
     sizes: Mapping[str, Number]
@@ -78,13 +78,18 @@ def _row(
         if r.status != "ok"
     ]
     total = different = 0
+    first = ""
     if not failed:
         for tensor in problem.outputs:
             a, b = (
                 np.ascontiguousarray(r.after[tensor.name].elements()).view(tensor.dtype.bits) for r in results
             )
             total += a.size
-            different += int(np.count_nonzero(a != b))
+            bad = np.argwhere(a != b)
+            different += len(bad)
+            if len(bad) and not first:
+                at = tuple(int(i) for i in bad[0])
+                first = f"{tensor.name}{list(at)}: {int(a[at]):#x} and {int(b[at]):#x}"
     verdict = Verdict.CLEAN
     if failed:
         worst = any(r.status == "error" for r in results)
@@ -93,5 +98,5 @@ def _row(
         verdict = Verdict.ERROR
     return BitsRow(
         problem.case.name, problem.sizes, family, names[0], names[1], total, different, verdict,
-        "; ".join(failed), seconds,
+        "; ".join(failed) or first, seconds,
     )  # fmt: skip

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accumulators that are data members of a class: the field, and the objects that hold one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import enclosing, find
+from porter.model.functions import Function, Style, array_extents, declared_name
+from porter.model.scopes import Variable
+
+CLASSES = ("class_specifier", "struct_specifier")
+
+
+@dataclass(frozen=True, eq=False)
+class MemberField:
+    """An array member `name` of class `owner`, declared at `declaration` in the file of `method`."""
+
+    owner: str
+    name: str
+    method: Function = field(repr=False)
+    """Some method of the class: stands for its file."""
+    declaration: Node = field(repr=False)
+    class_node: Node = field(repr=False)
+
+    @property
+    def stem(self) -> str:
+        """The name without the underscore that marks it private."""
+        return self.name.strip("_")
+
+    @property
+    def extents(self) -> list[str]:
+        return [self.method.text(n) for n in array_extents(self.declaration)]
+
+
+def find_field(method: Function, name: str) -> MemberField | None:
+    """The array member that `name` means in a method, or None."""
+    if method.style is not Style.METHOD:
+        return None
+    class_node = enclosing(method.node, *CLASSES)
+    body = class_node.child_by_field_name("body") if class_node is not None else None
+    if class_node is None or body is None:
+        return None
+    for declaration in body.named_children:
+        if declaration.type != "field_declaration":
+            continue
+        declarators = declaration.children_by_field_name("declarator")
+        if len(declarators) != 1 or declarators[0].type != "array_declarator":
+            continue
+        declared = declared_name(declarators[0])
+        if declared is not None and method.text(declared) == name:
+            return MemberField(method.owner, name, method, declaration, class_node)
+    return None
+
+
+def objects_of(functions: list[Function], owner: str) -> Iterator[Variable]:
+    """Local variables of the class type, one for each declarator."""
+    for function in functions:
+        if function.style is Style.MACRO:
+            continue
+        for declaration in function.own_nodes("declaration"):
+            if not _is_class(function, declaration, owner):
+                continue
+            for declarator in declaration.children_by_field_name("declarator"):
+                name = declared_name(declarator)
+                if name is not None:
+                    yield Variable(function, function.text(name), declaration=declaration, declarator=declarator)
+
+
+def passed_on(functions: list[Function], owner: str) -> Iterator[tuple[Function, Node]]:
+    """Parameters and members of the class type: objects that are not local variables."""
+    for function in functions:
+        for param in function.params:
+            if param.node is not None and function.owner != owner and _is_class(function, param.node, owner):
+                yield function, param.node
+    files = {id(f.file): f for f in functions}
+    for function in files.values():
+        for declaration in find(function.file.root, "field_declaration"):
+            if _is_class(function, declaration, owner):
+                yield function, declaration
+
+
+def _is_class(function: Function, declaration: Node, owner: str) -> bool:
+    kind = declaration.child_by_field_name("type")
+    if kind is None:
+        return False
+    text = re.sub(r"<.*", "", function.file.text(kind), flags=re.DOTALL)
+    return text.split("::")[-1].strip() == owner

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases whose kernel is written in CuTe DSL: the launch is the one that the kernel's own host code makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from porter.build.dsl import DslCompiled, DslRequest, compile_dsl
+from porter.diagnostics import Code, PorterError
+from porter.ptx.tensormap import ENCODED_BYTES
+from porter.ptx.tensormap_hw import decode_hardware
+from porter.verify.case import place
+from porter.verify.expr import ExpressionError, evaluate
+from porter.verify.problem import LaunchValues, Problem
+
+CLASSES = {
+    "f64": "Float64", "f32": "Float32", "tf32": "TFloat32", "f16": "Float16", "bf16": "BFloat16",
+    "f8e4m3": "Float8E4M3FN", "f8e5m2": "Float8E5M2", "s8": "Int8", "u8": "Uint8", "s16": "Int16",
+    "u16": "Uint16", "s32": "Int32", "u32": "Uint32", "s64": "Int64", "u64": "Uint64",
+}  # fmt: skip
+"""Element types of cases as classes of the cutlass package."""
+
+_STEP = 1 << 40
+"""Bytes from one tensor's made-up device address to the next."""
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """What the host code launched: `params` in the kernel's order, tensor maps in Porter's format, with every
+    tensor at its address in `addresses`."""
+
+    kernel: str
+    launch: LaunchValues
+    params: tuple[bytes, ...]
+    addresses: Mapping[str, int]
+
+
+def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled, RecordedLaunch]:
+    """Compile the kernel of a problem from `source` and record its launch.
+
+    Raises:
+        PorterError: CASE_FIELD, CASE_EXPRESSION, CASE_PARAMETERS; what `porter.build.dsl.compile_dsl` raises.
+    """
+    case = problem.case
+    assert case.dsl is not None
+    addresses = {name: (i + 1) * _STEP for i, name in enumerate(problem.tensors)}
+    request = DslRequest(
+        source=source,
+        entry=case.entry,
+        arch=arch,
+        init={k: _value(problem, f"dsl.init.{k}", v) for k, v in case.dsl.init.items()},
+        call=[_argument(problem, f"dsl.call[{i}]", v, addresses) for i, v in enumerate(case.dsl.call)],
+        search=(case.kernel.parent, *case.include_dirs),
+    )
+    compiled = compile_dsl(request)
+    if len(compiled.launches) != 1:
+        what = f"the host function launches {len(compiled.launches)} kernels; one can be compared"
+        raise PorterError(Code.CASE_PARAMETERS, place(case, "entry"), problem=what)
+    found = compiled.launches[0]
+    launch = LaunchValues(found.grid, found.block, found.cluster, found.dynamic_smem)
+    params = tuple(_translated(p) for p in found.params)
+    return compiled, RecordedLaunch(found.kernel, launch, params, addresses)
+
+
+def _translated(param: bytes) -> bytes:
+    """A tensor map in Porter's format; anything else as it is."""
+    if len(param) != ENCODED_BYTES:
+        return param
+    try:
+        return decode_hardware(param).encode()
+    except ValueError:
+        # Not every struct of this size is a tensor map; the simulator reports one that it cannot read.
+        return param
+
+
+def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, int]) -> dict[str, Any]:
+    if isinstance(item, str) and item in problem.tensors:
+        tensor = problem.tensors[item]
+        return {
+            "kind": "tensor",
+            "dtype": CLASSES[tensor.dtype.name],
+            "shape": list(tensor.shape),
+            "strides": list(tensor.strides),
+            "align": min(tensor.align, 16),
+            "address": addresses[item],
+        }
+    if item == "stream":
+        return {"kind": "stream"}
+    if isinstance(item, dict) and "runtime" in item:
+        kind = CLASSES.get(str(item.get("type", "s32")))
+        if kind is None:
+            raise _error(problem, where, f"no type {item['type']} (there are: {', '.join(CLASSES)})")
+        return {"kind": "runtime", "dtype": kind, "value": _value(problem, where, item["runtime"])}
+    return {"kind": "value", "value": _value(problem, where, item)}
+
+
+def _value(problem: Problem, where: str, item: Any) -> Any:
+    """A value of the case as the worker takes it: names of the package, numbers, strings, lists."""
+    if isinstance(item, list):
+        return [_value(problem, where, i) for i in item]
+    if isinstance(item, str):
+        if item.startswith("cutlass."):
+            return {"cutlass": item.removeprefix("cutlass.")}
+        try:
+            return evaluate(item, problem.names)
+        except ExpressionError:
+            return item
+    if item is None or isinstance(item, (bool, int, float)):
+        return item
+    raise _error(problem, where, f"`{item}` is no number, expression, list or name of the cutlass package")
+
+
+def _error(problem: Problem, where: str, what: str) -> PorterError:
+    return PorterError(Code.CASE_FIELD, place(problem.case, where), field=where, problem=what)
