@@ -20,6 +20,7 @@ _COMMANDS = {
     "verify": "verify",
     "explain": "explain",
     "doctor": "doctor",
+    "nvcc": "nvcc",
 }
 
 

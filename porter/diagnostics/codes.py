@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from porter.diagnostics import build, dsl, files, front_ends, porting, rules, simulator, verification
+from porter.diagnostics import build, dsl, files, front_ends, hazards, porting, rules, simulator, verification
 
 
 class Code(Enum):
@@ -77,6 +77,14 @@ class Code(Enum):
     SIM_COLLECTIVE = simulator.SIM_COLLECTIVE
     SIM_TENSOR_MAP = simulator.SIM_TENSOR_MAP
     SIM_BARRIER = simulator.SIM_BARRIER
+    HAZARD_TENSOR_MEMORY = hazards.HAZARD_TENSOR_MEMORY
+    HAZARD_TENSOR_LIFETIME = hazards.HAZARD_TENSOR_LIFETIME
+    HAZARD_OPERAND = hazards.HAZARD_OPERAND
+    HAZARD_SHARED_MEMORY = hazards.HAZARD_SHARED_MEMORY
+    HAZARD_MBARRIER = hazards.HAZARD_MBARRIER
+    HAZARD_ISSUE = hazards.HAZARD_ISSUE
+    HAZARD_REGISTERS = hazards.HAZARD_REGISTERS
+    HAZARD_GLOBAL_MEMORY = hazards.HAZARD_GLOBAL_MEMORY
 
     # PT5xxx: verification
     CASE_NOT_FOUND = verification.CASE_NOT_FOUND

@@ -98,13 +98,14 @@ class Registers:
         return 32
 
 
-def lower(module: Module) -> Lowered:
-    """The module rewritten for Hopper. Functions that use nothing new stay as they are.
+def lower(module: Module, first_site: int = 0) -> Lowered:
+    """The module rewritten for Hopper. Functions that use nothing new stay as they are; sites are numbered from
+    `first_site` on.
 
     Raises:
         CannotLower: names the first instruction that Hopper lacks and that is not emulated.
     """
-    state = _Lowering()
+    state = _Lowering(first_site)
     functions = tuple(state.function(f) for f in module.functions)
     found = Module(
         version=max(module.version, VERSION),
@@ -118,7 +119,8 @@ def lower(module: Module) -> Lowered:
 
 
 class _Lowering:
-    def __init__(self) -> None:
+    def __init__(self, first_site: int) -> None:
+        self.first_site = first_site
         self.sites: list[Site] = []
         self.removed: dict[str, int] = {}
         self.registers = Registers()
@@ -176,7 +178,7 @@ class _Lowering:
         return Sequel(self.sequels)
 
     def site(self, found: Instruction) -> Imm:
-        number = len(self.sites)
+        number = self.first_site + len(self.sites)
         self.sites.append(Site(number, self.kernel, found.opcode, found.line, found.loc))
         return Imm(number)
 

@@ -142,13 +142,40 @@ def parse_cuda(path: str, source: bytes, macros: MacroUses = NO_MACROS) -> CudaF
     `macros` is what the other files of the set say about macro names (`masking.learn_macros`); the file's own
     definitions are learnt here.
     """
-    result = mask(_without_body_pragmas(source), parse_tree, lambda tree: _cost(tree), macros)
+    result = mask(_without_body_pragmas(_without_dead_branches(source)), parse_tree, lambda tree: _cost(tree), macros)
     return CudaFile(path, source, result.text, result.tree, result.rules, result.uses)
 
 
 _BODY_PRAGMA = re.compile(
     rb"(?<=[)])[ \t]*(?://[^\n]*)?\r?\n[ \t]*(#[ \t]*pragma[^\n]*)|\b(?:else|do)[ \t]*\r?\n[ \t]*(#[ \t]*pragma[^\n]*)"
 )
+
+
+_DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b([^\n]*)", re.MULTILINE)
+
+
+def _without_dead_branches(source: bytes) -> bytes:
+    """Text between `#if 0` and its `#else` or `#endif` blanked, same length, line ends kept."""
+    if not re.search(rb"#[ \t]*if[ \t]+0\b", source):
+        return source
+    result = bytearray(source)
+    depth = 0
+    dead: list[tuple[int, int]] = []
+    for match in _DIRECTIVE.finditer(source):
+        word, rest = match.group(1), match.group(2).split(b"//")[0].split(b"/*")[0].strip()
+        if word in (b"if", b"ifdef", b"ifndef"):
+            depth += 1
+            if word == b"if" and rest == b"0":
+                dead.append((depth, match.end()))
+            continue
+        if dead and dead[-1][0] == depth:
+            start = dead.pop()[1]
+            for i in range(start, match.start()):
+                if result[i] not in b"\r\n":
+                    result[i] = 0x20
+        if word == b"endif":
+            depth -= 1
+    return bytes(result)
 
 
 def _without_body_pragmas(source: bytes) -> bytes:

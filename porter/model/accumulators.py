@@ -11,7 +11,7 @@ from tree_sitter import Node
 from porter.model.functions import Call, Function, Param, Style, array_extents
 from porter.model.members import MemberField, find_field, objects_of, passed_on
 from porter.model.program import PACK, Program, Refusal
-from porter.model.registers import RegisterList, register_list, take_apart
+from porter.model.registers import RegisterList, register_list, take_apart, without_casts
 from porter.model.scopes import Variable, resolve
 from porter.model.tensor_core import MmaStep
 from porter.ptx.types import ElementType
@@ -222,10 +222,13 @@ class _Finder:
             return
         elif registers.inner:
             depth = len(registers.prefix)
+        elif registers.is_cast:
+            # the cast fits the array to the parameter: all of it is one tile
+            depth = len(without_trailing_zeros(registers.prefix))
         elif argument is not None and argument.param.params[0].rank:
             depth = len(extents) - argument.param.params[0].rank + argument.param.depth
         else:
-            depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
+            depth = len(without_trailing_zeros(registers.prefix)) + inner_depth
         known = self._by_key.get(variable.key)
         if known is None:
             path = registers.path or (argument.param.path if argument is not None else "")
@@ -266,7 +269,7 @@ class _Finder:
             found = [variable.param]
         depth = len(registers.prefix) if registers.inner else inner_depth + len(registers.prefix)
         if not registers.is_scalars and not variable.param.rank and function.style is not Style.MACRO:
-            depth = len(_without_trailing_zeros(registers.prefix)) + inner_depth
+            depth = len(without_trailing_zeros(registers.prefix)) + inner_depth
         known = next((p for p in self.result.params_of(function) if p.params[0] is found[0]), None)
         if known is None:
             path = registers.path or self._inner_path
@@ -319,8 +322,14 @@ class _Finder:
             if pattern is None or not pattern.subscripts:
                 return None
             return RegisterList(pattern.name, pattern.root, pattern.subscripts[:-1])
-        element = take_apart(call.caller, nodes[0]) if nodes else None
-        return RegisterList(element.name, element.root, element.subscripts) if element is not None else None
+        if not nodes:
+            return None
+        inner = without_casts(call.caller, nodes[0])
+        element = take_apart(call.caller, inner)
+        if element is None:
+            return None
+        is_cast = inner.id != nodes[0].id and nodes[0].type != "pointer_expression"
+        return RegisterList(element.name, element.root, element.subscripts, path=element.path, is_cast=is_cast)
 
     def _refuse(self, function: Function, node: Node, what: str) -> None:
         at = function.span(node)
@@ -345,13 +354,17 @@ class _Finder:
             for file in self.program.sources.files.values()
         )
         definitions = sum(1 for f in self.program.functions if f.name == name)
+        # calls of another function of this name are accounted for
+        definitions += sum(
+            1 for f in self.program.functions for c in f.calls if c.name == name and self.program.targets(c)
+        )
         if name.startswith("operator") or not name or mentions > definitions:
             self._refuse(
                 function, function.body, f"the calls of `{function.qualified_name or 'a lambda'}` were not found"
             )
 
 
-def _without_trailing_zeros(subscripts: tuple[str, ...]) -> tuple[str, ...]:
+def without_trailing_zeros(subscripts: tuple[str, ...]) -> tuple[str, ...]:
     end = len(subscripts)
     while end and subscripts[end - 1].strip() == "0":
         end -= 1

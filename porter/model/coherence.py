@@ -211,6 +211,8 @@ class _Interpreter(Interpreter[_State]):
         if event.accumulator is not self.accumulator:
             return state
         where = state.where
+        if event.kind is Kind.DECLARE:
+            return _State(Where.NOWHERE, state.in_flight)
         if event.kind is Kind.ZERO:
             return _State(Where.ZERO, state.in_flight)
         if event.kind is Kind.MMA:

@@ -16,7 +16,7 @@ from porter.model.accumulators import Accumulator, AccumulatorMap
 from porter.model.constants import Constants
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program
-from porter.model.registers import take_apart
+from porter.model.registers import CASTS, take_apart, without_casts
 from porter.model.scopes import PREPROCESSOR_BLOCKS, resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, without_cast
 from porter.model.zeroing import Zeroing, find_zeroing
@@ -35,6 +35,7 @@ class Kind(Enum):
     LOAD = "load"
     STORE = "store"
     ALIAS = "alias"
+    DECLARE = "declare"
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,10 @@ class FlowBuilder:
         }
         self._statements = {s.statement.node.id: s for s in program.statements}
         self._by_key = {a.variable.key: a for a in accumulators.accumulators}
+        self._declared: dict[int, list[Accumulator]] = {}
+        for accumulator in accumulators.accumulators:
+            if accumulator.variable.declaration is not None:
+                self._declared.setdefault(accumulator.variable.declaration.id, []).append(accumulator)
         self._scalars = {(id(a.function), name): a for a in accumulators.accumulators for name in a.scalars}
         for accumulator in accumulators.accumulators:
             for found in find_zeroing(program, accumulator):
@@ -151,6 +156,8 @@ class FlowBuilder:
             cleared = [a for a in zeroing.accumulators if a.member is None or a in frame.bound.values()]
             return items + [Event(Kind.ZERO, frame.at or node, a) for a in cleared]
         kind = node.type
+        if frame.at is None:
+            items += [Event(Kind.DECLARE, node, a) for a in self._declared.get(node.id, ())]
         if kind in (
             "compound_statement",
             "else_clause",
@@ -167,7 +174,8 @@ class FlowBuilder:
         elif kind in PREPROCESSOR_BLOCKS:
             alternative = node.child_by_field_name("alternative")
             skipped = {c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)}
-            main = [i for c in node.named_children if c.id not in skipped for i in self._statements_of(frame, c)]
+            kept = [c for c in node.named_children if c.id not in skipped]
+            main = [i for c in kept for i in self._statements_of(frame, c)]
             items.append(Branch([main, self._statements_of(frame, alternative)]))
         elif kind == "for_range_loop":
             items += self._range(frame, node)
@@ -388,7 +396,7 @@ class FlowBuilder:
         if node.type != "call_expression":
             return False
         callee = node.child_by_field_name("function")
-        return callee is not None and frame.function.text(callee).split("<")[0].strip() in _CASTS
+        return callee is not None and frame.function.text(callee).split("<")[0].strip() in CASTS
 
     def _alias(self, frame: _Frame, node: Node) -> list[Item] | None:
         """A pointer or reference to an accumulator that is kept: `T* p = d`, `T& x = d[i]`, a cast of `d`. None if
@@ -409,7 +417,7 @@ class FlowBuilder:
             if value is None:
                 return None
             constant = "const" in frame.function.text(node).split("(", 1)[0].split()
-        element = take_apart(frame.function, _uncast(frame.function, value))
+        element = take_apart(frame.function, without_casts(frame.function, value))
         accumulator = self._accumulator(frame, element.root) if element is not None else None
         if element is None or accumulator is None:
             return None
@@ -425,7 +433,7 @@ class FlowBuilder:
             if inner is not None:
                 body = self._statements_of(frame.into(inner, {}, None, node), inner.body)
                 return [Loop([Inlined(body)])]
-        element = take_apart(frame.function, node)
+        element = take_apart(frame.function, without_casts(frame.function, node))
         accumulator = self._accumulator(frame, element.root) if element is not None else None
         if element is None or accumulator is None:
             return self._expression(frame, node)
@@ -506,9 +514,6 @@ class _Frame:
         return known.extended(self.values) if self.values else known
 
 
-_CASTS = ("reinterpret_cast", "static_cast", "const_cast", "*reinterpret_cast")
-
-
 def _siblings(node: Node) -> list[Node]:
     return list(node.parent.children) if node.parent is not None else []
 
@@ -521,30 +526,6 @@ def _has_auto(node: Node) -> bool:
 def _declares_value(node: Node) -> bool:
     declarator = node.child_by_field_name("declarator")
     return declarator is not None and declarator.type == "identifier"
-
-
-def _uncast(function: Function, node: Node) -> Node:
-    """The expression inside casts, `&` and `*`."""
-    while True:
-        if node.type == "call_expression":
-            callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-            if callee is None or arguments is None or len(arguments.named_children) != 1:
-                return node
-            if function.text(callee).split("<")[0].strip() not in _CASTS:
-                return node
-            node = arguments.named_children[0]
-        elif node.type == "cast_expression":
-            inner = node.child_by_field_name("value")
-            if inner is None:
-                return node
-            node = inner
-        elif node.type in ("pointer_expression", "parenthesized_expression"):
-            inner = node.child_by_field_name("argument") or (node.named_children[0] if node.named_children else None)
-            if inner is None:
-                return node
-            node = inner
-        else:
-            return node
 
 
 def _takes_address(node: Node) -> bool:

@@ -38,16 +38,41 @@ class RegisterList:
     scalars: tuple[str, ...] = ()
     path: str = ""
     """Member that holds the registers of an accumulator of class type."""
+    is_cast: bool = False
+    """Whether an argument was cast to another shape of array."""
 
     @property
     def is_scalars(self) -> bool:
         return bool(self.scalars)
 
 
+CASTS = ("reinterpret_cast", "static_cast", "const_cast")
+
+
+def without_casts(function: Function, node: Node) -> Node:
+    """The expression inside pointer casts and the `&` and `*` around it."""
+    while True:
+        inner: Node | None = None
+        if node.type == "call_expression":
+            callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            is_cast = callee is not None and function.text(callee).split("<")[0].strip() in CASTS
+            if is_cast and arguments is not None and len(arguments.named_children) == 1:
+                inner = arguments.named_children[0]
+        elif node.type == "cast_expression":
+            inner = node.child_by_field_name("value")
+        elif node.type in ("pointer_expression", "parenthesized_expression"):
+            inner = node.child_by_field_name("argument") or (node.named_children[0] if node.named_children else None)
+        if inner is None:
+            return node
+        node = inner
+
+
 def take_apart(function: Function, node: Node) -> Element | None:
     """The variable and subscripts of an expression such as `d`, `d[m]`, `&d[0][0]`, `(d[1])`; else None."""
     subscripts: list[str] = []
     path = ""
+    # subscripts behind an `&`: `(&d[0][0])[5]` counts from the first element
+    flat = 0
     while True:
         if node.type == "subscript_expression":
             indices = node.child_by_field_name("indices")
@@ -62,6 +87,7 @@ def take_apart(function: Function, node: Node) -> Element | None:
             argument = node.child_by_field_name("argument")
             if argument is None:
                 return None
+            flat = len(subscripts)
             node = argument
         elif node.type == "field_expression" and function.text(node).startswith("this->"):
             member = node.child_by_field_name("field")
@@ -80,7 +106,13 @@ def take_apart(function: Function, node: Node) -> Element | None:
                 path = f".{name}{path}"
             node = inner
         elif node.type == "identifier":
-            return Element(node, function.text(node), tuple(reversed(subscripts)), path)
+            written = tuple(reversed(subscripts))
+            if flat:
+                inner_part = written[: len(written) - flat]
+                while inner_part and inner_part[-1].strip() == "0":
+                    inner_part = inner_part[:-1]
+                written = (*inner_part, *written[len(written) - flat :])
+            return Element(node, function.text(node), written, path)
         else:
             return None
 

@@ -96,15 +96,33 @@ class PortContext:
             at = function.file.source.rfind(b"\n", 0, at) + 1
         return Span(at, at)
 
-    def statement_before(self, function: Function, node: Node, text: str) -> tuple[Span, str]:
-        """Span and text that put whole lines in front of a statement, indented like it."""
+    def statement_before(
+        self, function: Function, node: Node, text: str, above_comments: bool = False
+    ) -> tuple[Span, str]:
+        """Span and text that put whole lines in front of a statement, indented like it; `above_comments` also in
+        front of the comment lines that lead it."""
         pad = self.indent(function, function.span(node))
         at = self.before(function, node)
+        if above_comments:
+            at = self._above_comments(function, node, at)
         lines = text.split("\n")
         if at.start == 0 or function.file.source[at.start - 1 : at.start] == b"\n":
             return at, "".join(f"{pad}{line}\n" if line else "\n" for line in lines)
         rest = "".join(f"\n{pad}{line}" if line else "\n" for line in lines[1:])
         return at, f"{lines[0]}{rest}\n{pad}"
+
+    def _above_comments(self, function: Function, node: Node, at: Span) -> Span:
+        source = function.file.source
+        while node.prev_named_sibling is not None and node.prev_named_sibling.type in ("comment", "preproc_call"):
+            previous = node.prev_named_sibling
+            between = source[previous.end_byte + function.shift : node.start_byte + function.shift]
+            start = source.rfind(b"\n", 0, previous.start_byte + function.shift) + 1
+            own_line = source[start : previous.start_byte + function.shift].strip() == b""
+            if between.count(b"\n") > 1 or not own_line:
+                break
+            node = previous
+            at = Span(start, start)
+        return at
 
 
 @dataclass

@@ -94,6 +94,10 @@ def _wrap(line: str, indent: str) -> str:
     if len(indent) + 4 + len(tail) > _LINE and ", tcgen05::instruction_descriptor(" in tail:
         first, _, rest = tail.partition(", tcgen05::instruction_descriptor(")
         return f"{head}(\n{indent}    {first},\n{indent}    tcgen05::instruction_descriptor({rest}"
+    if len(indent) + 4 + len(tail) > _LINE and ", tcgen05::kOperand" in tail:
+        # the formats on one line, shape and flags on the next
+        at = tail.index(", ", tail.rindex("tcgen05::kOperand")) + 1
+        return f"{head}(\n{indent}    {tail[:at]}\n{indent}    {tail[at + 1 :]}"
     return f"{head}(\n{indent}    {tail}"
 
 

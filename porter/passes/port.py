@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from porter.model.functions import Function
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, Refusal, build_program
 from porter.model.tensor_core import MmaStep
-from porter.passes import completion, epilogue, header, naming, overloads, residency, tmem_lifetime
+from porter.passes import completion, epilogue, header, launch_bounds, naming, overloads, residency, tmem_lifetime
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.ptx.types import ElementType
@@ -79,8 +80,11 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
                         "b1 operands, which tcgen05 does not have",
                     )
                 )
-    if program.statements or diagnostics:
-        read = reading_findings(sources)
+    read = reading_findings(sources)
+    if not program.statements and not diagnostics:
+        # without wgmma, what was not read stays as it is; regions that may hide some are still worth a word
+        diagnostics = [d for d in read if d.code is Code.UNPARSED_REGION]
+    else:
         # a macro that pastes the shape together is refused above, with the statement it makes
         diagnostics += [d for d in read if not _same_place(d, diagnostics)]
     if has_errors(diagnostics) or not program.statements:
@@ -110,6 +114,7 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
         epilogue.insert_stores(context, accumulator, stores[id(accumulator)])
     residency.declare_members(context)
     _allocate(context)
+    launch_bounds.state_minimum_blocks(context)
     naming.rename_wrappers(context)
     header.insert_helpers(context)
     _consequences(context)
@@ -163,7 +168,7 @@ def _allocate(context: PortContext) -> None:
         earlier = [
             a for a in context.accumulators.accumulators if id(a) in first and a.function is accumulator.function
         ]
-        offset = " + ".join(_total(a) for a in earlier)
+        offset = " + ".join(_total(program, a) for a in earlier)
         first[id(accumulator)] = offset or "0"
     for kernel in context.kernels:
         owned = [a for a in context.accumulators.accumulators if _reaches(program, kernel.function, a.function)]
@@ -212,8 +217,12 @@ def _offset_by_function(owned: list[Accumulator], first: dict[int, str]) -> None
                 first[id(other)] = str(base) if first[id(other)] == "0" else f"{base} + {first[id(other)]}"
 
 
-def _total(accumulator: Accumulator) -> str:
-    """Columns of all its tiles, where it is declared."""
+def _total(program: Program, accumulator: Accumulator) -> str:
+    """Columns of all its tiles: a number where it is known, which needs no name to be visible."""
+    if len(accumulator.sizes) == 1:
+        tiles = [program.constants.evaluate(e) for e in accumulator.tile_extents]
+        if None not in tiles:
+            return str(math.prod(t for t in tiles if t is not None) * accumulator.columns)
     if accumulator.scalars or not accumulator.extents:
         return str(accumulator.columns)
     return f"sizeof({accumulator.name})" + ("" if accumulator.packed else " / 2")

@@ -61,9 +61,9 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
         text += f"\n{state}\n"
     else:
         text += "\n"
-        span, lines = context.statement_before(function, user, state)
+        span, lines = context.statement_before(function, user, state, above_comments=True)
         context.edit(RULE, function, span, lines)
-    span, lines = context.statement_before(function, anchor, text)
+    span, lines = context.statement_before(function, anchor, text, above_comments=True)
     context.edit(RULE, function, span, lines)
 
 

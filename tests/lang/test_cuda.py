@@ -169,3 +169,21 @@ def test_masks_keep_length_and_lines_of_every_example() -> None:
         clean += file.error_count == 0
     # The share of clean files falls if a mask is lost.
     assert clean / len(files) > 0.85
+
+
+def test_dead_branches_are_not_code() -> None:
+    source = b"#if 0\nvoid f() { g(; }\n#if X\nint y;\n#endif\n#else\nint x;\n#endif\n"
+    file = parse_cuda("x.cu", source)
+    assert len(file.masked) == len(source)
+    assert file.error_count == 0
+    assert b"g(" not in file.masked
+    assert b"int y" not in file.masked
+    assert b"int x;" in file.masked
+
+
+def test_pragma_in_front_of_a_body_without_braces() -> None:
+    source = b"void f() {\n  for (int i = 0; i < 4; ++i)\n#pragma unroll\n    for (int j = 0; j < 4; ++j) g(i, j);\n}\n"
+    file = parse_cuda("x.cu", source)
+    loops = [n for n in walk(file.root) if n.type == "for_statement"]
+    assert len(loops) == 2
+    assert loops[0].end_byte == loops[1].end_byte

@@ -410,7 +410,7 @@ class Multiplier {{
 """
     body = (
         "    Multiplier m;\n    m.clear();\n"
-        + LOOP.replace("mma(acc, ", "mma.mma(")
+        + LOOP.replace("mma(acc, ", "m.mma(")
         + STORE.replace("acc[i]", "m.at(i)")
     )
     out = ported(tmp_path, kernel(body, before=owner))

@@ -89,6 +89,19 @@ class FileEdits:
                 self.delete(rule, statement)
                 changed = True
 
+    def lost(self, scope: Scope) -> list[tuple[str, cst.CSTNode]]:
+        """Uses of local names that nothing defines any more."""
+        found: list[tuple[str, cst.CSTNode]] = []
+        names = {pair[0].value for s in scope.statements if (pair := assigned(s)) and isinstance(pair[0], cst.Name)}
+        for name in sorted(names):
+            if all(self.removed(s) for s, _ in scope.definitions(name)) and not self._defines(name):
+                found += [(name, use) for use in scope.uses(name) if not self.removed(use)]
+        return found
+
+    def _defines(self, name: str) -> bool:
+        word = re.compile(rf"^\s*{re.escape(name)} = ", re.MULTILINE)
+        return any(word.search(text) for _, _, text in self._items)
+
     def finish(self) -> dict[str, list[Edit]]:
         """The edits by rule ID."""
         kept = [

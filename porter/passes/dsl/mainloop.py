@@ -160,11 +160,14 @@ def _outermost(k: KernelContext, statement: Statement, body: list[Statement]) ->
     """A guard that holds only a release goes with it."""
     around = k.gemm.kernel.ancestors(statement)
     for outer in around:
-        if outer in body and isinstance(outer, cst.If) and all(
-            _touches_release(k, s) for s in body_of(outer)
-        ):
+        if outer in body and isinstance(outer, cst.If) and _only_releases(k, outer):
             return outer
     return statement
+
+
+def _only_releases(k: KernelContext, block: cst.For | cst.If) -> bool:
+    inner = body_of(block)
+    return bool(inner) and block.orelse is None and all(_touches_release(k, s) for s in inner)
 
 
 def _touches_release(k: KernelContext, statement: Statement) -> bool:
@@ -181,15 +184,18 @@ def _touches_release(k: KernelContext, statement: Statement) -> bool:
 def _drop_release_state(k: KernelContext) -> None:
     """The state that followed behind by the MMAs in flight has nothing to follow."""
     gemm = k.gemm
-    if gemm.release_state == gemm.read_state:
-        return
+    inside = {id(n) for loop in gemm.loops for n in walk(loop.loop)}
     for statement in gemm.kernel.statements:
         if k.edits.removed(statement):
             continue
-        if isinstance(statement, cst.For) and all(_touches_release(k, s) for s in body_of(statement)):
+        if isinstance(statement, (cst.For, cst.If)) and _only_releases(k, statement):
             k.edits.delete(MAINLOOP_RULE, statement)
-        elif _touches_release(k, statement) and k.file.text(statement).startswith(gemm.release_state):
+        elif _touches_release(k, statement) and (
+            id(statement) not in inside or k.file.text(statement).startswith(gemm.release_state + ".")
+        ):
             k.edits.delete(MAINLOOP_RULE, statement)
+    if gemm.release_state == gemm.read_state:
+        return
     for statement, _ in gemm.kernel.definitions(gemm.release_state):
         k.edits.delete(MAINLOOP_RULE, statement)
 

@@ -134,6 +134,8 @@ def rewrite(k: KernelContext) -> None:
     storage.rewrite_pipelines(k)
     epilogue.rewrite_epilogue(k)
     k.edits.drop_unused(UNUSED_RULE, k.gemm.kernel)
+    for name, use in k.edits.lost(k.gemm.kernel):
+        raise Unrecognized(f"`{name}` is still used here, but what defined it is gone", use)
 
 
 def _refusal(file: DslFile, kernel: str, what: str, node: cst.CSTNode) -> Diagnostic:

@@ -54,13 +54,17 @@ def _mainloop_pipeline(k: KernelContext) -> None:
     value = _multicast_factor(k, found[1] if found else count)
     if value is None:
         value = "1"
-        if layout is not None:
+        if layout is not None and not re.search(r"\(\(1, 1, 1, 1\)\)", file.text(layout)):
             text, size = file.text(layout), f"{k.name('cutlass.cute')}.size"
             value = f"{size}({text}, mode=[1]) + {size}({text}, mode=[2]) - 1"
     if found is None:
         k.edits.replace(PIPELINE_RULE, count, value)
         return
     name = file.text(count)
+    if "warp" in name and len(gemm.kernel.uses(name)) == 1:
+        k.edits.replace(PIPELINE_RULE, count, value)
+        k.edits.delete(PIPELINE_RULE, found[0])
+        return
     comment = "# A buffer is free when the MMAs of every CTA that reads it are done: one commit each.\n"
     k.edits.replace_lines(PIPELINE_RULE, found[0], f"{comment}{name} = {value}")
     if _says_warps(k, found[0]):
@@ -76,7 +80,7 @@ def _mainloop_pipeline(k: KernelContext) -> None:
 def _says_warps(k: KernelContext, statement: cst.CSTNode) -> bool:
     span = k.file.comments_above(statement)
     text = k.file.source[span.start : span.end]
-    return bool(re.search(rb"\b[Ee]ach warp", text))
+    return bool(re.search(rb"\b(?:[Ee]ach|[Ee]very) warp", text))
 
 
 def _multicast_factor(k: KernelContext, value: cst.BaseExpression) -> str | None:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PT41xx: hazards that the checking simulator finds."""
+
+from __future__ import annotations
+
+from porter.diagnostics.types import ExitCode, error
+
+HAZARD_TENSOR_MEMORY = error(
+    "PT4101",
+    ExitCode.DIFFERENT,
+    "Tensor Memory hazard {id}: {what}",
+    "tcgen05.mma, cp, ld and st are asynchronous, and few pairs of them keep an order by themselves. Two of "
+    "them touch the same cells, and nothing orders the second after the first has completed.",
+    "Add the instruction named as the missing edge.",
+)
+HAZARD_TENSOR_LIFETIME = error(
+    "PT4102",
+    ExitCode.DIFFERENT,
+    "Tensor Memory life cycle hazard {id}: {what}",
+    "Columns may be used only between the allocation, once it is known, and the deallocation, which has to "
+    "come after all accesses of all warps.",
+    "Add the instruction named as the missing edge.",
+)
+HAZARD_OPERAND = error(
+    "PT4103",
+    ExitCode.DIFFERENT,
+    "operand hazard {id}: {what}",
+    "Tensor cores and bulk copies reach shared memory through the asynchronous proxy. Ordinary stores need a "
+    "proxy fence to be seen there, and completion has to be waited for before a buffer is used again.",
+    "Add the instruction named as the missing edge.",
+)
+HAZARD_SHARED_MEMORY = error(
+    "PT4104",
+    ExitCode.DIFFERENT,
+    "shared memory hazard {id}: {what}",
+    "Warps run in any order between barriers, and shared memory holds garbage when a block begins.",
+    "Add a barrier, or initialize the memory.",
+)
+HAZARD_MBARRIER = error(
+    "PT4105",
+    ExitCode.DIFFERENT,
+    "mbarrier hazard {id}: {what}",
+    "An mbarrier may be used by other threads, and by asynchronous operations, only after its initialization "
+    "has been fenced and a barrier passed.",
+    "Add fence.mbarrier_init.release.cluster and a barrier after mbarrier.init.",
+)
+HAZARD_ISSUE = error(
+    "PT4106",
+    ExitCode.DIFFERENT,
+    "issue hazard {id}: {what}",
+    "Asynchronous operations belong to the thread that issues them and to the memory of blocks that run.",
+    "See the rule of the hazard.",
+)
+HAZARD_REGISTERS = error(
+    "PT4107",
+    ExitCode.DIFFERENT,
+    "register hazard {id}: {what}",
+    "The registers of a wgmma belong to the tensor core until a wgmma.wait_group covers it.",
+    "Add or move the wgmma.wait_group.",
+)
+HAZARD_GLOBAL_MEMORY = error(
+    "PT4108",
+    ExitCode.DIFFERENT,
+    "global memory hazard {id}: {what}",
+    "Bulk copies access global memory asynchronously and through another proxy than loads and stores.",
+    "Add the instruction named as the missing edge.",
+)

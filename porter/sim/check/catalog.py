@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of hazards, with the rule that each one breaks.
+
+A kind is an *error* when no reading of the PTX ISA allows it, and *strict* when the ISA asks for an
+instruction that code in circulation leaves out (NVIDIA's CuTe headers emit no `tcgen05.fence` at all).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from porter.diagnostics import Code
+
+
+@dataclass(frozen=True)
+class HazardKind:
+    """`rule` is what has to stand between the two accesses; `source` is where the ISA says so."""
+
+    id: str
+    code: Code
+    title: str
+    rule: str
+    source: str
+
+
+def _kinds(code: Code, *rows: tuple[str, str, str, str]) -> dict[str, HazardKind]:
+    return {id: HazardKind(id, code, title, rule, source) for id, title, rule, source in rows}
+
+
+KINDS: dict[str, HazardKind] = {
+    **_kinds(
+        Code.HAZARD_TENSOR_MEMORY,
+        ("H1", "tcgen05.ld of cells that a tcgen05.mma writes",
+         "commit, wait on its mbarrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.4.2"),
+        ("H2", "tcgen05.st to cells that a tcgen05.mma uses",
+         "commit, wait on its mbarrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.4.2"),
+        ("H3", "tcgen05.mma overwriting cells that a tcgen05.ld reads",
+         "wait::ld, fence::before_thread_sync, a barrier, fence::after_thread_sync", "PTX ISA 9.7.16.8.5"),
+        ("H4", "tcgen05.mma using cells that a tcgen05.st writes",
+         "wait::st, fence::before_thread_sync, a barrier, fence::after_thread_sync", "PTX ISA 9.7.16.8.5"),
+        ("H5", "tcgen05 access to cells that a tcgen05.st writes", "wait::st", "PTX ISA 9.7.16.6.4.2"),
+        ("H6", "tcgen05.st to cells that a tcgen05.ld reads", "wait::ld", "PTX ISA 9.7.16.6.4.5"),
+        ("H7", "two tcgen05.mma with different accumulators or shapes on the same cells",
+         "commit, wait on its mbarrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.2"),
+        ("H8", "tcgen05.mma of two threads on one accumulator",
+         "fence::before_thread_sync, a barrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.2"),
+        ("H9", "tcgen05.mma of one thread using cells that another thread's tcgen05.cp writes",
+         "fence::before_thread_sync, a barrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.4.3"),
+        ("H10", "tcgen05.cp overwriting cells that a tcgen05 operation still uses",
+         "commit, wait on its mbarrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.2"),
+        ("H11", "tcgen05 access to cells that a tcgen05.cp writes",
+         "commit, wait on its mbarrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.2"),
+        ("H12", "two tcgen05.cp to the same cells", "commit, wait on its mbarrier", "PTX ISA 9.7.16.6.2"),
+        ("H31", "result of a tcgen05.ld used before tcgen05.wait::ld", "wait::ld", "PTX ISA 9.7.16.6.4.5"),
+        ("U2", "read of Tensor Memory that was never written", "a store or an MMA that does not accumulate",
+         "PTX ISA 9.7.16.1"),
+    ),
+    **_kinds(
+        Code.HAZARD_TENSOR_LIFETIME,
+        ("H14", "tcgen05.dealloc of columns still in use",
+         "completion of every access, fence::before_thread_sync, a barrier, fence::after_thread_sync",
+         "PTX ISA 9.7.16.7"),
+        ("H15", "use of what tcgen05.alloc gives before it is published",
+         "a barrier between the allocation and other warps", "PTX ISA 9.7.16.7"),
+    ),
+    **_kinds(
+        Code.HAZARD_OPERAND,
+        ("H16", "tensor core operand written by threads", "fence.proxy.async by the writers, then a barrier",
+         "PTX ISA 9.7.16.6.5"),
+        ("H17", "data of an asynchronous copy used before it has landed", "a wait on the mbarrier of the copy",
+         "PTX ISA 9.7.9.25.2"),
+        ("H18", "asynchronous copy into an operand that the tensor core still reads",
+         "completion of the MMA, made known to the issuer of the copy", "PTX ISA 9.7.16.10"),
+        ("H19", "store into an operand that the tensor core still reads",
+         "completion of the MMA, made known to the storing thread", "PTX ISA 9.7.16.10"),
+        ("H20", "asynchronous copy into shared memory that threads use",
+         "an arrival after the use; strictly also fence.proxy.async before it", "PTX ISA 9.7.9.25.2"),
+        ("H25", "operand in the peer block's shared memory used before it has landed",
+         "a wait that counts the peer's bytes too", "PTX ISA 9.7.16.5"),
+        ("H27", "shared memory of a bulk store not ready, or reused too early",
+         "fence.proxy.async and a barrier before; bulk wait_group.read and a barrier after",
+         "PTX ISA 9.7.9.25.2"),
+    ),
+    **_kinds(
+        Code.HAZARD_SHARED_MEMORY,
+        ("G1", "shared memory accessed by several warps without synchronization", "a barrier",
+         "PTX ISA 8.10"),
+        ("U1", "read of shared memory that was never written", "a store or a copy before", "PTX ISA 5.1.7"),
+    ),
+    **_kinds(
+        Code.HAZARD_MBARRIER,
+        ("H21", "mbarrier used before its initialization is known",
+         "fence.mbarrier_init (or fence.proxy.async) and a barrier", "PTX ISA 9.7.13.15"),
+    ),
+    **_kinds(
+        Code.HAZARD_ISSUE,
+        ("H22", "tcgen05.commit by a thread that has issued nothing",
+         "commit in the thread that issued the operations", "PTX ISA 9.7.16.12"),
+        ("H23", "tcgen05.mma issued by several threads", "elect one thread", "PTX ISA 9.7.16.10"),
+        ("H26", "block ends while another block's operation still uses its memory",
+         "a cluster barrier or a wait before the exit", "PTX ISA 9.7.16.5"),
+        ("X1", "block ends while asynchronous operations use its shared memory", "a wait before the exit",
+         "PTX ISA 9.7.9.25"),
+    ),
+    **_kinds(
+        Code.HAZARD_REGISTERS,
+        ("H29", "wgmma registers touched before wgmma.wait_group", "wgmma.wait_group", "PTX ISA 9.7.15.4"),
+    ),
+    **_kinds(
+        Code.HAZARD_GLOBAL_MEMORY,
+        ("G2", "global memory accessed by asynchronous copies and threads without synchronization",
+         "completion of the copy, or fence.proxy.async and a barrier", "PTX ISA 8.10"),
+    ),
+}  # fmt: skip

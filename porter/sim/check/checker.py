@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checker of one wave: clocks, shadow memories and what was found.
+
+It only observes. The hooks of this package tell it what instructions do before or after the simulator does
+it; it never changes what a run computes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.sim.check.catalog import KINDS
+from porter.sim.check.clocks import ORDER, Clocks
+from porter.sim.check.hazard import Hazard, Level, Site
+from porter.sim.check.judge import Verdict, judge_shared, judge_tensor, race_name
+from porter.sim.check.shadow import Access, Shadow, describe_bytes, describe_cells
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+class Issue:
+    """What an asynchronous operation will signal: `accesses` by order of its signals, or all of a commit."""
+
+    __slots__ = ("accesses", "at", "channel", "kind", "message", "signals")
+
+    def __init__(
+        self,
+        kind: str,
+        accesses: list[Access],
+        message: Array | None = None,
+        channel: tuple[int, int] | None = None,
+        at: int = -1,
+    ) -> None:
+        self.kind = kind
+        self.accesses = accesses
+        self.message = message
+        self.channel = channel
+        self.at = at
+        self.signals = 0
+
+
+class Groups:
+    """A thread's operations in groups, oldest first; `open` is not yet a group."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[Access, ...]] = []
+        self.groups: deque[list[tuple[Access, ...]]] = deque()
+
+
+class Channel:
+    """tcgen05 operations of one thread since its last commit. `issued` counts all."""
+
+    def __init__(self) -> None:
+        self.issued = 0
+        self.uncommitted: list[Access] = []
+
+
+class Checker:
+    def __init__(self, machine: Machine, level: Level) -> None:
+        self.machine = machine
+        self.level = level
+        per_cluster = machine.warps_per_cta * machine.cluster_size
+        self.clocks = Clocks(machine.W, per_cluster)
+        self.shared = [Shadow() for _ in range(machine.n_cta)]
+        self.tensor = [Shadow() for _ in range(machine.n_cta)]
+        self.hazards: dict[Any, Hazard] = {}
+        # Issues of the instruction being executed, in the order in which the engine will get them.
+        self.queue: deque[Issue] = deque()
+        self.landing: Issue | None = None
+        self.mbar_messages: dict[tuple[int, int], Array] = {}
+        self.mbar_phases: dict[tuple[int, int], Array] = {}
+        self.mbar_inits: dict[tuple[int, int], tuple[Access, bool]] = {}
+        self.barriers: dict[tuple[int, int], tuple[Array | None, set[int]]] = {}
+        self.cluster_messages: dict[int, Array] = {}
+        self.cluster_phases: dict[int, Array] = {}
+        self.cluster_waiting: dict[int, set[int]] = {}
+        self.channels: dict[tuple[int, int], Channel] = {}
+        self.bulk: dict[tuple[int, int], Groups] = {}
+        self.copies: dict[int, Groups] = {}
+        self.wgmmas: dict[int, Groups] = {}
+        self.loads: dict[int, list[Access]] = {}
+        self.stores: dict[int, list[Access]] = {}
+
+    # Accesses -----------------------------------------------------------------------------------------
+
+    def access_shared(self, cta: int, new: Access) -> None:
+        """An access to a block's shared memory happens, or is issued, now."""
+        shadow = self.shared[cta]
+        home = int(self.machine.warp_cta[new.warp])
+        for old, common in shadow.conflicts(new):
+            verdict = judge_shared(self.clocks, old, new, cta != home)
+            if verdict is not None:
+                self.report(verdict, old, new, describe_bytes(common), cta)
+        if not new.write and new.bits & ~shadow.written:
+            where = describe_bytes(new.bits & ~shadow.written)
+            self.report(Verdict("U1", "a write of these bytes", "", strict=True), None, new, where, cta)
+            shadow.written |= new.bits
+        shadow.insert(new)
+
+    def access_tensor(self, cta: int, new: Access, *, reads: bool = False) -> None:
+        """An access to a block's Tensor Memory is issued now. `reads`: a write that also reads."""
+        shadow = self.tensor[cta]
+        for old, common in shadow.conflicts(new):
+            verdict = judge_tensor(self.clocks, old, new)
+            if verdict is not None:
+                self.report(verdict, old, new, describe_cells(common), cta)
+        if (reads or not new.write) and new.bits & ~shadow.written:
+            where = describe_cells(new.bits & ~shadow.written)
+            self.report(Verdict("U2", "a write of these cells", "", strict=True), None, new, where, cta)
+            shadow.written |= new.bits
+        shadow.insert(new)
+
+    def generic(self, kind: str, at: int, warp: int, write: bool, bits: int, item: int) -> Access:
+        now = self.clocks.now(warp)
+        return Access(kind, at, warp, None, write, "generic", bits, [now], now, item=item)
+
+    def asynchronous(
+        self, kind: str, at: int, warp: int, lane: int | None, write: bool, proxy: str, bits: int, pair: Any = None
+    ) -> Access:
+        return Access(kind, at, warp, lane, write, proxy, bits, [], self.clocks.now(warp), pair)
+
+    # Completion ---------------------------------------------------------------------------------------
+
+    def completed_by(self, warp: int, accesses: list[Access]) -> None:
+        """The warp has waited for these accesses."""
+        now = self.clocks.now(warp)
+        for access in accesses:
+            access.done.append(now)
+
+    def mbar_component(self, slot: int, cta: int) -> int:
+        return self.clocks.component(("mbar", int(self.machine.cta_rank[cta]), slot))
+
+    def arrive(self, slot: int, cta: int, message: Array) -> None:
+        """An arrival on an mbarrier brings a message."""
+        key = slot, cta
+        self.mbar_messages[key] = self.clocks.merge(self.mbar_messages.get(key), message)
+
+    def phase_done(self, slot: int, cta: int, phase: int) -> None:
+        """An mbarrier has completed `phase` phases."""
+        key = slot, cta
+        component = self.mbar_component(slot, cta)
+        news = self.mbar_messages.pop(key, None)
+        if news is None or news.shape[1] <= component:
+            news = self.clocks.merge(self.clocks.blank(), news) if news is not None else self.clocks.blank()
+        news[:, component] = np.maximum(news[:, component], phase)
+        self.mbar_phases[key] = self.clocks.merge(self.mbar_phases.get(key), news)
+
+    def waited(self, warp: int, slot: int, cta: int) -> None:
+        """A warp has seen the latest completed phase."""
+        news = self.mbar_phases.get((slot, cta))
+        if news is not None:
+            self.clocks.receive(warp, news)
+
+    def signal(self, slot: int, cta: int) -> None:
+        """The landing operation signals an mbarrier: its current phase will prove that it is over."""
+        issue = self.landing
+        if issue is None:
+            return
+        component = self.mbar_component(slot, cta)
+        phase = int(self.machine.mbar.phase[slot, cta]) + 1
+        if issue.kind == "commit":
+            assert issue.message is not None
+            self.arrive(slot, cta, issue.message.copy())
+        elif issue.kind == "copy":
+            if issue.signals < len(issue.accesses):
+                issue.accesses[issue.signals].done.append((component, phase))
+        else:
+            for access in issue.accesses:
+                access.done.append((component, phase))
+        issue.signals += 1
+
+    def next_issue(self) -> Issue | None:
+        return self.queue.popleft() if self.queue else None
+
+    # Barriers -----------------------------------------------------------------------------------------
+
+    def barrier_done(self, cta: int, number: int) -> None:
+        message, waiting = self.barriers.pop((cta, number), (None, set()))
+        if message is not None:
+            for warp in waiting:
+                self.clocks.receive(warp, message)
+
+    def cluster_done(self, cluster: int) -> None:
+        message = self.cluster_messages.pop(cluster, None)
+        if message is None:
+            return
+        self.cluster_phases[cluster] = self.clocks.merge(self.cluster_phases.get(cluster), message)
+        for warp in self.cluster_waiting.pop(cluster, set()):
+            self.clocks.receive(warp, self.cluster_phases[cluster])
+
+    # Reports ------------------------------------------------------------------------------------------
+
+    def site(self, access: Access) -> Site:
+        M = self.machine
+        ins = M.program.code[access.at]
+        return Site(
+            what=_WHAT.get((access.kind, access.proxy), access.kind),
+            opcode=ins.opcode,
+            ptx_line=ins.line,
+            loc=ins.loc,
+            block=M.block_position(int(M.warp_cta[access.warp])),
+            warp=int(M.warp_rank[access.warp]),
+            lane=access.lane,
+        )
+
+    def report(self, verdict: Verdict, old: Access | None, new: Access, where: str, cta: int) -> None:
+        key = verdict.id, -1 if old is None else old.at, new.at, verdict.strict
+        found = self.hazards.get(key)
+        if found is not None:
+            found.count += 1
+            return
+        lenient = verdict.strict or (old is not None and self._consumed(old))
+        x, y, z = self.machine.block_position(cta)
+        self.hazards[key] = Hazard(
+            kind=KINDS[verdict.id],
+            severity="review" if lenient and self.level == "practice" else "error",
+            race="" if old is None or new.kind in ("dealloc", "exit") or old.kind == "alloc" else race_name(old, new),
+            kernel=self.machine.program.entry.name,
+            first=None if old is None else self.site(old),
+            second=self.site(new),
+            where=f"{where} of block {x},{y},{z}" if where else f"block {x},{y},{z}",
+            missing=verdict.missing,
+            remedy=verdict.remedy,
+            strict=verdict.strict,
+        )
+
+    @staticmethod
+    def _consumed(old: Access) -> bool:
+        """A load whose registers have all been used: the register dependence has waited for it."""
+        return old.kind == "ld" and not old.done and bool(old.notes.get("consumed"))
+
+    # Ends ---------------------------------------------------------------------------------------------
+
+    def block_ended(self, cta: int) -> None:
+        """All threads of a block are gone: nothing may still use its memories."""
+        M = self.machine
+        first, count = cta * M.warps_per_cta, M.warps_per_cta
+        for shadow in (self.shared[cta], self.tensor[cta]):
+            for old in shadow.accesses:
+                if old.proxy == "generic" or old.kind in ("ld", "st", "alloc"):
+                    continue
+                if self.clocks.known_by_block(first, count, old.done):
+                    continue
+                foreign = int(M.warp_cta[old.warp]) != cta
+                ended = Access("exit", old.at, first, None, True, "generic", 1, [], (0, 0))
+                remedy = "barrier.cluster, or a wait on the operation's mbarrier"
+                verdict = Verdict("H26" if foreign else "X1", "a wait for the operation before the block ends",
+                                  remedy, strict=not foreign)  # fmt: skip
+                self.report(verdict, None, old, "", cta)
+                del ended
+        self.shared[cta] = Shadow()
+        self.tensor[cta] = Shadow()
+
+    def known(self, warp: int, access: Access) -> bool:
+        return self.clocks.knows(warp, ORDER, access.done)
+
+
+_WHAT = {
+    ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
+    ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",
+    ("mma", "tensor"): "tcgen05.mma on Tensor Memory", ("mma", "async"): "tcgen05.mma reading shared memory",
+    ("cp", "tensor"): "tcgen05.cp to Tensor Memory", ("cp", "async"): "tcgen05.cp reading shared memory",
+    ("ld", "tensor"): "tcgen05.ld", ("st", "tensor"): "tcgen05.st", ("dealloc", "tensor"): "tcgen05.dealloc",
+    ("wgmma", "async"): "wgmma reading shared memory", ("copy", "async"): "asynchronous copy to shared memory",
+    ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "async"): "cp.async",
+}  # fmt: skip

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every warp knows to have happened: vector clocks with a component for each thing that can complete.
+
+Components, per cluster: each warp (its own count of synchronizing steps, the epoch), each mbarrier (phases
+completed) and each thread that issues tcgen05 operations (operations completed). An event that has happened
+is a set of (component, value) pairs, any of which proves it.
+
+Each warp holds four views of the past:
+
+=========  ==================================================================================
+`ORDER`    what happened before, by any synchronization
+`ASYNC`    the part of it that a proxy fence has made visible to the asynchronous proxy
+`TENSOR`   what tcgen05 operations issued from now on are ordered after
+`PARKED`   tcgen05 operations published by a before_thread_sync fence or a commit and received,
+           which an after_thread_sync fence moves to `TENSOR`
+=========  ==================================================================================
+
+A message is what one synchronization carries from thread to thread: `ORDER`, `ASYNC` and `PARKED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.int64]
+Done = list[tuple[int, int]]
+
+ORDER, ASYNC, PARKED, TENSOR = 0, 1, 2, 3
+
+
+class Clocks:
+    """`state` [warps, 4 views, components] of one wave. Warps are numbered over all its blocks."""
+
+    def __init__(self, warps: int, warps_per_cluster: int) -> None:
+        self.per_cluster = warps_per_cluster
+        self.capacity = warps_per_cluster + 64
+        self.state: Array = np.zeros((warps, 4, self.capacity), np.int64)
+        self.own = np.arange(warps) % warps_per_cluster
+        self.epoch = np.ones(warps, np.int64)
+        self.state[np.arange(warps), ORDER, self.own] = 1
+        self._components: dict[Any, int] = {}
+        self._used = warps_per_cluster
+
+    def component(self, key: Any) -> int:
+        """The component of an mbarrier or issuing thread; `key` is the same for all clusters."""
+        found = self._components.get(key)
+        if found is None:
+            found = self._components[key] = self._used
+            self._used += 1
+            if found >= self.capacity:
+                grown = np.zeros((*self.state.shape[:2], 2 * self.capacity), np.int64)
+                grown[:, :, : self.capacity] = self.state
+                self.state, self.capacity = grown, 2 * self.capacity
+        return found
+
+    def blank(self) -> Array:
+        """A message without news."""
+        return np.zeros((3, self.capacity), np.int64)
+
+    def now(self, warp: int) -> tuple[int, int]:
+        """The event "this warp has come to this point"."""
+        return int(self.own[warp]), int(self.epoch[warp])
+
+    def advance(self, warp: int) -> None:
+        """Begin a new epoch: what the warp does from now on is not part of what it published."""
+        self.epoch[warp] += 1
+        self.state[warp, ORDER, self.own[warp]] = self.epoch[warp]
+
+    def release(self, warp: int) -> Array:
+        """The message that a warp's synchronization sends."""
+        message = self.state[warp, :3].copy()
+        self.advance(warp)
+        return message
+
+    def receive(self, warp: int, message: Array) -> None:
+        own = self.state[warp, :3, : message.shape[1]]
+        np.maximum(own, message, out=own)
+
+    def merge(self, into: Array | None, message: Array) -> Array:
+        """Both messages in one."""
+        if into is None:
+            return message
+        if into.shape[1] < message.shape[1]:
+            into, message = message.copy(), into
+        part = into[:, : message.shape[1]]
+        np.maximum(part, message, out=part)
+        return into
+
+    # Fences -------------------------------------------------------------------------------------------
+
+    def proxy_fence(self, warp: int) -> None:
+        view = self.state[warp]
+        np.maximum(view[ASYNC], view[ORDER], out=view[ASYNC])
+        self.advance(warp)
+
+    def before_thread_sync(self, warp: int) -> None:
+        view = self.state[warp]
+        np.maximum(view[PARKED], view[TENSOR], out=view[PARKED])
+        view[PARKED, self.own[warp]] = self.epoch[warp]
+        self.advance(warp)
+
+    def after_thread_sync(self, warp: int) -> None:
+        view = self.state[warp]
+        np.maximum(view[TENSOR], view[PARKED], out=view[TENSOR])
+
+    # Questions ----------------------------------------------------------------------------------------
+
+    def knows(self, warp: int, view: int, done: Iterable[tuple[int, int]]) -> bool:
+        """Whether, in a view, one of the events is in the warp's past."""
+        row = self.state[warp, view]
+        return any(row[c] >= v for c, v in done)
+
+    def known_by_block(self, first: int, count: int, done: Done) -> bool:
+        """Whether any of a block's warps has the event in its past."""
+        rows = self.state[first : first + count, ORDER]
+        return any(bool((rows[:, c] >= v).any()) for c, v in done)

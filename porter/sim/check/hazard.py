@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hazards as they are reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from porter.ptx import ast
+from porter.sim.check.catalog import HazardKind
+
+Level = Literal["strict", "practice"]
+Severity = Literal["error", "review"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One of the two accesses: what it is, the instruction and who executed it."""
+
+    what: str
+    opcode: str
+    ptx_line: int
+    loc: ast.SourceLoc | None
+    block: tuple[int, int, int] | None = None
+    warp: int | None = None
+    lane: int | None = None
+
+    @property
+    def who(self) -> str:
+        parts = [] if self.block is None else ["block " + ",".join(map(str, self.block))]
+        if self.warp is not None:
+            parts.append(f"warp {self.warp}" + ("" if self.lane is None else f" lane {self.lane}"))
+        return " ".join(parts)
+
+    @property
+    def place(self) -> str:
+        """Source file and line, with the calls it was inlined through, or the PTX line."""
+        if self.loc is None:
+            return f"PTX line {self.ptx_line}"
+        text, loc = f"{self.loc.file}:{self.loc.line}", self.loc.inlined_at
+        while loc is not None:
+            text += f", inlined at {loc.file}:{loc.line}"
+            loc = loc.inlined_at
+        return f"{text} (PTX line {self.ptx_line})"
+
+
+@dataclass
+class Hazard:
+    """Two accesses without the edge that must be between them. `first` is None where one access is enough.
+
+    `race` is RAW, WAR, WAW or empty. `missing` is the edge, `remedy` the instruction that would supply it.
+    `strict` marks what only the letter of the PTX ISA forbids. `count` is how often the pair was seen.
+    """
+
+    kind: HazardKind
+    severity: Severity
+    race: str
+    kernel: str
+    first: Site | None
+    second: Site
+    where: str
+    missing: str
+    remedy: str
+    strict: bool
+    count: int = 1
+
+    @property
+    def message(self) -> str:
+        race = f"{self.race}: " if self.race else ""
+        return f"{race}{self.kind.title}; missing: {self.missing}"
+
+    @property
+    def identity(self) -> tuple[str, int, int, str]:
+        return self.kind.id, self.first.ptx_line if self.first else 0, self.second.ptx_line, self.severity

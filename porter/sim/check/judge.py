@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules: is the second of two accesses to the same place ordered after the first, and if not, what is
+missing (PTX ISA 9.7.16.6, 9.7.9.25, 8.10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from porter.sim.check.clocks import ASYNC, ORDER, PARKED, TENSOR, Clocks
+from porter.sim.check.shadow import Access
+
+_BEFORE = "tcgen05.fence::before_thread_sync after the first access, ahead of the synchronization"
+_AFTER = "tcgen05.fence::after_thread_sync between the synchronization and the second access"
+_PROXY = "fence.proxy.async between the threads' accesses and the synchronization"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An ordering that is missing. `strict`: only the letter of the ISA asks for it."""
+
+    id: str
+    missing: str
+    remedy: str
+    strict: bool = False
+
+
+def race_name(old: Access, new: Access) -> str:
+    return {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}[old.write, new.write]
+
+
+# Tensor Memory ------------------------------------------------------------------------------------------
+
+_TENSOR_IDS = {
+    ("mma", "ld"): "H1", ("mma", "st"): "H2", ("ld", "mma"): "H3", ("st", "mma"): "H4", ("st", "ld"): "H5",
+    ("st", "st"): "H5", ("ld", "st"): "H6", ("mma", "mma"): "H7", ("cp", "mma"): "H9", ("mma", "cp"): "H10",
+    ("ld", "cp"): "H10", ("st", "cp"): "H12", ("cp", "ld"): "H11", ("cp", "st"): "H11", ("cp", "cp"): "H12",
+}  # fmt: skip
+
+# Orders that only the letter of the ISA denies: shipped code relies on them.
+_STRICT_ONLY = frozenset((("mma", "cp"), ("cp", "cp")))
+
+
+def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
+    """Accesses to the same Tensor Memory cells; `new.kind` is ld, st, mma, cp or dealloc."""
+    warp = new.warp
+    if old.kind == "alloc":
+        if clocks.knows(warp, ORDER, old.done):
+            return None
+        return Verdict("H15", "synchronization with the warp that allocates", "bar.sync after tcgen05.alloc")
+    keeps = _keeps_order(old, new)
+    if keeps and (old.warp, old.lane) == (new.warp, new.lane):
+        return None
+    id = "H14" if new.kind == "dealloc" else _TENSOR_IDS[old.kind, new.kind]
+    if id == "H7" and keeps:
+        id = "H8"
+    by_issue = [*old.done, old.issue] if keeps else old.done
+    own = old.warp == warp
+    if own and old.kind in ("ld", "st") and old.done:
+        return None
+    if not clocks.knows(warp, ORDER, by_issue):
+        strict = (old.kind, new.kind) in _STRICT_ONLY
+        return Verdict(id, *_tensor_edge(clocks, old, new, keeps), strict=strict)
+    if clocks.knows(warp, TENSOR, by_issue):
+        return None
+    if clocks.knows(warp, PARKED, by_issue):
+        return Verdict(id, _AFTER, "tcgen05.fence::after_thread_sync", strict=True)
+    return Verdict(id, _BEFORE, "tcgen05.fence::before_thread_sync", strict=True)
+
+
+def _keeps_order(old: Access, new: Access) -> bool:
+    """Pairs that stay in order without completion (facts: PTX ISA 9.7.16.6.2)."""
+    if old.kind == "mma" and new.kind == "mma":
+        return old.pair is not None and old.pair == new.pair
+    return old.kind == "cp" and new.kind == "mma"
+
+
+def _tensor_edge(clocks: Clocks, old: Access, new: Access, keeps: bool) -> tuple[str, str]:
+    if old.kind in ("ld", "st") and not old.done:
+        wait = f"tcgen05.wait::{old.kind}"
+        return f"{wait} by the warp of the first access", f"{wait}.sync.aligned"
+    if old.kind in ("ld", "st") or keeps:
+        return "synchronization between the two warps", "bar.sync, or an mbarrier arrive and wait"
+    return _completion(clocks, old)
+
+
+def _completion(clocks: Clocks, old: Access) -> tuple[str, str]:
+    """Completion of an MMA or copy that a commit has to report."""
+    barrier = old.notes.get("committed")
+    if barrier is None:
+        return "a tcgen05.commit after the first access, by the same thread", "tcgen05.commit"
+    return f"a wait on the mbarrier that the commit arrives on ({barrier})", "mbarrier.try_wait"
+
+
+# Shared memory ------------------------------------------------------------------------------------------
+
+_TENSOR_CORE = frozenset(("mma", "cp", "wgmma"))
+
+
+def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdict | None:
+    """Accesses to the same bytes of shared memory. `peer`: of a block other than the new access's own."""
+    warp = new.warp
+    if old.proxy == "generic":
+        if new.proxy == "generic":
+            if old.warp == warp or clocks.knows(warp, ORDER, old.done):
+                return None
+            if old.kind == "atomic" and new.kind == "atomic":
+                return None
+            if old.item == new.item == 1:
+                # Neighbouring bytes of one granule.
+                return None
+            id = "H15" if old.kind == "alloc" else "G1"
+            return Verdict(id, "synchronization between the two warps", "bar.sync, or an mbarrier arrive and wait")
+        return _generic_then_async(clocks, old, new)
+    if old.warp == warp and old.done == [] and old.kind == new.kind == "copy" and not old.write and not new.write:
+        return None
+    if clocks.knows(warp, ORDER, old.done):
+        return None
+    return _after_async(clocks, old, new, peer)
+
+
+def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
+    warp = new.warp
+    if new.kind == "store":
+        id = "H27"
+    elif new.kind in _TENSOR_CORE:
+        id = "H16"
+    else:
+        id = "H20"
+    known = clocks.knows(warp, ORDER, old.done)
+    if not known:
+        remedy = "fence.proxy.async, then bar.sync or an mbarrier arrive and wait" if old.write else "mbarrier.arrive"
+        return Verdict(id, "synchronization of the threads' accesses with the issue", remedy)
+    if clocks.knows(warp, ASYNC, old.done):
+        return None
+    return Verdict(id, _PROXY, "fence.proxy.async", strict=not old.write or new.write)
+
+
+def _after_async(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdict:
+    if old.kind in ("mma", "cp"):
+        id = "H18" if new.proxy == "async" else "H19"
+        return Verdict(id, *_completion(clocks, old))
+    if old.kind == "wgmma":
+        id = "H18" if new.proxy == "async" else "H19"
+        if not old.done:
+            return Verdict(id, "a wgmma.wait_group that covers the first access", "wgmma.wait_group")
+        return Verdict(id, "synchronization after the wgmma.wait_group", "mbarrier.arrive, or bar.sync")
+    if old.kind == "store":
+        if not old.done:
+            return Verdict("H27", "a bulk wait_group.read by the thread of the first access",
+                           "cp.async.bulk.wait_group.read")  # fmt: skip
+        return Verdict("H27", "synchronization after the bulk wait_group", "bar.sync")
+    if old.kind == "cp.async":
+        if not old.done:
+            return Verdict("H17", "a wait for the copy by the thread that issued it", "cp.async.wait_group")
+        return Verdict("H17", "synchronization after the wait for the copy", "bar.sync")
+    barrier = old.notes.get("signals")
+    where = f" ({barrier})" if barrier else ""
+    id = "H25" if peer and new.kind in _TENSOR_CORE else "H17"
+    return Verdict(id, f"a wait on the mbarrier that the copy completes on{where}", "mbarrier.try_wait")

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shadow memory: which accesses to a block's shared memory or Tensor Memory may still conflict with later ones.
+
+A footprint is a Python integer with one bit per granule: 2 bytes of shared memory, or 16 lanes of a Tensor
+Memory column. Later writes take over the bits of earlier accesses, so that the lists stay short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.sim.check.clocks import Done
+
+Array = npt.NDArray[Any]
+
+GRANULE = 2
+LANE_GROUP = 16
+COLUMNS = 512
+
+
+@dataclass(eq=False, slots=True)
+class Access:
+    """One access by a warp, or by an operation that it issued.
+
+    `done` proves that the access is over; empty while nothing can prove it. `issue` is the event of its issue.
+    `proxy` is generic, async or tensor (Tensor Memory). `pair` identifies tcgen05 operations that keep their
+    order among themselves: same thread, and for MMAs the same accumulator and shape.
+    """
+
+    kind: str
+    at: int
+    warp: int
+    lane: int | None
+    write: bool
+    proxy: str
+    bits: int
+    done: Done
+    issue: tuple[int, int]
+    pair: Any = None
+    item: int = 4
+    low: int = 0
+    high: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bound()
+
+    def bound(self) -> None:
+        self.high = self.bits.bit_length()
+        self.low = (self.bits & -self.bits).bit_length() - 1 if self.bits else 0
+
+
+class Shadow:
+    """One memory of one block."""
+
+    def __init__(self) -> None:
+        self.accesses: list[Access] = []
+        self.written = 0
+
+    def conflicts(self, new: Access) -> Iterator[tuple[Access, int]]:
+        """Earlier accesses that touch the same granules, one of the two writing, with these granules."""
+        bits, low, high, write = new.bits, new.low, new.high, new.write
+        for old in self.accesses:
+            if (write or old.write) and old.low < high and low < old.high:
+                common = old.bits & bits
+                if common:
+                    yield old, common
+
+    def insert(self, new: Access) -> None:
+        """Remember an access after its conflicts have been judged."""
+        if new.write:
+            self.written |= new.bits
+            keep = []
+            for old in self.accesses:
+                if old.low < new.high and new.low < old.high:
+                    old.bits &= ~new.bits
+                    if not old.bits:
+                        continue
+                    old.bound()
+                keep.append(old)
+            self.accesses = keep
+        else:
+            # A later read by the same warp stands for an earlier one at the same place.
+            self.accesses = [
+                old
+                for old in self.accesses
+                if old.write or old.warp != new.warp or old.kind != new.kind or new.kind not in _REPLACED
+                or old.bits & ~new.bits
+            ]  # fmt: skip
+        self.accesses.append(new)
+
+    def remove(self, bits: int) -> None:
+        """Forget everything about some granules."""
+        keep = []
+        for old in self.accesses:
+            old.bits &= ~bits
+            if old.bits:
+                old.bound()
+                keep.append(old)
+        self.accesses = keep
+        self.written &= ~bits
+
+
+_REPLACED = frozenset(("load", "atomic"))
+
+
+def byte_bits(offsets: Array, size: int) -> int:
+    """The footprint of accesses of `size` bytes at some byte offsets."""
+    first = offsets // GRANULE
+    low = int(first.min())
+    count = -(-size // GRANULE)
+    mark = np.zeros(int(first.max()) - low + count, bool)
+    for i in range(count):
+        mark[first - low + i] = True
+    return int.from_bytes(np.packbits(mark, bitorder="little").tobytes(), "little") << low
+
+
+def range_bits(offset: int, nbytes: int) -> int:
+    first, last = offset // GRANULE, -(-(offset + nbytes) // GRANULE)
+    return ((1 << (last - first)) - 1) << first
+
+
+def cell_bits(lanes: Array, columns: Array) -> int:
+    """The footprint of Tensor Memory cells."""
+    mark = np.zeros(8 * COLUMNS, bool)
+    mark[(np.asarray(lanes) // LANE_GROUP * COLUMNS + np.asarray(columns)).reshape(-1)] = True
+    return int.from_bytes(np.packbits(mark, bitorder="little").tobytes(), "little")
+
+
+@lru_cache(maxsize=64)
+def column_bits(start: int, columns: int) -> int:
+    run = ((1 << columns) - 1) << start
+    return sum(run << group * COLUMNS for group in range(8))
+
+
+def describe_bytes(bits: int) -> str:
+    low = (bits & -bits).bit_length() - 1
+    run = bits >> low
+    length = (~run & (run + 1)).bit_length() - 1
+    return f"shared memory bytes {low * GRANULE:#x} to {(low + length) * GRANULE - 1:#x}"
+
+
+def describe_cells(bits: int) -> str:
+    low = (bits & -bits).bit_length() - 1
+    group, column = divmod(low, COLUMNS)
+    run = bits >> low
+    length = (~run & (run + 1)).bit_length() - 1
+    last = min(column + length - 1, COLUMNS - 1)
+    columns = f"column {column}" if last == column else f"columns {column} to {last}"
+    return f"Tensor Memory lanes {group * LANE_GROUP} to {group * LANE_GROUP + LANE_GROUP - 1}, {columns}"
