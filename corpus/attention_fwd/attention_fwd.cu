@@ -268,8 +268,9 @@ static void launch(const flash::bf16* q, const flash::bf16* k, const flash::bf16
     const CUtensorMap map_k = head_map(k, heads, seqlen, HeadDim, kBlockN);
     const CUtensorMap map_v = head_map(v, heads, seqlen, HeadDim, kBlockN);
     const size_t smem = sizeof(SharedStorage<HeadDim>);
-    CUDA_CHECK(cudaFuncSetAttribute(attention_fwd<HeadDim, Causal>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
-    attention_fwd<HeadDim, Causal><<<dim3((seqlen + kBlockM - 1) / kBlockM, heads), kThreads, smem, stream>>>(
+    const auto kernel = attention_fwd<HeadDim, Causal>;
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
+    kernel<<<dim3((seqlen + kBlockM - 1) / kBlockM, heads), kThreads, smem, stream>>>(
         map_q, map_k, map_v, out, lse, 1.f / std::sqrt(float(HeadDim)), seqlen);
     CUDA_CHECK(cudaGetLastError());
 }

@@ -68,6 +68,10 @@ class ClusterGemm:
         )
 
         tile_m, tile_n, tile_k = self.tile_shape_mnk
+        # Hopper gives a block 227 KiB.
+        used = self.stages * (tile_m + tile_n) * tile_k * self.a_dtype.width // 8
+        if cutlass.const_expr(used > utils.get_smem_capacity_in_bytes("sm_90")):
+            raise ValueError(f"{self.stages} buffers do not fit into shared memory")
         tma_a, a_tma = self.load_atom(a, a_smem_layout, (tile_m, tile_k), self.cluster_shape_mn[1])
         tma_b, b_tma = self.load_atom(b, b_smem_layout, (tile_n, tile_k), self.cluster_shape_mn[0])
         tma_c, c_tma = cpasync.make_tiled_tma_atom(
@@ -177,6 +181,7 @@ class ClusterGemm:
         )
 
         thr_mma = tiled_mma.get_slice(cute.arch.make_warp_uniform(tidx // 128) * 128)
+        # What one WGMMA reads from shared memory, by k block and buffer
         tCrA = tiled_mma.make_fragment_A(thr_mma.partition_A(sA))
         tCrB = tiled_mma.make_fragment_B(thr_mma.partition_B(sB))
         accumulators = cute.make_rmem_tensor(thr_mma.partition_C(gC).shape, self.acc_dtype)

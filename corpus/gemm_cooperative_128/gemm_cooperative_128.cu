@@ -72,9 +72,9 @@ __device__ __forceinline__ void arrive(uint64_t& bar) {
 
 __device__ __forceinline__ void load(void* dst, const CUtensorMap& map, uint64_t& bar, int x, int y) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
-            smem(dst)),
-        "l"(&map), "r"(x), "r"(y), "r"(smem(&bar))
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n"
+        :
+        : "r"(smem(dst)), "l"(&map), "r"(x), "r"(y), "r"(smem(&bar))
         : "memory");
 }
 

@@ -12,7 +12,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#define CP_ASYNC_16(dst, src) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(dst), "l"(src) : "memory")
+#define CP_ASYNC_16(dst, src) \
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(dst), "l"(src) : "memory")
 #define CP_ASYNC_COMMIT() asm volatile("cp.async.commit_group;\n" ::: "memory")
 #define CP_ASYNC_WAIT(n) asm volatile("cp.async.wait_group %0;\n" ::"n"(n) : "memory")
 
@@ -80,7 +81,8 @@ __global__ __launch_bounds__(THREADS) void gemm_f16acc(const __half* __restrict_
 #pragma unroll
             for (int i = threadIdx.x; i < (BM + BN) * 8; i += THREADS) {
                 const int r = i >> 3, chunk = i & 7;
-                const __half* row = r < BM ? A + static_cast<size_t>(row0 + r) * K : B + static_cast<size_t>(col0 + r - BM) * K;
+                const __half* row = r < BM ? A + static_cast<size_t>(row0 + r) * K  //
+                                           : B + static_cast<size_t>(col0 + r - BM) * K;
                 CP_ASYNC_16(stage + r * kRowBytes + ((chunk ^ (r & 7)) << 4), row + step * BK + chunk * 8);
             }
         }

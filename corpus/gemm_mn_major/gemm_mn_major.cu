@@ -104,9 +104,9 @@ __device__ __forceinline__ void barrier_wait(uint64_t* bar, int phase) {
 
 __device__ __forceinline__ void tma_2d(uint8_t* dst, const CUtensorMap& map, uint64_t* bar, int inner, int outer) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];\n" ::"r"(
-            cast_smem(dst)),
-        "l"((uint64_t)&map), "r"(cast_smem(bar)), "r"(inner), "r"(outer)
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];\n"
+        :
+        : "r"(cast_smem(dst)), "l"((uint64_t)&map), "r"(cast_smem(bar)), "r"(inner), "r"(outer)
         : "memory");
 }
 

@@ -72,14 +72,22 @@ __device__ __forceinline__ void wgmma_rs_m64n128k16(float (&acc)[64], const AFra
         " %48, %49, %50, %51, %52, %53, %54, %55, "
         " %56, %57, %58, %59, %60, %61, %62, %63}, "
         "{%64, %65, %66, %67}, %68, 1, 1, 1, 0;\n"
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]), "+f"(acc[7]),
-          "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]), "+f"(acc[14]), "+f"(acc[15]),
-          "+f"(acc[16]), "+f"(acc[17]), "+f"(acc[18]), "+f"(acc[19]), "+f"(acc[20]), "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]),
-          "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]), "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31]),
-          "+f"(acc[32]), "+f"(acc[33]), "+f"(acc[34]), "+f"(acc[35]), "+f"(acc[36]), "+f"(acc[37]), "+f"(acc[38]), "+f"(acc[39]),
-          "+f"(acc[40]), "+f"(acc[41]), "+f"(acc[42]), "+f"(acc[43]), "+f"(acc[44]), "+f"(acc[45]), "+f"(acc[46]), "+f"(acc[47]),
-          "+f"(acc[48]), "+f"(acc[49]), "+f"(acc[50]), "+f"(acc[51]), "+f"(acc[52]), "+f"(acc[53]), "+f"(acc[54]), "+f"(acc[55]),
-          "+f"(acc[56]), "+f"(acc[57]), "+f"(acc[58]), "+f"(acc[59]), "+f"(acc[60]), "+f"(acc[61]), "+f"(acc[62]), "+f"(acc[63])
+        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]),
+          "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]), "+f"(acc[7]),
+          "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]),
+          "+f"(acc[12]), "+f"(acc[13]), "+f"(acc[14]), "+f"(acc[15]),
+          "+f"(acc[16]), "+f"(acc[17]), "+f"(acc[18]), "+f"(acc[19]),
+          "+f"(acc[20]), "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]),
+          "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
+          "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31]),
+          "+f"(acc[32]), "+f"(acc[33]), "+f"(acc[34]), "+f"(acc[35]),
+          "+f"(acc[36]), "+f"(acc[37]), "+f"(acc[38]), "+f"(acc[39]),
+          "+f"(acc[40]), "+f"(acc[41]), "+f"(acc[42]), "+f"(acc[43]),
+          "+f"(acc[44]), "+f"(acc[45]), "+f"(acc[46]), "+f"(acc[47]),
+          "+f"(acc[48]), "+f"(acc[49]), "+f"(acc[50]), "+f"(acc[51]),
+          "+f"(acc[52]), "+f"(acc[53]), "+f"(acc[54]), "+f"(acc[55]),
+          "+f"(acc[56]), "+f"(acc[57]), "+f"(acc[58]), "+f"(acc[59]),
+          "+f"(acc[60]), "+f"(acc[61]), "+f"(acc[62]), "+f"(acc[63])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b));
 }
 
@@ -107,7 +115,8 @@ relu_gemm_rs(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ 
         const int s = t % C::Stages;
         asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;\n"
                      :
-                     : "r"((uint32_t)__cvta_generic_to_shared(&smem.arrived[s])), "r"(smem.a[0].kBytes + smem.b[0].kBytes)
+                     : "r"((uint32_t)__cvta_generic_to_shared(&smem.arrived[s])),
+                       "r"(smem.a[0].kBytes + smem.b[0].kBytes)
                      : "memory");
         load(smem.a[s], map_a, &smem.arrived[s], t * C::BK, row0);
         load(smem.b[s], map_b, &smem.arrived[s], t * C::BK, col0);
@@ -115,7 +124,8 @@ relu_gemm_rs(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ 
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < C::Stages; ++s) {
-            asm volatile("mbarrier.init.shared.b64 [%0], 1;\n" ::"r"((uint32_t)__cvta_generic_to_shared(&smem.arrived[s])));
+            const uint32_t bar = (uint32_t)__cvta_generic_to_shared(&smem.arrived[s]);
+            asm volatile("mbarrier.init.shared.b64 [%0], 1;\n" ::"r"(bar));
         }
         asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
         for (int t = 0; t < C::Stages && t < k_tiles; ++t) fill(t);

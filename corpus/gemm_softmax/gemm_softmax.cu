@@ -122,7 +122,8 @@ route(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtenso
         const uint32_t bar = to_shared(&landed[s]);
         auto box = [&](void* dst, const CUtensorMap& map, int row) {
             asm volatile(
-                "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+                "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                " [%0], [%1, {%2, %3}], [%4];"
                 :
                 : "r"(to_shared(dst)), "l"(&map), "r"(step * kDepth), "r"(row), "r"(bar)
                 : "memory");
@@ -250,8 +251,9 @@ void route_tokens(const __nv_bfloat16* x, const __nv_bfloat16* w, float scale, f
     }
     const CUtensorMap map_x = make_map(x, tokens, hidden, router::kTokens, router::kDepth);
     const CUtensorMap map_w = make_map(w, router::kExperts, hidden, router::kExperts, router::kDepth);
-    CUDA_CHECK(cudaFuncSetAttribute(router::route, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(router::Buffers)));
-    router::route<<<(tokens + router::kTokens - 1) / router::kTokens, 128, sizeof(router::Buffers), stream>>>(
+    constexpr size_t smem = sizeof(router::Buffers);
+    CUDA_CHECK(cudaFuncSetAttribute(router::route, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
+    router::route<<<(tokens + router::kTokens - 1) / router::kTokens, 128, smem, stream>>>(
         map_x, map_w, scale, probabilities, top, log_sum, tokens, hidden);
     CUDA_CHECK(cudaGetLastError());
 }

@@ -150,7 +150,13 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while stack:
         current = stack.pop()
         yield current
-        stack.extend(reversed(current.children))
+        stack.extend(_children(current))
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def _children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The children, last one first. libcst finds them by a visit, which is slow; nodes never change."""
+    return tuple(reversed(node.children))
 
 
 def body_of(node: cst.CSTNode) -> list[Statement]:
@@ -217,7 +223,7 @@ def parse_dsl(path: str, source: bytes) -> DslFile:
     # A byte order mark is no part of the tree.
     shift = 3 if source.startswith(b"\xef\xbb\xbf") else 0
     positions = {n: Span(p.start + shift, p.start + p.length + shift) for n, p in raw.items()}
-    parents = {child: node for node in walk(module) for child in node.children}
+    parents = {child: node for node in walk(module) for child in _children(node)}
     return DslFile(path, source, module, _imports(module), positions, parents)
 
 
@@ -236,6 +242,11 @@ def _dotted(node: cst.BaseExpression | None) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
+def _local_name(alias: cst.ImportAlias) -> str:
+    name = alias.asname.name if alias.asname is not None else alias.name
+    return _dotted(name) if isinstance(name, (cst.Name, cst.Attribute)) else ""
+
+
 def _imports(module: cst.Module) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in walk(module):
@@ -243,13 +254,12 @@ def _imports(module: cst.Module) -> dict[str, str]:
             for alias in node.names:
                 name = _dotted(alias.name)
                 if alias.asname is not None:
-                    found[_dotted(alias.asname.name)] = name  # type: ignore[arg-type]
+                    found[_local_name(alias)] = name
                 else:
                     first = name.partition(".")[0]
                     found[first] = first
         elif isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
             base = "." * len(node.relative) + _dotted(node.module)
             for alias in node.names:
-                local = _dotted(alias.asname.name) if alias.asname is not None else _dotted(alias.name)  # type: ignore[arg-type]
-                found[local] = f"{base}.{_dotted(alias.name)}"
+                found[_local_name(alias)] = f"{base}.{_dotted(alias.name)}"
     return found

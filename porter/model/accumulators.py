@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.model.functions import Call, Function, Param, Style, array_extents
-from porter.model.members import MemberField, find_field, objects_of, passed_on
+from porter.model.members import MemberField, field_extents, find_field, objects_of, passed_on
 from porter.model.program import PACK, Program, Refusal
 from porter.model.registers import RegisterList, register_list, take_apart, without_casts
 from porter.model.scopes import Variable, resolve
@@ -27,6 +27,8 @@ class AccumulatorParam:
     depth: int = 0
     path: str = ""
     """Member that holds the registers, if the parameter is of class type."""
+    extents: list[str] = field(default_factory=list)
+    """Texts of the extents of the array that is passed, outermost first."""
 
     @property
     def is_scalars(self) -> bool:
@@ -62,6 +64,8 @@ class Accumulator:
     """Member that holds the registers, for an accumulator of class type (`.reg`)."""
     sizes: set[int] = field(default_factory=set)
     """N of every MMA that may add to it: several where templates choose one."""
+    path_extents: list[str] = field(default_factory=list)
+    """Extents of that member."""
     member: MemberField | None = None
     """The field, if the registers are a member of the object `variable`."""
     arguments: list[AccumulatorArgument] = field(default_factory=list)
@@ -80,6 +84,8 @@ class Accumulator:
         """Texts of the declared extents, outermost first."""
         if self.member is not None:
             return self.member.extents
+        if self.path:
+            return self.path_extents
         declarator = self.variable.declarator
         return [self.function.text(n) for n in array_extents(declarator)] if declarator is not None else []
 
@@ -215,8 +221,12 @@ class _Finder:
             self._reached_param(variable, registers, inner_depth, step)
             return
         extents = array_extents(variable.declarator) if variable.declarator is not None else []
-        if registers.is_scalars or (not extents and (registers.path or (argument is not None and argument.param.path))):
+        in_class = not extents and (registers.path or (argument is not None and argument.param.path))
+        if registers.is_scalars:
             depth = 0
+        elif in_class:
+            selected = registers.prefix if registers.inner else without_trailing_zeros(registers.prefix)
+            depth = len(selected) + inner_depth
         elif not extents:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is not an array of registers")
             return
@@ -235,6 +245,11 @@ class _Finder:
             known = Accumulator(
                 variable, step.op.d_registers, step.element, step.op.d_type, depth, registers.scalars, path
             )
+            if path:
+                known.path_extents = field_extents(self.program.functions, known.type_name, path)
+                if len(known.path_extents) < depth:
+                    self._refuse(user, registers.root, f"the class of `{variable.name}` is defined elsewhere")
+                    return
             self._by_key[variable.key] = known
             self.result.accumulators.append(known)
         if known.depth != depth or known.scalars != registers.scalars:
@@ -273,13 +288,22 @@ class _Finder:
         known = next((p for p in self.result.params_of(function) if p.params[0] is found[0]), None)
         if known is None:
             path = registers.path or self._inner_path
-            known = AccumulatorParam(function, found, depth, path)
+            known = AccumulatorParam(function, found, depth, path, self._extents_of(function, found[0], path))
+            if len(known.extents) < depth:
+                self._refuse(function, registers.root, f"the extents of parameter `{variable.name}` are not known")
+                return
             self.result.params.setdefault(id(function), []).append(known)
         elif known.depth != depth or len(known.params) != len(found):
             self._refuse(function, registers.root, f"parameter `{variable.name}` is used as tiles of different shapes")
             return
         for call in self.program.callers(function):
             self._trace_call(call, known, step)
+
+    def _extents_of(self, function: Function, param: Param, path: str) -> list[str]:
+        if not path or param.node is None:
+            return [function.text(n) for n in param.array_extents]
+        kind = param.node.child_by_field_name("type")
+        return field_extents(self.program.functions, function.text(kind), path) if kind is not None else []
 
     def _trace_call(self, call: Call, param: AccumulatorParam, step: MmaStep) -> None:
         first, count = param.params[0].index, len(param.params)

@@ -90,3 +90,22 @@ def _is_class(function: Function, declaration: Node, owner: str) -> bool:
         return False
     text = re.sub(r"<.*", "", function.file.text(kind), flags=re.DOTALL)
     return text.split("::")[-1].strip() == owner
+
+
+def field_extents(functions: list[Function], type_name: str, path: str) -> list[str]:
+    """Extents of the array member `path` (`.d`) of a class that the sources define; empty if they do not."""
+    base = re.sub(r"<.*", "", type_name, flags=re.DOTALL).split("::")[-1].strip()
+    files = {id(f.file): f for f in functions}
+    for function in files.values():
+        for node in find(function.file.root, *CLASSES):
+            name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+            if name is None or body is None or function.file.text(name) != base:
+                continue
+            for declaration in body.named_children:
+                if declaration.type != "field_declaration":
+                    continue
+                for declarator in declaration.children_by_field_name("declarator"):
+                    declared = declared_name(declarator)
+                    if declared is not None and function.file.text(declared) == path.removeprefix("."):
+                        return [function.file.text(n) for n in array_extents(declarator)]
+    return []

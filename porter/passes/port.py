@@ -225,7 +225,7 @@ def _total(program: Program, accumulator: Accumulator) -> str:
             return str(math.prod(t for t in tiles if t is not None) * accumulator.columns)
     if accumulator.scalars or not accumulator.extents:
         return str(accumulator.columns)
-    return f"sizeof({accumulator.name})" + ("" if accumulator.packed else " / 2")
+    return f"sizeof({accumulator.name}{accumulator.path})" + ("" if accumulator.packed else " / 2")
 
 
 def _known_columns(context: PortContext, kernel: Kernel, owned: list[Accumulator]) -> int | None:

@@ -8,7 +8,7 @@ from tree_sitter import Node
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator, AccumulatorArgument, AccumulatorParam
 from porter.model.flow import is_register_fence
-from porter.model.functions import Function, Style, array_extents
+from porter.model.functions import Function, Style
 from porter.model.scopes import resolve
 from porter.model.zeroing import Zeroing
 from porter.passes import overloads
@@ -41,9 +41,7 @@ def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
     elif param.depth == 0:
         text = f"{tile}& {param.name}"
     else:
-        node = param.params[0].node
-        assert node is not None
-        extents = "".join(f"[{function.text(n)}]" for n in array_extents(node)[: param.depth])
+        extents = "".join(f"[{e}]" for e in param.extents[: param.depth])
         text = f"{tile} (&{param.name}){extents}"
     span = Span(param.params[0].span.start, param.params[-1].span.end)
     context.edit(RULE, function, span, text)
@@ -102,7 +100,7 @@ def columns_of(accumulator: Accumulator) -> str:
     if accumulator.scalars or not accumulator.extents:
         return str(accumulator.columns)
     inner = "[0]" * accumulator.depth
-    return f"sizeof({accumulator.name}{inner})" + ("" if accumulator.packed else " / 2")
+    return f"sizeof({accumulator.name}{accumulator.path}{inner})" + ("" if accumulator.packed else " / 2")
 
 
 def declare(context: PortContext, accumulator: Accumulator, first_column: str) -> None:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from porter.lang.sources import load_sources
+from porter.passes.dsl.port import port_python
 from porter.passes.port import port_sources
 from porter.rules.load import load_rules
 from porter.rules.rule import Example, Rule
@@ -21,10 +23,16 @@ def test_example(tmp_path: Path, rule: Rule, example: Example) -> None:
     path = tmp_path / example.file
     path.write_text(example.before)
     root = path
+    if path.suffix == ".py" and rule.family == "CuTe DSL":
+        _check(port_python(path), path, rule, example)
+        return
     if path.suffix not in (".cu", ".cuh", ".h", ".hpp", ".cpp"):
         root = tmp_path / "kernel.cu"
         root.write_text(HOPPER)
-    result = port_sources(load_sources(root))
+    _check(port_sources(load_sources(root)), path, rule, example)
+
+
+def _check(result: Any, path: Path, rule: Rule, example: Example) -> None:
     written = {**result.files, **result.build_files}.get(str(path), example.before.encode()).decode()
     for code in example.diagnostics:
         assert code in [d.code.id for d in result.diagnostics]

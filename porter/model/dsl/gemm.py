@@ -9,7 +9,7 @@ statement that does not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -69,9 +69,9 @@ class Gemm:
     """The consumers' branch of a warp-specialized kernel."""
     tile_loop: cst.While | cst.For | None
     storage: str
-    field: str
+    barriers: str
     struct_field: cst.SimpleStatementLine
-    block: list[Statement] = field(default_factory=list)
+    block: list[Statement]
     """The statements among which the loops over k tiles stand."""
 
 
@@ -176,7 +176,7 @@ def find_gemm(file: DslFile, kernel: cst.FunctionDef) -> Gemm:
         branch=branch,
         tile_loop=tile_loop,
         storage=storage,
-        field=name,
+        barriers=name,
         struct_field=struct_field,
         block=blocks[0],
     )
@@ -267,7 +267,7 @@ def _storage(scope: Scope, create: cst.Call) -> tuple[str, str, cst.SimpleStatem
 
 
 def _class_fields(file: DslFile) -> list[tuple[cst.BaseExpression, cst.SimpleStatementLine]]:
-    found = []
+    found: list[tuple[cst.BaseExpression, cst.SimpleStatementLine]] = []
     for node in walk(file.module):
         if not isinstance(node, cst.ClassDef):
             continue

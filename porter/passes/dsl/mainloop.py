@@ -24,8 +24,9 @@ def rewrite_mainloop(k: KernelContext) -> None:
     merged = _merge_prologue(k)
     kept = [loop for loop in k.gemm.loops if loop not in merged]
     for loop in kept:
-        _release(k, loop)
+        # In this order: both may insert at the end of the loop over k blocks.
         _accumulate(k, loop)
+        _release(k, loop)
     _drop_release_state(k)
     zeroing = _first_mma_overwrites(k, kept)
     first, last = _region(k, kept, zeroing)
@@ -100,7 +101,11 @@ def _merge_prologue(k: KernelContext) -> list[KLoop]:
         return []
     prologue, main = loops
     count, bounds = _bounds(k, prologue.loop), _bounds(k, main.loop)
-    if count is None or bounds is None or len(count) != 1 or len(bounds) < 2:
+    if count is None or bounds is None or len(bounds) < 2:
+        return []
+    if len(count) > 1 and k.file.text(count[0]) == "0" and (len(count) == 2 or k.file.text(count[2]) == "1"):
+        count = [count[1]]
+    if len(count) != 1:
         return []
     meant = {_meaning(k, count[0]), k.file.text(count[0])}
     if k.file.text(bounds[0]) not in meant and _meaning(k, bounds[0]) not in meant:
@@ -188,11 +193,9 @@ def _drop_release_state(k: KernelContext) -> None:
     for statement in gemm.kernel.statements:
         if k.edits.removed(statement):
             continue
-        if isinstance(statement, (cst.For, cst.If)) and _only_releases(k, statement):
-            k.edits.delete(MAINLOOP_RULE, statement)
-        elif _touches_release(k, statement) and (
-            id(statement) not in inside or k.file.text(statement).startswith(gemm.release_state + ".")
-        ):
+        holder = isinstance(statement, (cst.For, cst.If)) and _only_releases(k, statement)
+        own = k.file.text(statement).startswith(gemm.release_state + ".")
+        if holder or (_touches_release(k, statement) and (own or id(statement) not in inside)):
             k.edits.delete(MAINLOOP_RULE, statement)
     if gemm.release_state == gemm.read_state:
         return
@@ -208,12 +211,22 @@ def _is_set(k: KernelContext, statement: Statement) -> bool:
     )
 
 
+def _flag(statement: Statement) -> cst.BaseExpression:
+    call = called(statement)
+    assert call is not None
+    return call.args[1].value
+
+
+def _sets(k: KernelContext, loop: KLoop) -> list[Statement]:
+    return [s for s in walk(loop.loop) if isinstance(s, cst.SimpleStatementLine) and _is_set(k, s)]
+
+
 def _accumulate(k: KernelContext, loop: KLoop) -> None:
     """Every MMA but a tile's first one adds to what the one before it wrote."""
     field = f"{k.name('cutlass.cute.nvgpu.tcgen05')}.Field.ACCUMULATE"
     block = k.gemm.kernel.block(loop.gemm)
     behind = block[block.index(loop.gemm) + 1 :]
-    steps = [s for s in walk(loop.loop) if isinstance(s, cst.SimpleStatementLine) and _is_set(k, s)]
+    steps = _sets(k, loop)
     turn_on = f"{k.gemm.mma}.set({field}, True)"
     if loop.inner is None:
         _over_k_blocks(k, loop, turn_on)
@@ -267,22 +280,17 @@ def _first_mma_overwrites(k: KernelContext, loops: list[KLoop]) -> Statement | N
     field = f"{k.name('cutlass.cute.nvgpu.tcgen05')}.Field.ACCUMULATE"
     chosen: Statement | None = None
     for statement in outside:
-        call = called(statement)
-        assert call is not None
-        value = file.text(call.args[1].value)
-        if value == "True" and filled:
-            k.edits.replace(MAINLOOP_RULE, call.args[1], "False")
-        elif value != "False":
+        value = _flag(statement)
+        if file.text(value) == "True" and filled:
+            k.edits.replace(MAINLOOP_RULE, value, "False")
+        elif file.text(value) != "False":
             raise Unrecognized("the first MMA of a tile may accumulate", statement)
         if statement in gemm.block:
             chosen = chosen or statement
     for loop in loops:
-        for statement in walk(loop.loop):
-            if isinstance(statement, cst.SimpleStatementLine) and _is_set(k, statement):
-                call = called(statement)
-                assert call is not None
-                if file.text(call.args[1].value) == "False":
-                    raise Unrecognized("the accumulator is reset inside a loop over k tiles", statement)
+        for step in _sets(k, loop):
+            if file.text(_flag(step)) == "False":
+                raise Unrecognized("the accumulator is reset inside a loop over k tiles", step)
     for statement in gemm.kernel.statements:
         if _is_set(k, statement):
             call = called(statement)

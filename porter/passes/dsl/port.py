@@ -10,7 +10,7 @@ from pathlib import Path
 
 import libcst as cst
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Severity
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 from porter.lang.cute_dsl import DslFile, only, parse_dsl, read_dsl, walk
 from porter.lang.text import Edit, EditGroup, Span, apply_groups
 from porter.model.dsl import names
@@ -96,7 +96,8 @@ def _uses_warpgroup_mma(file: DslFile) -> bool:
 
 def _library_users(file: DslFile) -> list[Diagnostic]:
     """A file without MMAs of its own may still hold helpers for Hopper: those are named."""
-    return _unported(file, {name: node for node, name in file.references() if name.startswith(names.PIPELINE + ".PipelineTmaAsync")})
+    pipeline = names.PIPELINE + ".PipelineTmaAsync"
+    return _unported(file, {name: node for node, name in file.references() if name.startswith(pipeline)})
 
 
 def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic], list[str]]:
@@ -220,7 +221,8 @@ def _local(file: DslFile, text: str, old: str, new: str) -> str:
     base = file.imports.get(alias, "")
     if new.startswith(base + ".") and not names.hopper_only(base + "."):
         return alias + new[len(base) :]
-    for module, short in (("cutlass.utils.blackwell_helpers", "sm100_utils"), ("cutlass.cute.nvgpu.tcgen05", "tcgen05")):
+    shorts = {"cutlass.utils.blackwell_helpers": "sm100_utils", "cutlass.cute.nvgpu.tcgen05": "tcgen05"}
+    for module, short in shorts.items():
         if new.startswith(module + "."):
             return short + new[len(module) :]
     return new
@@ -261,7 +263,11 @@ def _reworded(
 
 def _left(path: str, ported: bytes) -> list[Diagnostic]:
     """Names that only Hopper has and that no rule or pass took away."""
-    file = parse_dsl(path, ported)
+    try:
+        file = parse_dsl(path, ported)
+    except PorterError as error:
+        what = f"the port of it is no valid Python ({error.diagnostic.values.get('problem')})"
+        return [Diagnostic(Code.DSL_STRUCTURE, Location(path), {"kernel": path, "what": what})]
     return _unported(file, {name: node for node, name in file.references() if names.hopper_only(name)})
 
 

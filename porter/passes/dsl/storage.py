@@ -163,7 +163,7 @@ def _accumulator(k: KernelContext) -> None:
 {gemm.accumulator} = {cute}.make_tensor({k.tmem_ptr}, {k.fake}.layout)
 """
     if gemm.branch is not None:
-        first = [s for s in gemm.branch.body.body if not _sets_registers(k, s)][0]
+        first = next(s for s in gemm.branch.body.body if not _sets_registers(k, s))
         k.edits.insert_before(RESIDENCY_RULE, first, text, gap=True)
         return
     for statement in gemm.kernel.statements:

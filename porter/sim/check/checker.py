@@ -221,7 +221,7 @@ class Checker:
         self.hazards[key] = Hazard(
             kind=KINDS[verdict.id],
             severity="review" if lenient and self.level == "practice" else "error",
-            race="" if old is None or new.kind in ("dealloc", "exit") or old.kind == "alloc" else race_name(old, new),
+            race="" if old is None or new.kind == "dealloc" or old.kind == "alloc" else race_name(old, new),
             kernel=self.machine.program.entry.name,
             first=None if old is None else self.site(old),
             second=self.site(new),
@@ -249,12 +249,10 @@ class Checker:
                 if self.clocks.known_by_block(first, count, old.done):
                     continue
                 foreign = int(M.warp_cta[old.warp]) != cta
-                ended = Access("exit", old.at, first, None, True, "generic", 1, [], (0, 0))
                 remedy = "barrier.cluster, or a wait on the operation's mbarrier"
                 verdict = Verdict("H26" if foreign else "X1", "a wait for the operation before the block ends",
                                   remedy, strict=not foreign)  # fmt: skip
                 self.report(verdict, None, old, "", cta)
-                del ended
         self.shared[cta] = Shadow()
         self.tensor[cta] = Shadow()
 
@@ -269,5 +267,5 @@ _WHAT = {
     ("cp", "tensor"): "tcgen05.cp to Tensor Memory", ("cp", "async"): "tcgen05.cp reading shared memory",
     ("ld", "tensor"): "tcgen05.ld", ("st", "tensor"): "tcgen05.st", ("dealloc", "tensor"): "tcgen05.dealloc",
     ("wgmma", "async"): "wgmma reading shared memory", ("copy", "async"): "asynchronous copy to shared memory",
-    ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "async"): "cp.async",
+    ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "generic"): "cp.async",
 }  # fmt: skip

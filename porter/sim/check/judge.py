@@ -101,18 +101,16 @@ def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdic
     warp = new.warp
     if old.proxy == "generic":
         if new.proxy == "generic":
-            if old.warp == warp or clocks.knows(warp, ORDER, old.done):
+            if clocks.knows(warp, ORDER, old.done) or (old.kind == "atomic" and new.kind == "atomic"):
                 return None
-            if old.kind == "atomic" and new.kind == "atomic":
-                return None
+            if old.kind == "cp.async":
+                return _after_async(clocks, old, new, peer)
             if old.item == new.item == 1:
                 # Neighbouring bytes of one granule.
                 return None
             id = "H15" if old.kind == "alloc" else "G1"
             return Verdict(id, "synchronization between the two warps", "bar.sync, or an mbarrier arrive and wait")
         return _generic_then_async(clocks, old, new)
-    if old.warp == warp and old.done == [] and old.kind == new.kind == "copy" and not old.write and not new.write:
-        return None
     if clocks.knows(warp, ORDER, old.done):
         return None
     return _after_async(clocks, old, new, peer)
@@ -127,6 +125,8 @@ def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | N
     else:
         id = "H20"
     known = clocks.knows(warp, ORDER, old.done)
+    if not known and old.kind == "cp.async":
+        return _after_async(clocks, old, new, False)
     if not known:
         remedy = "fence.proxy.async, then bar.sync or an mbarrier arrive and wait" if old.write else "mbarrier.arrive"
         return Verdict(id, "synchronization of the threads' accesses with the issue", remedy)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads, stores, atomics and matrix accesses of threads to shared memory as the checker sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.sim import exec_atomic, exec_memory, exec_warp
+from porter.sim.check.shadow import byte_bits
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+def touch_shared(
+    M: Machine, at: int, idx: Any, n: int, lanes: Array, where: Array, size: int, item: int, kind: str
+) -> None:
+    """Threads access `size` bytes at byte indices `where` of all shared memory, [n, lanes]."""
+    check: Any = M.check
+    stride = M.smem_stride
+    where = np.broadcast_to(where, lanes.shape)
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        offsets = where[row][lanes[row]].astype(np.int64)
+        if offsets.size == 0:
+            continue
+        for cta in np.unique(offsets // stride).tolist():
+            local = offsets[offsets // stride == cta] - cta * stride
+            access = check.generic(kind, at, warp, kind != "load", byte_bits(local, size), item)
+            check.access_shared(cta, access)
+
+
+def _touch(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool, kind: str
+) -> None:
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if lanes.any():
+        where = exec_memory.shared_index(M, at, idx, n, mask, addr, item * count, cluster)
+        touch_shared(M, at, idx, n, lanes, where, item * count, item * count, kind)
+
+
+def ld_shared(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool
+) -> Array:
+    _touch(M, at, idx, n, mask, addr, item, count, cluster, "load")
+    return exec_memory.ld_shared(M, at, idx, n, mask, addr, item, count, cluster)
+
+
+def st_shared(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool, value: Any
+) -> None:
+    _touch(M, at, idx, n, mask, addr, item, count, cluster, "write")
+    exec_memory.st_shared(M, at, idx, n, mask, addr, item, count, cluster, value)
+
+
+def _generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, kind: str) -> None:
+    if mask is not None and not np.any(mask):
+        return
+    for window, lanes in exec_memory._by_space(M, n, mask, addr):
+        if window == exec_memory._SHARED:
+            use = mask if lanes is None else lanes
+            _touch(M, at, idx, n, use, np.asarray(addr).astype(np.uint32), item, count, True, kind)
+
+
+def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
+    _generic(M, at, idx, n, mask, addr, item, count, "load")
+    return exec_memory.ld_generic(M, at, idx, n, mask, addr, item, count)
+
+
+def st_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+    _generic(M, at, idx, n, mask, addr, item, count, "write")
+    exec_memory.st_generic(M, at, idx, n, mask, addr, item, count, value)
+
+
+def atomic(
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    addr: Any,
+    space: str,
+    op: str,
+    type_name: str,
+    item: int,
+    b: Any,
+    c: Any,
+) -> Array:
+    if space in ("shared", "cluster"):
+        _touch(M, at, idx, n, mask, addr, item, 1, space == "cluster", "atomic")
+    elif space == "generic":
+        _generic(M, at, idx, n, mask, addr, item, 1, "atomic")
+    return exec_atomic.atomic(M, at, idx, n, mask, addr, space, op, type_name, item, b, c)
+
+
+def _matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int, kind: str) -> None:
+    where = exec_warp.matrix_addresses(M, at, idx, n, mask, addr, rows)
+    touch_shared(M, at, idx, n, np.ones((n, rows), bool), where, 16, 16, kind)
+
+
+def load_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: int, trans: bool) -> Array:
+    _matrices(M, at, idx, n, mask, addr, 8 * count, "load")
+    return exec_warp.load_matrices(M, at, idx, n, mask, addr, count, trans)
+
+
+def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, trans: bool, *values: Any) -> None:
+    _matrices(M, at, idx, n, mask, addr, 8 * len(values), "write")
+    exec_warp.store_matrices(M, at, idx, n, mask, addr, trans, *values)
+
+
+HOOKS: dict[str, Any] = {
+    f.__name__: f
+    for f in (ld_shared, st_shared, ld_generic, st_generic, atomic, load_matrices, store_matrices)
+}

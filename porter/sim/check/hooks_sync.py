@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Synchronization as the checker sees it: fences, barriers, mbarriers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.sim import mbarrier, sync
+from porter.sim.check import registers
+from porter.sim.check.clocks import ASYNC, ORDER
+from porter.sim.check.judge import Verdict
+
+if TYPE_CHECKING:
+    from porter.sim.codegen import Context
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+def active(M: Machine, idx: Any, n: int, mask: Any) -> list[tuple[int, int]]:
+    """(row, warp) of selected warps with an active thread."""
+    warps = M.warps(idx).tolist()
+    if mask is None:
+        return list(enumerate(warps))
+    rows = np.broadcast_to(mask, (n, 32)).any(axis=1)
+    return [(row, w) for row, w in enumerate(warps) if rows[row]]
+
+
+# Fences -----------------------------------------------------------------------------------------------
+
+
+def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str) -> None:
+    check: Any = M.check
+    for _, warp in active(M, idx, n, mask):
+        if what == "proxy":
+            check.clocks.proxy_fence(warp)
+        elif what == "before":
+            check.clocks.before_thread_sync(warp)
+        elif what == "after":
+            check.clocks.after_thread_sync(warp)
+        elif what == "wait_ld":
+            check.completed_by(warp, check.loads.pop(warp, []))
+        if what in ("mbarrier_init", "proxy"):
+            for key, (init, _) in check.mbar_inits.items():
+                if check.known(warp, init):
+                    check.mbar_inits[key] = init, True
+
+
+def emit_events(cg: Context, ins: ast.Instruction) -> None:
+    """Calls for instructions that do nothing in a functional run."""
+    p = ins.parts
+    what = None
+    if p[0] == "fence" and p[1] == "proxy":
+        what = "proxy" if p[2].startswith("async") else None
+    elif p[0] == "fence" and p[1] == "mbarrier_init":
+        what = "mbarrier_init"
+    elif p[0] == "tcgen05":
+        what = {"fence::before_thread_sync": "before", "fence::after_thread_sync": "after",
+                "wait::ld": "wait_ld"}.get(p[1])  # fmt: skip
+    if what is not None:
+        cg.line(cg.call("fence_event", repr(what)))
+
+
+# Barriers ---------------------------------------------------------------------------------------------
+
+
+def _join_barrier(M: Machine, at: int, idx: Any, n: int, lanes: Array, number: Any, wait: bool) -> list[Any]:
+    check: Any = M.check
+    warps = M.warps(idx)
+    keys = []
+    for cta, b, these in sync._groups(M, at, idx, n, lanes, number):
+        message, waiting = check.barriers.get((cta, b), (None, set()))
+        for row in np.flatnonzero(these.any(axis=1)).tolist():
+            warp = int(warps[row])
+            message = check.clocks.merge(message, check.clocks.release(warp))
+            if wait:
+                waiting.add(warp)
+        check.barriers[cta, b] = message, waiting
+        keys.append((cta, b))
+    return keys
+
+
+def barrier_sync(
+    M: Machine, at: int, idx: Any, n: int, active: Any, mask: Any, number: Any, count: Any, following: int
+) -> int | None:
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    keys = _join_barrier(M, at, idx, n, lanes, number, True) if lanes.any() else []
+    result = sync.barrier_sync(M, at, idx, n, active, mask, number, count, following)
+    for key in keys:
+        if key not in M.barriers:
+            M.check.barrier_done(*key)
+    return result
+
+
+def barrier_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, number: Any, count: Any) -> None:
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if lanes.any():
+        _join_barrier(M, at, idx, n, lanes, number, False)
+    sync.barrier_arrive(M, at, idx, n, mask, number, count)
+
+
+def barrier_reduce(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, number: Any, count: Any, predicate: Any, how: str
+) -> Any:
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    fresh = lanes & ~M.has_token[M.warps(idx)]
+    if fresh.any():
+        _join_barrier(M, at, idx, n, fresh, number, True)
+    return sync.barrier_reduce(M, at, idx, n, mask, number, count, predicate, how)
+
+
+def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    check: Any = M.check
+    for _, warp in active(M, idx, n, mask):
+        k = int(M.warp_cta[warp]) // M.cluster_size
+        message = check.clocks.release(warp)
+        if "relaxed" in M.program.code[at].parts:
+            message = check.clocks.blank()
+        check.cluster_messages[k] = check.clocks.merge(check.cluster_messages.get(k), message)
+    sync.cluster_arrive(M, at, idx, n, mask)
+
+
+def cluster_wait(M: Machine, at: int, idx: Any, n: int, here: Any, mask: Any, following: int) -> int | None:
+    check: Any = M.check
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    for row, warp in active(M, idx, n, mask):
+        k = int(M.warp_cta[warp]) // M.cluster_size
+        if (lanes[row] & (M.cluster_seen[warp] >= M.cluster_phase[k])).any():
+            check.cluster_waiting.setdefault(k, set()).add(warp)
+        elif k in check.cluster_phases:
+            check.clocks.receive(warp, check.cluster_phases[k])
+    return sync.cluster_wait(M, at, idx, n, here, mask, following)
+
+
+# mbarriers --------------------------------------------------------------------------------------------
+
+
+def _places(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> list[tuple[int, list[tuple[int, int]]]]:
+    """(warp, [(slot, block)]) of the mbarriers that warps name; invalid ones raise Stop."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if not lanes.any():
+        return []
+    slot, cta = M.mbar.locate(at, idx, n, lanes, addr)
+    rows = np.nonzero(lanes)[0]
+    warps = M.warps(idx)
+    found: dict[int, dict[tuple[int, int], None]] = {}
+    for row, s, c in zip(rows.tolist(), slot.tolist(), cta.tolist(), strict=True):
+        found.setdefault(int(warps[row]), {})[s, c] = None
+    return [(warp, list(places)) for warp, places in found.items()]
+
+
+def check_init(M: Machine, at: int, warp: int, slot: int, cta: int, asynchronous: bool) -> None:
+    """An mbarrier is used: its initialization must be known, and fenced if another proxy or block uses it."""
+    check: Any = M.check
+    init, fenced = check.mbar_inits.get((slot, cta), (None, True))
+    if init is None:
+        return
+    remote = int(M.warp_cta[warp]) != cta
+    edge = None
+    if not check.clocks.knows(warp, ORDER, init.done):
+        edge = "synchronization after the initialization", "bar.sync, or barrier.cluster across blocks"
+    elif (asynchronous or remote) and not fenced and not check.clocks.knows(warp, ASYNC, init.done):
+        edge = "a fence after the initialization", "fence.mbarrier_init.release.cluster"
+    if edge is not None:
+        use = check.generic("use of the mbarrier", at, warp, True, 1, 8)
+        check.report(Verdict("H21", *edge), init, use, f"mbarrier {M.mbar.offsets[slot]:#x}", cta)
+
+
+def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any) -> None:
+    mbarrier.mbar_init(M, at, idx, n, mask, addr, count)
+    check: Any = M.check
+    for warp, places in _places(M, at, idx, n, mask, addr):
+        for place in places:
+            check.mbar_inits[place] = check.generic("mbarrier.init", at, warp, True, 1, 8), False
+            check.mbar_messages.pop(place, None)
+
+
+def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nbytes: Any, sign: int) -> None:
+    for warp, places in _places(M, at, idx, n, mask, addr):
+        for slot, cta in places:
+            check_init(M, at, warp, slot, cta, False)
+    mbarrier.mbar_expect(M, at, idx, n, mask, addr, nbytes, sign)
+
+
+def mbar_arrive(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any, expect: Any, drop: bool
+) -> Array:
+    check: Any = M.check
+    relaxed = "relaxed" in M.program.code[at].parts
+    for warp, places in _places(M, at, idx, n, mask, addr):
+        message = check.clocks.release(warp)
+        for slot, cta in places:
+            check_init(M, at, warp, slot, cta, False)
+            if not relaxed:
+                check.arrive(slot, cta, message.copy())
+    return mbarrier.mbar_arrive(M, at, idx, n, mask, addr, count, expect, drop)
+
+
+def mbar_wait(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, want: Any, parity: bool, guard: Any = None
+) -> Any:
+    check: Any = M.check
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if guard is not None:
+        lanes = lanes & np.broadcast_to(guard, (n, 32))
+    result = mbarrier.mbar_wait(M, at, idx, n, mask, addr, want, parity, guard)
+    if result is None or not lanes.any():
+        return result
+    chosen, count, new_mask, complete = result
+    row_of = {int(w): row for row, w in enumerate(M.warps(idx).tolist())}
+    passed = np.broadcast_to(complete, (count, 32))
+    if new_mask is not None:
+        passed = passed & np.broadcast_to(new_mask, (count, 32))
+    seen = np.zeros((n, 32), bool)
+    for i, w in enumerate(M.warps(chosen).tolist()):
+        seen[row_of[int(w)]] = passed[i]
+    relaxed = "relaxed" in M.program.code[at].parts
+    for warp, places in _places(M, at, idx, n, seen & lanes, addr):
+        for slot, cta in places:
+            check_init(M, at, warp, slot, cta, False)
+            if not relaxed:
+                check.waited(warp, slot, cta)
+    return result
+
+
+HOOKS: dict[str, Any] = {
+    f.__name__: f
+    for f in (barrier_sync, barrier_arrive, barrier_reduce, cluster_arrive, cluster_wait, mbar_init, mbar_expect,
+              mbar_arrive, mbar_wait)
+}  # fmt: skip
+EVENTS: dict[str, Any] = {"fence_event": fence_event, **registers.EVENTS}
