@@ -13,7 +13,7 @@ DEMO     := corpus/gemm_ws/gemm_ws.cu
 DEMO_OUT := out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint bench docs clean
+.PHONY: help venv demo test test-all lint golden bench docs clean
 
 help:
 	@echo 'make venv      create $(VENV) with everything the other targets need'
@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	    || { echo "Porter needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,cuda,external]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,cuda,dsl,external]'
 	@touch $@
 
 demo: venv
@@ -48,6 +48,9 @@ test-all: venv
 lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+golden: venv ## write the reference diffs of the corpus ports anew
+	PORTER_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/golden
 
 bench: venv
 	$(BIN)/python -m pytest tests/bench --benchmark-enable --benchmark-only --benchmark-columns=min,mean,rounds

@@ -78,7 +78,9 @@ def one_job(job: Job) -> tuple[list[dict[str, Any]], dict[str, Any] | None, floa
     entries: list[dict[str, Any]] = []
     try:
         sizes = large_sizes(case) if large else {}
-        families = (("integers", "normal") if mode == "deferred" else ("integers",)) if large else None
+        # Hopper keeps so few bits of 8-bit floats that no bound tells a wrong tile at this size.
+        normal = mode == "deferred" and not bind(case, sizes).operand.name.startswith("f8")
+        families = (("integers", "normal") if normal else ("integers",)) if large else None
         result = verify(case, plan, ToolkitBuilder(), backend, VerifyOptions(families, (sizes,)))
         for row in result.rows:
             why = [str(d) + (f"\n{d.detail}" if d.detail else "") for d in row.diagnostics]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """C = A B^T for FP8 in CuTe DSL for Hopper: the accumulator is cleared in registers, one call multiplies a k tile.
 
-A is (M, K, L) and B is (N, K, L), both with K contiguous; C is (M, N, L). Each k tile is multiplied and waited for before its buffer is
-given back, so the loads run ahead by as many tiles as there are buffers.
+A is (M, K, L) and B is (N, K, L), both with K contiguous; C is (M, N, L). Each k tile is multiplied
+and waited for before its buffer is given back, so the loads run ahead by as many tiles as there are buffers.
 """
 
 import math

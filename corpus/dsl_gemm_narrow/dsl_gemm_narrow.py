@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """C = A B^T with a narrow tile in CuTe DSL for Hopper: 64 rows, the epilogue's tile written out.
 
-A is (M, K, L), B is (N, K, L), C is (M, N, L), with any dimension but L contiguous. Each k tile is multiplied and waited for before its buffer is
-given back, so the loads run ahead by as many tiles as there are buffers.
+A is (M, K, L), B is (N, K, L), C is (M, N, L), with any dimension but L contiguous. Each k tile is
+multiplied and waited for before its buffer is given back, so the loads run ahead by as many tiles as there are buffers.
 """
 
 import math

@@ -174,13 +174,13 @@ class PersistentGemm:
             work = load_tiles.initial_work_tile_info()
             load_state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.stages)
             while work.is_valid_tile:
-                m, n, l = work.tile_idx
+                m, n, batch = work.tile_idx
                 for k_tile in cutlass.range(k_tiles, unroll=1):
                     loads.producer_acquire(load_state)
                     barrier = loads.producer_get_barrier(load_state)
                     index = load_state.index
-                    cute.copy(tma_a, tAgA[(None, m, k_tile, l)], tAsA[(None, index)], tma_bar_ptr=barrier)
-                    cute.copy(tma_b, tBgB[(None, n, k_tile, l)], tBsB[(None, index)], tma_bar_ptr=barrier)
+                    cute.copy(tma_a, tAgA[(None, m, k_tile, batch)], tAsA[(None, index)], tma_bar_ptr=barrier)
+                    cute.copy(tma_b, tBgB[(None, n, k_tile, batch)], tBsB[(None, index)], tma_bar_ptr=barrier)
                     loads.producer_commit(load_state)
                     load_state.advance()
                 load_tiles.advance_to_next_work()

@@ -269,7 +269,7 @@ void gemm_cooperative(const __nv_bfloat16* A, const __nv_bfloat16* B, float* C, 
     cudaDeviceProp prop;
     CUDA_CHECK(cudaGetDeviceProperties(&prop, 0));
     if (prop.major != 9) {
-        std::fprintf(stderr, "gemm_cooperative: needs compute capability 9.0, found %d.%d\n", prop.major, prop.minor);
+        std::fprintf(stderr, "gemm_cooperative needs compute capability 9.0, not %d.%d\n", prop.major, prop.minor);
         std::exit(EXIT_FAILURE);
     }
     const CUtensorMap map_a = make_map(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, A, M, K, TILE_M, TILE_K);

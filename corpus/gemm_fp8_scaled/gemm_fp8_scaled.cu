@@ -261,7 +261,7 @@ void gemm_fp8_scaled(const __nv_fp8_e4m3* A, const float* scales_a, const __nv_f
     cudaDeviceProp prop;
     CUDA_CHECK(cudaGetDeviceProperties(&prop, 0));
     if (prop.major != 9) {
-        std::fprintf(stderr, "gemm_fp8_scaled: needs compute capability 9.0, found %d.%d\n", prop.major, prop.minor);
+        std::fprintf(stderr, "gemm_fp8_scaled needs compute capability 9.0, not %d.%d\n", prop.major, prop.minor);
         std::exit(EXIT_FAILURE);
     }
     if (M % fp8::kBlockM || N % fp8::kBlockN || K % fp8::kBlockK) {

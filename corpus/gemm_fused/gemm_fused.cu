@@ -287,7 +287,7 @@ void gemm_bias_gelu_residual(const __nv_bfloat16* A, const __nv_bfloat16* B, con
     cudaDeviceProp prop;
     CUDA_CHECK(cudaGetDeviceProperties(&prop, 0));
     if (prop.major != 9) {
-        std::fprintf(stderr, "gemm_fused: needs compute capability 9.0, found %d.%d\n", prop.major, prop.minor);
+        std::fprintf(stderr, "gemm_fused needs compute capability 9.0, not %d.%d\n", prop.major, prop.minor);
         std::exit(EXIT_FAILURE);
     }
     if (M % Shape::kM || N % Shape::kN || K % Shape::kK) {

@@ -221,7 +221,7 @@ void gemm_mn_major(const bf16* A, const bf16* B, bf16* C, int M, int N, int K, c
     cudaDeviceProp prop;
     CUDA_CHECK(cudaGetDeviceProperties(&prop, 0));
     if (prop.major != 9) {
-        std::fprintf(stderr, "gemm_mn_major: needs compute capability 9.0, found %d.%d\n", prop.major, prop.minor);
+        std::fprintf(stderr, "gemm_mn_major needs compute capability 9.0, not %d.%d\n", prop.major, prop.minor);
         std::exit(EXIT_FAILURE);
     }
     if (M % nn::kRows || N % nn::kCols || K % nn::kDepth) {

@@ -216,7 +216,7 @@ void gemm_rs(const half* A, const half* B, float* C, int M, int N, int K, cudaSt
     cudaDeviceProp prop;
     CUDA_CHECK(cudaGetDeviceProperties(&prop, 0));
     if (prop.major != 9) {
-        std::fprintf(stderr, "gemm_rs: needs compute capability 9.0, found %d.%d\n", prop.major, prop.minor);
+        std::fprintf(stderr, "gemm_rs needs compute capability 9.0, not %d.%d\n", prop.major, prop.minor);
         std::exit(EXIT_FAILURE);
     }
     if (M % Cfg::BM || N % Cfg::BN || K % Cfg::BK) {

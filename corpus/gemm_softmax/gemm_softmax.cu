@@ -242,7 +242,7 @@ void route_tokens(const __nv_bfloat16* x, const __nv_bfloat16* w, float scale, f
     cudaDeviceProp prop;
     CUDA_CHECK(cudaGetDeviceProperties(&prop, 0));
     if (prop.major != 9) {
-        std::fprintf(stderr, "route_tokens: needs compute capability 9.0, found %d.%d\n", prop.major, prop.minor);
+        std::fprintf(stderr, "route_tokens needs compute capability 9.0, not %d.%d\n", prop.major, prop.minor);
         std::exit(EXIT_FAILURE);
     }
     if (hidden % router::kDepth) {

@@ -196,7 +196,7 @@ void gemm_splitk(const half* A, const half* B, float* C, int M, int N, int K, cu
     cudaDeviceProp prop;
     CUDA_CHECK(cudaGetDeviceProperties(&prop, 0));
     if (prop.major != 9) {
-        std::fprintf(stderr, "gemm_splitk: needs compute capability 9.0, found %d.%d\n", prop.major, prop.minor);
+        std::fprintf(stderr, "gemm_splitk needs compute capability 9.0, not %d.%d\n", prop.major, prop.minor);
         std::exit(EXIT_FAILURE);
     }
     constexpr int BM = 64, BN = 64, BK = 64, QSIZE = 2;

@@ -208,7 +208,7 @@ void launch_project_qkv(const half* X, const half* Wq, const half* Wkv, half* Q,
     cudaDeviceProp prop;
     CUDA_CHECK(cudaGetDeviceProperties(&prop, 0));
     if (prop.major != 9) {
-        std::fprintf(stderr, "project_qkv: needs compute capability 9.0, found %d.%d\n", prop.major, prop.minor);
+        std::fprintf(stderr, "project_qkv needs compute capability 9.0, not %d.%d\n", prop.major, prop.minor);
         std::exit(EXIT_FAILURE);
     }
     if (M % ROWS || nq % WIDE || K % STEP) {

@@ -18,9 +18,12 @@ _COMMANDS = {
     "build": "build",
     "sim": "sim",
     "verify": "verify",
+    "hazards": "hazards",
+    "mutate": "mutate",
     "explain": "explain",
     "doctor": "doctor",
     "nvcc": "nvcc",
+    "selfcheck": "selfcheck",
 }
 
 

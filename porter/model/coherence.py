@@ -9,7 +9,7 @@ MMA a valid tile; what it cannot show is reported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tree_sitter import Node
@@ -43,6 +43,8 @@ class _State:
     in_flight: bool
     written_at: int = -1
     """Byte offset of the last change by threads, while it is only in registers."""
+    unfenced: bool = False
+    """Whether it was stored since the warps last met."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +209,9 @@ class _Interpreter(Interpreter[_State]):
 
     def event(self, event: Event, state: _State) -> _State:
         if event.kind is Kind.WAIT and event.pending == 0:
-            return _State(state.where, False)
+            return replace(state, in_flight=False)
+        if event.kind is Kind.FENCE:
+            return replace(state, unfenced=False)
         if event.accumulator is not self.accumulator:
             return state
         where = state.where
@@ -219,11 +223,13 @@ class _Interpreter(Interpreter[_State]):
             if where is Where.REGISTERS and not event.overwrites:
                 what = "its registers are changed by threads and then added to by an MMA"
                 self._problem(event, what, state.written_at)
+            elif state.unfenced:
+                self._problem(event, "threads use its registers and an MMA follows without a wgmma.fence in between")
             return _State(Where.TMEM, True)
         if event.kind is Kind.LOAD:
             if state.in_flight:
                 self._problem(event, "it is read while MMAs that no wait covers may be in flight")
-            return _State(Where.BOTH if where is not Where.NOWHERE else where, False)
+            return _State(Where.BOTH if where is not Where.NOWHERE else where, False, unfenced=True)
         if event.kind is Kind.READ:
             if where in (Where.TMEM, Where.ZERO):
                 self._problem(event, "it is read where no single load can be placed in front")
@@ -231,7 +237,7 @@ class _Interpreter(Interpreter[_State]):
         if event.kind is Kind.WRITE:
             if where in (Where.TMEM, Where.ZERO):
                 self._problem(event, "its registers are changed before they are read back")
-            return _State(Where.REGISTERS, state.in_flight, event.node.start_byte)
+            return _State(Where.REGISTERS, state.in_flight, event.node.start_byte, state.unfenced)
         if event.kind is Kind.ALIAS:
             if self._lives_across_mmas(event.node):
                 self._problem(event, "a pointer or reference to it is kept across MMAs")
@@ -244,7 +250,7 @@ class _Interpreter(Interpreter[_State]):
         if event.kind is Kind.STORE:
             if where in (Where.TMEM, Where.ZERO):
                 self._problem(event, "it is changed on some paths only, and not read back on the others")
-            return _State(Where.BOTH if where is Where.REGISTERS else where, state.in_flight)
+            return _State(Where.BOTH if where is Where.REGISTERS else where, state.in_flight, unfenced=True)
         return state
 
     def _lives_across_mmas(self, node: Node) -> bool:

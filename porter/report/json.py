@@ -20,7 +20,7 @@ from porter.verify.compare import ULP_BINS, Comparison
 from porter.verify.results import Row, RunSummary, VerifyResult
 
 SCHEMA_VERSION = 1
-KINDS = ("scan", "port", "build", "sim", "verify", "explain", "doctor", "error")
+KINDS = ("scan", "port", "build", "sim", "verify", "hazards", "mutate", "explain", "doctor", "error")
 
 
 @functools.cache

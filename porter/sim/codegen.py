@@ -472,6 +472,8 @@ class Compiler:
             if ins.guard is not None:
                 p = cg.src(ins.guard.operand, "p")
                 cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
+            if self.machine.observe is not None:
+                self.machine.observe(cg, ins)
             if ins.parts[0] in ("bra", "brx", "ret", "exit", "trap", "bar", "barrier", "brkpt"):
                 from porter.sim.exec_control import emit_control
 

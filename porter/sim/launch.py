@@ -15,6 +15,7 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.arch import limits
 from porter.ptx.special import TYPE_BYTES
+from porter.sim.check.hazard import Hazard, collect
 from porter.sim.machine import INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
 from porter.sim.memory import GlobalMemory
 from porter.sim.program import Program, load_program
@@ -180,9 +181,15 @@ def simulate(
     resident = max(resident // cluster * cluster, cluster)
     status: str = "ok"
     findings: list[Finding] = []
+    hazards: list[Hazard] = []
+    kind = Machine
+    if options.mode == "checking":
+        from porter.sim.check.machine import CheckingMachine
+
+        kind = CheckingMachine
     for first in range(0, total, resident):
         ctas = range(first, min(first + resident, total))
-        machine = Machine(program, launch, params, memory, internal, addresses, options, ctas, options.seed + first)
+        machine = kind(program, launch, params, memory, internal, addresses, options, ctas, options.seed + first)
         machine.instructions = stats.warp_instructions
         try:
             machine.run()
@@ -190,6 +197,8 @@ def simulate(
             findings.append(_finding(machine, stop))
             incomplete = stop.code in (Code.SIM_UNKNOWN_INSTRUCTION, Code.SIM_BUDGET)
             status = "incomplete" if incomplete else "error"
+        if machine.check is not None:
+            collect(hazards, machine.check.hazards.values())
         stats.warp_instructions = machine.instructions
         stats.steps += machine.steps
         for opcode, times in machine.opcode_counts().items():
@@ -197,7 +206,7 @@ def simulate(
         if findings:
             break
     stats.seconds = time.perf_counter() - started
-    return Outcome(status, findings, stats)  # type: ignore[arg-type]
+    return Outcome(status, findings, stats, hazards)  # type: ignore[arg-type]
 
 
 def _finding(machine: Machine, stop: Stop) -> Finding:

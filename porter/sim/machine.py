@@ -77,6 +77,9 @@ _EPOCH_STEPS = 512
 class Machine:
     """One wave: the blocks `ctas` (linear indices) of a launch."""
 
+    check: Any = None
+    observe: Callable[[Any, ast.Instruction], None] | None = None
+
     def __init__(
         self,
         program: Program,

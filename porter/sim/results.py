@@ -9,6 +9,7 @@ from typing import Literal
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.sim.check.hazard import Hazard
 
 Arithmetic = Literal["float64", "exact"]
 Schedule = Literal["eager", "late", "random"]
@@ -28,6 +29,7 @@ class Launch:
 class Options:
     """How to simulate.
 
+    `mode` "checking" also looks for hazards, on a `level` (see `porter.sim.check.catalog`).
     `schedule` says when asynchronous operations land: at issue (`eager`), only when no warp can go on without
     them (`late`), or at random times drawn from `seed`. `arithmetic` "exact" adds as the tensor cores do, and
     `rules` "sm_100" lets wgmma do it as tcgen05 does. `max_warp_instructions` is the budget; beyond it the
@@ -35,7 +37,8 @@ class Options:
     the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time.
     """
 
-    mode: Literal["functional"] = "functional"
+    mode: Literal["functional", "checking"] = "functional"
+    level: Literal["strict", "practice"] = "strict"
     schedule: Schedule = "late"
     seed: int = 0
     arithmetic: Arithmetic = "float64"
@@ -89,6 +92,7 @@ class Outcome:
     status: Literal["ok", "incomplete", "error"]
     findings: list[Finding]
     stats: Stats
+    hazards: list[Hazard] = field(default_factory=list)
 
 
 class Stop(Exception):

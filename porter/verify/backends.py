@@ -13,6 +13,7 @@ import numpy as np
 from porter.diagnostics import Code, PorterError
 from porter.ptx.tensormap import ENCODED_BYTES
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
+from porter.sim.check.hazard import Hazard
 from porter.verify.builder import BuiltKernel
 from porter.verify.images import Image
 from porter.verify.params import argument_bytes
@@ -33,6 +34,7 @@ class RunResult:
     seconds: float = 0.0
     stats: Any = None
     where: str = ""
+    hazards: tuple[Hazard, ...] = ()
 
 
 class Backend(Protocol):
@@ -59,6 +61,8 @@ def simulator_options(options: SimOptions) -> Options:
         progress=options.progress,
         print=options.print,
     )
+    if options.checking is not None:
+        found = dataclasses.replace(found, mode="checking", level=options.checking)
     if options.budget is None:
         return found
     return dataclasses.replace(found, max_warp_instructions=options.budget)
@@ -126,6 +130,7 @@ class SimBackend:
             warp_instructions=outcome.stats.warp_instructions,
             seconds=outcome.stats.seconds,
             stats=outcome.stats,
+            hazards=tuple(outcome.hazards),
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from porter.diagnostics import Code, PorterError
 from porter.ptx import ast
 from porter.sim import GlobalMemory, Launch, pack_params, simulate
+from porter.sim.check.hazard import Hazard
 from porter.verify.backends import run_finding, simulator_options
 from porter.verify.dtypes import DTYPES, Array, DType
 from porter.verify.params import param_number_bytes
@@ -47,6 +48,7 @@ class BareResult:
     warp_instructions: int
     seconds: float
     opcodes: dict[str, int]
+    hazards: tuple[Hazard, ...] = ()
 
 
 def read_argument(text: str) -> int | float | Buffer:
@@ -168,4 +170,5 @@ def run_bare(
         warp_instructions=outcome.stats.warp_instructions,
         seconds=outcome.stats.seconds,
         opcodes=dict(outcome.stats.opcodes),
+        hazards=tuple(outcome.hazards),
     )

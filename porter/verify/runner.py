@@ -95,11 +95,11 @@ class _Session:
 
     def _programs(self, problem: Problem) -> list[_Program]:
         original = self.builder.build(problem, self.case.kernel, ORIGINAL_ARCH)
-        programs = [_Program("original", ORIGINAL_ARCH, original, _launch_of(problem, original))]
+        programs = [_Program("original", ORIGINAL_ARCH, original, launch_of(problem, original))]
         if self.port is not None:
             source: Path = materialize(self.port, self.case.kernel)
             kernel = self.builder.build(problem, source, PORT_ARCH)
-            launch = _changed(_launch_of(problem, kernel), self.port)
+            launch = changed_launch(launch_of(problem, kernel), self.port)
             programs.append(_Program("port", PORT_ARCH, kernel, launch))
         return programs
 
@@ -161,7 +161,7 @@ class _Session:
             self.options.progress(f"{self.case.name} ({sizes}) {what}")
 
 
-def _launch_of(problem: Problem, kernel: BuiltKernel) -> LaunchValues:
+def launch_of(problem: Problem, kernel: BuiltKernel) -> LaunchValues:
     """The launch that the kernel's own host code makes, else the case's, whose arguments have to fit."""
     if kernel.recorded is not None:
         return kernel.recorded.launch
@@ -169,7 +169,7 @@ def _launch_of(problem: Problem, kernel: BuiltKernel) -> LaunchValues:
     return problem.launch
 
 
-def _changed(launch: LaunchValues, plan: PortPlan) -> LaunchValues:
+def changed_launch(launch: LaunchValues, plan: PortPlan) -> LaunchValues:
     smem = launch.dynamic_smem if plan.dynamic_smem is None else plan.dynamic_smem
     return dataclasses.replace(launch, block=plan.block or launch.block, dynamic_smem=smem)
 

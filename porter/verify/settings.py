@@ -28,12 +28,14 @@ class GpuOptions:
 
 @dataclass(frozen=True)
 class SimOptions:
-    """How the simulator runs: see `porter.sim.Options`; `gpu` is for the other backends."""
+    """How the simulator runs: see `porter.sim.Options`; `gpu` is for the other backends. `checking` is the level
+    at which hazards are looked for, None for not at all."""
 
     schedule: Literal["eager", "late", "random"] = "late"
     arithmetic: Literal["float64", "exact"] = "float64"
     seed: int = 0
     budget: int | None = None
+    checking: Literal["strict", "practice"] | None = None
     progress: Callable[[int], None] | None = None
     print: Callable[[str], None] | None = None
     gpu: GpuOptions = field(default_factory=GpuOptions)

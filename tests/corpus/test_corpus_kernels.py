@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,19 @@ from porter.verify.problem import bind
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 CASES = sorted(CORPUS.glob("*/case.yaml"))
+CUDA = [path for path in CASES if load_case(path).kernel.suffix == ".cu"]
+# Types, and the operands after the accumulator's registers.
+WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.(\S+)\s+\{[^}]*\},([^;]*);")
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 
 @pytest.fixture(params=CASES, ids=lambda path: path.parent.name)
 def case(request: pytest.FixtureRequest) -> Case:
+    return load_case(request.param)
+
+
+@pytest.fixture(params=CUDA, ids=lambda path: path.parent.name)
+def cuda_case(request: pytest.FixtureRequest) -> Case:
     return load_case(request.param)
 
 
@@ -32,7 +41,7 @@ def compiled(case: Case) -> CompiledPtx:
 def test_there_are_enough_kernels_and_each_folder_has_a_case() -> None:
     folders = {path.name for path in CORPUS.iterdir() if path.is_dir()}
     assert folders == {path.parent.name for path in CASES}
-    assert len(folders) >= 6
+    assert len(folders) >= 22
 
 
 def test_every_file_names_its_licence() -> None:
@@ -47,10 +56,10 @@ def test_all_sizes_fit(case: Case) -> None:
         assert problem.outputs
 
 
-def test_compiles_without_loss(case: Case) -> None:
+def test_compiles_without_loss(cuda_case: Case) -> None:
     """No warning, no spill, and none of the notes by which ptxas says that it serialized the wgmma of a
     kernel or ignored its setmaxnreg."""
-    result = compiled(case)
+    result = compiled(cuda_case)
     assert result.warnings == ()
     assert result.ptxas_warnings == ()
     resources = result.resources
@@ -58,16 +67,32 @@ def test_compiles_without_loss(case: Case) -> None:
     assert (resources.spill_stores, resources.spill_loads, resources.stack) == (0, 0, 0)
 
 
-def test_fits_the_machine(case: Case) -> None:
-    resources = compiled(case).resources
+def test_fits_the_machine(cuda_case: Case) -> None:
+    resources = compiled(cuda_case).resources
     assert resources is not None
     machine = limits(ORIGINAL_ARCH)
-    for sizes in ({}, *case.other_sizes):
-        launch = bind(case, sizes).launch
+    for sizes in ({}, *cuda_case.other_sizes):
+        launch = bind(cuda_case, sizes).launch
         x, y, z = launch.block
         assert resources.registers * x * y * z <= machine.registers_per_sm
         assert resources.static_smem + launch.dynamic_smem <= machine.shared_per_block
 
 
-def test_multiplies_with_wgmma(case: Case) -> None:
-    assert "wgmma.mma_async" in compiled(case).ptx
+def test_multiplies_with_wgmma(cuda_case: Case) -> None:
+    assert "wgmma.mma_async" in compiled(cuda_case).ptx
+
+
+def test_the_kernels_differ_in_what_they_multiply() -> None:
+    """Between them they use each operand type, both accumulator widths, both sources of A and both orders of B."""
+    seen: dict[str, set[str]] = {"types": set(), "source": set(), "order of B": set()}
+    for path in CUDA:
+        for types, rest in WGMMA.findall(compiled(load_case(path)).ptx):
+            seen["types"].add(types)
+            seen["source"].add("registers" if rest.lstrip().startswith("{") else "shared")
+            if rest.count(",") >= 6 or (rest.lstrip().startswith("{") and types.endswith("16")):
+                seen["order of B"].add(rest.rstrip()[-1])
+    assert seen["types"] >= {
+        "f32.bf16.bf16", "f32.f16.f16", "f16.f16.f16", "f32.tf32.tf32", "f32.e4m3.e4m3", "s32.s8.s8"
+    }  # fmt: skip
+    assert seen["source"] == {"registers", "shared"}
+    assert seen["order of B"] == {"0", "1"}

@@ -30,6 +30,16 @@ CASES = [
         id="global accumulator",
     ),
     pytest.param(
+        kernel(
+            "    float acc[8] = {0};\n    arrive();\n"
+            + LOOP.replace("arrive();", "").replace("wait<0>();", "wait<0>();" + STORE)
+            + STORE
+        ),
+        "PT2002",
+        "without a wgmma.fence in between",
+        id="read and added to without a fence",
+    ),
+    pytest.param(
         'const char* source = "asm(\\"wgmma.fence.sync.aligned;\\");";\n',
         "PT2006",
         "wgmma.fence",

@@ -409,9 +409,7 @@ class Multiplier {{
 }};
 """
     body = (
-        "    Multiplier m;\n    m.clear();\n"
-        + LOOP.replace("mma(acc, ", "m.mma(")
-        + STORE.replace("acc[i]", "m.at(i)")
+        "    Multiplier m;\n    m.clear();\n" + LOOP.replace("mma(acc, ", "m.mma(") + STORE.replace("acc[i]", "m.at(i)")
     )
     out = ported(tmp_path, kernel(body, before=owner))
     assert "void load_sum() { tcgen05::load(sum_, sum_tmem); }" in out

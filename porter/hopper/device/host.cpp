@@ -132,6 +132,27 @@ cudaError_t prepare_kernel(cudaKernel_t kernel, size_t count, cudaStream_t strea
   return prepare(function, count, stream);
 }
 
+// PORTER_TIMES in the environment: how long each emulated launch took, on standard error.
+template <typename Launch>
+cudaError_t timed(cudaStream_t stream, Launch launch) {
+  static const bool wanted = std::getenv("PORTER_TIMES") != nullptr;
+  if (!wanted) return launch();
+  cudaEvent_t begin, end;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  cudaEventRecord(begin, stream);
+  cudaError_t error = launch();
+  cudaEventRecord(end, stream);
+  if (error == cudaSuccess && cudaEventSynchronize(end) == cudaSuccess) {
+    float milliseconds = 0;
+    cudaEventElapsedTime(&milliseconds, begin, end);
+    std::fprintf(stderr, "porter: kernel time %.3f ms\n", milliseconds);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return error;
+}
+
 }  // namespace
 
 extern "C" {
@@ -141,21 +162,21 @@ cudaError_t __real___cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, 
 cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared,
                                       cudaStream_t stream) {
   if (cudaError_t error = prepare_kernel(kernel, size_t(grid.x) * grid.y * grid.z, stream)) return error;
-  return __real___cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
+  return timed(stream, [&] { return __real___cudaLaunchKernel(kernel, grid, block, arguments, shared, stream); });
 }
 
 cudaError_t __real_cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, cudaStream_t);
 cudaError_t __wrap_cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared,
                                     cudaStream_t stream) {
   if (cudaError_t error = prepare_symbol(function, size_t(grid.x) * grid.y * grid.z, stream)) return error;
-  return __real_cudaLaunchKernel(function, grid, block, arguments, shared, stream);
+  return timed(stream, [&] { return __real_cudaLaunchKernel(function, grid, block, arguments, shared, stream); });
 }
 
 cudaError_t __real_cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**);
 cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
   size_t count = size_t(config->gridDim.x) * config->gridDim.y * config->gridDim.z;
   if (cudaError_t error = prepare_symbol(function, count, config->stream)) return error;
-  return __real_cudaLaunchKernelExC(config, function, arguments);
+  return timed(config->stream, [&] { return __real_cudaLaunchKernelExC(config, function, arguments); });
 }
 
 cudaError_t __real_cudaGetDeviceProperties(cudaDeviceProp*, int);

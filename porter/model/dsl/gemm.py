@@ -135,7 +135,7 @@ def find_gemm(file: DslFile, kernel: cst.FunctionDef) -> Gemm:
     """
     host = find_host(file, kernel)
     scope = Scope(file, kernel)
-    gemms = [c for c in scope.calls_of(names.GEMM)]
+    gemms = list(scope.calls_of(names.GEMM))
     if not gemms:
         raise _fail("no cute.gemm in the kernel itself", kernel)
     plain = [[file.text(a.value) for a in c.args] for c in gemms]
@@ -297,7 +297,7 @@ def _issuer(gemm: Gemm) -> str:
     if gemm.branch is None:
         guards = scope.method_calls(gemm.pipeline, "producer_acquire")
     else:
-        guards = [c for c in scope.calls_of("cutlass.cute.copy", gemm.branch)]
+        guards = list(scope.calls_of("cutlass.cute.copy", gemm.branch))
     for call in guards:
         for around in scope.ancestors(call):
             warp = warp_test(gemm, around.test) if isinstance(around, cst.If) else None

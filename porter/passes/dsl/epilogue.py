@@ -192,7 +192,8 @@ def _registers(k: KernelContext, registers: str, copy_name: str, target: str) ->
     if found is None or not isinstance(made, cst.Call) or file.call_name(made) not in (
         *names.REGISTERS, *names.REGISTERS_LIKE
     ):  # fmt: skip
-        raise Unrecognized(f"`{registers}` is not made by cute.make_rmem_tensor", found[0] if found else k.gemm.definition)
+        where = found[0] if found else k.gemm.definition
+        raise Unrecognized(f"`{registers}` is not made by cute.make_rmem_tensor", where)
     shape = file.text(made.args[0].value)
     k.edits.replace_lines(EPILOGUE_RULE, found[0], f"{registers} = {copy_name}.retile({target})")
     cute = k.name("cutlass.cute")

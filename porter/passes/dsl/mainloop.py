@@ -144,7 +144,7 @@ def _release(k: KernelContext, loop: KLoop) -> None:
     """The commit that releases a buffer is issued right behind the MMAs that read it."""
     gemm = k.gemm
     body = body_of(loop.loop)
-    releases = [c for c in gemm.kernel.method_calls(gemm.pipeline, "consumer_release", loop.loop)]
+    releases = list(gemm.kernel.method_calls(gemm.pipeline, "consumer_release", loop.loop))
     statement = f"{gemm.pipeline}.consumer_release({gemm.read_state})"
     advances = gemm.kernel.method_calls(gemm.read_state, "advance", loop.loop)
     if not advances:
@@ -288,14 +288,14 @@ def _first_mma_overwrites(k: KernelContext, loops: list[KLoop]) -> Statement | N
         if statement in gemm.block:
             chosen = chosen or statement
     for loop in loops:
-        for step in _sets(k, loop):
-            if file.text(_flag(step)) == "False":
-                raise Unrecognized("the accumulator is reset inside a loop over k tiles", step)
+        for inner in _sets(k, loop):
+            if file.text(_flag(inner)) == "False":
+                raise Unrecognized("the accumulator is reset inside a loop over k tiles", inner)
     for statement in gemm.kernel.statements:
         if _is_set(k, statement):
-            call = called(statement)
-            assert call is not None
-            k.edits.replace(MAINLOOP_RULE, call.args[0], field)
+            step = called(statement)
+            assert step is not None
+            k.edits.replace(MAINLOOP_RULE, step.args[0], field)
     return chosen
 
 

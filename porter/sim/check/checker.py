@@ -73,6 +73,8 @@ class Checker:
         self.hazards: dict[Any, Hazard] = {}
         # Issues of the instruction being executed, in the order in which the engine will get them.
         self.queue: deque[Issue] = deque()
+        # Footprints in Tensor Memory by what gives them.
+        self.cells: dict[Any, int] = {}
         self.landing: Issue | None = None
         self.mbar_messages: dict[tuple[int, int], Array] = {}
         self.mbar_phases: dict[tuple[int, int], Array] = {}
@@ -221,7 +223,7 @@ class Checker:
         self.hazards[key] = Hazard(
             kind=KINDS[verdict.id],
             severity="review" if lenient and self.level == "practice" else "error",
-            race="" if old is None or new.kind == "dealloc" or old.kind == "alloc" else race_name(old, new),
+            race=race_name(old, new),
             kernel=self.machine.program.entry.name,
             first=None if old is None else self.site(old),
             second=self.site(new),
@@ -261,6 +263,7 @@ class Checker:
 
 
 _WHAT = {
+    ("register", "generic"): "use of registers", ("commit", "generic"): "tcgen05.commit",
     ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",
     ("mma", "tensor"): "tcgen05.mma on Tensor Memory", ("mma", "async"): "tcgen05.mma reading shared memory",

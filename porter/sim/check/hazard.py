@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,3 +73,15 @@ class Hazard:
     @property
     def identity(self) -> tuple[str, int, int, str]:
         return self.kind.id, self.first.ptx_line if self.first else 0, self.second.ptx_line, self.severity
+
+
+def collect(into: list[Hazard], found: Iterable[Hazard]) -> None:
+    """Add hazards, those already there only to their count."""
+    known = {hazard.identity: hazard for hazard in into}
+    for hazard in found:
+        same = known.get(hazard.identity)
+        if same is None:
+            known[hazard.identity] = hazard
+            into.append(hazard)
+        else:
+            same.count += hazard.count

@@ -24,7 +24,12 @@ class Verdict:
     strict: bool = False
 
 
-def race_name(old: Access, new: Access) -> str:
+def race_name(old: Access | None, new: Access) -> str:
+    """Empty where it is no matter of data."""
+    if old is None or new.kind in ("dealloc", "use of the mbarrier") or old.kind == "alloc":
+        return ""
+    if new.kind == "register":
+        return "RAW"
     return {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}[old.write, new.write]
 
 

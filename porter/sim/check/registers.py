@@ -32,9 +32,7 @@ class RegisterWatch:
         if head == "mov" or not (self.accumulators or self.loaded):
             return
         uses, defs = uses_and_defs(ins)
-        touched = self.accumulators.intersection(uses, defs) | (
-            self.accumulators.intersection(uses) | self.accumulators.intersection(defs)
-        )
+        touched = self.accumulators.intersection((*uses, *defs))
         if touched and head != "wgmma":
             cg.line(cg.call("touch_accumulator", repr(frozenset(touched))))
         read = self.loaded.intersection(uses)
@@ -70,4 +68,6 @@ def use_loaded(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozense
             new = check.generic("register", at, warp, False, 1, 4)
             verdict = Verdict("H31", "tcgen05.wait::ld after the load", "tcgen05.wait::ld.sync.aligned", strict=True)
             check.report(verdict, access, new, "", int(M.warp_cta[warp]))
+
+
 EVENTS: dict[str, Any] = {"touch_accumulator": touch_accumulator, "use_loaded": use_loaded}

@@ -97,6 +97,18 @@ def read_smem_rows(smem: Bytes, descriptor: int, rows: int, row_bytes: int) -> B
     return _gather(smem, descriptor, desc, rows, row_bytes, 8, False)
 
 
+def operand_chunks(
+    descriptor: int, generation: Generation, rows: int, k: int, element_bits: int, mn_major: bool = False
+) -> NDArray[np.int64]:
+    """Which 16-byte chunks of shared memory an operand lies in: [rows, chunks of K], or for an MN-major one
+    [k, chunks of MN]. Raises DatapathError as above."""
+    desc = _decode_descriptor(descriptor, generation)
+    index = _chunk_index(
+        desc.address % _PERIOD, desc.lbo, desc.sbo, desc.base_offset, desc.swizzle, rows, k, element_bits, mn_major
+    )
+    return index.chunks + desc.address // _PERIOD * (_PERIOD // 16)
+
+
 def _decode_descriptor(descriptor: int, generation: Generation) -> SmemDescriptor:
     try:
         desc = SmemDescriptor.decode(descriptor, generation)

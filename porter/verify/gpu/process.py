@@ -96,6 +96,9 @@ class GpuProcess:
     def close(self) -> None:
         """End the process, whatever it does."""
         process, self._process, self._info = self._process, None, None
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
         if process is None:
             return
         for stream in (process.stdin, process.stdout):
@@ -111,8 +114,6 @@ class GpuProcess:
             if self._process.poll() is None:
                 return self._process
             self.close()
-        if self._errors is not None:
-            self._errors.close()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         try:
             process = subprocess.Popen(
@@ -148,8 +149,9 @@ class GpuProcess:
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = process.wait(timeout=5)
+        output = self._output()
         self.close()
-        return GpuFailure(Code.GPU_PROCESS_ENDED, self._output(), status=status)
+        return GpuFailure(Code.GPU_PROCESS_ENDED, output, status=status)
 
     def _output(self) -> str:
         """The end of what the process wrote to standard error."""
@@ -164,9 +166,6 @@ class GpuProcess:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-        if self._errors is not None:
-            self._errors.close()
-            self._errors = None
 
 
 class _Timed:

@@ -81,9 +81,7 @@ def _row(
     first = ""
     if not failed:
         for tensor in problem.outputs:
-            a, b = (
-                np.ascontiguousarray(r.after[tensor.name].elements()).view(tensor.dtype.bits) for r in results
-            )
+            a, b = (np.ascontiguousarray(r.after[tensor.name].elements()).view(tensor.dtype.bits) for r in results)
             total += a.size
             bad = np.argwhere(a != b)
             different += len(bad)

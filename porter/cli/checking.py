@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `hazards` and `mutate` share: the programs of a case, built and given inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.cli.porting import plan_of
+from porter.diagnostics import Diagnostic
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel, materialize
+from porter.verify.case import Case
+from porter.verify.expr import Number
+from porter.verify.images import Image, make_image
+from porter.verify.inputs import choose, generate
+from porter.verify.problem import LaunchValues, Problem, bind
+from porter.verify.runner import changed_launch, launch_of
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel ready to run: `program` is `original`, `port` or `kernel` (a file taken as it is)."""
+
+    program: str
+    problem: Problem
+    kernel: BuiltKernel
+    launch: LaunchValues
+    images: Mapping[str, Image]
+
+
+def prepare(
+    case: Case,
+    programs: Sequence[str],
+    builder: Builder,
+    sizes: Mapping[str, Number],
+    seed: int,
+    port: Path | None = None,
+    arch: str = PORT_ARCH,
+) -> tuple[list[Prepared], list[Diagnostic]]:
+    """The programs of a case on its first input family; diagnostics say why a port is missing.
+
+    Raises:
+        PorterError: what binding, porting and compiling raise.
+    """
+    problem = bind(case, sizes)
+    family = choose(None, problem)[0]
+    inputs = generate(problem, family, seed)
+    images = {name: make_image(t, inputs.get(name), 0) for name, t in problem.tensors.items()}
+    found: list[Prepared] = []
+    for program in programs:
+        if program != "port":
+            kernel = builder.build(problem, case.kernel, ORIGINAL_ARCH if program == "original" else arch)
+            found.append(Prepared(program, problem, kernel, launch_of(problem, kernel), images))
+            continue
+        plan, notes = plan_of(case.kernel, port)
+        if plan is None:
+            return found, notes
+        kernel = builder.build(problem, materialize(plan, case.kernel), PORT_ARCH)
+        launch = changed_launch(launch_of(problem, kernel), plan)
+        found.append(Prepared(program, problem, kernel, launch, images))
+    return found, []

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter hazards`: asynchronous bugs found by happens-before, without a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+import click
+from rich.text import Text
+
+from porter.build.toolchain import find_toolkit
+from porter.cli.checking import prepare
+from porter.cli.context import Session, command
+from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.report import hazards as report_hazards
+from porter.report import hazards_sarif
+from porter.verify.bare import pick_entry, read_argument
+from porter.verify.builder import Builder, ToolkitBuilder, parse_ptx
+from porter.verify.case import Case, cases_of, load_case
+from porter.verify.hazards import HazardRun, check_bare, check_case
+from porter.verify.results import worst_exit
+from porter.verify.settings import SimOptions
+
+Level = Literal["strict", "practice"]
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="The case to use instead of the one beside the kernel.")  # fmt: skip
+@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="A finished port to check; without it Porter makes one.")  # fmt: skip
+@click.option("--only", type=click.Choice(["original", "port"]), default=None,
+              help="Check only one of the two.")  # fmt: skip
+@click.option("--arch", default=None, metavar="ARCH", help="Check PATH as it is, compiled for ARCH; no port.")
+@click.option("--level", type=click.Choice(["strict", "practice"]), default=None,
+              help="What counts as an error [default: strict for ports, practice for given code].")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+              help="Runs under the random schedule, with seeds from --seed on.")  # fmt: skip
+@click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
+@click.option("--sarif", "sarif_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Also write the hazards as SARIF 2.1.0.")  # fmt: skip
+@click.option("--kernel", default=None, metavar="NAME", help="PTX: which entry, if there are several.")
+@click.option("--grid", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks.")
+@click.option("--block", default="32", show_default=True, metavar="X,Y,Z", help="PTX: threads.")
+@click.option("--cluster", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks of a cluster.")
+@click.option("--smem", type=click.IntRange(min=0), default=0, metavar="BYTES",
+              help="PTX: dynamic shared memory.")  # fmt: skip
+@click.option("--arg", "args", multiple=True, metavar="VALUE",
+              help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
+@simulator_options
+@command
+def hazards(
+    session: Session,
+    path: Path,
+    case_path: Path | None,
+    port_path: Path | None,
+    only: str | None,
+    arch: str | None,
+    level: str | None,
+    seeds: int,
+    sizes: str,
+    sarif_path: Path | None,
+    kernel: str | None,
+    grid: str,
+    block: str,
+    cluster: str,
+    smem: int,
+    args: tuple[str, ...],
+    seed: int,
+    schedule: str,
+    arithmetic: str,
+    budget: int | None,
+) -> ExitCode:
+    """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
+    directory, or a PTX module (with --grid, --block, --arg).
+
+    Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
+    where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5).
+    """
+    if not path.exists():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    if seeds > 1 and schedule != "random":
+        schedule = "random"
+    options = sim_options(seed, schedule, arithmetic, budget)
+    chosen = cast("Level | None", level)
+    numbers = range(seed, seed + seeds)
+    runs: list[HazardRun] = []
+    errors: list[Diagnostic] = []
+    if path.suffix == ".ptx" and case_path is None:
+        launch = read_launch(grid, block, cluster, smem)
+        module = parse_ptx(_text(path), str(path))
+        entry = pick_entry(module, kernel, str(path))
+        arguments = [read_argument(a) for a in args]
+        runs.append(
+            check_bare(module, entry, launch, arguments, path.name, chosen or "practice", options, numbers)
+        )
+    else:
+        builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
+        programs = [only] if only else ["port"] if port_path else ["original", "port"]
+        if arch is not None:
+            programs = ["kernel"]
+        with session.progress() as tell:
+            for case in _cases(path, case_path):
+                if tell is not None:
+                    tell(case.name)
+                try:
+                    found, left = _case(case, programs, builder, sizes, port_path, arch, chosen, options, numbers)
+                    runs += found
+                    errors += left
+                except PorterError as error:
+                    # One bad case must not hide the others of a directory.
+                    if not path.is_dir():
+                        raise
+                    errors.append(error.diagnostic)
+    session.report(errors)
+    session.show(*(Text(line) for line in report_hazards.text(runs)))
+    session.write_json(report_hazards.document(runs, errors))
+    if sarif_path is not None:
+        _write(sarif_path, json.dumps(hazards_sarif.document(runs), indent=2) + "\n")
+    return worst_exit([*(r.exit_code for r in runs), *(e.code.value.exit_code for e in errors)])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise PorterError(Code.NOT_TEXT, path=path) from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise PorterError(Code.WRITE_FAILED, path=path, reason=error.strerror) from None
+
+
+def _cases(path: Path, case_path: Path | None) -> list[Case]:
+    if case_path is None:
+        return [load_case(p) for p in cases_of(path)]
+    case = load_case(case_path)
+    return [case if path.suffix in (".yaml", ".yml") else dataclasses.replace(case, kernel=path)]
+
+
+def _case(
+    case: Case,
+    programs: Sequence[str],
+    builder: Builder,
+    sizes: str,
+    port: Path | None,
+    arch: str | None,
+    level: Level | None,
+    options: SimOptions,
+    seeds: Sequence[int],
+) -> tuple[list[HazardRun], list[Diagnostic]]:
+    runs: list[HazardRun] = []
+    left: list[Diagnostic] = []
+    for size in read_sizes([sizes], case):
+        prepared, left = prepare(case, programs, builder, size, options.seed, port, arch or "")
+        for p in prepared:
+            at: Level = level or ("strict" if p.program == "port" else "practice")
+            runs.append(check_case(p.kernel, p.problem, p.launch, p.images, p.program, at, options, seeds))
+    return runs, left

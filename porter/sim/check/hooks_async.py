@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asynchronous copies and wgmma as the checker sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.ptx.wgmma import WgmmaOp
+from porter.sim import exec_async, exec_tensor
+from porter.sim.check.checker import Groups, Issue
+from porter.sim.check.footprints import operand_bits, operand_rows_bits
+from porter.sim.check.hooks_sync import active, check_init
+from porter.sim.check.shadow import Access, byte_bits, range_bits
+from porter.sim.datapath.errors import DatapathError
+from porter.sim.exec_async import active_lanes, per_lane
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+_OFFSET = (1 << 24) - 1
+
+
+# Copies that complete on an mbarrier --------------------------------------------------------------------
+
+
+def _copy_in(
+    M: Machine,
+    at: int,
+    warp: int,
+    lane: int,
+    targets: list[int],
+    signals: list[tuple[int, int]],
+    offset: int,
+    nbytes: int,
+) -> None:
+    """A copy into shared memory of the blocks `targets`, each signalling one mbarrier."""
+    check: Any = M.check
+    accesses = []
+    for target, (slot, owner) in zip(targets, signals, strict=True):
+        check_init(M, at, warp, slot, owner, True)
+        access = check.asynchronous("copy", at, warp, lane, True, "async", range_bits(offset, nbytes))
+        access.notes["signals"] = f"at shared address {M.mbar.offsets[slot]:#x}"
+        check.access_shared(target, access)
+        accesses.append(access)
+    check.queue.append(Issue("copy", accesses))
+
+
+def tensor_load(
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    dst: Any,
+    address: Any,
+    coords: tuple[Any, ...],
+    mbar: Any,
+    multicast: Any,
+    pair: bool,
+) -> None:
+    d, a, b = (per_lane(x, n) for x in (dst, address, mbar))
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        tm = exec_async.tensor_map(M, int(a[row, lane]), at, warp, lane)
+        first, offset = exec_async.shared_place(M, cta, int(d[row, lane]), tm.box_bytes, at, warp, lane)
+        targets = [first]
+        if multicast is not None:
+            chosen = int(per_lane(multicast, n)[row, lane])
+            targets = exec_async._mask_targets(M, cta, chosen, at, warp, lane)
+        signals = [exec_async._signal(M, cta, int(b[row, lane]), t, pair, at, warp) for t in targets]
+        _copy_in(M, at, warp, lane, targets, signals, offset, tm.box_bytes)
+    exec_async.tensor_load(M, at, idx, n, mask, dst, address, coords, mbar, multicast, pair)
+    M.check.queue.clear()
+
+
+def bulk_load(
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    dst: Any,
+    src: Any,
+    size: Any,
+    mbar: Any,
+    multicast: Any,
+    from_shared: bool,
+) -> None:
+    check: Any = M.check
+    d, s, z, b = (per_lane(x, n) for x in (dst, src, size, mbar))
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        nbytes, barrier = int(z[row, lane]), int(b[row, lane])
+        first, offset = exec_async.shared_place(M, cta, int(d[row, lane]), nbytes, at, warp, lane)
+        targets = [first]
+        if multicast is not None:
+            chosen = int(per_lane(multicast, n)[row, lane])
+            targets = exec_async._mask_targets(M, cta, chosen, at, warp, lane)
+        signals = [
+            exec_async._signal(M, cta, barrier, t, False, at, warp)
+            if multicast is not None or not from_shared
+            else M.mbar.resolve(cta, barrier, at)
+            for t in targets
+        ]
+        _copy_in(M, at, warp, lane, targets, signals, offset, nbytes)
+        if from_shared:
+            owner, start = exec_async.shared_place(M, cta, int(s[row, lane]), nbytes, at, warp, lane)
+            read = check.asynchronous("store", at, warp, lane, False, "async", range_bits(start, nbytes))
+            check.access_shared(owner, read)
+            copied = check.queue[-1].accesses[0]
+            # Landing completes reading and writing alike.
+            read.done = copied.done
+    exec_async.bulk_load(M, at, idx, n, mask, dst, src, size, mbar, multicast, from_shared)
+    check.queue.clear()
+
+
+def store_async(
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    dst: Any,
+    values: tuple[Any, ...],
+    mbar: Any,
+    item: int,
+    how: str,
+    kind: str,
+) -> None:
+    d, b = per_lane(dst, n), per_lane(mbar, n)
+    nbytes = item * len(values)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        owner, offset = exec_async.shared_place(M, cta, int(d[row, lane]), nbytes, at, warp, lane)
+        signal = M.mbar.resolve(cta, int(b[row, lane]), at)
+        _copy_in(M, at, warp, lane, [owner], [signal], offset, nbytes)
+    exec_async.store_async(M, at, idx, n, mask, dst, values, mbar, item, how, kind)
+    M.check.queue.clear()
+
+
+# Bulk groups ------------------------------------------------------------------------------------------
+
+
+def _copy_out(M: Machine, at: int, warp: int, lane: int, owner: int, offset: int, nbytes: int) -> None:
+    check: Any = M.check
+    access = check.asynchronous("store", at, warp, lane, False, "async", range_bits(offset, nbytes))
+    check.access_shared(owner, access)
+    check.bulk.setdefault((warp, lane), Groups()).open.append((access,))
+
+
+def bulk_store(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src: Any, size: Any, how: str, kind: str
+) -> None:
+    s, z = per_lane(src, n), per_lane(size, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        nbytes, cta = int(z[row, lane]), int(M.warp_cta[warp])
+        owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), nbytes, at, warp, lane)
+        _copy_out(M, at, warp, lane, owner, offset, nbytes)
+    exec_async.bulk_store(M, at, idx, n, mask, dst, src, size, how, kind)
+
+
+def tensor_store(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, coords: tuple[Any, ...], src: Any, how: str
+) -> None:
+    a, s = per_lane(address, n), per_lane(src, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        tm = exec_async.tensor_map(M, int(a[row, lane]), at, warp, lane)
+        owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), tm.box_bytes, at, warp, lane)
+        _copy_out(M, at, warp, lane, owner, offset, tm.box_bytes)
+    exec_async.tensor_store(M, at, idx, n, mask, address, coords, src, how)
+
+
+def bulk_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    check: Any = M.check
+    for _, lane, warp in active_lanes(M, idx, n, mask):
+        _close(check.bulk.get((warp, lane)))
+    exec_async.bulk_commit(M, at, idx, n, mask)
+
+
+def _close(groups: Groups | None) -> None:
+    if groups is not None:
+        groups.groups.append(groups.open)
+        groups.open = []
+
+
+def bulk_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int, read: bool) -> None:
+    check: Any = M.check
+    for _, lane, warp in active_lanes(M, idx, n, mask):
+        groups = check.bulk.get((warp, lane))
+        if groups is None:
+            continue
+        # Only the reading of shared memory is checked, and both forms of the wait complete that.
+        while len(groups.groups) > left:
+            check.completed_by(warp, [access for (access,) in groups.groups.popleft()])
+    exec_async.bulk_wait(M, at, idx, n, mask, left, read)
+
+
+# cp.async ---------------------------------------------------------------------------------------------
+
+
+def cp_async(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src: Any, item: int, size: Any, ignore: Any
+) -> None:
+    check: Any = M.check
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if lanes.any():
+        where = exec_async.shared_index(M, at, idx, n, mask, dst, item, False)
+        where = np.broadcast_to(where, (n, 32))
+        for row, warp in active(M, idx, n, mask):
+            cta = int(M.warp_cta[warp])
+            local = where[row][lanes[row]].astype(np.int64) - cta * M.smem_stride
+            access = Access("cp.async", at, warp, None, True, "generic", byte_bits(local, item), [],
+                            check.clocks.now(warp))  # fmt: skip
+            check.access_shared(cta, access)
+            check.copies.setdefault(warp, Groups()).open.append((access,))
+    exec_async.cp_async(M, at, idx, n, mask, dst, src, item, size, ignore)
+
+
+def cp_async_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    for _, warp in active(M, idx, n, mask):
+        _close(M.check.copies.get(warp))
+    exec_async.cp_async_commit(M, at, idx, n, mask)
+
+
+def cp_async_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> None:
+    check: Any = M.check
+    for _, warp in active(M, idx, n, mask):
+        groups = check.copies.get(warp)
+        if groups is None:
+            continue
+        while len(groups.groups) > max(left, 0):
+            check.completed_by(warp, [access for (access,) in groups.groups.popleft()])
+        if left < 0:
+            check.completed_by(warp, [access for (access,) in groups.open])
+            groups.open = []
+    exec_async.cp_async_wait(M, at, idx, n, mask, left)
+
+
+def cp_async_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, noinc: bool) -> None:
+    check: Any = M.check
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if lanes.any():
+        slots, ctas = M.mbar.locate(at, idx, n, lanes, addr)
+        warps = np.broadcast_to(M.warps(idx)[:, None], (n, 32))[lanes]
+        # In the order in which the simulator issues the arrivals.
+        keys = np.unique((warps * len(M.mbar.offsets) + slots) * M.n_cta + ctas)
+        for key in keys.tolist():
+            warp = key // M.n_cta // len(M.mbar.offsets)
+            groups = check.copies.get(warp)
+            pending = [] if groups is None else [a for g in (*groups.groups, groups.open) for (a,) in g]
+            check.queue.append(Issue("arrive", pending))
+    exec_async.cp_async_arrive(M, at, idx, n, mask, addr, noinc)
+    check.queue.clear()
+
+
+# wgmma ------------------------------------------------------------------------------------------------
+
+
+def wgmma_issue(
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    op: WgmmaOp,
+    rows: tuple[int, ...],
+    a: Any,
+    a_registers: Any,
+    b: Any,
+    scale_d: Any,
+    flags: tuple[bool, bool, bool, bool],
+) -> None:
+    check: Any = M.check
+    warps = M.warps(idx)
+    ins = M.program.code[at]
+    registers = {i.name for o in ins.operands[:2] if isinstance(o, ast.Vec) for i in o.items if isinstance(i, ast.Reg)}
+    b_desc = per_lane(b, n)
+    a_desc = None if a is None else per_lane(a, n)
+    _, _, trans_a, trans_b = flags
+    shared: list[tuple[int, int]] = []
+    for row in range(n):
+        warp = int(warps[row])
+        cta = int(M.warp_cta[warp])
+        try:
+            bits = operand_bits(int(b_desc[row, 0]), "sm_90", op.n, op.k, op.b_type.bits, trans_b)
+            if a_desc is not None:
+                # A warp multiplies its own 16 rows of A.
+                first = int(M.warp_rank[warp]) % 4 * 16
+                bits |= operand_rows_bits(
+                    int(a_desc[row, 0]), "sm_90", op.m, op.k, op.a_type.bits, trans_a, first, 16
+                )
+        except DatapathError:
+            continue
+        access = check.asynchronous("wgmma", at, warp, None, False, "async", bits)
+        access.notes["registers"] = registers
+        if row % 4:
+            # One warp's wait shows that the warpgroup's operation is over.
+            access.done = shared
+        shared = access.done
+        check.access_shared(cta, access)
+        check.wgmmas.setdefault(warp, Groups()).open.append((access,))
+    exec_tensor.wgmma_issue(M, at, idx, n, op, rows, a, a_registers, b, scale_d, flags)
+
+
+def wgmma_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    for warp in M.warps(idx).tolist():
+        groups = M.check.wgmmas.get(warp)
+        if groups is None:
+            groups = M.check.wgmmas[warp] = Groups()
+        _close(groups)
+    exec_tensor.wgmma_commit(M, at, idx, n, mask)
+
+
+def wgmma_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> None:
+    check: Any = M.check
+    for warp in M.warps(idx).tolist():
+        groups = check.wgmmas.get(warp)
+        while groups is not None and len(groups.groups) > left:
+            check.completed_by(warp, [access for (access,) in groups.groups.popleft()])
+    exec_tensor.wgmma_wait(M, at, idx, n, mask, left)
+
+
+HOOKS: dict[str, Any] = {
+    f.__name__: f
+    for f in (tensor_load, bulk_load, store_async, bulk_store, tensor_store, bulk_commit, bulk_wait, cp_async,
+              cp_async_commit, cp_async_wait, cp_async_arrive, wgmma_issue, wgmma_commit, wgmma_wait)
+}  # fmt: skip

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tcgen05 as the checker sees it: Tensor Memory, its life cycle, MMAs, copies and commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.ptx.tmem_access import TmemAccess
+from porter.ptx.tmem_copy import TmemCopy
+from porter.ptx.umma import UmmaOp
+from porter.sim import exec_tcgen05
+from porter.sim.check.checker import Channel, Issue
+from porter.sim.check.clocks import ASYNC, ORDER, PARKED, TENSOR
+from porter.sim.check.footprints import operand_bits
+from porter.sim.check.hooks_sync import check_init
+from porter.sim.check.judge import Verdict
+from porter.sim.check.shadow import Access, cell_bits, column_bits, range_bits
+from porter.sim.datapath import tcgen05
+from porter.sim.datapath.errors import DatapathError
+from porter.sim.datapath.tcgen05_copy import copy_cells
+from porter.sim.exec_async import _mask_targets, active_lanes, per_lane
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+# Life cycle -------------------------------------------------------------------------------------------
+
+
+def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> Any:
+    check: Any = M.check
+    where, count = per_lane(addr, n), per_lane(columns, n)
+    rows = {int(w): row for row, w in enumerate(M.warps(idx).tolist())}
+    before = [dict(held) for held in M.tmem.allocations]
+    result = exec_tcgen05.tmem_alloc(M, at, idx, n, mask, addr, columns, group)
+    # Of a pair of blocks both get theirs when the second one asks.
+    for cta, held in enumerate(M.tmem.allocations):
+        for start, (size, _) in held.items():
+            if before[cta].get(start) is None:
+                M.check.tensor[cta].remove(column_bits(start, size))
+    if result is None:
+        return None
+    for warp in M.warps(result[0]).tolist():
+        cta, row = int(M.warp_cta[warp]), rows[int(warp)]
+        offset, size = int(where[row, 0]) & 0xFFFFFF, int(count[row, 0])
+        address = int.from_bytes(M.smem[cta, offset : offset + 4].tobytes(), "little")
+        check.access_shared(cta, check.generic("alloc", at, warp, True, range_bits(offset, 4), 4))
+        now = check.clocks.now(warp)
+        cells = Access("alloc", at, warp, None, True, "tensor", column_bits(address & 0xFFFF, size), [now], now)
+        check.tensor[cta].accesses.append(cells)
+    return result
+
+
+def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> None:
+    check: Any = M.check
+    a, c = per_lane(addr, n), per_lane(columns, n)
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        cta = int(M.warp_cta[warp])
+        bits = column_bits(int(a[row, 0]) & 0xFFFF, int(c[row, 0]))
+        check.access_tensor(cta, check.asynchronous("dealloc", at, warp, None, True, "tensor", bits))
+        check.tensor[cta].remove(bits)
+    exec_tcgen05.tmem_dealloc(M, at, idx, n, mask, addr, columns, group)
+
+
+# Loads and stores -------------------------------------------------------------------------------------
+
+
+def _cells(M: Machine, warp: int, access: TmemAccess, address: int, half_split: int) -> int | None:
+    check: Any = M.check
+    rank = int(M.warp_rank[warp])
+    key = access, address, rank % 4, half_split
+    found: int | None = check.cells.get(key)
+    if found is None:
+        try:
+            lanes, columns = tcgen05.cells(
+                address, access.shape, access.count, warp_rank=rank, packed=access.packed, half_split=half_split
+            )
+        except DatapathError:
+            return None
+        found = check.cells[key] = cell_bits(lanes, columns)
+    return found
+
+
+def tmem_load(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAccess, addr: Any, half_split: int
+) -> Array:
+    check: Any = M.check
+    a = per_lane(addr, n)
+    result: Array = exec_tcgen05.tmem_load(M, at, idx, n, mask, access, addr, half_split)
+    to = M.program.code[at].operands[0]
+    items = to.items if isinstance(to, ast.Vec) else (to,)
+    registers = frozenset(i.name for i in items if isinstance(i, ast.Reg))
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        bits = _cells(M, warp, access, int(a[row, 0]), half_split)
+        if bits is None:
+            continue
+        load = check.asynchronous("ld", at, warp, None, False, "tensor", bits)
+        load.notes["registers"], load.notes["unread"] = registers, set(registers)
+        check.access_tensor(int(M.warp_cta[warp]), load)
+        check.loads.setdefault(warp, []).append(load)
+    return result
+
+
+def tmem_store(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAccess, addr: Any, half_split: int, values: Any
+) -> None:
+    check: Any = M.check
+    a = per_lane(addr, n)
+    exec_tcgen05.tmem_store(M, at, idx, n, mask, access, addr, half_split, values)
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        bits = _cells(M, warp, access, int(a[row, 0]), half_split)
+        if bits is None:
+            continue
+        store = check.asynchronous("st", at, warp, None, True, "tensor", bits)
+        check.access_tensor(int(M.warp_cta[warp]), store)
+        check.stores.setdefault(warp, []).append(store)
+
+
+def tmem_wait_stores(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    check: Any = M.check
+    for warp in M.warps(idx).tolist():
+        check.completed_by(warp, check.stores.pop(warp, []))
+    exec_tcgen05.tmem_wait_stores(M, at, idx, n, mask)
+
+
+# Operations of single threads -------------------------------------------------------------------------
+
+
+def _channel(M: Machine, warp: int, lane: int) -> tuple[Channel, int]:
+    check: Any = M.check
+    key = warp, lane
+    if key not in check.channels:
+        check.channels[key] = Channel()
+    component = check.clocks.component(("tcgen05", int(check.clocks.own[warp]), lane))
+    return check.channels[key], component
+
+
+def _issued(M: Machine, warp: int, lane: int, accesses: list[Access]) -> None:
+    """An operation of this thread: the next commit will complete its accesses."""
+    channel, component = _channel(M, warp, lane)
+    channel.issued += 1
+    for access in accesses:
+        access.done.append((component, channel.issued))
+    channel.uncommitted += accesses
+
+
+def _several(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    """H23: an instruction for one thread executed by more."""
+    check: Any = M.check
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        count = int(lanes[row].sum())
+        if count > 1:
+            new = check.asynchronous("mma", at, warp, None, True, "tensor", 1)
+            verdict = Verdict("H23", f"the election of one thread ({count} threads execute it)", "elect.sync")
+            check.report(verdict, None, new, "", int(M.warp_cta[warp]))
+
+
+def tmem_mma(
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    op: UmmaOp,
+    d: Any,
+    a_desc: Any,
+    a_tmem: Any,
+    b_desc: Any,
+    idesc: Any,
+    enable: Any,
+    scale: int,
+    disable: Any,
+) -> None:
+    check: Any = M.check
+    _several(M, at, idx, n, mask)
+    D, B, C, E = (per_lane(x, n) for x in (d, b_desc, idesc, enable))
+    A = per_lane(a_desc if a_tmem is None else a_tmem, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        ctas = exec_tcgen05._ctas(M, cta, op.cta_group, at, warp)
+        where, code, a_value = int(D[row, lane]), int(C[row, lane]), int(A[row, lane])
+        try:
+            decoded = tcgen05.decode_idesc(op, code)
+            written = _cached(check, (op, code, where), lambda: tcgen05.mma_cells(op, code, where))  # noqa: B023
+            read = None
+            if a_tmem is not None:
+                read = _cached(check, (op, code, a_value, "a"), lambda: tcgen05.a_cells(op, code, a_value))  # noqa: B023
+            width = decoded.n // op.cta_group
+            operands = operand_bits(
+                int(B[row, lane]), "sm_100", width, op.k, decoded.b_type.bits, decoded.b_mn_major
+            )
+            if a_tmem is None:
+                height = decoded.m // op.cta_group
+                operands |= operand_bits(
+                    a_value, "sm_100", height, op.k, decoded.a_type.bits, decoded.a_mn_major
+                )
+        except DatapathError:
+            # The simulator says what is wrong when it executes the instruction.
+            continue
+        pair = op.cta_group, op.kind, decoded.m, decoded.n, where
+        accesses = []
+        for c in ctas:
+            if read is not None:
+                a_access = check.asynchronous("mma", at, warp, lane, False, "tensor", read)
+                check.access_tensor(c, a_access)
+                accesses.append(a_access)
+            d_access = check.asynchronous("mma", at, warp, lane, True, "tensor", written, pair)
+            check.access_tensor(c, d_access, reads=bool(E[row, lane]))
+            o_access = check.asynchronous("mma", at, warp, lane, False, "async", operands)
+            check.access_shared(c, o_access)
+            accesses += [d_access, o_access]
+        _issued(M, warp, lane, accesses)
+    exec_tcgen05.tmem_mma(M, at, idx, n, mask, op, d, a_desc, a_tmem, b_desc, idesc, enable, scale, disable)
+
+
+def _cached(check: Any, key: Any, cells: Any) -> int:
+    found: int | None = check.cells.get(key)
+    if found is None:
+        found = check.cells[key] = cell_bits(*cells())
+    return found
+
+
+def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, addr: Any, desc: Any) -> None:
+    check: Any = M.check
+    a, s = per_lane(addr, n), per_lane(desc, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        address = int(a[row, lane])
+        try:
+            bits = _cached(check, (op, address), lambda: copy_cells(op, address))  # noqa: B023
+            source = operand_bits(int(s[row, lane]), "sm_100", op.rows, op.row_bytes, 8, False)
+        except DatapathError:
+            continue
+        accesses = []
+        for c in exec_tcgen05._ctas(M, cta, op.cta_group, at, warp):
+            to = check.asynchronous("cp", at, warp, lane, True, "tensor", bits)
+            check.access_tensor(c, to)
+            read = check.asynchronous("cp", at, warp, lane, False, "async", source)
+            check.access_shared(c, read)
+            accesses += [to, read]
+        _issued(M, warp, lane, accesses)
+    exec_tcgen05.tmem_copy(M, at, idx, n, mask, op, addr, desc)
+
+
+def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int) -> None:
+    check: Any = M.check
+    a = per_lane(addr, n)
+    clocks = check.clocks
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        address = int(a[row, lane])
+        if multicast is None:
+            signals = [M.mbar.resolve(cta, address, at)]
+        else:
+            targets = _mask_targets(M, cta, int(per_lane(multicast, n)[row, lane]), at, warp, lane)
+            signals = [M.mbar.resolve(cta, int(M.cta_rank[t]) << 24 | address & 0xFFFFFF, at) for t in targets]
+        for slot, owner in signals:
+            check_init(M, at, warp, slot, owner, True)
+        channel, component = _channel(M, warp, lane)
+        if not channel.issued:
+            new = check.generic("commit", at, warp, True, 1, 8)
+            verdict = Verdict("H22", "an operation of this thread to commit",
+                              "tcgen05.commit in the thread that issues", strict=True)  # fmt: skip
+            check.report(verdict, None, new, "", cta)
+        place = f"at shared address {M.mbar.offsets[signals[0][0]]:#x}, PTX line {M.program.code[at].line}"
+        for access in channel.uncommitted:
+            access.notes["committed"] = place
+        channel.uncommitted = []
+        # The arrival tells that the operations are over, and all that they came after.
+        message = clocks.state[warp, :3].copy()
+        own = int(clocks.own[warp])
+        message[ORDER, own] = message[ASYNC, own] = 0
+        np.maximum(message[PARKED], clocks.state[warp, TENSOR], out=message[PARKED])
+        for view in (ORDER, PARKED):
+            message[view, component] = channel.issued
+        check.queue.append(Issue("commit", [], message, at=at))
+    exec_tcgen05.tmem_commit(M, at, idx, n, mask, addr, multicast, group)
+    check.queue.clear()
+
+
+HOOKS: dict[str, Any] = {
+    f.__name__: f
+    for f in (tmem_alloc, tmem_dealloc, tmem_load, tmem_store, tmem_wait_stores, tmem_mma, tmem_copy, tmem_commit)
+}

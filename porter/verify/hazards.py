@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking for hazards: a kernel run in the checking simulator, once for each seed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from porter.diagnostics import ExitCode
+from porter.ptx import ast
+from porter.sim.check.hazard import Hazard, Level, collect
+from porter.verify.backends import SimBackend
+from porter.verify.bare import Buffer, run_bare
+from porter.verify.builder import BuiltKernel
+from porter.verify.images import Image
+from porter.verify.problem import LaunchValues, Problem
+from porter.verify.results import RunFinding, Verdict
+from porter.verify.settings import SimOptions
+
+_EXIT = {
+    Verdict.CLEAN: ExitCode.OK,
+    Verdict.REVIEW: ExitCode.OK,
+    Verdict.INCOMPLETE: ExitCode.INCONCLUSIVE,
+    Verdict.ERROR: ExitCode.DIFFERENT,
+}
+
+
+@dataclass(frozen=True)
+class HazardRun:
+    """What was found in one kernel, over all its runs. `replay` is the seed of the first run that was not
+    clean."""
+
+    name: str
+    program: str
+    kernel: str
+    arch: str
+    level: Level
+    schedule: str
+    seeds: tuple[int, ...]
+    status: Literal["ok", "incomplete", "error"]
+    findings: tuple[RunFinding, ...]
+    hazards: tuple[Hazard, ...]
+    warp_instructions: int
+    seconds: float
+    replay: int | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.status == "error" or any(h.severity == "error" for h in self.hazards):
+            return Verdict.ERROR
+        if self.status == "incomplete":
+            return Verdict.INCOMPLETE
+        return Verdict.REVIEW if self.hazards else Verdict.CLEAN
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return _EXIT[self.verdict]
+
+
+def worst(runs: Iterable[HazardRun]) -> Verdict:
+    """The verdict on several kernels."""
+    order = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.REVIEW, Verdict.CLEAN)
+    return min((r.verdict for r in runs), key=order.index, default=Verdict.CLEAN)
+
+
+@dataclass(frozen=True)
+class _One:
+    status: str
+    findings: Sequence[RunFinding]
+    hazards: Sequence[Hazard]
+    warp_instructions: int
+    seconds: float
+
+
+def check_case(
+    kernel: BuiltKernel,
+    problem: Problem,
+    launch: LaunchValues,
+    images: Mapping[str, Image],
+    program: str,
+    level: Level,
+    options: SimOptions,
+    seeds: Sequence[int],
+) -> HazardRun:
+    """Check a kernel on the inputs of a case."""
+
+    def run(settings: SimOptions) -> _One:
+        r = SimBackend(settings).run(kernel, problem, launch, images)
+        return _One(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
+
+    return _all_seeds(run, problem.case.name, program, kernel.entry, kernel.arch, level, options, seeds)
+
+
+def check_bare(
+    module: ast.Module,
+    entry: ast.Function,
+    launch: LaunchValues,
+    arguments: Sequence[int | float | Buffer],
+    name: str,
+    level: Level,
+    options: SimOptions,
+    seeds: Sequence[int],
+) -> HazardRun:
+    """Check a kernel of a PTX module with arguments given by hand."""
+
+    def run(settings: SimOptions) -> _One:
+        r = run_bare(module, entry, launch, arguments, settings)
+        return _One(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
+
+    return _all_seeds(run, name, "kernel", entry.name, module.target, level, options, seeds)
+
+
+def _all_seeds(
+    run: Callable[[SimOptions], _One],
+    name: str,
+    program: str,
+    entry: str,
+    arch: str,
+    level: Level,
+    options: SimOptions,
+    seeds: Sequence[int],
+) -> HazardRun:
+    status: Literal["ok", "incomplete", "error"] = "ok"
+    findings: list[RunFinding] = []
+    hazards: list[Hazard] = []
+    instructions, seconds = 0, 0.0
+    replay = None
+    for seed in seeds:
+        one = run(dataclasses.replace(options, checking=level, seed=seed))
+        collect(hazards, one.hazards)
+        findings += [f for f in one.findings if (f.code, f.ptx_line) not in {(g.code, g.ptx_line) for g in findings}]
+        if one.status == "error" or (one.status == "incomplete" and status == "ok"):
+            status = "error" if one.status == "error" else "incomplete"
+        if replay is None and (one.hazards or one.status != "ok"):
+            replay = seed
+        instructions += one.warp_instructions
+        seconds += one.seconds
+    return HazardRun(name, program, entry, arch, level, options.schedule, tuple(seeds), status, tuple(findings),
+                     tuple(hazards), instructions, seconds, replay)  # fmt: skip

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Corpus kernels in CuTe DSL: compiled for both architectures, launched by their own host code, compared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from porter.diagnostics import Code, PorterError
+from porter.passes.dsl.port import port_python
+from porter.verify.backends import SimBackend
+from porter.verify.builder import PORT_ARCH, BuiltKernel, PortPlan, ToolkitBuilder
+from porter.verify.case import load_case
+from porter.verify.problem import bind
+from porter.verify.results import Verdict, VerifyResult
+from porter.verify.runner import VerifyOptions, verify
+
+pytestmark = pytest.mark.external
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+CASES = sorted([*CORPUS.glob("dsl_*/case.yaml"), *CORPUS.glob("dsl_*/*.case.yaml")])
+PLAIN = CORPUS / "dsl_gemm" / "case.yaml"
+PERSISTENT = CORPUS / "dsl_gemm_persistent" / "case.yaml"
+
+
+def compare(path: Path, edit: Callable[[str], str] = lambda text: text, family: str = "integers") -> VerifyResult:
+    case = load_case(path)
+    text = port_python(case.kernel).files[str(case.kernel)].decode()
+    plan = PortPlan(files={str(case.kernel): edit(text).encode()})
+    return verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=(family,)))
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}-{p.name.split('.')[0]}")
+def test_original_port_and_reference_agree(path: Path) -> None:
+    for row in compare(path).rows:
+        assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
+
+
+def built(path: Path, arch: str = PORT_ARCH) -> BuiltKernel:
+    case = load_case(path)
+    source = case.kernel
+    if arch == PORT_ARCH:
+        from porter.verify.builder import materialize
+
+        source = materialize(PortPlan(files=dict(port_python(case.kernel).files)), case.kernel)
+    return ToolkitBuilder().build(bind(case), source, arch)
+
+
+def test_the_port_multiplies_with_tcgen05_and_loads_wide() -> None:
+    ptx = built(PLAIN).ptx
+    assert "tcgen05.mma.cta_group::1.kind::f16" in ptx
+    assert "wgmma" not in ptx
+    assert "tcgen05.ld.sync.aligned.32x32b.x32" in ptx
+    assert "tcgen05.wait::ld" in ptx
+    assert ptx.count("tcgen05.dealloc") == 1
+
+
+def test_the_launch_is_the_one_of_the_host_code() -> None:
+    recorded = built(CORPUS / "dsl_gemm_cluster" / "case.yaml").recorded
+    assert recorded is not None
+    assert recorded.launch.grid == (2, 2, 1)
+    assert recorded.launch.block == (128, 1, 1)
+    assert recorded.launch.cluster == (2, 1, 1)
+    assert recorded.launch.dynamic_smem > 3 * 2 * 128 * 64 * 2
+    assert sum(p[:4] == b"PTMA" for p in recorded.params) == 3
+
+
+def test_two_warpgroups_become_one() -> None:
+    wide = CORPUS / "dsl_gemm_persistent" / "wide.case.yaml"
+    original, port = built(wide, "sm_90a").recorded, built(wide).recorded
+    assert original is not None
+    assert port is not None
+    assert original.launch.block == (384, 1, 1)
+    assert port.launch.block == (256, 1, 1)
+
+
+MISTAKES = {
+    "first MMA accumulates": (PLAIN, ("Field.ACCUMULATE, False", "Field.ACCUMULATE, True")),
+    "no MMA accumulates": (PLAIN, ("Field.ACCUMULATE, True", "Field.ACCUMULATE, False")),
+    "nobody waits for the MMAs": (PLAIN, ("        acc_pipeline.consumer_wait(acc_consumer_state)\n", "")),
+    "buffers are never released": (PLAIN, ("                loads.consumer_release(mma_state)\n", "")),
+    "every warp issues": (PLAIN, ("            tiled_mma.set(tcgen05.Field.ACCUMULATE, False)",
+                                  "            pass\n        if warp_idx < 2:\n"
+                                  "            tiled_mma.set(tcgen05.Field.ACCUMULATE, False)")),
+    "columns not given back": (PLAIN, ("        tmem.free(tmem_ptr)\n", "")),
+    "accumulator not released": (PERSISTENT,
+                                 ("                acc_pipeline.consumer_release(acc_consumer_state)\n", "")),
+    "always the first subtile": (PLAIN, ("None, None, epi_idx)", "None, None, 0)")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_planted_mistake_is_found(name: str) -> None:
+    path, (old, new) = MISTAKES[name]
+
+    def edit(text: str) -> str:
+        assert old in text
+        return text.replace(old, new)
+
+    verdicts = {row.verdict for row in compare(path, edit).rows}
+    assert Verdict.CLEAN not in verdicts
+
+
+def test_an_entry_that_is_not_there_is_an_error_of_the_build() -> None:
+    case = dataclasses.replace(load_case(PLAIN), entry="Gemn")
+    with pytest.raises(PorterError) as caught:
+        ToolkitBuilder().build(bind(case), case.kernel, "sm_90a")
+    assert caught.value.diagnostic.code is Code.DSL_ERROR
+    assert "Gemn" in caught.value.diagnostic.message
+
+
+def test_arguments_that_do_not_fit_are_named() -> None:
+    case = load_case(PLAIN)
+    assert case.dsl is not None
+    wrong = dataclasses.replace(case, dsl=dataclasses.replace(case.dsl, call=("A", {"what": 1})))
+    with pytest.raises(PorterError) as caught:
+        ToolkitBuilder().build(bind(wrong), case.kernel, "sm_90a")
+    assert caught.value.diagnostic.code is Code.CASE_FIELD
+    assert "dsl.call[1]" in caught.value.diagnostic.message

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port of every corpus kernel, as a diff that was read by eye. `make golden` writes them anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from porter.lang.diff import unified_diff
+from porter.lang.sources import load_sources
+from porter.passes.port import PortResult, port_sources
+from porter.verify.case import load_case
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent
+CASES = sorted(p for p in ROOT.glob("corpus/*/case.yaml") if load_case(p).kernel.suffix == ".cu")
+
+
+def port_of(case: Path) -> PortResult:
+    """The port of a case's kernel, with paths relative to the checkout."""
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        return port_sources(load_sources(load_case(case).kernel.relative_to(ROOT)))
+    finally:
+        os.chdir(before)
+
+
+def diff_of(result: PortResult) -> str:
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        old = {**result.sources.sources(), **{p: Path(p).read_bytes() for p in result.build_files}}
+        return unified_diff(old, {**result.files, **result.build_files}, result.groups).decode()
+    finally:
+        os.chdir(before)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda p: p.parent.name)
+def test_port_is_the_golden_one(case: Path) -> None:
+    result = port_of(case)
+    assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+    golden = GOLDEN / f"{case.parent.name}.diff"
+    if os.environ.get("PORTER_WRITE_GOLDEN"):
+        golden.write_text(diff_of(result), encoding="utf-8")
+    assert diff_of(result) == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda p: p.parent.name)
+def test_second_port_is_empty(case: Path, tmp_path: Path) -> None:
+    result = port_of(case)
+    for path, text in result.files.items():
+        target = tmp_path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text)
+    again = port_sources(load_sources(tmp_path / result.sources.root))
+    assert int(again.exit_code) == 0
+    assert not again.groups
+    assert not again.changed
