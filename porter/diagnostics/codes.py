@@ -122,6 +122,7 @@ class Code(Enum):
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE
     RULE_DUPLICATE = rules.RULE_DUPLICATE
+    RULE_UNKNOWN = rules.RULE_UNKNOWN
 
     # CuTe DSL, by the digit of the part that speaks
     DSL_UNREADABLE = dsl.DSL_UNREADABLE

@@ -19,3 +19,10 @@ RULE_DUPLICATE = error(
     "A rule ID names one rule for good.",
     "Give the new rule an ID of its own.",
 )
+RULE_UNKNOWN = error(
+    "PT6003",
+    ExitCode.USAGE,
+    "no rule has the ID or prefix {rule}",
+    "Rules are selected and ignored by their ID or the beginning of it; `none` selects no rule.",
+    "See docs/rules.md for the IDs.",
+)

@@ -220,6 +220,9 @@ class _Finder:
             self._inner_path = argument.param.path if argument is not None else ""
             self._reached_param(variable, registers, inner_depth, step)
             return
+        if variable.ambiguous:
+            self._refuse(user, registers.root, f"accumulator `{variable.name}` is declared in several `#if` branches")
+            return
         extents = array_extents(variable.declarator) if variable.declarator is not None else []
         in_class = not extents and (registers.path or (argument is not None and argument.param.path))
         if registers.is_scalars:

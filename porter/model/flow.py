@@ -122,6 +122,7 @@ class FlowBuilder:
         }
         self._statements = {s.statement.node.id: s for s in program.statements}
         self._by_key = {a.variable.key: a for a in accumulators.accumulators}
+        self._seen_macros: set[tuple[int, int]] = set()
         self._declared: dict[int, list[Accumulator]] = {}
         for accumulator in accumulators.accumulators:
             if accumulator.variable.declaration is not None:
@@ -132,6 +133,32 @@ class FlowBuilder:
                 self.zeroing.setdefault(found.node.id, found)
                 if accumulator not in self.zeroing[found.node.id].accumulators:
                     self.zeroing[found.node.id].accumulators.append(accumulator)
+
+    def unseen_macros(self, accumulator: Accumulator) -> list[tuple[str, int]]:
+        """(name, byte offset) of macros that name the accumulator and stand where the grammar did not see a use: a
+        statement macro without a semicolon, say. Call after `flow`."""
+        function = accumulator.function
+        names = accumulator.scalars or (accumulator.name,)
+        found = []
+        code = function.file.lexed.code
+        for macro, body in self._macros.items():
+            if not any(re.search(rf"\b{re.escape(n)}\b", body) for n in names):
+                continue
+            for match in re.finditer(rb"\b" + macro.encode() + rb"\b", code):
+                inside = function.body.start_byte <= match.start() < function.body.end_byte
+                line = code[code.rfind(b"\n", 0, match.start()) + 1 : match.start()].lstrip()
+                if inside and not line.startswith(b"#") and not self._was_seen(function, match.start()):
+                    found.append((macro, match.start()))
+        return found
+
+    def _was_seen(self, function: Function, offset: int) -> bool:
+        if (id(function), offset) in self._seen_macros:
+            return True
+        return any(c.name_span.start == offset for f in self._family(function) for c in f.calls)
+
+    def _family(self, function: Function) -> list[Function]:
+        """The function and the lambdas in it."""
+        return [f for f in self.program.functions if f is function or f.parent is function]
 
     def flow(self, function: Function) -> list[Item]:
         return self._statements_of(_Frame(function, {}, None, 0), function.body)
@@ -378,6 +405,7 @@ class FlowBuilder:
         body = self._macros.get(name)
         if body is None:
             return []
+        self._seen_macros.add((id(frame.function), node.start_byte))
         items: list[Item] = []
         for accumulator in self.accumulators.accumulators:
             if accumulator.function is not frame.function:

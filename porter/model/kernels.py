@@ -12,7 +12,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find, walk
 from porter.model.constants import Constants, local_definitions
 from porter.model.functions import Call, Function, declared_name
-from porter.model.program import Program
+from porter.model.program import Program, TensorCoreStatement
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 
 WARPGROUP = 128
@@ -48,6 +48,9 @@ class Kernel:
     unknown_barriers: bool
     """Whether some named barrier has an id that is not a known constant."""
 
+    function_statements: list[TensorCoreStatement] = field(default_factory=list, repr=False)
+    """Tensor-core statements in the kernel's own body."""
+
     @property
     def constants(self) -> dict[str, tuple[str, int]]:
         """Constants declared in the kernel: name to (text, byte offset)."""
@@ -76,6 +79,7 @@ def kernels_of(program: Program) -> list[Kernel]:
                 _has_dynamic_shared(program, function),
                 barriers,
                 unknown,
+                program.steps_in(function),
             )
         )
     return found
@@ -264,24 +268,41 @@ def _producers(program: Program, function: Function, uses: set[int], constants: 
     return 0, 0
 
 
-def _is_warpgroup_index(text: str) -> bool:
-    if re.search(r"warp_?group_?(?:idx|index|id)\b", text, re.IGNORECASE):
-        return True
-    return bool(
-        re.search(
-            r"threadIdx\.x\s*(?:/\s*(?:128\b|[A-Za-z_:]*(?:WARPGROUP|WarpGroup|Warpgroup|warpgroup)\w*)|>>\s*7)",
-            text,
-        )
+_SHUFFLED = re.compile(r"__shfl_sync\s*\(\s*[\w~]+\s*,(.*),\s*0\s*\)", re.DOTALL)
+
+
+_INTEGER_CAST = re.compile(
+    r"^(?:static_cast\s*<[^<>]*>|u?int(?:32_t)?|unsigned|\(\s*(?:u?int(?:32_t)?|unsigned)\s*\))\s*"
+)
+
+
+def _thread_quotient(text: str) -> str | None:
+    """What `threadIdx.x` is divided by, if that is all the expression says: `128`, `kWarpSize`, `>>5`."""
+    text = text.strip()
+    shuffled = _SHUFFLED.fullmatch(text)
+    if shuffled:
+        text = shuffled.group(1).strip()
+    text = re.sub(
+        r"^(?:static_cast\s*<[^<>]*>|u?int(?:32_t)?|unsigned|\(\s*(?:u?int(?:32_t)?|unsigned)\s*\))\s*", "", text
     )
+    while text.startswith("(") and text.endswith(")"):
+        text = text[1:-1].strip()
+    match = re.fullmatch(r"threadIdx\.x\s*(?:/\s*([\w:]+)|(>>\s*\d+))", text)
+    return re.sub(r"\s", "", match.group(1) or match.group(2)) if match else None
+
+
+def _is_warpgroup_index(text: str) -> bool:
+    if re.fullmatch(r"(?:\w+::)*\w*warp_?group_?(?:idx|index|id)\w*\s*\(\s*\)", text.strip(), re.IGNORECASE):
+        return True
+    by = _thread_quotient(text)
+    return by is not None and (by in ("128", ">>7") or re.search(r"warp_?group", by, re.IGNORECASE) is not None)
 
 
 def _is_warp_index(text: str) -> bool:
-    return bool(
-        re.search(
-            r"threadIdx\.x\s*(?:/\s*(?:32\b|warpSize\b|[A-Za-z_:]*(?:WARP_SIZE|WarpSize|kWarp)\w*)|>>\s*5)",
-            text,
-        )
-    )
+    by = _thread_quotient(text)
+    if by is None or _is_warpgroup_index(text):
+        return False
+    return by in ("32", ">>5", "warpSize") or re.search(r"warp_?size|kwarp", by, re.IGNORECASE) is not None
 
 
 def _indices(function: Function, is_index: Callable[[str], bool]) -> set[str]:

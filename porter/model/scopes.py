@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
@@ -30,6 +30,8 @@ class Variable:
     param: Param | None = None
     declaration: Node | None = field(default=None, repr=False)
     declarator: Node | None = field(default=None, repr=False)
+    ambiguous: bool = False
+    """Whether branches of a preprocessor conditional declare it differently."""
 
     @property
     def key(self) -> tuple[int, int, str]:
@@ -62,8 +64,10 @@ def _declares(function: Function, node: Node, name: str, before: int) -> Variabl
     if node.type == "condition_clause":
         node = node.named_children[0] if node.named_children else node
     if node.type in PREPROCESSOR_BLOCKS:
-        found = (_declares(function, child, name, before) for child in node.named_children)
-        return next((f for f in found if f is not None), None)
+        found = [f for child in node.named_children if (f := _declares(function, child, name, before)) is not None]
+        if len(found) > 1 or (found and found[0].ambiguous):
+            return replace(found[0], ambiguous=True)
+        return found[0] if found else None
     if node.type != "declaration":
         return None
     for child in node.children_by_field_name("declarator"):

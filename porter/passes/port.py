@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Severity
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, Severity
 from porter.lang.coverage import reading_findings
 from porter.lang.cuda import enclosing, location
 from porter.lang.sources import SourceSet
@@ -29,6 +29,9 @@ from porter.ptx.types import ElementType
 from porter.rules.engine import Selection, build_file_groups, has_errors, pass_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region, Rule
+
+NO_RULE = "none"
+"""What `select` takes for no rule at all."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,13 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
     loads = {id(a): place_loads(context.flow, a) for a in accumulators.accumulators}
     stores = {id(a): place_stores(context.flow, a) for a in accumulators.accumulators}
     for accumulator in accumulators.accumulators:
+        for name, offset in context.flow.unseen_macros(accumulator):
+            context.report(
+                Code.ACCUMULATOR_USE,
+                accumulator.function,
+                Span(offset, offset + len(name)),
+                what=f"`{accumulator.name}` is named by macro `{name}`, whose use here is not understood",
+            )
         for problem in check(context.flow, accumulator):
             context.report(
                 Code.ACCUMULATOR_USE,
@@ -309,11 +319,14 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     """Port a source set; all groups are applied, or none if something Hopper-only is left.
 
     Raises:
-        PorterError: a rule file is broken (RULE_FILE, RULE_DUPLICATE).
+        PorterError: a rule file is broken (RULE_FILE, RULE_DUPLICATE), or no rule has a selected ID (RULE_UNKNOWN).
     """
     options = options or PortOptions()
     selection = Selection(options.select or None, options.ignore)
     rules = load_rules(options.rule_directories)
+    for wanted in (*options.select, *options.ignore):
+        if wanted != NO_RULE and not any(r.id.startswith(wanted) for r in rules):
+            raise PorterError(Code.RULE_UNKNOWN, rule=wanted)
     edits, diagnostics, kernels, program = port_kernels(sources)
     defined = frozenset(name for f in program.functions for name in (f.name, f.owner))
     planned = pass_groups(rules, edits, selection)

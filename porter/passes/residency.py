@@ -7,6 +7,7 @@ from tree_sitter import Node
 
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator, AccumulatorArgument, AccumulatorParam
+from porter.model.coherence import LOOPS
 from porter.model.flow import is_register_fence
 from porter.model.functions import Function, Style
 from porter.model.scopes import resolve
@@ -266,8 +267,25 @@ def remove_register_fences(context: PortContext) -> None:
             statement = call.node.parent
             if statement is None or statement.type != "expression_statement":
                 continue
-            span = function.span(statement)
+            statement = _only_content_of(statement)
+            span = Span(context.before(function, statement).start, function.span(statement).end)
             source = function.file.source
             start, end = source.rfind(b"\n", 0, span.start) + 1, source.find(b"\n", span.end)
             whole = source[start : span.start].strip() == b"" and source[span.end : end].strip() == b""
             context.edit(RULE_REGISTER_FENCE, function, Span(start, end + 1) if whole else span, "" if whole else ";")
+
+
+def _only_content_of(statement: Node) -> Node:
+    """The outermost loop or block that holds nothing but the statement."""
+    while statement.parent is not None:
+        parent = statement.parent
+        if parent.type in ("for_statement", "for_range_loop", "while_statement"):
+            statement = parent
+        elif parent.type == "compound_statement" and parent.parent is not None and parent.parent.type in LOOPS:
+            inner = [c for c in parent.named_children if c.type not in ("comment", "preproc_call")]
+            if len(inner) != 1:
+                break
+            statement = parent
+        else:
+            break
+    return statement

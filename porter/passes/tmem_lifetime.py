@@ -13,6 +13,7 @@ from porter.model.coherence import LOOPS, STATEMENT_LISTS
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, top_level, top_level_above
 from porter.model.program import Program, needs_warpgroup
+from porter.model.scopes import PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import OPERAND_COLUMNS
@@ -122,6 +123,19 @@ def setup_position(kernel: Kernel, accumulators: list[Accumulator]) -> Node:
             top = top_level_above(kernel.function, declaration)
             if top.start_byte < anchor.start_byte:
                 anchor = top
+    needed = [a.variable.declaration for a in accumulators if a.function is kernel.function]
+    needed += [s.statement.node for s in kernel.function_statements]
+    while anchor.parent is not None and anchor.parent.type in PREPROCESSOR_BLOCKS:
+        branch = anchor.parent
+        if all(n is None or branch.start_byte <= n.start_byte < branch.end_byte for n in needed):
+            alternative = branch.child_by_field_name("alternative")
+            in_other = alternative is not None and any(
+                n is not None and alternative.start_byte <= n.start_byte for n in needed
+            )
+            if not in_other or branch.type == "preproc_else":
+                break
+        # what needs the set-up stands in another branch of the conditional, or behind it
+        anchor = branch
     return anchor
 
 

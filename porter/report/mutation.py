@@ -27,9 +27,12 @@ def exit_code(result: MutationResult) -> ExitCode:
 
 
 def place(row: MutantRow) -> str:
+    """The line of the kernel that the instruction was inlined into."""
     loc = row.mutant.instruction.loc
     if loc is None:
         return f"PTX {row.mutant.instruction.line}"
+    while loc.inlined_at is not None:
+        loc = loc.inlined_at
     return f"{loc.file.rpartition('/')[2]}:{loc.line}"
 
 
