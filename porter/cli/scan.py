@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import os
 from pathlib import Path
 
 import click
@@ -11,19 +14,42 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
-from porter.diagnostics import ExitCode
+from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
-from porter.report.inventory import Construct, Inventory, take_inventory
+from porter.report.inventory import Construct, FileInventory, Inventory, take_inventory
+
+_ALL_SHOWN = 20
+"""Inventories of so few files show every file, longer ones only those that hold something."""
+_LEVEL_STYLES = {"none": "dim", "low": "green", "medium": "yellow", "high": "red"}
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("--csv", "as_csv", is_flag=True, help="One line per file and construct, comma-separated.")
+@click.option("--no-effort", is_flag=True, help="Do not run the port engine to tell how much work a port is.")
+@click.option("--jobs", type=click.IntRange(min=1), default=None, metavar="N",
+              help="Processes that read and judge files (default: one per CPU).")  # fmt: skip
 @command
-def scan(session: Session, paths: tuple[Path, ...]) -> ExitCode:
-    """List kernels and inline PTX of files or trees, and which of it exists on Hopper only."""
-    found = take_inventory(paths)
+def scan(
+    session: Session, paths: tuple[Path, ...], as_csv: bool, no_effort: bool, jobs: int | None
+) -> ExitCode:
+    """List kernels and Hopper constructs of files or trees, what each becomes, and how much work a port is.
+
+    Effort is what the port engine makes of a file: `low` is ported and meaning is kept by construction, `medium`
+    is ported with something to look at, `high` is what is left to do by hand.
+    """
+    if as_csv and session.json:
+        raise PorterError(Code.BAD_OPTION, option="--csv, --format json", problem="choose one")
+    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    found = take_inventory(paths, jobs=count, effort=not no_effort)
     session.report(found.diagnostics)
-    session.show(_table(found), _summary(found))
+    if as_csv:
+        session.write(_csv(found).encode("utf-8", "surrogateescape"))
+        return ExitCode.OK
+    session.show(_files(found, session.verbosity > 0))
+    if found.totals:
+        session.show(Text(""), _totals(found))
+    session.show(*_reasons(found), _summary(found, not no_effort))
     if session.verbosity > 0:
         for file in found.files:
             session.show(*(Text(f"{where}: not read") for where in file.unread))
@@ -32,48 +58,120 @@ def scan(session: Session, paths: tuple[Path, ...]) -> ExitCode:
     return ExitCode.OK
 
 
-def _table(found: Inventory) -> Table:
+def _table(*headings: tuple[str, bool]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading, right in (("file", False), ("lines", True), ("parsed", True), ("kernels", False),
-                           ("Hopper only", False), ("other inline PTX", False)):  # fmt: skip
+    for heading, right in headings:
         table.add_column(heading, justify="right" if right else "left")
-    for file in found.files:
+    return table
+
+
+def _files(found: Inventory, every: bool) -> Table:
+    table = _table(("file", False), ("lines", True), ("parsed", True), ("kernels", False),
+                   ("Hopper only", False), ("effort", False))  # fmt: skip
+    shown = found.files
+    if len(shown) > _ALL_SHOWN and not every:
+        shown = tuple(f for f in shown if f.hopper_only or f.effort.level not in ("none", "unknown") or _guarded(f))
+    for file in shown:
         hopper = [c for c in file.constructs if c.status == "hopper"]
         unknown = [c for c in file.constructs if c.status == "unknown"]
-        both = sum(c.count for c in file.constructs if c.status == "both")
-        others = [f"{both} on both"] if both else []
-        others += [f"{c.count} {c.name} (unknown)" for c in unknown]
         table.add_row(
             file.path,
             str(file.lines),
             f"{file.coverage:.1%}",
             "\n".join(file.kernels),
-            "\n".join(f"{c.count} {c.name}" for c in hopper),
-            "\n".join(others),
+            "\n".join([*map(_counted, hopper), *(f"{_counted(c)} (unknown)" for c in unknown)]),
+            Text(file.effort.level, style=_LEVEL_STYLES.get(file.effort.level, "")),
         )
     return table
 
 
-def _summary(found: Inventory) -> Text:
+def _guarded(file: FileInventory) -> bool:
+    return file.kind == "build" or (bool(file.kernels) and any(c.status == "beside" for c in file.constructs))
+
+
+def _counted(construct: Construct) -> str:
+    forms = ""
+    if construct.forms:
+        names = [name for name, _ in construct.forms if name]
+        forms = f" ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})" if names else ""
+    return f"{construct.count} {construct.name}{forms}"
+
+
+_KINDS = {"ptx": "instruction", "library": "library", "guard": "guard", "host": "host code", "build": "build flag",
+          "dsl": "CuTe DSL"}  # fmt: skip
+
+
+def _totals(found: Inventory) -> Table:
+    """What has to change, and what of Hopper stays."""
+    table = _table(("construct", False), ("kind", False), ("count", True), ("files", True), ("becomes", False))
+    kept = {c.name for f in found.files for c in f.constructs if c.status == "both" and c.since_hopper}
+    for total in found.totals:
+        if total.status == "both" and total.name not in kept:
+            continue
+        becomes = total.becomes or ("not known" if total.status == "unknown" else "")
+        table.add_row(total.name, _KINDS[total.kind], str(total.count), str(total.files), becomes)
+    return table
+
+
+def _reasons(found: Inventory) -> list[Text]:
+    """Why the effort of a file is more than low."""
+    lines = []
+    for file in found.files:
+        if file.effort.level in ("medium", "high"):
+            lines.append(Text.assemble((f"{file.effort.level}: ", _LEVEL_STYLES[file.effort.level]), file.path))
+            lines += [Text(f"  {why}") for why in file.effort.why]
+    return lines
+
+
+def _summary(found: Inventory, judged: bool) -> Text:
     kernels = sum(len(f.kernels) for f in found.files)
     lines = sum(f.lines for f in found.files)
+    efforts = ", ".join(f"{n} {level}" for level, n in found.efforts.items()) if judged else "not judged"
     return Text(
         f"{len(found.files)} files, {lines} lines, {found.coverage:.2%} of the bytes parsed, "
-        f"{kernels} kernels, {found.hopper_only} Hopper-only instructions"
+        f"{kernels} kernels, {found.hopper_only} Hopper-only constructs; effort: {efforts}"
     )
+
+
+_COLUMNS = ("path", "lines", "bytes", "coverage", "kernels", "effort", "construct", "kind", "status", "count",
+            "first_line", "becomes")  # fmt: skip
+
+
+def _csv(found: Inventory) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for f in found.files:
+        head = (f.path, f.lines, f.nbytes, f"{f.coverage:.6f}", " ".join(f.kernels), f.effort.level)
+        for c in f.constructs:
+            writer.writerow((*head, c.name, c.kind, c.status, c.count, c.first.line, c.becomes))
+        if not f.constructs:
+            writer.writerow((*head, "", "", "", "", "", ""))
+    return out.getvalue()
 
 
 def _document(found: Inventory) -> dict[str, object]:
     def construct(c: Construct) -> dict[str, object]:
-        return {"name": c.name, "status": c.status, "count": c.count, "first": report_json.location(c.first)}
+        return {
+            "name": c.name,
+            "kind": c.kind,
+            "status": c.status,
+            "count": c.count,
+            "first": report_json.location(c.first),
+            "becomes": c.becomes,
+            "since_hopper": c.since_hopper,
+            "forms": dict(c.forms),
+        }
 
     files = [
         {
             "path": f.path,
+            "kind": f.kind,
             "lines": f.lines,
             "bytes": f.nbytes,
             "coverage": f.coverage,
             "kernels": list(f.kernels),
+            "effort": {"level": f.effort.level, "why": list(f.effort.why)},
             "constructs": [construct(c) for c in f.constructs],
             "unread": [report_json.location(where) for where in f.unread],
         }
@@ -83,6 +181,8 @@ def _document(found: Inventory) -> dict[str, object]:
         "target": found.target,
         "coverage": found.coverage,
         "hopper_only": found.hopper_only,
+        "efforts": found.efforts,
+        "totals": [vars(t) for t in found.totals],
         "files": files,
         "diagnostics": report_json.diagnostics(found.diagnostics),
     }

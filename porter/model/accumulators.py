@@ -380,7 +380,7 @@ class _Finder:
             len(re.findall(rb"\b" + name.encode() + rb"\b", file.lexed.code))
             for file in self.program.sources.files.values()
         )
-        definitions = sum(1 for f in self.program.functions if f.name == name)
+        definitions = sum(1 for f in [*self.program.functions, *self.program.forward] if f.name == name)
         # calls of another function of this name are accounted for
         definitions += sum(
             1 for f in self.program.functions for c in f.calls if c.name == name and self.program.targets(c)

@@ -222,6 +222,36 @@ def _definition(file: CudaFile, node: Node) -> Function | None:
     return function
 
 
+def declarations_of(file: CudaFile) -> list[Function]:
+    """Functions declared without a body, outside functions: forward declarations and primary templates."""
+    found = []
+    for node in find(file.root, "declaration", "field_declaration"):
+        declarator = node.child_by_field_name("declarator")
+        if declarator is None or declarator.type != "function_declarator":
+            continue
+        if enclosing(node, "function_definition", "lambda_expression") is not None:
+            continue
+        name = declarator.child_by_field_name("declarator")
+        name = _last_name(name) if name is not None else None
+        if name is None:
+            continue
+        owner = enclosing(node, "struct_specifier", "class_specifier", "union_specifier")
+        owner_name = owner.child_by_field_name("name") if owner is not None else None
+        function = Function(
+            file,
+            Style.METHOD if owner is not None else Style.DEVICE,
+            file.text(name),
+            Span(name.start_byte, name.end_byte),
+            node,
+            node,
+            owner=file.text(owner_name) if owner_name is not None else "",
+            template_params=_template_params(file, node),
+        )
+        _read_params(function, declarator.child_by_field_name("parameters"))
+        found.append(function)
+    return found
+
+
 def _lambda(file: CudaFile, node: Node) -> Function | None:
     body = node.child_by_field_name("body")
     if body is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from porter.lang.asm import AsmStatement
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants
-from porter.model.functions import Call, Function, Style, functions_of, uses_of_object_macros
+from porter.model.functions import Call, Function, Style, declarations_of, functions_of, uses_of_object_macros
 from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps
 
@@ -47,6 +47,8 @@ class Program:
     constants: Constants
     statements: list[TensorCoreStatement] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    forward: list[Function] = field(default_factory=list, repr=False)
+    """Functions declared without a body."""
     _by_name: dict[str, list[Function]] = field(default_factory=dict, repr=False)
     _callers: dict[int, list[Call]] = field(default_factory=dict, repr=False)
 
@@ -74,6 +76,14 @@ class Program:
         if of_class or not operators:
             return of_class
         return operators if resolve(call.caller, call.node, call.name) is not None else []
+
+    def declarations(self, function: Function) -> list[Function]:
+        """Declarations without a body that this definition completes or specializes."""
+        return [
+            d
+            for d in self.forward
+            if (d.name, d.owner, len(d.params)) == (function.name, function.owner, len(function.params))
+        ]
 
     def callers(self, function: Function) -> list[Call]:
         return self._callers.get(id(function), [])
@@ -123,6 +133,7 @@ def build_program(sources: SourceSet) -> Program:
     functions = [f for file in sources.files.values() for f in functions_of(file, sources.string_macros)]
     uses_of_object_macros(functions)
     program = Program(sources, functions, file_constants(sources.files))
+    program.forward = [d for file in sources.files.values() for d in declarations_of(file)]
     for function in functions:
         if function.name:
             program._by_name.setdefault(function.name, []).append(function)

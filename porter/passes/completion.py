@@ -49,6 +49,8 @@ def thread_context(context: PortContext) -> None:
     for function in context.program.functions:
         if context.takes_context_param(function):
             _add_first(context, function, name, declaration)
+            for forward in context.program.declarations(function):
+                _add_first(context, forward, name, declaration)
         for call in function.calls:
             targets = context.program.targets(call)
             if any(context.takes_context_param(t) for t in targets):
@@ -70,10 +72,10 @@ def _add_first(context: PortContext, function: Function, name: str, declaration:
         return
     inside = function.file.source[function.params_span.start : function.params_span.end].strip()
     if inside == b"void":
-        context.edit(RULE_CONTEXT, function, function.params_span, declaration)
+        context.edit_once(RULE_CONTEXT, function, function.params_span, declaration)
         return
     at = function.params_span.start
-    context.edit(RULE_CONTEXT, function, Span(at, at), declaration + (", " if function.params else ""))
+    context.edit_once(RULE_CONTEXT, function, Span(at, at), declaration + (", " if function.params else ""))
 
 
 def _macro_params(function: Function) -> int:

@@ -36,6 +36,7 @@ class PortContext:
     member_moves: dict[str, set[str]] = field(default_factory=dict)
     """Moves (`load`, `store`) that a class with a member accumulator needs, by name of the class."""
     renamed: list[Function] = field(default_factory=list)
+    _once: set[tuple[str, Span]] = field(default_factory=set)
     _context_ids: set[int] | None = None
 
     def edit(self, rule: str, function: Function, span: Span, text: str) -> None:
@@ -45,6 +46,13 @@ class PortContext:
         if b"\r\n" in function.file.source:
             text = text.replace("\n", "\r\n")
         self.edits.setdefault(rule, []).append(Edit(function.file.path, span, text.encode("utf-8", "surrogateescape")))
+
+    def edit_once(self, rule: str, function: Function, span: Span, text: str) -> None:
+        """Like `edit`, for a place that several definitions share (a declaration they complete)."""
+        key = (function.file.path, span)
+        if key not in self._once:
+            self._once.add(key)
+            self.edit(rule, function, span, text)
 
     def report(self, code: Code, function: Function, span: Span, **values: object) -> None:
         self.diagnostics.append(Diagnostic(code, location(function.file, span), dict(values)))

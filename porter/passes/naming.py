@@ -61,6 +61,9 @@ def _places(context: PortContext, name: str, functions: list[Function]) -> list[
         if span is None:
             return None
         places[(function.file.path, span.start)] = (function, span)
+    for forward in context.program.forward:
+        if forward.name == name and forward.name_span is not None:
+            places[(forward.file.path, forward.name_span.start)] = (forward, forward.name_span)
     for function in context.program.functions:
         for call in function.calls:
             if call.name == name:

@@ -25,9 +25,18 @@ def rewrite_params(context: PortContext) -> None:
     for params in context.accumulators.params.values():
         for param in params:
             _rewrite_param(context, param)
+            for declaration in context.program.declarations(param.function):
+                _rewrite_param(context, _in_declaration(param, declaration))
     for arguments in context.accumulators.arguments.values():
         for argument in arguments:
             _rewrite_argument(context, argument)
+
+
+def _in_declaration(param: AccumulatorParam, declaration: Function) -> AccumulatorParam:
+    """The same parameter where the function is declared without a body."""
+    params = [declaration.params[p.index] for p in param.params]
+    extents = [declaration.text(n) for n in params[0].array_extents] if not param.path else param.extents
+    return AccumulatorParam(declaration, params, param.depth, param.path, extents)
 
 
 def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
@@ -44,8 +53,10 @@ def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
     else:
         extents = "".join(f"[{e}]" for e in param.extents[: param.depth])
         text = f"{tile} (&{param.name}){extents}"
+    if not param.name:
+        text = text.replace("& ", "&")
     span = Span(param.params[0].span.start, param.params[-1].span.end)
-    context.edit(RULE, function, span, text)
+    context.edit_once(RULE, function, span, text)
 
 
 def _tile_type(context: PortContext, param: AccumulatorParam) -> str:

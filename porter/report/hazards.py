@@ -13,6 +13,7 @@ from porter.verify.hazards import HazardRun, worst
 from porter.verify.results import RunFinding, worst_exit
 
 _PREFIX = "========="
+_LONGEST_NAME = 80
 
 
 def text(runs: Sequence[HazardRun]) -> Iterator[str]:
@@ -44,7 +45,7 @@ def _hazard_block(run: HazardRun, hazard: Hazard) -> Iterator[str]:
     race = f"{hazard.race} hazard" if hazard.race else "Hazard"
     level = ", by the letter of the PTX ISA" if hazard.strict else ""
     yield f"{_PREFIX} {hazard.severity.capitalize()}: {race} {hazard.kind.id} [{hazard.kind.code.id}]: {hazard.kind.title}"
-    yield f"{_PREFIX}     in {hazard.where}, kernel {hazard.kernel}{level}"
+    yield f"{_PREFIX}     in {hazard.where}, kernel {_short(hazard.kernel)}{level}"
     if hazard.first is not None:
         yield from _site("first access", hazard.first)
     yield from _site("second access" if hazard.first is not None else "access", hazard.second)
@@ -56,6 +57,11 @@ def _hazard_block(run: HazardRun, hazard: Hazard) -> Iterator[str]:
         yield f"{_PREFIX}     seen {hazard.count} times"
     yield from _replay(run)
     yield _PREFIX
+
+
+def _short(kernel: str) -> str:
+    """Names that compilers make up can be longer than any line."""
+    return kernel if len(kernel) <= _LONGEST_NAME else kernel[: _LONGEST_NAME - 3] + "..."
 
 
 def _site(role: str, site: Site) -> Iterator[str]:

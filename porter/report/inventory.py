@@ -1,57 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in source files: kernels, inline PTX, which of it the target does not have, how much could be
-read."""
+"""What is in sources: kernels, constructs, what each becomes, how much could be read, how much work a port is.
+
+`porter.report.constructs` reads one file, `porter.report.effort` asks the port engine; this module walks trees.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
-from porter.lang.cuda import CudaFile, find
-from porter.lang.cute_dsl import DslFile, read_dsl
+from porter.lang.lexical import Lexed, MacroText
+from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
-from porter.model.dsl.gemm import find_gemm
-from porter.model.dsl.names import hopper_only
-from porter.model.dsl.scope import Unrecognized
-from porter.ptx.ast import Instruction
-from porter.ptx.table import check, known_opcode
+from porter.report.constructs import (
+    BUILD_FILES,
+    TARGET,
+    Construct,
+    FileInventory,
+    build_inventory,
+    cuda_inventory,
+    dsl_inventory,
+    source_inventory,
+)
+from porter.report.effort import LEVELS, Effort, library_effort, port_effort
 
-SOURCE_TARGET = "sm_90a"
+_POOL_FROM = 64
+"""Trees with fewer files are read in this process: starting others costs more than it saves."""
 
 
 @dataclass(frozen=True)
-class Construct:
-    """One kind of instruction in a file. `status` is `both` (assembles for source and target), `hopper` (for
-    the
-    source only: has to be ported) or `unknown` (the instruction table does not have it)."""
+class Total:
+    """One kind of construct over all files. `files` is how many hold it."""
 
     name: str
+    kind: str
     status: str
     count: int
-    first: Location
-
-
-@dataclass(frozen=True)
-class FileInventory:
-    """One file. `coverage` is the share of its non-blank bytes that was parsed, `unread` what was not."""
-
-    path: str
-    lines: int
-    nbytes: int
-    coverage: float
-    kernels: tuple[str, ...]
-    constructs: tuple[Construct, ...]
-    unread: tuple[Location, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def hopper_only(self) -> int:
-        return sum(c.count for c in self.constructs if c.status == "hopper")
+    files: int
+    becomes: str
 
 
 @dataclass(frozen=True)
@@ -72,6 +67,26 @@ class Inventory:
         total = sum(f.nbytes for f in self.files)
         return sum(f.coverage * f.nbytes for f in self.files) / total if total else 1.0
 
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        """Every kind of construct, what has to be ported first, most frequent first."""
+        counts: Counter[tuple[str, str, str, str]] = Counter()
+        files: Counter[tuple[str, str, str, str]] = Counter()
+        for file in self.files:
+            for c in file.constructs:
+                key = (c.name, c.kind, c.status, c.becomes)
+                counts[key] += c.count
+                files[key] += 1
+        order = {"hopper": 0, "beside": 1, "unknown": 2, "both": 3}
+        keys = sorted(counts, key=lambda k: (order[k[2]], -counts[k], k))
+        return tuple(Total(k[0], k[1], k[2], counts[k], files[k], k[3]) for k in keys)
+
+    @property
+    def efforts(self) -> dict[str, int]:
+        """How many files each level of effort has, easiest first; levels that no file has are left out."""
+        found = Counter(f.effort.level for f in self.files)
+        return {level: found[level] for level in LEVELS if found[level]}
+
 
 def source_files(path: Path, python: bool = True) -> list[Path]:
     """The path itself, or every source below a directory, sorted; hidden directories are left out.
@@ -84,124 +99,170 @@ def source_files(path: Path, python: bool = True) -> list[Path]:
     if not path.is_dir():
         return [path]
     endings = CUDA_ENDINGS | PYTHON_ENDINGS if python else CUDA_ENDINGS
-    found = sorted(
-        p
-        for p in path.rglob("*")
-        if p.suffix.lower() in endings
-        and p.is_file()
-        and not any(part.startswith(".") for part in p.relative_to(path).parts)
-    )
+    found = [p for p in _below(path) if p.suffix.lower() in endings]
     if not found:
         raise PorterError(Code.NO_SOURCES, path=path)
     return found
 
 
-def take_inventory(paths: Sequence[Path], target: str = "sm_100a") -> Inventory:
+def _below(path: Path) -> list[Path]:
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = [f for f in folders if not f.startswith(".")]
+        found += [Path(folder, name) for name in names if not name.startswith(".")]
+    return sorted(p for p in found if p.is_file())
+
+
+def take_inventory(
+    paths: Sequence[Path], target: str = TARGET, jobs: int = 1, effort: bool = True
+) -> Inventory:
     """The inventory of files and directories, local headers of named files included, each file once.
 
-    A named file that cannot be read is raised; one met in a directory becomes a diagnostic.
+    A named file that cannot be read is raised; one met in a directory becomes a diagnostic. Without `effort`
+    the port engine is not run.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NO_SOURCES, NOT_TEXT, UNKNOWN_SOURCE_KIND.
     """
-    files: dict[str, FileInventory] = {}
+    chosen: dict[Path, bool] = {}
+    builds: list[Path] = []
     problems: list[Diagnostic] = []
     for path in paths:
-        for source in _to_scan(path):
-            try:
-                if is_python(source):
-                    if not python_kernels(source):
-                        raise refuse_python(source)
-                    files[str(source)] = dsl_inventory(source)
-                    continue
-                found = load_sources(source)
-            except PorterError as error:
-                if not path.is_dir():
-                    raise
-                problems.append(error.diagnostic)
-                continue
-            for key, file in found.files.items():
-                if key not in files:
-                    files[key] = inventory_of(file, target)
+        if path.is_dir():
+            for source in source_files(path):
+                chosen.setdefault(source, False)
+            builds += [p for p in _below(path) if p.name in BUILD_FILES or p.suffix in (".mk", ".cmake")]
+        else:
+            for source in _named(path):
+                chosen[source] = True
+    sources = list(chosen)
+    macros = _macros(s for s in sources if not is_python(s))
+    read = partial(_read_one, target=target, macros=macros, named=frozenset(s for s in sources if chosen[s]))
+    files: dict[str, FileInventory] = {}
+    for file, found in _spread(read, sources, jobs):
+        problems += found
+        if file is not None:
+            files[file.path] = file
+    for build in builds:
+        flags = build_inventory(build)
+        if flags is not None:
+            files[flags.path] = flags
+    if effort:
+        _judge(files, jobs)
     return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems))
 
 
-def _to_scan(path: Path) -> list[Path]:
-    """The sources of a path; of the Python files in a directory those that hold kernels."""
-    if not path.is_dir():
-        return source_files(path)
-    found = []
-    for source in source_files(path):
+def _named(path: Path) -> list[Path]:
+    """A file that was named, with its local headers."""
+    if not path.exists():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    if is_python(path):
+        if not python_kernels(path):
+            raise refuse_python(path)
+        return [path]
+    return [Path(key) for key in load_sources(path).files]
+
+
+_DEFINES_SPECIFIER = re.compile(
+    rb"^[ \t]*#[ \t]*define[ \t]+\w+[^\n]*(?:__\w+__|\binline\b|\bstatic\b|\bconstexpr\b|_Pragma)", re.MULTILINE
+)
+
+
+def _macros(sources: Iterable[Path]) -> MacroUses:
+    """What the files' macros stand for, learnt from those that define specifiers or pragmas."""
+    found: list[MacroText] = []
+    for path in sources:
         try:
-            if not is_python(source) or python_kernels(source):
-                found.append(source)
-        except PorterError:
+            text = path.read_bytes()
+        except OSError:
             continue
-    return found
+        if b"define" in text and _DEFINES_SPECIFIER.search(text):
+            found += Lexed(text).macros()
+    return learn_macros(found) if found else NO_MACROS
 
 
-def inventory_of(file: CudaFile, target: str) -> FileInventory:
-    statements = list(asm_statements(file))
-    for macro in macro_definitions(file):
-        statements += asm_in_macro(file, macro)
-    unread = [file.location(where) for where in (*file.unparsed, *unread_asm(file))]
-    notes = []
-    for statement in statements:
-        if statement.ptx is None:
-            unread.append(statement.where)
-            notes.append(f"{statement.where}: inline PTX not read: {statement.ptx_error}")
-    return FileInventory(
-        path=file.path,
-        lines=file.source.count(b"\n") + (not file.source.endswith(b"\n")),
-        nbytes=len(file.source),
-        coverage=file.coverage,
-        kernels=tuple(_kernels(file)),
-        constructs=tuple(_constructs(statements, target)),
-        unread=tuple(unread),
-        notes=tuple(notes),
-    )
+def _read_one(
+    path: Path, target: str, macros: MacroUses, named: frozenset[Path]
+) -> tuple[FileInventory | None, list[Diagnostic]]:
+    """One file, and what has to be said about it; nothing for Python files in a tree that hold no kernels."""
+    try:
+        if is_python(path):
+            if path not in named and not python_kernels(path):
+                return None, []
+            return dsl_inventory(path), []
+        return cuda_inventory(path.as_posix(), read_source(path), target, macros)
+    except PorterError as error:
+        if path in named:
+            raise
+        if is_python(path):
+            return None, []
+        where = error.diagnostic.where or Location(str(path))
+        return None, [replace(error.diagnostic, where=where)]
+    except Exception as error:
+        if path in named:
+            raise
+        values = {"what": f"{type(error).__name__}: {error}"}
+        return None, [Diagnostic(Code.INTERNAL, Location(str(path)), values)]
 
 
-def dsl_inventory(path: Path) -> FileInventory:
-    """A CuTe DSL file: the names that it takes from the cutlass package, and whether its GEMM has a form that
-    the port knows.
-
-    Raises:
-        PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE.
-    """
-    file = read_dsl(path)
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], Location] = {}
-    for node, name in file.references():
-        key = (name, "hopper" if hopper_only(name) else "both")
-        counts[key] += 1
-        first.setdefault(key, file.location(file.span(node)))
-    order = {"hopper": 0, "both": 1}
-    return FileInventory(
-        path=str(path),
-        lines=file.source.count(b"\n") + (not file.source.endswith(b"\n")),
-        nbytes=len(file.source),
-        coverage=1.0,
-        kernels=tuple(k.name.value for k in file.kernels),
-        constructs=tuple(
-            Construct(name, status, counts[name, status], first[name, status])
-            for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
-        ),
-        unread=(),
-        notes=tuple(_gemm_notes(file)),
-    )
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
-def _gemm_notes(file: DslFile) -> Iterable[str]:
-    for kernel in file.kernels:
-        name = kernel.name.value
-        where = file.location(file.span(kernel.name))
-        try:
-            find_gemm(file, kernel)
-        except Unrecognized as refused:
-            yield f"{where}: {name} has no GEMM that is ported: {refused.what}"
-        else:
-            yield f"{where}: {name} is a GEMM of the form that is ported"
+def _spread(function: Callable[[_Item], _Result], items: Sequence[_Item], jobs: int) -> Iterable[_Result]:
+    """The function of every item, in order, in several processes if there is enough to do."""
+    if jobs <= 1 or len(items) < 2:
+        return map(function, items)
+    with ProcessPoolExecutor(jobs) as pool:
+        return list(pool.map(function, items, chunksize=max(1, min(16, len(items) // (4 * jobs)))))
+
+
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+def _judge(files: dict[str, FileInventory], jobs: int) -> None:
+    """Set the effort of every file that holds something Hopper-only, itself or in a local header: what the engine
+    makes of it; of a header, what it makes of the kernels that include it."""
+    todo = {p: f for p, f in files.items() if f.needs_port and f.kind != "build"}
+    reached = _reached(files, {p for p, f in todo.items() if f.has_wgmma}) if todo else {}
+    roots = {p for p, f in todo.items() if f.kind == "dsl" or (f.has_wgmma and not f.library)}
+    roots |= {root for found in reached.values() for root in found}
+    # A header that some kernel includes is judged with that kernel.
+    roots = {r for r in roots if files[r].kernels or not reached.get(r)}
+    ordered = sorted(roots)
+    judged = dict(zip(ordered, _spread(port_effort, ordered, jobs), strict=True))
+    for path, file in {**todo, **{r: files[r] for r in ordered}}.items():
+        found = judged.get(path)
+        if found is None and reached.get(path):
+            root = max(reached[path], key=lambda r: LEVELS.index(judged[r].level))
+            found = Effort(judged[root].level, (f"with {root}", *judged[root].why))
+        if found is None:
+            found = library_effort(path)
+        files[path] = replace(file, effort=found)
+
+
+def _reached(files: dict[str, FileInventory], wanted: set[str]) -> dict[str, set[str]]:
+    """For every wanted file the files with kernels whose local includes lead to it."""
+    real = {os.path.realpath(p): p for p in files if files[p].kind == "cuda"}
+    includes: dict[str, list[str]] = defaultdict(list)
+    for path in real.values():
+        for name in _INCLUDE.findall(Path(path).read_bytes()):
+            target = real.get(os.path.realpath(os.path.join(os.path.dirname(path), os.fsdecode(name))))
+            if target is not None:
+                includes[path].append(target)
+    reached: dict[str, set[str]] = defaultdict(set)
+    for root, file in files.items():
+        if not file.kernels or file.kind != "cuda":
+            continue
+        seen, pending = {root}, [root]
+        while pending:
+            for target in includes[pending.pop()]:
+                if target not in seen:
+                    seen.add(target)
+                    pending.append(target)
+        for path in seen & wanted - {root}:
+            reached[path].add(root)
+    return reached
 
 
 def python_kernels(path: Path) -> tuple[str, ...]:
@@ -211,9 +272,11 @@ def python_kernels(path: Path) -> tuple[str, ...]:
         PorterError: FILE_NOT_FOUND, NOT_TEXT.
     """
     source = read_source(path)
+    if b"kernel" not in source:
+        return ()
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
     return tuple(
         node.name
@@ -231,56 +294,16 @@ def refuse_python(path: Path) -> PorterError:
     return PorterError(Code.NO_KERNEL, Location(str(path)), path=path)
 
 
-def _kernels(file: CudaFile) -> Iterable[str]:
-    for node in find(file.root, "function_definition"):
-        body = node.child_by_field_name("body")
-        head = file.source[node.start_byte : body.start_byte if body else node.end_byte]
-        if b"__global__" not in head:
-            continue
-        for declarator in find(node, "function_declarator"):
-            name = declarator.child_by_field_name("declarator")
-            if name is not None:
-                yield file.text(name)
-                break
-
-
-def _family(instruction: Instruction) -> str:
-    """The name that people know an instruction by: without types and shapes."""
-    parts = instruction.parts
-    if parts[0] == "wgmma":
-        return ".".join(parts[:2])
-    kept = [parts[0]]
-    for part in parts[1:]:
-        if part[:1].isdigit() or "::" in part or part in _TYPE_LIKE:
-            break
-        kept.append(part)
-    return ".".join(kept)
-
-
-_TYPE_LIKE = frozenset(
-    {"b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f32",
-     "f64", "bf16", "pred", "x1", "x2", "x4", "m8n8", "v2", "v4", "rn", "aligned"}
-)  # fmt: skip
-
-
-def _constructs(statements: Iterable[AsmStatement], target: str) -> list[Construct]:
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], Location] = {}
-    for statement in statements:
-        for instruction in statement.ptx.instructions() if statement.ptx else ():
-            key = (_family(instruction), _status(instruction, target))
-            counts[key] += 1
-            first.setdefault(key, statement.where)
-    order = {"hopper": 0, "unknown": 1, "both": 2}
-    return [
-        Construct(name, status, counts[name, status], first[name, status])
-        for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
-    ]
-
-
-def _status(instruction: Instruction, target: str) -> str:
-    if not known_opcode(instruction.opcode):
-        return "unknown"
-    if check(instruction, target) is None:
-        return "both"
-    return "hopper" if check(instruction, SOURCE_TARGET) is None else "unknown"
+__all__ = [
+    "Construct",
+    "Effort",
+    "FileInventory",
+    "Inventory",
+    "Total",
+    "dsl_inventory",
+    "python_kernels",
+    "refuse_python",
+    "source_files",
+    "source_inventory",
+    "take_inventory",
+]

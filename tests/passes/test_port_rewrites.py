@@ -427,3 +427,22 @@ def test_object_with_an_accumulator_that_is_passed_on(tmp_path: Path) -> None:
     result = port_text(tmp_path, kernel(body, before=owner + helper))
     assert int(result.exit_code) == 3
     assert any("is passed on" in str(d) for d in result.diagnostics)
+
+
+def test_forward_declarations_follow(tmp_path: Path) -> None:
+    declared = "\n__device__ __forceinline__ void mma(float (&d)[8], uint64_t a, uint64_t b);\n"
+    text = GEMM.replace("#include <cstdint>\n", "#include <cstdint>\n" + declared)
+    text = text.replace("__device__ void commit()", "__device__ void commit();\n__device__ void commit()")
+    out = ported(tmp_path, text)
+    assert "void mma(tcgen05::Accumulator& d, uint64_t a, uint64_t b);" in out
+    assert "void commit(tcgen05::Warpgroup& tc);" in out
+
+
+def test_primary_template_follows_its_specializations(tmp_path: Path) -> None:
+    primary = "\ntemplate <int N> __device__ void mma(float (&d)[N / 2], uint64_t a, uint64_t b);\n"
+    special = wrapper(16).replace("__device__", "template <> __device__").replace("void mma(", "void mma<16>(")
+    text = GEMM.replace(wrapper(16), primary + special).replace("mma(acc,", "mma<16>(acc,")
+    out = ported(tmp_path, text)
+    assert "template <int N> __device__ void mma(tcgen05::Accumulator& d, uint64_t a, uint64_t b);" in out
+    assert "void mma<16>(tcgen05::Accumulator& d, uint64_t a, uint64_t b)" in out
+    assert "mma<16>(acc_tmem," in out

@@ -106,8 +106,7 @@ def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic]
     ported: list[str] = []
     kernels = [k for k in file.kernels if Scope(file, k).calls_of(names.GEMM)]
     if len(kernels) != 1:
-        what = f"{len(kernels)} kernels of this file issue MMAs in their own body; one is ported"
-        return {}, [_refusal(file, ", ".join(k.name.value for k in file.kernels) or "(none)", what, file.module)], []
+        return {}, [_no_single_kernel(file, kernels)], []
     kernel = kernels[0]
     name = kernel.name.value
     try:
@@ -122,6 +121,19 @@ def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic]
         Code.DSL_MMA_WARPS, file.location(file.span(kernel.name)), {"kernel": name, "threads": threads}
     )
     return context.edits.finish(), [note], ported
+
+
+def _no_single_kernel(file: DslFile, kernels: Sequence[cst.FunctionDef]) -> Diagnostic:
+    called = ", ".join(k.name.value for k in kernels or file.kernels) or "(none)"
+    if kernels:
+        return _refusal(file, called, f"{len(kernels)} kernels of this file issue MMAs; one is ported", kernels[1])
+    parts = (names.GEMM, names.FENCE, names.COMMIT, names.WAIT, names.TILED_MMA)
+    node = next((n for part in parts for n, name in file.references() if name == part), file.module)
+    around = file.parent(node)
+    while around is not None and not isinstance(around, cst.FunctionDef):
+        around = file.parent(around)
+    where = f"in the helper `{around.name.value}`" if around is not None else "in another module"
+    return _refusal(file, called, f"its MMAs are issued {where}, not in the kernel itself", node)
 
 
 def rewrite(k: KernelContext) -> None:

@@ -154,10 +154,12 @@ class Checker:
         news[:, component] = np.maximum(news[:, component], phase)
         self.mbar_phases[key] = self.clocks.merge(self.mbar_phases.get(key), news)
 
-    def waited(self, warp: int, slot: int, cta: int) -> None:
+    def waited(self, warp: int, slot: int, cta: int, relaxed: bool) -> None:
         """A warp has seen the latest completed phase."""
         news = self.mbar_phases.get((slot, cta))
-        if news is not None:
+        if news is not None and relaxed:
+            self.clocks.receive_relaxed(warp, news)
+        elif news is not None:
             self.clocks.receive(warp, news)
 
     def signal(self, slot: int, cta: int) -> None:
@@ -218,7 +220,7 @@ class Checker:
         if found is not None:
             found.count += 1
             return
-        lenient = verdict.strict or (old is not None and self._consumed(old))
+        lenient = verdict.strict or (old is not None and self._consumed(old, new))
         x, y, z = self.machine.block_position(cta)
         self.hazards[key] = Hazard(
             kind=KINDS[verdict.id],
@@ -233,10 +235,10 @@ class Checker:
             strict=verdict.strict,
         )
 
-    @staticmethod
-    def _consumed(old: Access) -> bool:
-        """A load whose registers have all been used: the register dependence has waited for it."""
-        return old.kind == "ld" and not old.done and bool(old.notes.get("consumed"))
+    def _consumed(self, old: Access, new: Access) -> bool:
+        """A load whose registers had all been used before: the register dependence has waited for it."""
+        used = old.notes.get("consumed")
+        return old.kind == "ld" and not old.done and used is not None and self.clocks.knows(new.warp, ORDER, [used])
 
     # Ends ---------------------------------------------------------------------------------------------
 

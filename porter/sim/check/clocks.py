@@ -43,6 +43,9 @@ class Clocks:
         self.epoch = np.ones(warps, np.int64)
         self.state[np.arange(warps), ORDER, self.own] = 1
         self._components: dict[Any, int] = {}
+        # Messages of relaxed synchronization: what a fence has released, what was received but not acquired.
+        self.fenced: dict[int, Array] = {}
+        self.held: dict[int, Array] = {}
         self._used = warps_per_cluster
 
     def component(self, key: Any) -> int:
@@ -89,6 +92,31 @@ class Clocks:
         part = into[:, : message.shape[1]]
         np.maximum(part, message, out=part)
         return into
+
+    # Relaxed synchronization --------------------------------------------------------------------------
+
+    def fence(self, warp: int) -> None:
+        """A memory fence: releases for later relaxed operations, acquires what earlier ones received."""
+        if warp in self.held:
+            self.receive(warp, self.held.pop(warp))
+        self.fenced[warp] = self.release(warp)
+
+    def fence_inits(self, warp: int) -> tuple[int, int]:
+        """fence.mbarrier_init: an event that also relaxed synchronization carries."""
+        component = self.component(("init", int(self.own[warp])))
+        value = int(self.state[warp, ORDER, component]) + 1
+        self.state[warp, ORDER, component] = value
+        message = self.blank()
+        message[ORDER, component] = value
+        self.fenced[warp] = self.merge(self.fenced.get(warp), message)
+        return component, value
+
+    def release_relaxed(self, warp: int) -> Array:
+        found = self.fenced.get(warp)
+        return self.blank() if found is None else found.copy()
+
+    def receive_relaxed(self, warp: int, message: Array) -> None:
+        self.held[warp] = self.merge(self.held.get(warp), message.copy())
 
     # Fences -------------------------------------------------------------------------------------------
 

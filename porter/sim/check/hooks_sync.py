@@ -44,6 +44,13 @@ def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str) -> 
             check.clocks.after_thread_sync(warp)
         elif what == "wait_ld":
             check.completed_by(warp, check.loads.pop(warp, []))
+        elif what == "memory":
+            check.clocks.fence(warp)
+        elif what == "mbarrier_init":
+            event = check.clocks.fence_inits(warp)
+            for init, _ in check.mbar_inits.values():
+                if init.warp == warp:
+                    init.done.append(event)
         if what in ("mbarrier_init", "proxy"):
             for key, (init, _) in check.mbar_inits.items():
                 if check.known(warp, init):
@@ -58,6 +65,8 @@ def emit_events(cg: Context, ins: ast.Instruction) -> None:
         what = "proxy" if p[2].startswith("async") else None
     elif p[0] == "fence" and p[1] == "mbarrier_init":
         what = "mbarrier_init"
+    elif p[0] in ("fence", "membar"):
+        what = "memory"
     elif p[0] == "tcgen05":
         what = {"fence::before_thread_sync": "before", "fence::after_thread_sync": "after",
                 "wait::ld": "wait_ld"}.get(p[1])  # fmt: skip
@@ -117,9 +126,8 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     check: Any = M.check
     for _, warp in active(M, idx, n, mask):
         k = int(M.warp_cta[warp]) // M.cluster_size
-        message = check.clocks.release(warp)
-        if "relaxed" in M.program.code[at].parts:
-            message = check.clocks.blank()
+        relaxed = "relaxed" in M.program.code[at].parts
+        message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
         check.cluster_messages[k] = check.clocks.merge(check.cluster_messages.get(k), message)
     sync.cluster_arrive(M, at, idx, n, mask)
 
@@ -192,11 +200,10 @@ def mbar_arrive(
     check: Any = M.check
     relaxed = "relaxed" in M.program.code[at].parts
     for warp, places in _places(M, at, idx, n, mask, addr):
-        message = check.clocks.release(warp)
+        message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
         for slot, cta in places:
             check_init(M, at, warp, slot, cta, False)
-            if not relaxed:
-                check.arrive(slot, cta, message.copy())
+            check.arrive(slot, cta, message.copy())
     return mbarrier.mbar_arrive(M, at, idx, n, mask, addr, count, expect, drop)
 
 
@@ -222,8 +229,7 @@ def mbar_wait(
     for warp, places in _places(M, at, idx, n, seen & lanes, addr):
         for slot, cta in places:
             check_init(M, at, warp, slot, cta, False)
-            if not relaxed:
-                check.waited(warp, slot, cta)
+            check.waited(warp, slot, cta, relaxed)
     return result
 
 

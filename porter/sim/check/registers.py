@@ -64,7 +64,8 @@ def use_loaded(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozense
                 continue
             left: set[str] = access.notes["unread"]
             left -= names
-            access.notes["consumed"] = not left
+            if not left:
+                access.notes.setdefault("consumed", check.clocks.now(warp))
             new = check.generic("register", at, warp, False, 1, 4)
             verdict = Verdict("H31", "tcgen05.wait::ld after the load", "tcgen05.wait::ld.sync.aligned", strict=True)
             check.report(verdict, access, new, "", int(M.warp_cta[warp]))

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The constructs of one file: inline PTX, names of libraries, guards and flags, and what each becomes."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tree_sitter import Query, QueryCursor
+
+from porter.diagnostics import Code, Diagnostic, Location
+from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
+from porter.lang.coverage import reading_findings
+from porter.lang.cuda import LANGUAGE, CudaFile, enclosing, find, function_specifiers, location, parse_cuda
+from porter.lang.cute_dsl import DslFile, read_dsl
+from porter.lang.masking import NO_MACROS, MacroUses
+from porter.lang.sources import SourceSet, read_source
+from porter.lang.text import LineIndex, Span
+from porter.model.dsl import names
+from porter.model.dsl.gemm import find_gemm
+from porter.model.dsl.names import hopper_only
+from porter.model.dsl.scope import Unrecognized
+from porter.ptx.ast import Instruction
+from porter.ptx.table import UnknownInstruction, check, known_opcode
+from porter.report.effort import Effort
+from porter.rules.load import load_rules
+from porter.rules.match import matches, text_matches
+from porter.rules.rule import Region, Rule, When
+
+SOURCE_TARGET = "sm_90a"
+TARGET = "sm_100a"
+_BEFORE_HOPPER = "sm_80"
+
+BUILD_FILES = frozenset({"Makefile", "makefile", "GNUmakefile", "CMakeLists.txt", "setup.py"})
+
+_MARKS = (b"wgmma", b"WGMMA", b"GMMA", b"SM90", b"Sm90", b"sm_90", b"warpgroup", b"KernelTma")
+"""Words that every construct of a library that is not ported holds; a file without any is not searched."""
+
+
+@dataclass(frozen=True)
+class Construct:
+    """One kind of thing in a file.
+
+    `kind`: `ptx` (an instruction), `library` (a name of a library), `guard`, `host`, `build` (architecture tests
+    and flags), `dsl` (a name of CuTe DSL). `status`: `hopper` (for the source only: has to be ported), `beside`
+    (changed with a kernel that is ported), `both` (on source and target), `unknown` (the instruction table does
+    not have it, or it was not read). `since_hopper`: older architectures do not have it. `forms` counts the
+    shapes and types of `wgmma.mma_async`.
+    """
+
+    name: str
+    status: str
+    count: int
+    first: Location
+    kind: str = "ptx"
+    becomes: str = ""
+    since_hopper: bool = False
+    forms: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class FileInventory:
+    """One file. `coverage` is the share of its non-blank bytes that was parsed, `unread` what was not.
+    `has_wgmma`: the word wgmma stands in it, whether or not it could be read."""
+
+    path: str
+    lines: int
+    nbytes: int
+    coverage: float
+    kernels: tuple[str, ...]
+    constructs: tuple[Construct, ...]
+    unread: tuple[Location, ...]
+    notes: tuple[str, ...] = ()
+    kind: str = "cuda"
+    has_wgmma: bool = False
+    effort: Effort = Effort()
+
+    @property
+    def hopper_only(self) -> int:
+        return sum(c.count for c in self.constructs if c.status == "hopper")
+
+    @property
+    def library(self) -> bool:
+        """Whether constructs of a library are all that is Hopper-only here."""
+        return {c.kind for c in self.constructs if c.status == "hopper"} == {"library"}
+
+    @property
+    def needs_port(self) -> bool:
+        return self.hopper_only > 0 or self.has_wgmma
+
+
+@functools.cache
+def library_rules() -> tuple[Rule, ...]:
+    """Rules that name constructs of libraries which are not ported."""
+    return tuple(r for r in load_rules() if r.report is not None and r.pattern is not None)
+
+
+@functools.cache
+def _beside_rules() -> tuple[Rule, ...]:
+    regions = (Region.DIRECTIVE, Region.CODE, Region.STRING)
+    return tuple(
+        r
+        for r in load_rules()
+        if r.pattern is not None and r.replace is not None and r.when is When.PORTED and r.region in regions
+    )
+
+
+@functools.cache
+def _text_rules() -> tuple[Rule, ...]:
+    return tuple(r for r in load_rules() if r.pattern is not None and r.replace is not None and r.region is Region.TEXT)
+
+
+@functools.cache
+def _becomes(rule_id: str) -> str:
+    return next((r.becomes for r in load_rules() if r.id == rule_id), "")
+
+
+_PASS_OF_PTX = {
+    "wgmma.mma_async": "PTR110",
+    "wgmma.fence": "PTR120",
+    "wgmma.commit_group": "PTR120",
+    "wgmma.wait_group": "PTR120",
+}
+
+
+def cuda_inventory(
+    path: str, source: bytes, target: str = TARGET, macros: MacroUses = NO_MACROS
+) -> tuple[FileInventory, list[Diagnostic]]:
+    """The inventory of one CUDA source, and what of it was not understood (PT1xxx)."""
+    file = parse_cuda(path, source, macros)
+    found = source_inventory(file, target)
+    said: list[Diagnostic] = []
+    if found.unread:
+        said = [
+            d for d in reading_findings(SourceSet(path, {path: file})) if d.code is not Code.UNRESOLVED_INCLUDE
+        ]
+    return found, said
+
+
+def source_inventory(file: CudaFile, target: str = TARGET) -> FileInventory:
+    """The inventory of one parsed CUDA source."""
+    statements: list[AsmStatement] = []
+    unread = [file.location(where) for where in file.unparsed]
+    notes = []
+    if b"asm" in file.source:
+        statements += asm_statements(file)
+        for macro in macro_definitions(file):
+            statements += asm_in_macro(file, macro)
+        unread += [file.location(where) for where in unread_asm(file)]
+    for statement in statements:
+        if statement.ptx is None:
+            unread.append(statement.where)
+            notes.append(f"{statement.where}: inline PTX not read: {statement.ptx_error}")
+    constructs = [*_instructions(statements, target), *_unread_wgmma(file, statements)]
+    if any(mark in file.source for mark in _MARKS):
+        constructs += _from_rules(file, library_rules(), "hopper", "library")
+        constructs += _from_rules(file, _beside_rules(), "beside", "host")
+    return FileInventory(
+        path=file.path,
+        lines=_line_count(file.source),
+        nbytes=len(file.source),
+        coverage=file.coverage,
+        kernels=tuple(_kernels(file)),
+        constructs=tuple(constructs),
+        unread=tuple(unread),
+        notes=tuple(notes),
+        has_wgmma=any(c.name.startswith("wgmma") for c in constructs),
+    )
+
+
+def _line_count(source: bytes) -> int:
+    return source.count(b"\n") + (not source.endswith(b"\n"))
+
+
+_FUNCTIONS = Query(LANGUAGE, "(function_definition) @function")
+
+
+def _kernels(file: CudaFile) -> Iterator[str]:
+    """Names of the `__global__` functions that are defined here, in order."""
+    if b"__global__" not in file.source and not any(
+        word == b"__global__" and name.encode() in file.source for name, word in file.macros.specifiers.items()
+    ):
+        return
+    nodes = QueryCursor(_FUNCTIONS).captures(file.root).get("function", [])
+    for node in sorted(nodes, key=lambda n: n.start_byte):
+        declarator = node.child_by_field_name("declarator")
+        if declarator is None or "__global__" not in function_specifiers(file, node):
+            continue
+        for function in find(declarator, "function_declarator"):
+            name = function.child_by_field_name("declarator")
+            if name is not None:
+                yield file.text(name)
+                break
+
+
+def _family(instruction: Instruction) -> str:
+    """The name that people know an instruction by: without types and shapes."""
+    parts = instruction.parts
+    if parts[0] == "wgmma":
+        return ".".join(parts[:3] if parts[1:3] == ("mma_async", "sp") else parts[:2])
+    kept = [parts[0]]
+    for part in parts[1:]:
+        if part[:1].isdigit() or "::" in part or part in _TYPE_LIKE:
+            break
+        kept.append(part)
+    return ".".join(kept)
+
+
+_TYPE_LIKE = frozenset(
+    {"b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f32",
+     "f64", "bf16", "pred", "x1", "x2", "x4", "m8n8", "v2", "v4", "rn", "aligned"}
+)  # fmt: skip
+_SHAPE = re.compile(r"m64n\d+k\d+")
+
+
+def _form(instruction: Instruction) -> str:
+    """`m64n128k16.f32.bf16.bf16` of an MMA: its shape and what follows."""
+    parts = instruction.parts
+    at = next((i for i, part in enumerate(parts) if _SHAPE.fullmatch(part)), None)
+    return ".".join(parts[at:]) if at is not None else ""
+
+
+def _instructions(statements: Iterable[AsmStatement], target: str) -> list[Construct]:
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], tuple[Location, Instruction]] = {}
+    forms: dict[tuple[str, str], Counter[str]] = {}
+    for statement in statements:
+        for instruction in statement.ptx.instructions() if statement.ptx else ():
+            key = (_family(instruction), _status(instruction, target))
+            counts[key] += 1
+            first.setdefault(key, (statement.where, instruction))
+            if key[0].startswith("wgmma.mma_async"):
+                forms.setdefault(key, Counter())[_form(instruction)] += 1
+    order = {"hopper": 0, "unknown": 1, "both": 2}
+    return [
+        Construct(
+            name=name,
+            status=status,
+            count=counts[name, status],
+            first=first[name, status][0],
+            becomes=_becomes(_PASS_OF_PTX[name]) if name in _PASS_OF_PTX else "unchanged" if status == "both" else "",
+            since_hopper=status != "unknown" and _since_hopper(first[name, status][1]),
+            forms=tuple(sorted(forms.get((name, status), Counter()).items())),
+        )
+        for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
+    ]
+
+
+@functools.lru_cache(65536)
+def _status(instruction: Instruction, target: str) -> str:
+    if not known_opcode(instruction.opcode):
+        return "unknown"
+    try:
+        if check(instruction, target) is None:
+            return "both"
+        return "hopper" if check(instruction, SOURCE_TARGET) is None else "unknown"
+    except UnknownInstruction:
+        return "hopper" if instruction.parts[0] == "wgmma" else "unknown"
+
+
+def _since_hopper(instruction: Instruction) -> bool:
+    try:
+        return check(instruction, _BEFORE_HOPPER) is not None
+    except UnknownInstruction:
+        return False
+
+
+_WGMMA_TEXT = re.compile(rb"wgmma\s*\.\s*(?:mma_async|fence|commit_group|wait_group)")
+
+
+def _unread_wgmma(file: CudaFile, statements: Iterable[AsmStatement]) -> list[Construct]:
+    """wgmma outside of every asm statement that was read: in strings, and in text that does not parse."""
+    if b"wgmma" not in file.source:
+        return []
+    read = sorted((s.span.start, s.span.end) for s in statements if s.ptx is not None)
+    count, first, at = 0, None, 0
+    for match in _WGMMA_TEXT.finditer(file.source):
+        while at < len(read) and read[at][1] <= match.start():
+            at += 1
+        if (at < len(read) and read[at][0] <= match.start()) or _is_comment(file, match.start()):
+            continue
+        count += 1
+        first = first or Span(match.start(), match.end())
+    if first is None:
+        return []
+    return [Construct("wgmma in text that was not read", "hopper", count, location(file, first))]
+
+
+def _is_comment(file: CudaFile, offset: int) -> bool:
+    node = file.root.descendant_for_byte_range(offset, offset + 1)
+    if node is not None and (node.type == "comment" or enclosing(node, "comment") is not None):
+        return True
+    line = file.source[file.source.rfind(b"\n", 0, offset) + 1 : offset]
+    return b"//" in re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line)
+
+
+_TEMPLATE = re.compile(r"\s*[(<].*", re.DOTALL)
+
+
+def _from_rules(file: CudaFile, rules: Iterable[Rule], status: str, kind: str) -> list[Construct]:
+    """What the patterns of rules match, by the name matched."""
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], Location] = {}
+    of_rule: dict[str, Rule] = {}
+    for rule in rules:
+        assert rule.pattern is not None
+        if not rule.reads(file.path) or not rule.pattern.search(file.source.decode("latin-1")):
+            continue
+        for match in matches(rule, file):
+            key = (_TEMPLATE.sub("", match.text) if kind == "library" else match.text.strip(), rule.id)
+            counts[key] += 1
+            first.setdefault(key, location(file, match.span))
+            of_rule[rule.id] = rule
+    return [
+        Construct(
+            name,
+            status,
+            counts[name, rule_id],
+            first[name, rule_id],
+            "guard" if of_rule[rule_id].region is Region.DIRECTIVE else kind,
+            of_rule[rule_id].becomes,
+        )
+        for name, rule_id in sorted(counts)
+    ]
+
+
+def build_inventory(path: Path) -> FileInventory | None:
+    """Architecture flags of a build file; None if there are none, or it is no text."""
+    try:
+        source = path.read_bytes()
+    except OSError:
+        return None
+    index = LineIndex(source)
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], Location] = {}
+    for rule in _text_rules():
+        for match in text_matches(rule, str(path), source):
+            key = (match.text.strip(), rule.becomes)
+            counts[key] += 1
+            line, column = index.line_column(match.span.start)
+            first.setdefault(key, Location(str(path), line, column, match.span.start, match.span.end))
+    if not counts:
+        return None
+    constructs = tuple(
+        Construct(name, "beside", counts[name, becomes], first[name, becomes], "build", becomes)
+        for name, becomes in sorted(counts)
+    )
+    return FileInventory(path.as_posix(), _line_count(source), len(source), 1.0, (), constructs, (), kind="build")
+
+
+def dsl_inventory(path: Path) -> FileInventory:
+    """A CuTe DSL file: the names that it takes from the cutlass package, and whether its GEMM has a form that
+    the port knows.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE.
+    """
+    read_source(path)
+    file = read_dsl(path)
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], Location] = {}
+    for node, name in file.references():
+        key = (name, "hopper" if hopper_only(name) else "both")
+        counts[key] += 1
+        first.setdefault(key, file.location(file.span(node)))
+    order = {"hopper": 0, "both": 1}
+    return FileInventory(
+        path=path.as_posix(),
+        lines=_line_count(file.source),
+        nbytes=len(file.source),
+        coverage=1.0,
+        kernels=tuple(k.name.value for k in file.kernels),
+        constructs=tuple(
+            Construct(name, status, counts[name, status], first[name, status], "dsl", _dsl_becomes(name, status))
+            for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
+        ),
+        unread=(),
+        notes=tuple(_gemm_notes(file)),
+        kind="dsl",
+    )
+
+
+_PASS_OF_DSL = (
+    (f"{names.HELPERS}.make_trivial_tiled_mma", "PTR500"),
+    (f"{names.WARPGROUP}.", "PTR505"),
+    (f"{names.PIPELINE}.", "PTR503"),
+    (f"{names.HELPERS}.sm90_get_smem_store_op", "PTR506"),
+)
+
+
+def _dsl_becomes(name: str, status: str) -> str:
+    """What the rule on a name, or the pass that owns it, says."""
+    if status == "both":
+        return "unchanged"
+    for rule in load_rules():
+        if rule.region is Region.NAME and rule.pattern is not None and rule.pattern.fullmatch(name):
+            return rule.becomes
+    return next((_becomes(rule_id) for prefix, rule_id in _PASS_OF_DSL if name.startswith(prefix)), "")
+
+
+def _gemm_notes(file: DslFile) -> Iterable[str]:
+    for kernel in file.kernels:
+        name = kernel.name.value
+        where = file.location(file.span(kernel.name))
+        try:
+            find_gemm(file, kernel)
+        except Unrecognized as refused:
+            yield f"{where}: {name} has no GEMM that is ported: {refused.what}"
+        else:
+            yield f"{where}: {name} is a GEMM of the form that is ported"

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much work a port is, judged by what the port engine itself makes of a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.diagnostics import Code, Diagnostic, PorterError, Severity
+from porter.lang.sources import is_python, load_sources
+from porter.lang.text import EditGroup, Safety
+
+LEVELS = ("unknown", "none", "low", "medium", "high")
+_REASONS = 4
+
+
+@dataclass(frozen=True)
+class Effort:
+    """`none`: nothing is Hopper-only. `low`: ported, every edit keeps the meaning by construction. `medium`:
+    ported, but something is to be looked at. `high`: something is left for the user. `unknown`: not asked."""
+
+    level: str = "none"
+    why: tuple[str, ...] = ()
+
+
+def port_effort(path: str) -> Effort:
+    """What the engine makes of a CUDA file with its local headers, or of a CuTe DSL file."""
+    try:
+        if is_python(Path(path)):
+            from porter.passes.dsl.port import port_python
+
+            dsl = port_python(Path(path), (), (), ())
+            return _judged(dsl.diagnostics, dsl.groups)
+        from porter.passes.port import port_sources
+
+        result = port_sources(load_sources(Path(path)))
+        return _judged(result.diagnostics, result.groups)
+    except PorterError as error:
+        return _judged([error.diagnostic], ())
+    except Exception as error:
+        # One file must not end the scan of a tree.
+        values = {"what": f"{type(error).__name__}: {error}"}
+        return _judged([Diagnostic(Code.INTERNAL, None, values)], ())
+
+
+def library_effort(path: str) -> Effort:
+    """The effort of a file whose Hopper-only constructs are those of a library: no kernel needs to be analysed
+    to know that they are left."""
+    from porter.report.constructs import library_rules
+    from porter.rules.engine import Selection, pattern_groups
+
+    try:
+        sources = load_sources(Path(path))
+    except PorterError as error:
+        return _judged([error.diagnostic], ())
+    found = pattern_groups(library_rules(), sources, Selection(), False, ())
+    return _judged(found.diagnostics, found.groups)
+
+
+def _judged(diagnostics: Iterable[Diagnostic], groups: Iterable[EditGroup]) -> Effort:
+    diagnostics, groups = list(diagnostics), list(groups)
+    errors = [d for d in diagnostics if d.severity is Severity.ERROR]
+    if errors:
+        return Effort("high", _counted(f"{d.code.id} {d.message}" for d in errors))
+    review = [f"{g.rule} {g.title}" for g in groups if g.safety is not Safety.SAFE]
+    review += [f"{d.code.id} {d.message}" for d in diagnostics if d.severity is Severity.WARNING]
+    if review:
+        return Effort("medium", _counted(review))
+    if groups:
+        return Effort("low", ("every edit keeps the meaning by construction",))
+    return Effort("none", ())
+
+
+def _counted(reasons: Iterable[str]) -> tuple[str, ...]:
+    """The most frequent reasons first, each once with its count."""
+    counts = Counter(reasons)
+    shown = [f"{reason} ({n} times)" if n > 1 else reason for reason, n in counts.most_common(_REASONS)]
+    left = len(counts) - len(shown)
+    return (*shown, f"and {left} more") if left > 0 else tuple(shown)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's Hopper examples, where a package that bundles them is installed: ported, compiled, compared."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from porter.diagnostics import ExitCode
+from porter.passes.dsl.port import port_python
+from porter.verify.backends import SimBackend
+from porter.verify.builder import PortPlan, ToolkitBuilder
+from porter.verify.case import load_case
+from porter.verify.results import Verdict
+from porter.verify.runner import VerifyOptions, verify
+
+EXAMPLES = "data/cutlass/examples/python/CuTeDSL/hopper"
+CASE = """
+version: 1
+kernel: {kernel}
+entry: {entry}
+sizes: {{M: 256, N: 512, K: 256, L: 1}}
+dsl:
+  init: {{acc_dtype: cutlass.Float32, tile_shape_mn: {tile}, cluster_shape_mn: {cluster}{more}}}
+  call: [A, B, C, {extra}stream]
+tensors:
+  A: {{dtype: {dtype}, shape: [M, K, L], strides: {a}, role: input}}
+  B: {{dtype: {dtype}, shape: [N, K, L], strides: {b}, role: input}}
+  C: {{dtype: f16, shape: [M, N, L], strides: [N, 1, M * N], role: output}}
+reduction: K
+reference: "np.einsum('mkl,nkl->mnl', A, B)"
+"""
+ROW = {"a": "[K, 1, M * K]", "b": "[K, 1, N * K]"}
+COLUMN = {"a": "[1, M, M * K]", "b": "[1, N, N * K]"}
+VARIANTS = {
+    "f16": {"dtype": "f16", "tile": "[128, 128]", "cluster": "[1, 1]", **ROW},
+    "bf16-wide-pair": {"dtype": "bf16", "tile": "[128, 256]", "cluster": "[2, 1]", **ROW},
+    "f16-mn-major-pair": {"dtype": "f16", "tile": "[128, 128]", "cluster": "[2, 1]", **COLUMN},
+    "fp8-pair": {"dtype": "f8e4m3", "tile": "[128, 128]", "cluster": "[2, 1]", **ROW},
+    "f16-64-rows": {"dtype": "f16", "tile": "[64, 64]", "cluster": "[1, 2]", **ROW},
+}
+DENSE = {
+    "dense_gemm.py": {"entry": "HopperWgmmaGemmKernel", "more": "", "extra": ""},
+    "dense_gemm_persistent.py": {
+        "entry": "HopperWgmmaGemmPersistentKernel",
+        "more": ", swizzle_size: 1, raster_along_m: true",
+        "extra": "4, ",
+    },
+}
+
+pytestmark = [pytest.mark.external, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def examples() -> Path:
+    spec = find_spec("flashinfer")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("flashinfer-python is not installed")
+    return Path(spec.submodule_search_locations[0]) / EXAMPLES
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", DENSE)
+def test_dense_gemms_port_compile_and_agree(name: str, variant: str, examples: Path, tmp_path: Path) -> None:
+    kernel = tmp_path / name
+    kernel.write_bytes((examples / name).read_bytes())
+    (tmp_path / "case.yaml").write_text(CASE.format(kernel=name, **DENSE[name], **VARIANTS[variant]))
+    case = load_case(tmp_path / "case.yaml")
+    ported = port_python(kernel)
+    assert ported.exit_code is ExitCode.OK
+    plan = PortPlan(files=dict(ported.files))
+    rows = verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=("integers", "normal"))).rows
+    for row in rows:
+        assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
+
+
+@pytest.mark.parametrize("name", ["fmha.py", "grouped_gemm.py"])
+def test_what_is_not_ported_is_named(name: str, examples: Path) -> None:
+    result = port_python(examples / name)
+    if result.exit_code is ExitCode.OK:
+        assert not re.search(rb"warpgroup\.(fence|commit_group|wait_group)", result.files[str(examples / name)])
+    else:
+        assert result.exit_code is ExitCode.UNPORTED
+        assert not result.groups
+        assert all(d.where is not None and d.where.line for d in result.diagnostics)

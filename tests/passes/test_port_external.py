@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's own examples through the port: nothing selected changes nothing, and nothing ends in a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porter.lang.sources import load_sources
+from porter.passes.port import NO_RULE, PortOptions, port_sources
+
+cutlass_library = pytest.importorskip("cutlass_library", reason="nvidia-cutlass is not installed")
+EXAMPLES = Path(cutlass_library.__file__).parent / "source" / "examples"
+FILES = sorted(p for p in EXAMPLES.rglob("*") if p.suffix in (".cu", ".cuh", ".h"))
+
+
+@pytest.mark.external
+def test_examples() -> None:
+    assert len(FILES) > 200
+    refused = 0
+    for path in FILES:
+        sources = load_sources(path)
+        nothing = port_sources(sources, PortOptions(select=(NO_RULE,)))
+        assert nothing.files == {key: file.source for key, file in sources.files.items()}, path
+        result = port_sources(sources)
+        if int(result.exit_code) == 3:
+            refused += 1
+            assert not result.changed
+            assert all(d.where is not None for d in result.diagnostics)
+        else:
+            assert int(result.exit_code) == 0, path
+    assert refused > 20, "the Hopper examples use CuTe and CUTLASS, which are named, not ported"
