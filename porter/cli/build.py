@@ -6,18 +6,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.table import ResourceRow, compare, compare_modules
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.cli.context import Session, command
+from porter.cli.inputs import require_file, require_source
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.lang.sources import is_python
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request, materialize
 from porter.verify.case import cases_of, load_case
+from porter.verify.dsl import compile_case
 from porter.verify.problem import Problem, bind
 
 
@@ -35,8 +37,8 @@ def build(session: Session, file: Path, port_path: Path | None, case_path: Path 
     itself instantiates are built.
     """
     for path in (file, *([port_path] if port_path else [])):
-        if not path.is_file():
-            raise PorterError(Code.FILE_NOT_FOUND, path=path)
+        require_file(path, "build")
+        require_source(path)
     toolkit = find_toolkit(session.toolkit)
     plan, left = plan_of(file, port_path)
     if plan is None:
@@ -49,11 +51,11 @@ def build(session: Session, file: Path, port_path: Path | None, case_path: Path 
         if tell is not None:
             tell(f"building {file} and its port")
         rows = _from_case(problem, file, ported, toolkit) if problem else _whole(file, ported, toolkit)
+    if not rows:
+        raise PorterError(Code.NOTHING_TO_BUILD, path=file)
     warnings = [w for row in rows for w in _warnings(row, file)]
     session.report([*(left if session.verbosity > 0 else ()), *warnings])
     session.show(resource_table(rows))
-    if not rows:
-        session.show(Text(f"{file} instantiates no kernel; a case can name one"))
     body = {
         "toolkit": toolkit.name,
         "kernels": [row.as_json() for row in rows],
@@ -75,12 +77,19 @@ def _problem(file: Path, case_path: Path | None) -> Problem | None:
 
 
 def _from_case(problem: Problem, file: Path, ported: Path, toolkit: Toolkit) -> list[ResourceRow]:
+    if problem.case.dsl is not None:
+        original, _ = compile_case(problem, file, ORIGINAL_ARCH)
+        port, _ = compile_case(problem, ported, PORT_ARCH)
+        return compare_modules((original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH), toolkit)
     before = compile_request(problem, file, ORIGINAL_ARCH)
     after = compile_request(problem, ported, PORT_ARCH)
     return [compare(before, after, toolkit)]
 
 
 def _whole(file: Path, ported: Path, toolkit: Toolkit) -> list[ResourceRow]:
+    if is_python(file):
+        # Only a case says how a Python kernel is constructed and called.
+        raise PorterError(Code.CASE_NOT_FOUND, path=file)
     here = (file.parent,)
     before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
     after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=here), toolkit)

@@ -67,19 +67,22 @@ class Session:
     def show(self, *items: RenderableType) -> None:
         """Results in text form; nothing under --format json or -q."""
         if not self.json and self.verbosity >= 0:
-            for item in items:
-                self.out.print(item)
+            with _to_standard_output():
+                for item in items:
+                    self.out.print(item)
 
     def write(self, data: bytes) -> None:
         """Bytes to standard output as they are."""
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        with _to_standard_output():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
 
     def write_json(self, document: Mapping[str, Any]) -> None:
         """The one document of a command, under --format json."""
         if self.json:
-            click.echo(report_json.dumps(document))
+            with _to_standard_output():
+                click.echo(report_json.dumps(document))
 
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Message blocks on standard error; notes only without -q, nothing under --format json."""
@@ -98,6 +101,20 @@ class Session:
             return
         with console.status("") as status:
             yield lambda text: status.update(text)
+
+
+class UnwritableOutput(Exception):
+    """Standard output refused what was written to it."""
+
+
+@contextmanager
+def _to_standard_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnwritableOutput(error.strerror or str(error)) from None
 
 
 _SESSION = "porter.session"
@@ -133,6 +150,8 @@ def command(function: Function) -> Function:
         session = current()
         try:
             code = function(session, *args, **kwargs)
+            with _to_standard_output():
+                sys.stdout.flush()
         except PorterError as error:
             fail(session, error)
         except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
@@ -141,6 +160,9 @@ def command(function: Function) -> Function:
             # The reader of our output went away; that is its business.
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
             leave(ExitCode.OK)
+        except UnwritableOutput as error:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            fail(session, PorterError(Code.WRITE_FAILED, path="standard output", reason=str(error)))
         except KeyboardInterrupt:
             raise click.exceptions.Abort() from None
         except Exception as error:

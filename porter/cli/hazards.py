@@ -16,13 +16,17 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.checking import prepare
 from porter.cli.context import Session, command
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
+from porter.cli.programs import run_source_or_executable
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import hazards_sarif
+from porter.sim.check.hazard import Hazard, collect
+from porter.verify.backends import run_finding
 from porter.verify.bare import pick_entry, read_argument
-from porter.verify.builder import Builder, ToolkitBuilder, parse_ptx
+from porter.verify.builder import ORIGINAL_ARCH, Builder, ToolkitBuilder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
-from porter.verify.hazards import HazardRun, check_bare, check_case
+from porter.verify.hazards import HazardRun, OneRun, check_bare, check_case, check_runs
+from porter.verify.program import ProgramOutcome
 from porter.verify.results import worst_exit
 from porter.verify.settings import SimOptions
 
@@ -31,6 +35,7 @@ Level = Literal["strict", "practice"]
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, metavar="[-- PROGRAM ARGUMENTS...]")
 @click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
               help="The case to use instead of the one beside the kernel.")  # fmt: skip
 @click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
@@ -53,11 +58,15 @@ Level = Literal["strict", "practice"]
               help="PTX: dynamic shared memory.")  # fmt: skip
 @click.option("--arg", "args", multiple=True, metavar="VALUE",
               help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Program: include directory.")  # fmt: skip
+@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Program: macro.")
 @simulator_options
 @command
 def hazards(
     session: Session,
     path: Path,
+    arguments: tuple[str, ...],
     case_path: Path | None,
     port_path: Path | None,
     only: str | None,
@@ -72,13 +81,16 @@ def hazards(
     cluster: str,
     smem: int,
     args: tuple[str, ...],
+    include_dirs: tuple[Path, ...],
+    defines: tuple[str, ...],
     seed: int,
     schedule: str,
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
     """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
-    directory, or a PTX module (with --grid, --block, --arg).
+    directory, a PTX module (with --grid, --block, --arg), or a whole program with its own main(), given as .cu
+    source or as an executable.
 
     Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
     where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5).
@@ -96,9 +108,20 @@ def hazards(
         launch = read_launch(grid, block, cluster, smem)
         module = parse_ptx(_text(path), str(path))
         entry = pick_entry(module, kernel, str(path))
-        arguments = [read_argument(a) for a in args]
+        values = [read_argument(a) for a in args]
         runs.append(
-            check_bare(module, entry, launch, arguments, path.name, chosen or "practice", options, numbers)
+            check_bare(module, entry, launch, values, path.name, chosen or "practice", options, numbers)
+        )
+    elif case_path is None and path.is_file() and not _has_case(path):
+        toolkit = find_toolkit(session.toolkit)
+        target = arch or ORIGINAL_ARCH
+
+        def run(settings: SimOptions) -> OneRun:
+            outcome = run_source_or_executable(path, arguments, target, include_dirs, defines, settings, toolkit)
+            return _of_program(outcome)
+
+        runs.append(
+            check_runs(run, path.name, "program", "", target, chosen or "practice", options, numbers)
         )
     else:
         builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
@@ -126,6 +149,33 @@ def hazards(
     if sarif_path is not None:
         _write(sarif_path, json.dumps(hazards_sarif.document(runs), indent=2) + "\n")
     return worst_exit([*(r.exit_code for r in runs), *(e.code.value.exit_code for e in errors)])
+
+
+def _has_case(path: Path) -> bool:
+    try:
+        return bool(cases_of(path))
+    except PorterError as error:
+        if error.diagnostic.code is Code.CASE_NOT_FOUND:
+            return False
+        raise
+
+
+def _of_program(outcome: ProgramOutcome) -> OneRun:
+    """All launches of a program as one run."""
+    done = [record.outcome for record in outcome.launches if record.outcome is not None]
+    hazards: list[Hazard] = []
+    for one in done:
+        collect(hazards, one.hazards)
+    status = "ok" if outcome.status == "ok" and outcome.exit_status == 0 else outcome.status
+    if status == "ok" and outcome.exit_status != 0:
+        status = "error"
+    return OneRun(
+        status=status,
+        findings=[run_finding(f) for one in done for f in one.findings],
+        hazards=hazards,
+        warp_instructions=sum(one.stats.warp_instructions for one in done),
+        seconds=sum(one.stats.seconds for one in done),
+    )
 
 
 def _text(path: Path) -> str:

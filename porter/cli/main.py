@@ -24,6 +24,7 @@ _COMMANDS = {
     "doctor": "doctor",
     "nvcc": "nvcc",
     "selfcheck": "selfcheck",
+    "record": "record",
 }
 
 

@@ -65,8 +65,8 @@ def mutate(
             with session.progress() as tell:
 
                 def step(done: int, of: int, name: str = case.name) -> None:
-                    if tell is not None:  # noqa: B023
-                        tell(f"{name}: mutant {done + 1} of {of}")  # noqa: B023
+                    if tell is not None:
+                        tell(f"{name}: mutant {done + 1} of {of}")
 
                 result = run_mutants(p.kernel, p.problem, p.launch, p.images, options, step)
             results.append((case.name, result))

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from porter.cli.context import Session, command
 from porter.cli.files import placed_below, require_clean, write_all
+from porter.cli.inputs import require_directories
 from porter.cli.options import split_list
 from porter.cli.porting import Ported, port_paths
 from porter.diagnostics import Code, ExitCode, PorterError
@@ -51,6 +52,7 @@ def port(
         raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
     if allow_dirty and not apply:
         raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
+    require_directories("-I", include_dirs)
     ported = port_paths(paths, split_list(select), split_list(ignore), include_dirs, rule_dirs)
     written = _write(ported, output, apply, allow_dirty)
     code = ported.exit_code

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
+from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
@@ -76,8 +77,8 @@ def sim(
 ) -> ExitCode:
     """Run PATH on the simulator: a PTX module (with --grid, --block, --arg), a kernel with a case, or a whole
     program with its own main(), given as .cu source or as an executable."""
-    if not path.is_file():
-        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    require_file(path, "sim")
+    require_directories("-I", include_dirs)
     printed: list[str] = []
     options = sim_options(seed, schedule, arithmetic, budget, printed.append)
     case_file = case_path or _case_beside(path)
@@ -87,6 +88,7 @@ def sim(
     elif case_file is not None:
         report = _case(session, load_case(case_file), path, arch or ORIGINAL_ARCH, family, sizes, options)
     else:
+        require_program(path)
         return _program(session, path, arguments, arch or ORIGINAL_ARCH, include_dirs, defines, options)
     return _finish(session, path, report, printed)
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
+from porter.cli.inputs import cases_beside, require_file
 from porter.cli.options import gpu_options, read_gpu_options, read_sizes, sim_options, simulator_options, split_list
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
@@ -20,7 +21,8 @@ from porter.report import json as report_json
 from porter.report.terminal import detail_lines, summary_line, verdict_table
 from porter.verify.backends import Backend, make_backend
 from porter.verify.builder import Builder, PortPlan, ToolkitBuilder
-from porter.verify.case import Case, cases_of, load_case
+from porter.verify.case import Case, load_case
+from porter.verify.record import ReplayBackend, load
 from porter.verify.results import Row, VerifyResult
 from porter.verify.runner import VerifyOptions
 from porter.verify.runner import verify as run_case
@@ -41,6 +43,8 @@ from porter.verify.settings import BACKENDS
 @click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
               help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
 @gpu_options
+@click.option("--against", type=click.Path(path_type=Path), metavar="FILE",
+              help="A record to compare the port with, instead of running the original.")  # fmt: skip
 @command
 def verify(
     session: Session,
@@ -57,6 +61,7 @@ def verify(
     backend: str,
     mode: str,
     gpu_timeout: float,
+    against: Path | None,
 ) -> ExitCode:
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
 
@@ -66,19 +71,22 @@ def verify(
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
     cases = [load_case(case_path)] if case_path is not None else None
-    paths = [] if cases is not None else cases_of(path)
+    paths = [] if cases is not None else cases_beside(path)
     if cases is not None:
         cases = [_with_kernel(cases[0], path)]
     if port_path is not None:
-        if not port_path.is_file():
-            raise PorterError(Code.FILE_NOT_FOUND, path=port_path)
+        require_file(port_path, "verify --port")
         if path.is_dir():
             raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
+    if families and not split_list(families):
+        raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
     began = time.perf_counter()
     settings = replace(
         sim_options(seed, schedule, arithmetic, budget), gpu=read_gpu_options(mode, gpu_timeout, session.toolkit)
     )
     backend_used = make_backend(backend, settings)
+    if against is not None:
+        backend_used = ReplayBackend(load(against), against, backend_used)
     builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
     rows: list[Row] = []
     errors: list[Diagnostic] = []
@@ -112,8 +120,7 @@ def verify(
 
 def _with_kernel(case: Case, path: Path) -> Case:
     """The case given by --case, run on the kernel given as PATH."""
-    if not path.is_file():
-        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    require_file(path, "verify --case")
     return case if path.suffix in (".yaml", ".yml") else replace(case, kernel=path)
 
 

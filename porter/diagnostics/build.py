@@ -83,3 +83,17 @@ COMPILER_TIMEOUT = error(
     "The compiler was stopped.",
     "Reduce the number of template instantiations in the file.",
 )
+NO_DSL = error(
+    "PT3050",
+    ExitCode.USAGE,
+    "CuTe DSL is not installed: {problem}",
+    "Compiling a .py kernel needs NVIDIA's package nvidia-cutlass-dsl in the Python that runs Porter.",
+    "Run pip install 'porter[dsl]'.",
+)
+DSL_ERROR = error(
+    "PT3051",
+    ExitCode.BUILD_FAILED,
+    "CuTe DSL refused {path} for {arch}: {problem}",
+    "The package raised an error while it built the kernel with the arguments of the case.",
+    "Read the message; the case's `dsl` section says how the kernel is constructed and called.",
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from porter.diagnostics import build, dsl, files, front_ends, hazards, porting, rules, simulator, verification
+from porter.diagnostics import build, files, front_ends, hazards, porting, rules, simulator, verification
 
 
 class Code(Enum):
@@ -23,6 +23,9 @@ class Code(Enum):
     NO_SOURCES = files.NO_SOURCES
     NO_KERNEL = files.NO_KERNEL
     CUTE_DSL_KERNEL = files.CUTE_DSL_KERNEL
+    IS_DIRECTORY = files.IS_DIRECTORY
+    NOTHING_TO_RUN = files.NOTHING_TO_RUN
+    NOTHING_TO_BUILD = files.NOTHING_TO_BUILD
     INTERNAL = files.INTERNAL
 
     # PT1xxx: front ends
@@ -31,6 +34,7 @@ class Code(Enum):
     UNREAD_ASM = front_ends.UNREAD_ASM
     UNREAD_PTX = front_ends.UNREAD_PTX
     UNRESOLVED_INCLUDE = front_ends.UNRESOLVED_INCLUDE
+    DSL_UNREADABLE = front_ends.DSL_UNREADABLE
 
     # PT2xxx: porting
     WGMMA_FORM = porting.WGMMA_FORM
@@ -46,6 +50,9 @@ class Code(Enum):
     EXTRA_BARRIER = porting.EXTRA_BARRIER
     HALF_RATE = porting.HALF_RATE
     SHARED_MEMORY_GROWS = porting.SHARED_MEMORY_GROWS
+    DSL_CONSTRUCT = porting.DSL_CONSTRUCT
+    DSL_STRUCTURE = porting.DSL_STRUCTURE
+    DSL_MMA_WARPS = porting.DSL_MMA_WARPS
 
     # PT3xxx: build
     NO_TOOLKIT = build.NO_TOOLKIT
@@ -59,6 +66,8 @@ class Code(Enum):
     PTXAS_WARNING = build.PTXAS_WARNING
     TOOL_MISSING = build.TOOL_MISSING
     COMPILER_TIMEOUT = build.COMPILER_TIMEOUT
+    NO_DSL = build.NO_DSL
+    DSL_ERROR = build.DSL_ERROR
 
     # PT4xxx: simulator
     SIM_UNKNOWN_INSTRUCTION = simulator.SIM_UNKNOWN_INSTRUCTION
@@ -118,19 +127,14 @@ class Code(Enum):
     GPU_OUT_OF_MEMORY = verification.GPU_OUT_OF_MEMORY
     GPU_PROCESS_ENDED = verification.GPU_PROCESS_ENDED
     GPU_REFUSED = verification.GPU_REFUSED
+    RECORD_UNREADABLE = verification.RECORD_UNREADABLE
+    RECORD_MISMATCH = verification.RECORD_MISMATCH
+    RECORD_MISSING = verification.RECORD_MISSING
 
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE
     RULE_DUPLICATE = rules.RULE_DUPLICATE
     RULE_UNKNOWN = rules.RULE_UNKNOWN
-
-    # CuTe DSL, by the digit of the part that speaks
-    DSL_UNREADABLE = dsl.DSL_UNREADABLE
-    DSL_CONSTRUCT = dsl.DSL_CONSTRUCT
-    DSL_STRUCTURE = dsl.DSL_STRUCTURE
-    DSL_MMA_WARPS = dsl.DSL_MMA_WARPS
-    NO_DSL = dsl.NO_DSL
-    DSL_ERROR = dsl.DSL_ERROR
 
     @property
     def id(self) -> str:

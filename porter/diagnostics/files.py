@@ -81,6 +81,27 @@ CUTE_DSL_KERNEL = error(
     "Porter ports CUDA C++ with inline PTX; kernels written in CuTe DSL are recognized, not translated.",
     "Nothing was written. Port this kernel by hand.",
 )
+IS_DIRECTORY = error(
+    "PT0012",
+    ExitCode.USAGE,
+    "{path} is a directory; `porter {command}` takes one file",
+    "Building and running need to know which kernel or program is meant.",
+    "Pass a file in it. `porter verify`, `scan` and `port` take directories.",
+)
+NOTHING_TO_RUN = error(
+    "PT0013",
+    ExitCode.USAGE,
+    "{path}: nothing here can be run: {reason}",
+    "The simulator runs a PTX module, a kernel that a case file describes, or a program with a main() of its own.",
+    "Write a case beside the kernel (docs/cases.md), or pass the program that launches it.",
+)
+NOTHING_TO_BUILD = error(
+    "PT0014",
+    ExitCode.USAGE,
+    "{path} instantiates no kernel",
+    "There is no kernel in this file, or only templates of kernels that nothing in it uses.",
+    "Pass the file that holds the kernel; a case beside it names the template arguments.",
+)
 INTERNAL = error(
     "PT0099",
     ExitCode.USAGE,

@@ -41,3 +41,10 @@ UNRESOLVED_INCLUDE = note(
     "directory. Hopper code in it is not ported with this file.",
     "Pass its directory with -I, or port the header separately.",
 )
+DSL_UNREADABLE = error(
+    "PT1050",
+    ExitCode.USAGE,
+    "{path} is not Python that could be read: {problem}",
+    "Porter reads CuTe DSL sources with a parser that keeps every byte; this file does not parse.",
+    "Correct the syntax error.",
+)

@@ -94,3 +94,25 @@ SHARED_MEMORY_GROWS = note(
     "follows, the size keeps its 1024-byte alignment.",
     "Check that static and dynamic shared memory together stay within 227 KiB.",
 )
+DSL_CONSTRUCT = error(
+    "PT2050",
+    ExitCode.UNPORTED,
+    "`{name}` is not ported: {what}",
+    "The name exists for Hopper only, or is used in a way whose Blackwell form Porter does not know. "
+    "Nothing was written.",
+    "Port this construct by hand, or bring it into the form of NVIDIA's dense GEMM examples.",
+)
+DSL_STRUCTURE = error(
+    "PT2051",
+    ExitCode.UNPORTED,
+    "kernel `{kernel}` is not ported: {what}",
+    "The port moves the MMA into one warp, the accumulators to Tensor Memory and the release of buffers to "
+    "commits. It has to recognize every statement that takes part; here it could not.",
+    "Port this kernel by hand, or bring it into the form of NVIDIA's dense GEMM examples.",
+)
+DSL_MMA_WARPS = note(
+    "PT2550",
+    "{kernel}: one warp issues the MMAs, and {threads}",
+    "One thread issues the MMAs of a block. The warps that held accumulators only read them back at the end.",
+    "Correct as it is; a separate MMA warp and a second accumulator stage would overlap tiles.",
+)

@@ -145,8 +145,8 @@ RUN_INCOMPLETE = error(
 PORT_INCOMPLETE = error(
     "PT5028",
     ExitCode.UNPORTED,
-    "{path}: not run, because constructs were left that Porter cannot port",
-    "A port that still holds Hopper-only constructs cannot run on Blackwell.",
+    "{path}: there is no port, because constructs are left that Porter cannot port",
+    "A port that still holds Hopper-only constructs neither compiles for Blackwell nor runs there.",
     "See the diagnostics of `porter port` for what was left, or pass a finished port with --port.",
 )
 
@@ -240,4 +240,25 @@ GPU_REFUSED = error(
     "the driver refused {what}: {error}",
     "The kernel was not run.",
     "Check the launch values of the case against the limits of the GPU.",
+)
+RECORD_UNREADABLE = error(
+    "PT5050",
+    ExitCode.USAGE,
+    "{path} is no record that can be used: {problem}",
+    "A record holds runs of originals with checksums of all its parts, so that a damaged one is not compared with.",
+    "Make it again with `porter record`.",
+)
+RECORD_MISMATCH = error(
+    "PT5051",
+    ExitCode.USAGE,
+    "{path} was recorded from another version of {kernel}",
+    "The kernel's file has changed since its outputs were recorded.",
+    "Record it again, or compare the version that was recorded.",
+)
+RECORD_MISSING = error(
+    "PT5052",
+    ExitCode.INCONCLUSIVE,
+    "{path} holds no run of {case} with these inputs",
+    "Inputs come from the family, the seed, the sizes and the case; with other ones there is nothing to compare with.",
+    "Choose the sizes, families and seed of the record, or record these.",
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from porter.passes.mirror import Mirror
 from porter.ptx.idesc import AB_TYPE_CODES, D_TYPE_CODES, FIELDS, M_SHIFT, N_SHIFT
 from porter.ptx.smem_desc import FIELDS_SM100, SM100_VERSION
+from porter.ptx.tmem import COLUMNS, HALF_LANE, LANE_SHIFT, MIN_ALLOCATION
 from porter.ptx.types import ElementType
 from porter.ptx.umma import Kind
 from porter.ptx.wgmma import M
@@ -24,6 +25,8 @@ def type_constant(prefix: str, element: ElementType) -> str:
     return f"k{prefix}{element.value.upper()}"
 
 
+HALF_LANE_BIT = LANE_SHIFT + HALF_LANE.bit_length() - 1
+"""Bit of a Tensor Memory address that selects the second half of each warp's lanes."""
 OPERANDS = 8
 """A operands from registers that may be in flight: a K extent of 128 16-bit elements."""
 OPERAND_COLUMNS = 8
@@ -340,16 +343,16 @@ class Tmem {{
 
     // An m{M} tile takes 16 of the 32 lanes that each warp can reach, so two warpgroups share columns.
     __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {{
-        return {{shared_.tmem + (index % 2 << 20) + index / 2 * kColumns,
+        return {{shared_.tmem + (index % 2 << {HALF_LANE_BIT}) + index / 2 * kColumns,
                 shared_address(&shared_.done[index][0]){rest}}};
     }}
 
   private:
     static constexpr uint32_t kNeeded = kColumns * ((kWarpgroups + 1) / 2);
-    static_assert(kNeeded <= 512, "the accumulators do not fit into Tensor Memory");
-    // a power of two, at least 32
+    static_assert(kNeeded <= {COLUMNS}, "the accumulators do not fit into Tensor Memory");
+    // a power of two, at least {MIN_ALLOCATION}
     static constexpr uint32_t kAllocated =
-        kNeeded <= 32 ? 32 : kNeeded <= 64 ? 64 : kNeeded <= 128 ? 128 : kNeeded <= 256 ? 256 : 512;
+        {_power_of_two("kNeeded")};
 
     Shared<kWarpgroups>& shared_;
 }};
@@ -424,3 +427,9 @@ __device__ __forceinline__ void mma_{kind.value}(Warpgroup& tc, Accumulator& d, 
     d.accumulate = true;
 }}
 """
+
+
+def _power_of_two(needed: str) -> str:
+    """A constant expression for the columns to allocate (PTX ISA 9.7.16.7)."""
+    sizes = [MIN_ALLOCATION << i for i in range(COLUMNS.bit_length()) if MIN_ALLOCATION << i < COLUMNS]
+    return " ".join(f"{needed} <= {s} ? {s} :" for s in sizes) + f" {COLUMNS}"

@@ -25,6 +25,7 @@ from porter.model.tensor_core import MmaStep
 from porter.passes import completion, epilogue, header, launch_bounds, naming, overloads, residency, tmem_lifetime
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
+from porter.ptx.tmem import COLUMNS
 from porter.ptx.types import ElementType
 from porter.rules.engine import Selection, build_file_groups, has_errors, pass_groups, pattern_groups
 from porter.rules.load import load_rules
@@ -185,7 +186,7 @@ def _allocate(context: PortContext) -> None:
         _offset_by_function(owned, first)
         tmem_lifetime.allocate(context, kernel, owned)
         value = _known_columns(context, kernel, owned)
-        if value is not None and value > 512:
+        if value is not None and value > COLUMNS:
             context.report(
                 Code.TMEM_TOO_LARGE,
                 kernel.function,

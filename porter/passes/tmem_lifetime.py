@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from tree_sitter import Node
 
@@ -17,10 +18,9 @@ from porter.model.scopes import PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import OPERAND_COLUMNS
+from porter.ptx.tmem import COLUMNS
 
 RULE = "PTR140"
-TMEM_COLUMNS_WITHOUT_BOUND = "512"
-
 _VALUES = {"float2": 2, "float4": 4, "int2": 2, "int4": 4, "uint2": 2, "uint4": 4}
 """32-bit values of CUDA's vector types."""
 
@@ -33,11 +33,17 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
     anchor = setup_position(kernel, accumulators)
     columns = total_columns(context, kernel, accumulators, anchor)
     if columns is None:
-        columns = TMEM_COLUMNS_WITHOUT_BOUND if (kernel.roles.value or 3) <= 2 else "256"
+        pairs = ((kernel.roles.value or 3) + 1) // 2
+        columns = str(COLUMNS // pairs)
         context.report(Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns)
     if uses_register_operands(context.program, kernel):
         columns += f" + {qualified('kOperands')} * {OPERAND_COLUMNS}"
     roles = kernel.roles
+    known = context.program.constants.evaluate(columns)
+    if not roles.exact and known:
+        # as many warpgroups as Tensor Memory has room for
+        fitting = max(1, min(roles.value or 1, 2 * (COLUMNS // known)))
+        roles = replace(roles, count=str(fitting), value=fitting)
     index = f"{_thread(context)} / 128" if roles.value != 1 else "0"
     if roles.first:
         index += f" - {roles.first}"

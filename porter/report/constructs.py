@@ -7,7 +7,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tree_sitter import Query, QueryCursor
@@ -77,7 +77,7 @@ class FileInventory:
     notes: tuple[str, ...] = ()
     kind: str = "cuda"
     has_wgmma: bool = False
-    effort: Effort = Effort()
+    effort: Effort = field(default_factory=Effort)
 
     @property
     def hopper_only(self) -> int:

@@ -44,7 +44,8 @@ def _summary(run: HazardRun) -> str:
 def _hazard_block(run: HazardRun, hazard: Hazard) -> Iterator[str]:
     race = f"{hazard.race} hazard" if hazard.race else "Hazard"
     level = ", by the letter of the PTX ISA" if hazard.strict else ""
-    yield f"{_PREFIX} {hazard.severity.capitalize()}: {race} {hazard.kind.id} [{hazard.kind.code.id}]: {hazard.kind.title}"
+    head = f"{hazard.severity.capitalize()}: {race} {hazard.kind.id} [{hazard.kind.code.id}]"
+    yield f"{_PREFIX} {head}: {hazard.kind.title}"
     yield f"{_PREFIX}     in {hazard.where}, kernel {_short(hazard.kernel)}{level}"
     if hazard.first is not None:
         yield from _site("first access", hazard.first)

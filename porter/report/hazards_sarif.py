@@ -19,7 +19,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def document(runs: Sequence[HazardRun]) -> dict[str, Any]:
     kinds = sorted({h.kind.id for r in runs for h in r.hazards})
     ended = {f.code.id: f.code.value for r in runs for f in r.findings}
-    rules = [
+    rules: list[dict[str, Any]] = [
         {
             "id": id,
             "shortDescription": {"text": KINDS[id].title},
@@ -29,7 +29,7 @@ def document(runs: Sequence[HazardRun]) -> dict[str, Any]:
         for id in kinds
     ]
     rules += [{"id": id, "shortDescription": {"text": info.detail}} for id, info in sorted(ended.items())]
-    index = {rule["id"]: i for i, rule in enumerate(rules)}
+    index = {str(rule["id"]): i for i, rule in enumerate(rules)}
     results = []
     for run in runs:
         results += [_hazard(run, h, index) for h in run.hazards]

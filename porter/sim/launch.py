@@ -199,6 +199,7 @@ def simulate(
             status = "incomplete" if incomplete else "error"
         if machine.check is not None:
             collect(hazards, machine.check.hazards.values())
+            stats.lines |= machine.lines_reached()
         stats.warp_instructions = machine.instructions
         stats.steps += machine.steps
         for opcode, times in machine.opcode_counts().items():

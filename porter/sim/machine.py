@@ -558,6 +558,12 @@ class Machine:
                     counts[ins.opcode] = counts.get(ins.opcode, 0) + times
         return counts
 
+    def lines_reached(self) -> set[int]:
+        """PTX lines of the instructions that some warp came to."""
+        blocks = {b for key in self.executed for b in self._functions[key][1]}
+        code = self.program.code
+        return {i.line for b in blocks for i in code[self.program.blocks[b].start : self.program.blocks[b].end]}
+
     def describe_lanes(self, lanes: Array) -> str:
         """Lanes as text: "all lanes", "lane 3", "lanes 0-15"."""
         found = np.flatnonzero(lanes).tolist()

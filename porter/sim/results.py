@@ -79,12 +79,14 @@ class Finding:
 
 @dataclass
 class Stats:
-    """`warp_instructions` executed, scheduler `steps`, executions per opcode, wall `seconds`."""
+    """`warp_instructions` executed, scheduler `steps`, executions per opcode, wall `seconds`. Checking runs also
+    say which PTX `lines` were reached."""
 
     warp_instructions: int = 0
     steps: int = 0
     opcodes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    lines: set[int] = field(default_factory=set)
 
 
 @dataclass

@@ -8,6 +8,7 @@ code through its sizes or launch values. References may also call NumPy, but not
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -136,6 +137,8 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Number:
 
 
 def _divide(a: Number, b: Number) -> Number:
+    if b == 0:
+        raise ExpressionError(f"{a} / {b} divides by zero")
     if isinstance(a, float) or isinstance(b, float):
         return a / b
     quotient = Fraction(int(a), int(b))
@@ -187,25 +190,42 @@ def evaluate_reference(text: str, names: Mapping[str, Any], magnitude: bool = Fa
         if isinstance(node, ast.Name) and node.id not in scope:
             raise ExpressionError(f"unknown name {node.id} (known: {', '.join(sorted([*names, 'np']))})")
     if magnitude:
-        tree = ast.fix_missing_locations(_ToMagnitude().visit(tree))
-    return eval(compile(tree, "<reference>", "eval"), {"__builtins__": {"__import__": _import_numpy}}, scope)
-
-
-def _import_numpy(name: str, *args: Any, **keywords: Any) -> Any:
-    """NumPy's reducing methods import helpers of its own with the builtins of whoever calls them. An expression
-    cannot name this function: only names of its scope pass."""
-    if name.split(".")[0] != "numpy":
-        raise ImportError(f"a reference may not import {name}")
-    return __import__(name, *args, **keywords)
+        arrays = frozenset(name for name, value in names.items() if isinstance(value, np.ndarray))
+        tree = ast.fix_missing_locations(_ToMagnitude(arrays).visit(tree))
+    # NumPy's C code looks into the builtins of whoever calls it and crashes without them. An expression cannot
+    # name any: only names of its scope pass the check above.
+    return eval(compile(tree, "<reference>", "eval"), {"__builtins__": builtins}, scope)
 
 
 class _ToMagnitude(ast.NodeTransformer):
-    """x - y becomes x + y, -x becomes x; subscripts and negative literals among a call's arguments are left alone:
-    they are indices and axes."""
+    """x - y becomes x + y, -x becomes x. Subscripts, comparisons, negative literals among a call's arguments, and
+    whatever names no array are left alone: they are indices, conditions and axes."""
+
+    def __init__(self, arrays: frozenset[str]) -> None:
+        self._arrays = arrays
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr) and not any(
+            isinstance(n, ast.Name) and n.id in self._arrays for n in ast.walk(node)
+        ):
+            return node
+        return super().visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
+        if isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
+            node.left, node.right = self._positive(node.left), self._positive(node.right)
         return ast.BinOp(node.left, ast.Add(), node.right) if isinstance(node.op, ast.Sub) else node
+
+    def _positive(self, node: ast.expr) -> ast.expr:
+        """The absolute value of what names no array; the arrays are positive already."""
+        if not _is_signed(node, self._arrays):
+            return node
+        absolute = ast.Attribute(ast.Name("np", ast.Load()), "abs", ast.Load())
+        return ast.Call(absolute, [node], [])
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
@@ -222,6 +242,13 @@ class _ToMagnitude(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         node.value = self.visit(node.value)
         return node
+
+
+def _is_signed(node: ast.expr, arrays: frozenset[str]) -> bool:
+    """Whether the value may be negative: no array in it, and no plain number."""
+    if isinstance(node, ast.Constant):
+        return False
+    return not any(isinstance(n, ast.Name) and n.id in arrays for n in ast.walk(node))
 
 
 def _is_literal(node: ast.expr) -> bool:

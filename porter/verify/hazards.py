@@ -66,7 +66,9 @@ def worst(runs: Iterable[HazardRun]) -> Verdict:
 
 
 @dataclass(frozen=True)
-class _One:
+class OneRun:
+    """What one run answers."""
+
     status: str
     findings: Sequence[RunFinding]
     hazards: Sequence[Hazard]
@@ -86,11 +88,11 @@ def check_case(
 ) -> HazardRun:
     """Check a kernel on the inputs of a case."""
 
-    def run(settings: SimOptions) -> _One:
+    def run(settings: SimOptions) -> OneRun:
         r = SimBackend(settings).run(kernel, problem, launch, images)
-        return _One(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
+        return OneRun(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
 
-    return _all_seeds(run, problem.case.name, program, kernel.entry, kernel.arch, level, options, seeds)
+    return check_runs(run, problem.case.name, program, kernel.entry, kernel.arch, level, options, seeds)
 
 
 def check_bare(
@@ -105,15 +107,15 @@ def check_bare(
 ) -> HazardRun:
     """Check a kernel of a PTX module with arguments given by hand."""
 
-    def run(settings: SimOptions) -> _One:
+    def run(settings: SimOptions) -> OneRun:
         r = run_bare(module, entry, launch, arguments, settings)
-        return _One(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
+        return OneRun(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
 
-    return _all_seeds(run, name, "kernel", entry.name, module.target, level, options, seeds)
+    return check_runs(run, name, "kernel", entry.name, module.target, level, options, seeds)
 
 
-def _all_seeds(
-    run: Callable[[SimOptions], _One],
+def check_runs(
+    run: Callable[[SimOptions], OneRun],
     name: str,
     program: str,
     entry: str,
@@ -122,6 +124,7 @@ def _all_seeds(
     options: SimOptions,
     seeds: Sequence[int],
 ) -> HazardRun:
+    """Run with each seed and put together what was found; `run` gets the options of one run."""
     status: Literal["ok", "incomplete", "error"] = "ok"
     findings: list[RunFinding] = []
     hazards: list[Hazard] = []

@@ -77,7 +77,7 @@ def mutate(
         ids = sorted({h.kind.id for h in result.hazards if h.severity == "error" and h.identity not in known})
         ended = result.findings[0].code.id if result.status != "ok" and result.findings else ""
         row = MutantRow(mutant, not ended and _differs(baseline, result), ended, tuple(ids))
-        rows.append(row if row.caught else dataclasses.replace(row, reason=_reason(row)))
+        rows.append(row if row.caught else dataclasses.replace(row, reason=_reason(row, baseline)))
     return MutationResult(kernel.entry, baseline, tuple(rows))
 
 
@@ -85,9 +85,11 @@ def _differs(one: RunResult, other: RunResult) -> bool:
     return any(not np.array_equal(one.after[name].data, other.after[name].data) for name in one.after)
 
 
-def _reason(row: MutantRow) -> str:
+def _reason(row: MutantRow, baseline: RunResult) -> str:
     if row.by_value:
         return ""
+    if row.mutant.instruction.line not in baseline.stats.lines:
+        return "not reached in this run"
     if row.mutant.instruction.parts[:2] == ("tcgen05", "relinquish_alloc_permit"):
         return "matters only to other blocks on the SM"
-    return "no accesses of this run depend on it"
+    return "redundant: other synchronization orders the same accesses in this run"

@@ -204,7 +204,9 @@ def _verdict(diagnostics: Sequence[Diagnostic], incomplete: bool) -> Verdict:
 def _not_finished(case: Case, program: _Program, result: RunResult) -> Diagnostic:
     code = Code.RUN_INCOMPLETE if result.status == "incomplete" else Code.RUN_FAILED
     reason = "; ".join(f"{f.code.id}: {f.message}" for f in result.findings[:3]) or "no reason given"
-    detail = "\n".join(f"{f.code.id}: {f.message} ({f.where})" for f in result.findings)
+    detail = "\n".join(
+        f"{f.code.id}: {f.message}" + (f" ({f.where})" if f.where else "") for f in result.findings
+    )
     return Diagnostic(code, Location(str(case.kernel)), {"program": program.name, "reason": reason}, detail)
 
 

@@ -88,14 +88,16 @@ def test_every_named_instruction_is_tried() -> None:
 
 def test_a_missing_commit_hangs() -> None:
     outcome = check(without(TENSOR, "commit"))
-    assert outcome.status == "error" and outcome.findings[0].code.id == "PT4003"
+    assert outcome.status == "error"
+    assert outcome.findings[0].code.id == "PT4003"
 
 
 @pytest.mark.parametrize(("kernel", "name"), [r for r in REMOVALS if r[1] in STRICT_ONLY])
 def test_practice_level_asks_to_review_what_only_the_letter_forbids(kernel: str, name: str) -> None:
     body, target = KERNELS[kernel]
     outcome = check(without(body, name), target, level="practice")
-    assert not found(outcome) and EXPECTED[kernel][name] in found(outcome, "review")
+    assert not found(outcome)
+    assert EXPECTED[kernel][name] in found(outcome, "review")
 
 
 # At practice level these are not errors for another reason.
@@ -113,7 +115,8 @@ def test_practice_level_keeps_errors(kernel: str, name: str) -> None:
 def test_practice_level_accepts_the_register_dependence_of_a_load() -> None:
     """All registers of the unwaited load are used before the barrier that precedes the overwriting MMA."""
     outcome = check(without(TENSOR, "wait_ld"), level="practice")
-    assert "H3" in found(outcome, "review") and "H3" not in found(outcome)
+    assert "H3" in found(outcome, "review")
+    assert "H3" not in found(outcome)
 
 
 @pytest.mark.parametrize(("kernel", "name"), REMOVALS)
@@ -121,10 +124,14 @@ def test_a_hazard_names_both_sites_and_a_remedy(kernel: str, name: str) -> None:
     body, target = KERNELS[kernel]
     outcome = check(without(body, name), target)
     hazard = next(h for h in outcome.hazards if h.kind.id == EXPECTED[kernel][name])
-    assert hazard.first is not None and hazard.first.ptx_line and hazard.second.ptx_line
+    assert hazard.first is not None
+    assert hazard.first.ptx_line
+    assert hazard.second.ptx_line
     assert hazard.first.block == hazard.second.block == (0, 0, 0)
-    assert hazard.first.warp is not None and hazard.second.warp is not None
-    assert hazard.missing and hazard.remedy
+    assert hazard.first.warp is not None
+    assert hazard.second.warp is not None
+    assert hazard.missing
+    assert hazard.remedy
 
 
 def test_the_register_dependence_needs_a_barrier_too() -> None:

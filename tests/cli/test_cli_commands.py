@@ -402,7 +402,7 @@ def test_sim_runs_bare_ptx(ptx):
 
 def test_sim_findings_are_exit_code_5(ptx):
     result = porter("sim", ptx, "--grid", 2, "--arg", "f32[40]", "--arg", 1, "--arg", 64, code=5)
-    assert "outside every allocation" in result.stderr
+    assert "past the end of allocation" in result.stderr
     assert f"{ptx}:18" in result.stderr
 
 

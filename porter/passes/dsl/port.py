@@ -12,7 +12,7 @@ import libcst as cst
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 from porter.lang.cute_dsl import DslFile, only, parse_dsl, read_dsl, walk
-from porter.lang.text import Edit, EditGroup, Span, apply_groups
+from porter.lang.text import Edit, EditGroup, Span, apply_groups, merged
 from porter.model.dsl import names
 from porter.model.dsl.gemm import find_gemm
 from porter.model.dsl.scope import Scope, Unrecognized
@@ -243,14 +243,9 @@ def _local(file: DslFile, text: str, old: str, new: str) -> str:
 def _reworded(
     rules: Sequence[Rule], file: DslFile, taken: Sequence[EditGroup], selection: Selection, ported: bool
 ) -> list[EditGroup]:
-    """One group for each rule on the contents of strings and comments."""
+    """One group for each rule on the contents of strings, of comments, or on the code between them."""
     claimed = [e.span for g in taken for e in g.edits if len(e.span)]
-    regions = {Region.STRING: [], Region.COMMENT: []}  # type: dict[Region, list[Span]]
-    for node in walk(file.module):
-        if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
-            regions[Region.STRING].append(file.span(node))
-        elif isinstance(node, cst.Comment):
-            regions[Region.COMMENT].append(file.span(node))
+    regions = _regions(file)
     found = []
     for rule in rules:
         if rule.region not in regions or rule.pattern is None or rule.replace is None or not rule.reads(file.path):
@@ -271,6 +266,21 @@ def _reworded(
         if edits:
             found.append(EditGroup(rule.id, rule.title, rule.safety, tuple(edits), rule.reason, rule.references))
     return found
+
+
+def _regions(file: DslFile) -> dict[Region, list[Span]]:
+    """Strings, comments, and the code between them."""
+    strings, comments = [], []
+    for node in walk(file.module):
+        if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
+            strings.append(file.span(node))
+        elif isinstance(node, cst.Comment):
+            comments.append(file.span(node))
+    code, at = [], 0
+    for span in merged([*strings, *comments, Span(len(file.source), len(file.source))]):
+        code.append(Span(at, span.start))
+        at = span.end
+    return {Region.STRING: strings, Region.COMMENT: comments, Region.CODE: code}
 
 
 def _left(path: str, ported: bytes) -> list[Diagnostic]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.clocks import ORDER, Clocks
-from porter.sim.check.hazard import Hazard, Level, Site
+from porter.sim.check.hazard import Hazard, Level, Severity, Site
 from porter.sim.check.judge import Verdict, judge_shared, judge_tensor, race_name
 from porter.sim.check.shadow import Access, Shadow, describe_bytes, describe_cells
 
@@ -215,16 +215,17 @@ class Checker:
         )
 
     def report(self, verdict: Verdict, old: Access | None, new: Access, where: str, cta: int) -> None:
-        key = verdict.id, -1 if old is None else old.at, new.at, verdict.strict
+        lenient = verdict.strict or (old is not None and self._consumed(old, new))
+        severity: Severity = "review" if lenient and self.level == "practice" else "error"
+        key = verdict.id, -1 if old is None else old.at, new.at, severity
         found = self.hazards.get(key)
         if found is not None:
             found.count += 1
             return
-        lenient = verdict.strict or (old is not None and self._consumed(old, new))
         x, y, z = self.machine.block_position(cta)
         self.hazards[key] = Hazard(
             kind=KINDS[verdict.id],
-            severity="review" if lenient and self.level == "practice" else "error",
+            severity=severity,
             race=race_name(old, new),
             kernel=self.machine.program.entry.name,
             first=None if old is None else self.site(old),

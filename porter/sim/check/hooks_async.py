@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from porter.ptx import ast
 from porter.ptx.wgmma import WgmmaOp
-from porter.sim import exec_async, exec_tensor
+from porter.sim import exec_async, exec_memory, exec_tensor
 from porter.sim.check.checker import Groups, Issue
 from porter.sim.check.footprints import operand_bits, operand_rows_bits
 from porter.sim.check.hooks_sync import active, check_init
@@ -210,7 +210,7 @@ def cp_async(
     check: Any = M.check
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     if lanes.any():
-        where = exec_async.shared_index(M, at, idx, n, mask, dst, item, False)
+        where = exec_memory.shared_index(M, at, idx, n, mask, dst, item, False)
         where = np.broadcast_to(where, (n, 32))
         for row, warp in active(M, idx, n, mask):
             cta = int(M.warp_cta[warp])

@@ -26,7 +26,7 @@ def active(M: Machine, idx: Any, n: int, mask: Any) -> list[tuple[int, int]]:
     warps = M.warps(idx).tolist()
     if mask is None:
         return list(enumerate(warps))
-    rows = np.broadcast_to(mask, (n, 32)).any(axis=1)
+    rows: Array = np.asarray(np.broadcast_to(mask, (n, 32)).any(axis=1))
     return [(row, w) for row, w in enumerate(warps) if rows[row]]
 
 

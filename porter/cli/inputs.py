@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths on the command line: what a command can do with them, said before any work is done."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from porter.diagnostics import Code, Location, PorterError
+from porter.lang.lexical import Lexed
+from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
+from porter.report.inventory import python_kernels, refuse_python
+from porter.verify.case import cases_of
+
+_MAIN = re.compile(rb"\bmain\s*\(")
+
+
+def require_file(path: Path, command: str) -> None:
+    """Raises FILE_NOT_FOUND, IS_DIRECTORY."""
+    if path.is_dir():
+        raise PorterError(Code.IS_DIRECTORY, path=path, command=command)
+    if not path.is_file():
+        raise PorterError(Code.FILE_NOT_FOUND, path=path)
+
+
+def require_source(path: Path) -> None:
+    """Whether this is a source that can be built.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, UNKNOWN_SOURCE_KIND, NOT_TEXT, NO_KERNEL.
+    """
+    if is_python(path):
+        if not python_kernels(path):
+            raise refuse_python(path)
+        return
+    if path.suffix.lower() not in CUDA_ENDINGS:
+        raise PorterError(Code.UNKNOWN_SOURCE_KIND, Location(str(path)), path=path)
+    read_source(path)
+
+
+def require_directories(option: str, directories: Iterable[Path]) -> None:
+    """Raises BAD_OPTION: a directory that is not there is a typing mistake, not an empty one."""
+    for directory in directories:
+        if not directory.is_dir():
+            raise PorterError(Code.BAD_OPTION, option=option, problem=f"no such directory: {directory}")
+
+
+def require_program(path: Path) -> None:
+    """Whether this can be run as a program: an executable, or CUDA source with a main() somewhere.
+
+    Raises:
+        PorterError: UNKNOWN_SOURCE_KIND, NOT_TEXT, NO_KERNEL, NOTHING_TO_RUN.
+    """
+    if _is_executable(path):
+        return
+    require_source(path)
+    if is_python(path):
+        reason = "no case beside it describes the launch of its kernel"
+        raise PorterError(Code.NOTHING_TO_RUN, Location(str(path)), path=path, reason=reason)
+    files = load_sources(path).sources().values()
+    if not any(_MAIN.search(Lexed(text).plain) for text in files):
+        reason = "no case beside it names it, and it has no main()"
+        raise PorterError(Code.NOTHING_TO_RUN, Location(str(path)), path=path, reason=reason)
+
+
+def _is_executable(path: Path) -> bool:
+    with path.open("rb") as file:
+        elf = file.read(4) == b"\x7fELF"
+    return elf and os.access(path, os.X_OK) and path.suffix.lower() not in CUDA_ENDINGS
+
+
+def cases_beside(path: Path) -> list[Path]:
+    """The cases of a path, as `porter.verify.case.cases_of`; where there is none because the path is no kernel at
+    all, that is what is said.
+
+    Raises:
+        PorterError: also what `require_source` raises.
+    """
+    try:
+        return cases_of(path)
+    except PorterError as error:
+        if error.diagnostic.code is Code.CASE_NOT_FOUND and path.is_file():
+            require_source(path)
+        raise
