@@ -18,12 +18,14 @@ from typing import Any
 
 from porter.cli.porting import plan_of
 from porter.diagnostics import PorterError
+from porter.lang.sources import is_python
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, PortPlan, ToolkitBuilder, materialize
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.gpu.backend import GpuBackend, make_gpu_backend
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.gpu.selfcheck import compare_bits
+from porter.verify.inputs import choose
 from porter.verify.problem import bind
 from porter.verify.runner import VerifyOptions, verify
 from porter.verify.settings import GpuOptions, SimOptions
@@ -33,7 +35,8 @@ LARGE = 2048
 
 def large_sizes(case: Case) -> dict[str, Any]:
     """The case with every one of its dimensions at least 2048, as far up as its tiles need."""
-    sizes: dict[str, Any] = {}
+    # A persistent kernel with a few CTAs would take minutes where one thread does all the work.
+    sizes: dict[str, Any] = {"CTAS": 128} if "CTAS" in case.sizes else {}
     for name in [n for n in ("M", "N", "K") if n in case.sizes]:
         for value in (LARGE, 2112, 2304, 2560, 3072):
             try:
@@ -80,7 +83,11 @@ def one_job(job: Job) -> tuple[list[dict[str, Any]], dict[str, Any] | None, floa
         sizes = large_sizes(case) if large else {}
         # Hopper keeps so few bits of 8-bit floats that no bound tells a wrong tile at this size.
         normal = mode == "deferred" and not bind(case, sizes).operand.name.startswith("f8")
-        families = (("integers", "normal") if normal else ("integers",)) if large else None
+        families: tuple[str, ...] | None = None
+        if large:
+            families = ("integers", "normal") if normal else ("integers",)
+            if not choose(["integers"], bind(case, sizes)):
+                families = ("normal",)
         result = verify(case, plan, ToolkitBuilder(), backend, VerifyOptions(families, (sizes,)))
         for row in result.rows:
             why = [str(d) + (f"\n{d.detail}" if d.detail else "") for d in row.diagnostics]
@@ -111,8 +118,12 @@ def main() -> int:
     began = time.perf_counter()
     builder = ToolkitBuilder()
     cases: list[tuple[Case, PortPlan | None]] = []
+    skipped: list[str] = []
     for path in cases_of(options.corpus):
         case = load_case(path)
+        if is_python(case.kernel):
+            skipped.append(f"{case.name}: CuTe DSL")
+            continue
         if options.only and case.name not in options.only.split(","):
             continue
         plan, notes = plan_of(case.kernel, None)
@@ -125,6 +136,7 @@ def main() -> int:
     document: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": " ".join(["python", *sys.argv]),
+        "skipped": skipped,
         "rows": [],
         "bits": [],
     }
@@ -164,8 +176,8 @@ def main() -> int:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(document, indent=1) + "\n")
     found = [*document["rows"], *document["bits"]]
-    bad = [r for r in found if r["verdict"] != "clean"]
-    print(f"{len(found) - len(bad)} of {len(found)} clean, {document['seconds']} s")
+    bad = [r for r in found if r["verdict"] not in ("clean", "review")]
+    print(f"{len(found) - len(bad)} of {len(found)} clean or for review, {document['seconds']} s")
     return 1 if bad else 0
 
 

@@ -20,7 +20,7 @@ from porter.build.toolchain import find_host_compiler
 from porter.diagnostics import Code, Location, PorterError
 
 PACKAGE = "nvidia-cutlass-dsl"
-_VERSION = "dsl 3"
+_VERSION = "dsl 4"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class DslRequest:
 
     `entry` is a class, a function or a dotted path to one. `init` are the constructor's keyword arguments,
     `call` the arguments of the call, as JSON: `{"kind": "tensor", "dtype", "shape", "strides", "align",
-    "address"}` (elements; a made-up device address), `{"kind": "stream"}`, `{"kind": "runtime", "dtype",
+    "address", "dynamic"}` (elements; a made-up device address; whether shape and strides are known at run time
+    only), `{"kind": "stream"}`, `{"kind": "runtime", "dtype",
     "value"}` or `{"kind": "value", "value"}` for a compile-time value. `{"cutlass": NAME}` in a value is a
     name of the cutlass package. `search` are further directories that modules are imported from.
     """

@@ -147,9 +147,9 @@ def _arguments(items: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     for item in items:
         if item["kind"] == "tensor":
             kind = getattr(cutlass, item["dtype"])
-            shape, strides = tuple(item["shape"]), tuple(item["strides"])
-            given.append(make_fake_tensor(kind, shape, strides, assumed_align=item["align"]))
-            passed.append(ctypes.c_uint64(item["address"]))
+            layout = _dynamic(item, kind.width) if item.get("dynamic") else (item["shape"], item["strides"])
+            given.append(make_fake_tensor(kind, tuple(layout[0]), tuple(layout[1]), assumed_align=item["align"]))
+            passed.append(_tensor(item))
         elif item["kind"] == "stream":
             given.append(make_fake_stream())
             passed.append(ctypes.c_uint64(0))
@@ -160,6 +160,29 @@ def _arguments(items: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
         else:
             given.append(_value(item["value"]))
     return given, passed
+
+
+def _dynamic(item: dict[str, Any], width: int) -> tuple[list[Any], list[Any]]:
+    """Shape and strides known at run time only, but for the 1 of the contiguous mode; rows are 16-byte
+    aligned."""
+    import cutlass.cute as cute
+
+    leading = item["strides"].index(1)
+    whole = max(128 // width, 1)
+    strides = [1 if i == leading else cute.sym_int64(divisibility=whole) for i in range(len(item["strides"]))]
+    return [cute.sym_int() for _ in item["shape"]], strides
+
+
+def _tensor(item: dict[str, Any]) -> Any:
+    """A tensor as the host function takes it: its address; then shape (32 bits each) and strides (64 bits
+    each) as far as they are dynamic."""
+    data = item["address"].to_bytes(8, "little")
+    if item.get("dynamic"):
+        leading = item["strides"].index(1)
+        data += b"".join(n.to_bytes(4, "little") for n in item["shape"])
+        data += bytes(-len(data) % 8)
+        data += b"".join(s.to_bytes(8, "little") for i, s in enumerate(item["strides"]) if i != leading)
+    return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
 
 
 def _scalar(dtype: str, value: float) -> Any:

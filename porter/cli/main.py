@@ -14,6 +14,7 @@ from porter.cli.context import Session, install
 
 _COMMANDS = {
     "scan": "scan",
+    "plan": "plan",
     "port": "port",
     "build": "build",
     "sim": "sim",

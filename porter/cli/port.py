@@ -69,6 +69,9 @@ def port(
 
 def _write(ported: Ported, output: Path | None, apply: bool, allow_dirty: bool) -> list[str]:
     """The files written, as the user would name them."""
+    if not ported.changed and ported.exit_code is not ExitCode.OK:
+        # What was left is named; a copy of the original would only look like a port.
+        return []
     if output is not None:
         placed = placed_below(ported.new, output)
         write_all(placed)

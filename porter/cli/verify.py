@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import click
 from rich.text import Text
@@ -27,6 +28,8 @@ from porter.verify.results import Row, VerifyResult
 from porter.verify.runner import VerifyOptions
 from porter.verify.runner import verify as run_case
 from porter.verify.settings import BACKENDS
+
+SECOND_SCHEDULE: Literal["random"] = "random"
 
 
 @click.command()
@@ -66,7 +69,8 @@ def verify(
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
 
     The kernel is ported unless --port or --original-only is given; original and port are built, run on the
-    same inputs, and compared with the float64 reference and with each other.
+    same inputs, and compared with the float64 reference and with each other. On the simulator the integer
+    inputs run once more under a random schedule: a buffer given back too early shows only there.
     """
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
@@ -90,8 +94,13 @@ def verify(
     builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
     rows: list[Row] = []
     errors: list[Diagnostic] = []
+    second = None
+    if backend_used.name == "sim" and schedule != SECOND_SCHEDULE:
+        second = make_backend("sim", replace(settings, schedule=SECOND_SCHEDULE))
     with session.progress() as tell:
-        options = VerifyOptions(split_list(families) or None, ({},), seed, schedule, tell)
+        options = VerifyOptions(
+            split_list(families) or None, ({},), seed, schedule, tell, second, SECOND_SCHEDULE
+        )
         for item in cases if cases is not None else paths:
             try:
                 case = item if isinstance(item, Case) else load_case(item)

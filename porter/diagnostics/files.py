@@ -74,13 +74,6 @@ NO_KERNEL = error(
     "Python sources are read for functions marked @cute.kernel of NVIDIA's CuTe DSL; there is none here.",
     "Pass the file that defines the kernel.",
 )
-CUTE_DSL_KERNEL = error(
-    "PT0011",
-    ExitCode.UNPORTED,
-    "{path}: CuTe DSL kernels are not ported yet ({kernels})",
-    "Porter ports CUDA C++ with inline PTX; kernels written in CuTe DSL are recognized, not translated.",
-    "Nothing was written. Port this kernel by hand.",
-)
 IS_DIRECTORY = error(
     "PT0012",
     ExitCode.USAGE,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PT41xx: hazards that the checking simulator finds."""
+"""PT4xxx, from PT4101: hazards that the checking simulator finds."""
 
 from __future__ import annotations
 

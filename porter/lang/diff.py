@@ -76,16 +76,15 @@ def hunks(old: bytes, new: bytes, context: int = CONTEXT) -> Iterator[Hunk]:
 
 
 def shown_path(path: str) -> str:
-    """A path as `git apply` needs it: relative to the working directory, or for a file elsewhere to the root of
-    its own repository; without a leading `/` if it is in none."""
+    """A path as `git apply` needs it: relative to the working directory where that is in the file's repository and
+    above the file, else to the root of the repository; without a leading `/` if the file is in none."""
     absolute = Path(path).resolve()
     here = Path.cwd()
-    if absolute.is_relative_to(here):
-        return absolute.relative_to(here).as_posix()
     for directory in absolute.parents:
         if (directory / ".git").exists():
-            return absolute.relative_to(directory).as_posix()
-    return path.lstrip("/")
+            inside = here.is_relative_to(directory) and absolute.is_relative_to(here)
+            return absolute.relative_to(here if inside else directory).as_posix()
+    return absolute.relative_to(here).as_posix() if absolute.is_relative_to(here) else path.lstrip("/")
 
 
 def file_diff(path: str, old: bytes | None, new: bytes, groups: Sequence[EditGroup] = ()) -> bytes:

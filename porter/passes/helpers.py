@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from porter.passes.mirror import Mirror
+from porter.passes.mirror import QUARTER_BIT, Mirror
 from porter.ptx.idesc import AB_TYPE_CODES, D_TYPE_CODES, FIELDS, M_SHIFT, N_SHIFT
 from porter.ptx.smem_desc import FIELDS_SM100, SM100_VERSION
 from porter.ptx.tmem import COLUMNS, HALF_LANE, LANE_SHIFT, MIN_ALLOCATION
@@ -237,7 +237,7 @@ struct Accumulator {{
         const uint32_t operand = tmem + operand_column + {OPERAND_COLUMNS} * operands++;
         asm volatile("tcgen05.st.sync.aligned.16x128b.x2.b32 [%4], {{%0, %1, %2, %3}};"
                      :
-                     : "r"(r0), "r"(r1), "r"(r2), "r"(r3), "r"(operand + ({self._thread()} / 32 % 4 << 21))
+                     : "r"(r0), "r"(r1), "r"(r2), "r"(r3), "r"(operand + ({self._thread()} / 32 % 4 << {QUARTER_BIT}))
                      : "memory");
         asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
         return operand;

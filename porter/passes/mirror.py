@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from porter.ptx.tmem import LANE_SHIFT, WARP_LANES
+
+QUARTER_BIT = LANE_SHIFT + WARP_LANES.bit_length() - 1
+"""Bit of a Tensor Memory address from which a warp's rank selects its quarter of the lanes."""
+
 _CPP = {"f": "float", "r": "uint32_t"}
 _WIDEST = 32
 """Registers of the widest access, so that a load never spills."""
@@ -131,7 +136,8 @@ __device__ __forceinline__ void load{self.suffix}(Registers& registers, const Ac
     constexpr uint32_t kRegisters = sizeof(Registers) / sizeof({cpp});
     {cpp}* r = reinterpret_cast<{cpp}*>(&registers);
     if (tile.accumulate) {{
-        const uint32_t address = tile.address + ({thread} / 32 % 4 << 21);  // the warp's quarter of the lanes
+        const uint32_t quarter = {thread} / 32 % 4 << {QUARTER_BIT};  // of the lanes, which the warp can reach
+        const uint32_t address = tile.address + quarter;
 {self._split("load", "        ")}
         asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
     }} else {{
@@ -149,7 +155,8 @@ template <typename Registers>
 __device__ __forceinline__ void store{self.suffix}(const Registers& registers, Accumulator& tile) {{
     constexpr uint32_t kRegisters = sizeof(Registers) / sizeof({cpp});
     const {cpp}* r = reinterpret_cast<const {cpp}*>(&registers);
-    const uint32_t address = tile.address + ({thread} / 32 % 4 << 21);  // the warp's quarter of the lanes
+    const uint32_t quarter = {thread} / 32 % 4 << {QUARTER_BIT};  // of the lanes, which the warp can reach
+    const uint32_t address = tile.address + quarter;
 {self._split("store", "    ")}
     asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
     tile.accumulate = true;

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tree_sitter import Node
+
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, Severity
 from porter.lang.coverage import reading_findings
 from porter.lang.cuda import enclosing, location
@@ -25,6 +27,7 @@ from porter.model.tensor_core import MmaStep
 from porter.passes import completion, epilogue, header, launch_bounds, naming, overloads, residency, tmem_lifetime
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
+from porter.passes.plan import KernelPlan, kernel_plan
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.types import ElementType
 from porter.rules.engine import Selection, build_file_groups, has_errors, pass_groups, pattern_groups
@@ -54,8 +57,13 @@ class PortResult:
     files: dict[str, bytes]
     groups: list[EditGroup] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    kernels: list[str] = field(default_factory=list)
+    plans: list[KernelPlan] = field(default_factory=list)
     build_files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def kernels(self) -> list[str]:
+        """Names of the ported kernels."""
+        return [p.kernel for p in self.plans]
 
     @property
     def changed(self) -> dict[str, bytes]:
@@ -67,8 +75,19 @@ class PortResult:
         return errors[0].code.value.exit_code if errors else ExitCode.OK
 
 
-def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagnostic], list[str], Program]:
-    """Edits by rule ID for everything that uses wgmma, diagnostics, and the names of the ported kernels."""
+@dataclass(eq=False)
+class KernelPort:
+    """What the passes make of a source set: edits by rule ID, diagnostics, and a plan of each ported kernel. The
+    edits are empty if anything is refused."""
+
+    program: Program
+    diagnostics: list[Diagnostic]
+    edits: dict[str, list[Edit]] = field(default_factory=dict)
+    plans: list[KernelPlan] = field(default_factory=list)
+
+
+def port_kernels(sources: SourceSet) -> KernelPort:
+    """Run the passes over everything that uses wgmma."""
     program = build_program(sources)
     accumulators = find_accumulators(program)
     diagnostics = [_refused(program, r, Code.WGMMA_FORM) for r in program.refusals]
@@ -92,7 +111,7 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
         # a macro that pastes the shape together is refused above, with the statement it makes
         diagnostics += [d for d in read if not _same_place(d, diagnostics)]
     if has_errors(diagnostics) or not program.statements:
-        return {}, diagnostics, [], program
+        return KernelPort(program, diagnostics)
     warnings = diagnostics
     context = _context(program, accumulators)
     loads = {id(a): place_loads(context.flow, a) for a in accumulators.accumulators}
@@ -113,7 +132,7 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
                 what=f"`{accumulator.name}`: {problem.what}",
             )
     if has_errors(context.diagnostics):
-        return {}, warnings + context.diagnostics, [], program
+        return KernelPort(program, warnings + context.diagnostics)
     context.helpers.count_type = overloads.count_type(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
@@ -124,14 +143,14 @@ def port_kernels(sources: SourceSet) -> tuple[dict[str, list[Edit]], list[Diagno
         epilogue.insert_loads(context, accumulator, loads[id(accumulator)])
         epilogue.insert_stores(context, accumulator, stores[id(accumulator)])
     residency.declare_members(context)
-    _allocate(context)
+    plans = _allocate(context, loads, stores)
     launch_bounds.state_minimum_blocks(context)
     naming.rename_wrappers(context)
     header.insert_helpers(context)
     _consequences(context)
     if has_errors(context.diagnostics):
-        return {}, warnings + context.diagnostics, [], program
-    return context.edits, warnings + context.diagnostics, [k.function.name for k in context.kernels], program
+        return KernelPort(program, warnings + context.diagnostics)
+    return KernelPort(program, warnings + context.diagnostics, context.edits, plans)
 
 
 def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
@@ -171,9 +190,10 @@ def _free_barriers(kernels: Sequence[Kernel]) -> int:
     return 15
 
 
-def _allocate(context: PortContext) -> None:
+def _allocate(context: PortContext, loads: dict[int, list[Node]], stores: dict[int, list[Node]]) -> list[KernelPlan]:
     """Columns for every accumulator, kernel by kernel; a function that several kernels share keeps one place."""
     program = context.program
+    plans: list[KernelPlan] = []
     first: dict[int, str] = {}
     for accumulator in context.accumulators.accumulators:
         earlier = [
@@ -184,7 +204,8 @@ def _allocate(context: PortContext) -> None:
     for kernel in context.kernels:
         owned = [a for a in context.accumulators.accumulators if _reaches(program, kernel.function, a.function)]
         _offset_by_function(owned, first)
-        tmem_lifetime.allocate(context, kernel, owned)
+        columns = tmem_lifetime.allocate(context, kernel, owned)
+        plans.append(kernel_plan(context, kernel, columns, owned, loads, stores))
         value = _known_columns(context, kernel, owned)
         if value is not None and value > COLUMNS:
             context.report(
@@ -210,6 +231,7 @@ def _allocate(context: PortContext) -> None:
                 accumulator.function.span(accumulator.function.body),
                 name=accumulator.function.name,
             )
+    return plans
 
 
 def _offset_by_function(owned: list[Accumulator], first: dict[int, str]) -> None:
@@ -328,8 +350,9 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     for wanted in (*options.select, *options.ignore):
         if wanted != NO_RULE and not any(r.id.startswith(wanted) for r in rules):
             raise PorterError(Code.RULE_UNKNOWN, rule=wanted)
-    edits, diagnostics, kernels, program = port_kernels(sources)
-    defined = frozenset(name for f in program.functions for name in (f.name, f.owner))
+    ported_kernels = port_kernels(sources)
+    edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
+    defined = frozenset(name for f in ported_kernels.program.functions for name in (f.name, f.owner))
     planned = pass_groups(rules, edits, selection)
     groups = planned.groups
     diagnostics += planned.diagnostics
@@ -342,10 +365,9 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     if has_errors(diagnostics):
         return PortResult(sources, unchanged, [], diagnostics)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
-    result = PortResult(
-        sources, apply_groups(unchanged, groups), groups, diagnostics, kernels if planned.groups else []
-    )
+    result = PortResult(sources, apply_groups(unchanged, groups), groups, diagnostics)
     if planned.groups:
+        result.plans = ported_kernels.plans
         files = _build_files(sources, rules)
         build_groups = build_file_groups(rules, files, selection)
         ported = apply_groups(files, build_groups)

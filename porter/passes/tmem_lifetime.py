@@ -27,8 +27,8 @@ _VALUES = {"float2": 2, "float4": 4, "int2": 2, "int4": 4, "uint2": 2, "uint4": 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 
 
-def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> None:
-    """Set up Tensor Memory and the warpgroup's state in a kernel."""
+def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> str:
+    """Set up Tensor Memory and the warpgroup's state in a kernel; gives the columns of one warpgroup."""
     function = kernel.function
     anchor = setup_position(kernel, accumulators)
     columns = total_columns(context, kernel, accumulators, anchor)
@@ -72,6 +72,7 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
         context.edit(RULE, function, span, lines)
     span, lines = context.statement_before(function, anchor, text, above_comments=True)
     context.edit(RULE, function, span, lines)
+    return columns
 
 
 def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> Node | None:

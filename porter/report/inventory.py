@@ -187,7 +187,7 @@ def _read_one(
     """One file, and what has to be said about it; nothing for Python files in a tree that hold no kernels."""
     try:
         if is_python(path):
-            if path not in named and not python_kernels(path):
+            if path not in named and not (b"kernel" in read_source(path) and python_kernels(path)):
                 return None, []
             return dsl_inventory(path), []
         return cuda_inventory(path.as_posix(), read_source(path), target, macros)
@@ -272,8 +272,6 @@ def python_kernels(path: Path) -> tuple[str, ...]:
         PorterError: FILE_NOT_FOUND, NOT_TEXT.
     """
     source = read_source(path)
-    if b"kernel" not in source:
-        return ()
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -287,10 +285,7 @@ def python_kernels(path: Path) -> tuple[str, ...]:
 
 
 def refuse_python(path: Path) -> PorterError:
-    """Why a Python file is not ported: no kernel in it, or a CuTe DSL kernel."""
-    kernels = python_kernels(path)
-    if kernels:
-        return PorterError(Code.CUTE_DSL_KERNEL, Location(str(path)), path=path, kernels=", ".join(kernels))
+    """Why a Python file without kernels is not read."""
     return PorterError(Code.NO_KERNEL, Location(str(path)), path=path)
 
 

@@ -20,7 +20,7 @@ from porter.verify.compare import ULP_BINS, Comparison
 from porter.verify.results import Row, RunSummary, VerifyResult
 
 SCHEMA_VERSION = 1
-KINDS = ("scan", "port", "build", "sim", "verify", "hazards", "mutate", "explain", "doctor", "error")
+KINDS = ("scan", "plan", "port", "build", "sim", "verify", "hazards", "mutate", "explain", "doctor", "error")
 
 
 @functools.cache
@@ -137,6 +137,7 @@ def _row(row: Row) -> dict[str, Any]:
         "case": row.case,
         "sizes": dict(row.sizes),
         "family": row.family,
+        "schedule": row.schedule,
         "seed": row.seed,
         "verdict": row.verdict.value,
         "controls": row.controls,

@@ -49,7 +49,7 @@ def verdict_table(result: VerifyResult) -> Table:
         cells: list[str | Text] = [
             row.case,
             sizes_text(row.sizes),
-            row.family,
+            row.inputs,
             comparisons_text(row.original),
         ]
         if has_port:

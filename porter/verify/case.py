@@ -72,6 +72,7 @@ class DslSpec:
 
     init: Mapping[str, Any]
     call: tuple[Any, ...]
+    dynamic: bool = False
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         include_dirs=tuple(base / d for d in data.get("include_dirs", ())),
         families=_tuple(data.get("families")),
         tile=_tuple(data.get("tile")),
-        dsl=DslSpec(dsl.get("init", {}), tuple(dsl["call"])) if dsl is not None else None,
+        dsl=DslSpec(dsl.get("init", {}), tuple(dsl["call"]), dsl.get("dynamic", False)) if dsl is not None else None,
         **{
             key: data[key]
             for key in ("magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare")

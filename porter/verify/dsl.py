@@ -14,7 +14,7 @@ from porter.ptx.tensormap import ENCODED_BYTES
 from porter.ptx.tensormap_hw import decode_hardware
 from porter.verify.case import place
 from porter.verify.expr import ExpressionError, evaluate
-from porter.verify.problem import LaunchValues, Problem
+from porter.verify.problem import LaunchValues, Problem, Tensor
 
 CLASSES = {
     "f64": "Float64", "f32": "Float32", "tf32": "TFloat32", "f16": "Float16", "bf16": "BFloat16",
@@ -86,6 +86,7 @@ def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, i
             "strides": list(tensor.strides),
             "align": min(tensor.align, 16),
             "address": addresses[item],
+            "dynamic": _dynamic(problem, where, tensor),
         }
     if item == "stream":
         return {"kind": "stream"}
@@ -95,6 +96,13 @@ def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, i
             raise _error(problem, where, f"no type {item['type']} (there are: {', '.join(CLASSES)})")
         return {"kind": "runtime", "dtype": kind, "value": _value(problem, where, item["runtime"])}
     return {"kind": "value", "value": _value(problem, where, item)}
+
+
+def _dynamic(problem: Problem, where: str, tensor: Tensor) -> bool:
+    wanted = problem.case.dsl is not None and problem.case.dsl.dynamic
+    if wanted and 1 not in tensor.strides:
+        raise _error(problem, where, f"{tensor.name} has no contiguous dimension, so its strides cannot be dynamic")
+    return wanted
 
 
 def _value(problem: Problem, where: str, item: Any) -> Any:

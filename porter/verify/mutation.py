@@ -92,4 +92,4 @@ def _reason(row: MutantRow, baseline: RunResult) -> str:
         return "not reached in this run"
     if row.mutant.instruction.parts[:2] == ("tcgen05", "relinquish_alloc_permit"):
         return "matters only to other blocks on the SM"
-    return "redundant: other synchronization orders the same accesses in this run"
+    return "nothing in this run depends on it"

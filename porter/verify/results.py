@@ -68,7 +68,8 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class Row:
-    """Case x size x family. The comparisons hold one entry per output tensor."""
+    """Case x size x family. The comparisons hold one entry per output tensor. `schedule` is set where it is not
+    that of the whole run."""
 
     case: str
     sizes: Mapping[str, Number]
@@ -81,6 +82,12 @@ class Row:
     controls: int = 0
     runs: tuple[RunSummary, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
+    schedule: str | None = None
+
+    @property
+    def inputs(self) -> str:
+        """The family, with the schedule where it is another one."""
+        return self.family if self.schedule is None else f"{self.family}, {self.schedule} schedule"
 
     @property
     def exit_code(self) -> ExitCode:

@@ -63,7 +63,10 @@ def test_whole_lines_of_a_statement_leave_its_neighbours() -> None:
 
 
 def test_kernels_are_found_through_aliases() -> None:
-    source = b"from cutlass import cute as c\nclass A:\n    @c.kernel\n    def k(self): pass\n    @c.jit\n    def j(self): pass\n"
+    source = (
+        b"from cutlass import cute as c\nclass A:\n"
+        b"    @c.kernel\n    def k(self): pass\n    @c.jit\n    def j(self): pass\n"
+    )
     assert [k.name.value for k in parse_dsl("a.py", source).kernels] == ["k"]
 
 

@@ -125,6 +125,14 @@ REFUSED = {
                                          "first MMA of a tile"),
     "zeroing with another value": (CORPUS / "dsl_gemm_fp8" / "dsl_gemm_fp8.py", ("fill(0.0)", "fill(1.0)"),
                                    "begin with zero"),
+    "a barrier between the MMAs": (PLAIN, ("            mma_state.advance()\n",
+                                           "            mma_state.advance()\n            cute.arch.sync_threads()\n"),
+                                   "threads meet"),
+    "another warp's work between the MMAs": (PLAIN, ("            mma_state.advance()\n",
+                                                     "            mma_state.advance()\n"
+                                                     "            if warp_idx == 1:\n"
+                                                     "                cpasync.prefetch_descriptor(tma_c)\n"),
+                                             "warp 1 has work"),
     "another thread count": (PLAIN, ("128 * math.prod(self.atom_layout_mnk)", "256"), "no count of threads"),
 }  # fmt: skip
 

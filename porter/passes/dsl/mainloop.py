@@ -30,6 +30,7 @@ def rewrite_mainloop(k: KernelContext) -> None:
     _drop_release_state(k)
     zeroing = _first_mma_overwrites(k, kept)
     first, last = _region(k, kept, zeroing)
+    _check_one_warp(k, first, last)
     _move(k, first, last, zeroing)
     _wait_for_result(k, last)
 
@@ -309,6 +310,29 @@ def _region(k: KernelContext, loops: list[KLoop], zeroing: Statement | None) -> 
     while first > 0 and _only_for(k, block[first - 1], block[first : last + 1]):
         first -= 1
     return first, last
+
+
+_MEETINGS = re.compile(
+    r"cutlass\.cute\.arch\.(?:sync_threads|barrier\w*|cluster_\w+|warpgroup_reg_\w+|setmaxregister_\w+)"
+    r"|cutlass\.pipeline\.(?:sync\w*|agent_sync|pipeline_init_\w+)"
+)
+
+
+def _check_one_warp(k: KernelContext, first: int, last: int) -> None:
+    """What one warp is to run alone must not wait for others, nor be meant for another warp."""
+    for statement in k.gemm.block[first : last + 1]:
+        for node in walk(statement):
+            if k.edits.removed(node) if isinstance(node, (cst.Call, cst.If)) else True:
+                continue
+            if isinstance(node, cst.If):
+                warp = warp_test(k.gemm, node.test)
+                if warp is not None and warp != k.gemm.issuer:
+                    raise Unrecognized(f"warp {warp} has work of its own between the MMAs", node)
+            elif isinstance(node, cst.Call):
+                name = k.file.call_name(node) or ""
+                method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+                if _MEETINGS.fullmatch(name) or method in ("arrive_and_wait", "arrive_and_drop"):
+                    raise Unrecognized("threads meet between the MMAs, which one warp issues", node)
 
 
 def _only_for(k: KernelContext, statement: Statement, region: list[Statement]) -> bool:

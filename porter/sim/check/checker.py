@@ -217,7 +217,8 @@ class Checker:
     def report(self, verdict: Verdict, old: Access | None, new: Access, where: str, cta: int) -> None:
         lenient = verdict.strict or (old is not None and self._consumed(old, new))
         severity: Severity = "review" if lenient and self.level == "practice" else "error"
-        key = verdict.id, -1 if old is None else old.at, new.at, severity
+        # Unrolled loops repeat one source line; each line is reported once.
+        key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
         found = self.hazards.get(key)
         if found is not None:
             found.count += 1
@@ -235,6 +236,10 @@ class Checker:
             remedy=verdict.remedy,
             strict=verdict.strict,
         )
+
+    def _place(self, at: int) -> tuple[object, str]:
+        ins = self.machine.program.code[at]
+        return ins.loc or ins.line, ins.opcode
 
     def _consumed(self, old: Access, new: Access) -> bool:
         """A load whose registers had all been used before: the register dependence has waited for it."""

@@ -71,8 +71,10 @@ class Hazard:
         return f"{race}{self.kind.title}; missing: {self.missing}"
 
     @property
-    def identity(self) -> tuple[str, int, int, str]:
-        return self.kind.id, self.first.ptx_line if self.first else 0, self.second.ptx_line, self.severity
+    def identity(self) -> tuple[object, ...]:
+        """Equal for hazards between the same source lines."""
+        first = None if self.first is None else (self.first.loc or self.first.ptx_line, self.first.opcode)
+        return self.kind.id, first, self.second.loc or self.second.ptx_line, self.second.opcode, self.severity
 
 
 def collect(into: list[Hazard], found: Iterable[Hazard]) -> None:

@@ -25,6 +25,22 @@ class RegisterWatch:
                 self.accumulators.update(uses_and_defs(ins)[1])
             elif ins.parts[0] == "tcgen05" and ins.parts[1] == "ld":
                 self.loaded.update(uses_and_defs(ins)[1])
+        self.origins = {name: frozenset((name,)) for name in self.loaded}
+        self._follow_copies(program)
+
+    def _follow_copies(self, program: Program) -> None:
+        """Which loaded registers a register may hold a copy of."""
+        moves = [uses_and_defs(ins) for ins in program.code if ins.parts[0] == "mov"]
+        grown = bool(self.loaded)
+        while grown:
+            grown = False
+            for uses, defs in moves:
+                held = frozenset().union(*(self.origins[u] for u in uses if u in self.origins))
+                for name in defs if held else ():
+                    before = self.origins.get(name, frozenset())
+                    if not held <= before:
+                        self.origins[name] = before | held
+                        grown = True
 
     def emit(self, cg: Context, ins: ast.Instruction) -> None:
         head = ins.parts[0]
@@ -35,9 +51,9 @@ class RegisterWatch:
         touched = self.accumulators.intersection((*uses, *defs))
         if touched and head != "wgmma":
             cg.line(cg.call("touch_accumulator", repr(frozenset(touched))))
-        read = self.loaded.intersection(uses)
+        read = frozenset().union(*(self.origins[u] for u in uses if u in self.origins))
         if read and not (head == "tcgen05" and ins.parts[1] == "ld"):
-            cg.line(cg.call("use_loaded", repr(frozenset(read))))
+            cg.line(cg.call("use_loaded", repr(read)))
 
 
 def touch_accumulator(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,10 +21,14 @@ from porter.verify.problem import Problem, bind
 from porter.verify.results import Verdict
 
 
+# What the hardware's approximations give in the last bits is documented as a bound only (PTX ISA 9.0 §9.7.3).
+_APPROXIMATE = re.compile(r"^\s*(?:@!?%\w+\s+)?(?:ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|div)\.approx", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class BitsRow:
     """One case, size and family. `different` counts elements whose bits differ between `left` and `right`,
-    which say what ran where; `problem` names the first of them, or why there is nothing to compare."""
+    which say what ran where; with approximate instructions in the kernel that is for review, else an error; `problem` names the first of them, or why there is nothing to compare."""
 
     case: str
     sizes: Mapping[str, Number]
@@ -64,7 +69,10 @@ def compare_bits(
                 results.append(backend.run(kernel, problem, problem.launch, images))
             except PorterError as error:
                 raise PorterError(error.diagnostic.code, **error.diagnostic.values) from None
-        rows.append(_row(problem, family.name, (left, right), results, time.perf_counter() - began))
+        row = _row(problem, family.name, (left, right), results, time.perf_counter() - began)
+        if row.different and _APPROXIMATE.search(kernel.ptx):
+            row = replace(row, verdict=Verdict.REVIEW)
+        rows.append(row)
     return rows
 
 

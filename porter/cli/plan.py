@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter plan`: what a port would do to each kernel, and why, without writing anything."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from porter.cli.context import Session, command
+from porter.cli.porting import roots
+from porter.diagnostics import ExitCode
+from porter.lang.sources import load_sources
+from porter.passes.plan import KernelPlan
+from porter.passes.port import port_sources
+from porter.report import json as report_json
+from porter.verify.results import worst_exit
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@command
+def plan(session: Session, paths: tuple[Path, ...]) -> ExitCode:
+    """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
+
+    Exit code 3: constructs are refused; they are named with their place.
+    """
+    plans: list[KernelPlan] = []
+    diagnostics = []
+    code = ExitCode.OK
+    for root in roots(paths):
+        result = port_sources(load_sources(root))
+        plans += result.plans
+        diagnostics += result.diagnostics
+        code = worst_exit([code, ExitCode(result.exit_code)])
+    session.report(diagnostics)
+    for one in plans:
+        _show(session, one)
+    session.write_json(report_json.document("plan", code, {"kernels": [asdict(p) for p in plans]}))
+    return code
+
+
+def _show(session: Session, one: KernelPlan) -> None:
+    first = one.first_warpgroup
+    who = f"{one.warpgroups} that run MMAs" + (f", from warpgroup {first} on" if first else "")
+    session.show(Text.assemble((one.kernel, "bold"), f"  {one.path}:{one.line}"))
+    facts = [
+        ("threads", one.threads),
+        ("warpgroups", who),
+        ("Tensor Memory", f"{one.columns} columns a warpgroup; two warpgroups share columns"),
+        ("MMA batches", f"{one.in_flight} in flight, one completion barrier each"),
+        ("named barriers", f"{one.barrier} and downwards, one a warpgroup"),
+        *(("note", note) for note in one.notes),
+    ]
+    for label, text in facts:
+        session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
+    table = Table("accumulator", "in", "tiles", "N", "cleared at", "loaded at", "stored at", "because", box=None)
+    for a in one.accumulators:
+        lines = [", ".join(map(str, numbers)) or "-" for numbers in (a.cleared, a.loaded, a.stored)]
+        table.add_row(a.name, a.function, a.tiles, str(a.columns), *lines, f"{a.element}, {a.residency}")
+    session.show(table)

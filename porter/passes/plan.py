@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the port decided for a kernel, and why: roles, Tensor Memory, batches, and where accumulators move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.model.accumulators import Accumulator
+from porter.model.functions import Function
+from porter.model.kernels import Kernel
+from porter.passes.context import PortContext
+
+
+@dataclass(frozen=True)
+class AccumulatorPlan:
+    """One accumulator: `cleared`, `loaded` and `stored` are 1-based lines of the original."""
+
+    name: str
+    function: str
+    element: str
+    columns: int
+    tiles: str
+    cleared: tuple[int, ...]
+    loaded: tuple[int, ...]
+    stored: tuple[int, ...]
+
+    @property
+    def residency(self) -> str:
+        """The decision in a sentence."""
+        if self.stored:
+            return "goes to registers and back: threads change it between MMAs"
+        if not self.loaded:
+            return "stays in Tensor Memory: nothing reads it"
+        if len(self.loaded) == 1:
+            return "stays in Tensor Memory until one load"
+        return f"is loaded at {len(self.loaded)} places"
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """One kernel. `columns` is per warpgroup, a C++ expression where it depends on template arguments."""
+
+    kernel: str
+    path: str
+    line: int
+    threads: str
+    warpgroups: str
+    first_warpgroup: int
+    columns: str
+    in_flight: int
+    barrier: int
+    notes: tuple[str, ...]
+    accumulators: tuple[AccumulatorPlan, ...] = field(default=())
+
+
+def kernel_plan(
+    context: PortContext,
+    kernel: Kernel,
+    columns: str,
+    owned: list[Accumulator],
+    loads: dict[int, list[Node]],
+    stores: dict[int, list[Node]],
+) -> KernelPlan:
+    """The plan of one kernel after its passes have run."""
+    function = kernel.function
+    batches, roles = context.batches, kernel.roles
+    notes = []
+    if not batches.bounded:
+        notes.append("some path commits without waiting: a commit first waits for room among the completion barriers")
+    if not batches.fenced:
+        notes.append("some batch starts without a wgmma.fence: the warps of a warpgroup meet after each wait instead")
+    if kernel.has_dynamic_shared:
+        notes.append("static shared memory is padded to 1024 bytes, so that dynamic shared memory keeps its alignment")
+    if not roles.exact:
+        notes.append("the block size is not known: room for as many warpgroups as fit is set aside")
+    return KernelPlan(
+        function.name,
+        function.file.path,
+        _line(function, function.body),
+        kernel.threads or "unknown",
+        roles.count,
+        roles.first,
+        columns,
+        batches.ring,
+        context.helpers.first_barrier,
+        tuple(notes),
+        tuple(_accumulator(context, a, loads, stores) for a in owned),
+    )
+
+
+def _accumulator(
+    context: PortContext, accumulator: Accumulator, loads: dict[int, list[Node]], stores: dict[int, list[Node]]
+) -> AccumulatorPlan:
+    function = accumulator.function
+    cleared = [_line(z.function, z.node) for z in context.flow.zeroing.values() if accumulator in z.accumulators]
+    return AccumulatorPlan(
+        accumulator.name + accumulator.path,
+        function.name,
+        accumulator.d_type.value,
+        accumulator.columns,
+        " x ".join(accumulator.tile_extents) or "1",
+        tuple(sorted(cleared)),
+        tuple(_line(function, n) for n in loads.get(id(accumulator), ())),
+        tuple(_line(function, n) for n in stores.get(id(accumulator), ())),
+    )
+
+
+def _line(function: Function, node: Node) -> int:
+    return function.file.lines.line_column(node.start_byte + function.shift)[0]
