@@ -16,6 +16,7 @@ from typing import Any
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
+from porter.sim.check.catalog import KINDS
 
 DOCS = Path(__file__).resolve().parent
 
@@ -170,11 +171,58 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
                 yield f"References: {'; '.join(rule.references)}"
 
 
+HAZARDS_HEAD = """# Hazards
+
+`porter hazards` runs a kernel in the checking simulator and reports accesses that nothing orders: races of
+threads with asynchronous operations, which a test on a GPU shows once in a thousand runs. They are found from
+happens-before, so also where the values of the run are right, and whatever the schedule.
+
+```
+porter hazards corpus/gemm_coop/gemm_coop.cu        # original and port, with the case beside the kernel
+porter hazards kernel.ptx --grid 4 --block 128 --arg f16[4096]=normal --arg f32[4096]
+porter hazards program.cu --arch sm_100a -I include -- 512 512 128
+```
+
+Each report has the two accesses with their source lines, the place in memory, the missing edge and the
+instruction that would supply it. `--format json` and `--sarif FILE` write the same for tools.
+
+A run's verdict is `clean`, `review` (exit code 0), `incomplete` (6) or `error` (5). At `--level strict`, the
+default for what Porter emits, every hazard is an error. At `--level practice`, the default for code it is
+given, it is one to review if only the letter of the PTX ISA forbids it and code in circulation relies on it:
+a missing `tcgen05.fence`, a proxy fence before an MMA or after an initialization where a barrier is there, a
+`tcgen05.ld` without `wait::ld` whose registers have all been used.
+
+`porter mutate` leaves out or weakens every synchronizing instruction of a port in turn and shows which mutants
+are reported.
+
+## What is modelled
+
+Threads of a warp count as one; races among them are not looked for. Shared memory is followed by 2-byte
+granules, Tensor Memory by columns and groups of 16 lanes. An asynchronous operation reads and writes between
+its issue and what proves its completion: an mbarrier phase, a commit, a wait of its thread. Global memory is
+not followed.
+
+## Kinds
+
+Made from `porter/sim/check/catalog.py` by `make docs`.
+"""
+
+
+def hazards_page() -> str:
+    """The kinds of hazards by the diagnostic they are reported under."""
+    lines = [HAZARDS_HEAD, "| kind | diagnostic | hazard | what has to stand between | source |"]
+    lines.append("|------|------------|--------|---------------------------|--------|")
+    for kind in KINDS.values():
+        lines.append(f"| {kind.id} | {kind.code.id} | {kind.title} | {kind.rule} | {kind.source} |")
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> dict[Path, str]:
     return {
         DOCS / "diagnostics.md": diagnostics_page(),
         DOCS / "rules.md": rules_page(),
         DOCS / "cases.md": cases_page(),
+        DOCS / "hazards.md": hazards_page(),
     }
 
 

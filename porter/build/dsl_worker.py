@@ -75,8 +75,6 @@ class _Config(ctypes.Structure):
 class _AbsentModule(types.ModuleType):
     """Stands for a package that is not installed; its use, not its import, is the error."""
 
-    __path__: list[str] = []
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

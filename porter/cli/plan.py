@@ -13,9 +13,10 @@ from rich.text import Text
 from porter.cli.context import Session, command
 from porter.cli.porting import roots
 from porter.diagnostics import ExitCode
-from porter.lang.sources import load_sources
+from porter.lang.sources import is_python, load_sources
+from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.plan import KernelPlan
-from porter.passes.port import port_sources
+from porter.passes.port import PortResult, port_sources
 from porter.report import json as report_json
 from porter.verify.results import worst_exit
 
@@ -31,16 +32,38 @@ def plan(session: Session, paths: tuple[Path, ...]) -> ExitCode:
     plans: list[KernelPlan] = []
     diagnostics = []
     code = ExitCode.OK
+    python: list[tuple[str, DslPortResult]] = []
     for root in roots(paths):
-        result = port_sources(load_sources(root))
-        plans += result.plans
+        result: PortResult | DslPortResult
+        if is_python(root):
+            result = port_python(root)
+            python.append((str(root), result))
+        else:
+            result = port_sources(load_sources(root))
+            plans += result.plans
         diagnostics += result.diagnostics
         code = worst_exit([code, ExitCode(result.exit_code)])
     session.report(diagnostics)
     for one in plans:
         _show(session, one)
-    session.write_json(report_json.document("plan", code, {"kernels": [asdict(p) for p in plans]}))
+    for path, ported in python:
+        _show_python(session, path, ported)
+    body = {
+        "kernels": [asdict(p) for p in plans],
+        "files": [{"path": path, "rules": sorted({g.rule for g in ported.groups})} for path, ported in python],
+    }
+    session.write_json(report_json.document("plan", code, body))
     return code
+
+
+def _show_python(session: Session, path: str, ported: DslPortResult) -> None:
+    """A CuTe DSL file: the rules that apply, and how often. Tiles and stages are decided when it is compiled."""
+    session.show(Text(path, "bold"))
+    table = Table("rule", "edits", "safety", "what", box=None)
+    for rule in sorted({g.rule for g in ported.groups}):
+        groups = [g for g in ported.groups if g.rule == rule]
+        table.add_row(rule, str(sum(len(g.edits) for g in groups)), groups[0].safety.value, groups[0].title)
+    session.show(table if ported.groups else Text("  nothing to port, or nothing that can be: see the messages"))
 
 
 def _show(session: Session, one: KernelPlan) -> None:

@@ -131,7 +131,7 @@ def _case(
     built = ToolkitBuilder(find_toolkit(session.toolkit)).build(problem, source, arch)
     inputs = generate(problem, chosen[0], options.seed)
     images = {n: make_image(t, inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
-    result = backend.run(built, problem, problem.launch, images)
+    result = backend.run(built, problem, built.launch(problem), images)
     tensors = {t.name: result.after[t.name].elements() for t in problem.outputs}
     opcodes = dict(result.stats.opcodes) if result.stats is not None else {}
     return {"kernel": built.entry, "arch": arch, "result": result, "tensors": tensors, "opcodes": opcodes}

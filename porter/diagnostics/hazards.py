@@ -58,10 +58,3 @@ HAZARD_REGISTERS = error(
     "The registers of a wgmma belong to the tensor core until a wgmma.wait_group covers it.",
     "Add or move the wgmma.wait_group.",
 )
-HAZARD_GLOBAL_MEMORY = error(
-    "PT4108",
-    ExitCode.DIFFERENT,
-    "global memory hazard {id}: {what}",
-    "Bulk copies access global memory asynchronously and through another proxy than loads and stores.",
-    "Add the instruction named as the missing edge.",
-)

@@ -17,7 +17,7 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.verify.dsl import RecordedLaunch, compile_case
-from porter.verify.problem import Problem
+from porter.verify.problem import LaunchValues, Problem
 
 ORIGINAL_ARCH = "sm_90a"
 PORT_ARCH = "sm_100a"
@@ -38,6 +38,10 @@ class BuiltKernel:
     @property
     def function(self) -> ast.Function:
         return self.module.function(self.entry)
+
+    def launch(self, problem: Problem) -> LaunchValues:
+        """The launch that the kernel's own host code makes, else the case's."""
+        return problem.launch if self.recorded is None else self.recorded.launch
 
 
 class Builder(Protocol):

@@ -76,6 +76,8 @@ def inputs_digest(problem: Problem, images: Mapping[str, Image]) -> str:
         [launch.grid, launch.block, launch.cluster, launch.dynamic_smem],
         [repr(a) for a in problem.arguments], sorted((n, repr(m.map)) for n, m in problem.tensor_maps.items()),
     ]  # fmt: skip
+    if problem.case.dsl is not None:
+        facts.append(repr(problem.case.dsl))
     total.update(json.dumps(facts).encode())
     for name in sorted(images):
         tensor = images[name].tensor
@@ -106,7 +108,7 @@ def record_case(
         inputs = generate(problem, family, seed)
         wanted = expectation(problem, family, inputs, backend.arithmetic)
         images = {n: make_image(t, inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
-        result = backend.run(kernel, problem, problem.launch, images)
+        result = backend.run(kernel, problem, kernel.launch(problem), images)
         place = Location(str(case.kernel))
         if result.status != "ok":
             reason = "; ".join(f.message for f in result.findings) or result.status

@@ -176,10 +176,9 @@ class _Session:
 
 def launch_of(problem: Problem, kernel: BuiltKernel) -> LaunchValues:
     """The launch that the kernel's own host code makes, else the case's, whose arguments have to fit."""
-    if kernel.recorded is not None:
-        return kernel.recorded.launch
-    check_arguments(problem, kernel.function)
-    return problem.launch
+    if kernel.recorded is None:
+        check_arguments(problem, kernel.function)
+    return kernel.launch(problem)
 
 
 def changed_launch(launch: LaunchValues, plan: PortPlan) -> LaunchValues:

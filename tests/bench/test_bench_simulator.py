@@ -30,7 +30,7 @@ def test_original(name: str, benchmark: Any) -> None:
     def run() -> Any:
         tensors = problem.tensors.items()
         images = {key: make_image(tensor, inputs.get(key), backend.guard) for key, tensor in tensors}
-        return backend.run(kernel, problem, problem.launch, images)
+        return backend.run(kernel, problem, kernel.launch(problem), images)
 
     result = benchmark.pedantic(run, rounds=3, warmup_rounds=1)
     assert result.status == "ok"

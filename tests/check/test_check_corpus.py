@@ -13,7 +13,7 @@ from porter.sim.check.hazard import Hazard
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.hazards import check_case
-from porter.verify.mutation import mutate
+from porter.verify.mutation import MutationResult, mutate
 from porter.verify.results import Verdict
 from porter.verify.settings import SimOptions
 
@@ -58,6 +58,12 @@ def test_the_verdict_does_not_depend_on_the_schedule(schedule: str) -> None:
         assert hazards(name, "port", "strict", schedule) == (Verdict.CLEAN, ())
 
 
+@functools.cache
+def mutated(name: str) -> MutationResult:
+    p = built(name, "port")
+    return mutate(p.kernel, p.problem, p.launch, p.images, SimOptions())
+
+
 # What may be left out of a port without harm: nothing in these kernels' runs depends on it.
 HARMLESS = ("relinquish", "mbarrier.init", "fence.mbarrier_init", "fence::", "bar", "fence.proxy", "mbarrier.try_wait",
             "wait::ld", "dealloc")  # fmt: skip
@@ -65,8 +71,7 @@ HARMLESS = ("relinquish", "mbarrier.init", "fence.mbarrier_init", "fence::", "ba
 
 @pytest.mark.parametrize("name", ["gemm_coop", "gemm_fp8_scaled"])
 def test_mutants_are_caught_or_explained(name: str) -> None:
-    p = built(name, "port")
-    result = mutate(p.kernel, p.problem, p.launch, p.images, SimOptions())
+    result = mutated(name)
     assert result.baseline.status == "ok"
     assert not result.baseline.hazards
     for row in result.survivors:
@@ -82,14 +87,12 @@ def test_mutants_are_caught_or_explained(name: str) -> None:
 
 def test_the_barrier_of_the_warpgroup_orders_loads_before_the_next_mma() -> None:
     """gemm_fp8_scaled reads its accumulators after every K block; the next MMA overwrites them."""
-    p = built("gemm_fp8_scaled", "port")
-    result = mutate(p.kernel, p.problem, p.launch, p.images, SimOptions())
+    result = mutated("gemm_fp8_scaled")
     by_h3 = {row.mutant.instruction.opcode for row in result.rows if "H3" in row.by_hazard}
     assert {"bar.sync", "tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync"} <= by_h3
 
 
 def test_the_proxy_fence_of_cooperative_stores() -> None:
-    p = built("gemm_coop", "port")
-    result = mutate(p.kernel, p.problem, p.launch, p.images, SimOptions())
+    result = mutated("gemm_coop")
     (row,) = [r for r in result.rows if r.mutant.instruction.opcode.startswith("fence.proxy.async")]
     assert row.by_hazard == ("H16",)

@@ -43,3 +43,11 @@ def test_plan_names_what_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["plan", str(source)])
     assert result.exit_code == ExitCode.UNPORTED
     assert "PT2003" in result.stderr
+
+
+def test_plan_of_a_dsl_kernel() -> None:
+    result = CliRunner().invoke(main, ["--format", "json", "plan", str(CORPUS / "dsl_gemm" / "dsl_gemm.py")])
+    assert result.exit_code == ExitCode.OK
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, schema("plan"))
+    assert document["files"][0]["rules"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,12 @@ def test_arguments_that_do_not_fit_are_named() -> None:
         ToolkitBuilder().build(bind(wrong), case.kernel, "sm_90a")
     assert caught.value.diagnostic.code is Code.CASE_FIELD
     assert "dsl.call[1]" in caught.value.diagnostic.message
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
+def test_a_file_that_imports_pytorch_compiles_without_it(tmp_path: Path) -> None:
+    case = load_case(PLAIN)
+    path = tmp_path / "with_torch.py"
+    head = "import torch\nimport torch.nn.functional as F\nfrom torch import Tensor\n\nTYPE = torch.float16\n"
+    path.write_text(head + case.kernel.read_text())
+    assert "wgmma.mma_async" in ToolkitBuilder().build(bind(case), path, "sm_90a").ptx

@@ -102,3 +102,29 @@ def test_magnitude_keeps_axes_and_shapes() -> None:
     x = np.arange(6.0)
     found = evaluate_reference("np.sum(x.reshape(2, -1), axis=-1) - 1", {"x": x}, magnitude=True)
     assert found.tolist() == [4.0, 13.0]
+
+
+@pytest.mark.parametrize("text", ["np.add.outer(x, x).sum()", "np.logical_and.outer(x > 1, x > 2).sum()"])
+def test_a_reference_may_use_methods_of_ufuncs(text: str) -> None:
+    """NumPy looks for its own helpers in the builtins of its caller."""
+    x = np.arange(4.0)
+    expected = {"add": 48.0, "log": 2.0}[text[3:6]]
+    assert evaluate_reference(text, {"x": x}) == expected
+
+
+def test_builtins_are_out_of_reach() -> None:
+    for text in ("open('x')", "eval('1')", "__import__('os')", "getattr(A, 'x')"):
+        with pytest.raises(ExpressionError):
+            evaluate_reference(text, {"A": np.ones(2)})
+
+
+def test_magnitude_leaves_alone_what_names_no_array() -> None:
+    names = {"A": np.array([1.0, 2.0, 3.0, 4.0]), "N": 4}
+    text = "np.where((np.arange(N) - np.arange(N) // 2 * 2) < 1, A - 1, 0 * A)"
+    assert evaluate_reference(text, names, magnitude=True).tolist() == [2.0, 0.0, 4.0, 0.0]
+    assert evaluate_reference("(1 - N) * A - (0 - N)", names, magnitude=True).tolist() == [7.0, 10.0, 13.0, 16.0]
+
+
+def test_division_by_zero_is_said_in_words() -> None:
+    with pytest.raises(ExpressionError, match="128 / 0 divides by zero"):
+        evaluate("M / N", {"M": 128, "N": 0})

@@ -106,9 +106,4 @@ KINDS: dict[str, HazardKind] = {
         Code.HAZARD_REGISTERS,
         ("H29", "wgmma registers touched before wgmma.wait_group", "wgmma.wait_group", "PTX ISA 9.7.15.4"),
     ),
-    **_kinds(
-        Code.HAZARD_GLOBAL_MEMORY,
-        ("G2", "global memory accessed by asynchronous copies and threads without synchronization",
-         "completion of the copy, or fence.proxy.async and a barrier", "PTX ISA 8.10"),
-    ),
 }  # fmt: skip

@@ -215,7 +215,7 @@ class Checker:
         )
 
     def report(self, verdict: Verdict, old: Access | None, new: Access, where: str, cta: int) -> None:
-        lenient = verdict.strict or (old is not None and self._consumed(old, new))
+        lenient = verdict.strict or (old is not None and (self._consumed(old, new) or self._by_warpgroup(old, new)))
         severity: Severity = "review" if lenient and self.level == "practice" else "error"
         # Unrolled loops repeat one source line; each line is reported once.
         key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
@@ -245,6 +245,12 @@ class Checker:
         """A load whose registers had all been used before: the register dependence has waited for it."""
         used = old.notes.get("consumed")
         return old.kind == "ld" and not old.done and used is not None and self.clocks.knows(new.warp, ORDER, [used])
+
+    def _by_warpgroup(self, old: Access, new: Access) -> bool:
+        """A wgmma reads what another warp of its warpgroup knows to be there. The ISA wants a barrier; the four
+        warps of a wgmma meet before it all the same, and NVIDIA's tutorial wgmma_sm90 relies on that."""
+        group = new.notes.get("warpgroup", ())
+        return any(self.clocks.knows(warp, ORDER, old.done) for warp in group)
 
     # Ends ---------------------------------------------------------------------------------------------
 

@@ -298,6 +298,7 @@ def wgmma_issue(
             continue
         access = check.asynchronous("wgmma", at, warp, None, False, "async", bits)
         access.notes["registers"] = registers
+        access.notes["warpgroup"] = warps[row - row % 4 : row - row % 4 + 4].tolist()
         if row % 4 and check.level == "practice":
             # CUTLASS lets one warp's wait stand for the warpgroup's operation; the ISA gives each warp its own.
             access.done = shared

@@ -168,14 +168,16 @@ def check_init(M: Machine, at: int, warp: int, slot: int, cta: int, asynchronous
     if init is None:
         return
     remote = int(M.warp_cta[warp]) != cta
-    edge = None
+    edge, strict = None, False
     if not check.clocks.knows(warp, ORDER, init.done):
         edge = "synchronization after the initialization", "bar.sync, or barrier.cluster across blocks"
     elif (asynchronous or remote) and not fenced and not check.clocks.knows(warp, ASYNC, init.done):
         edge = "a fence after the initialization", "fence.mbarrier_init.release.cluster"
+        # NVIDIA's tutorials have only the barrier.
+        strict = True
     if edge is not None:
         use = check.generic("use of the mbarrier", at, warp, True, 1, 8)
-        check.report(Verdict("H21", *edge), init, use, f"mbarrier {M.mbar.offsets[slot]:#x}", cta)
+        check.report(Verdict("H21", *edge, strict=strict), init, use, f"mbarrier {M.mbar.offsets[slot]:#x}", cta)
 
 
 def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any) -> None:

@@ -20,7 +20,6 @@ from porter.verify.inputs import choose, generate
 from porter.verify.problem import Problem, bind
 from porter.verify.results import Verdict
 
-
 # What the hardware's approximations give in the last bits is documented as a bound only (PTX ISA 9.0 §9.7.3).
 _APPROXIMATE = re.compile(r"^\s*(?:@!?%\w+\s+)?(?:ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|div)\.approx", re.MULTILINE)
 
@@ -28,7 +27,8 @@ _APPROXIMATE = re.compile(r"^\s*(?:@!?%\w+\s+)?(?:ex2|lg2|rcp|rsqrt|sqrt|sin|cos
 @dataclass(frozen=True)
 class BitsRow:
     """One case, size and family. `different` counts elements whose bits differ between `left` and `right`,
-    which say what ran where; with approximate instructions in the kernel that is for review, else an error; `problem` names the first of them, or why there is nothing to compare."""
+    which say what ran where; with approximate instructions in the kernel that is for review, else an error.
+    `problem` names the first of them, or why there is nothing to compare."""
 
     case: str
     sizes: Mapping[str, Number]
@@ -66,7 +66,7 @@ def compare_bits(
         for backend in (left, right):
             images = {n: make_image(t, inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
             try:
-                results.append(backend.run(kernel, problem, problem.launch, images))
+                results.append(backend.run(kernel, problem, kernel.launch(problem), images))
             except PorterError as error:
                 raise PorterError(error.diagnostic.code, **error.diagnostic.values) from None
         row = _row(problem, family.name, (left, right), results, time.perf_counter() - began)
