@@ -157,6 +157,8 @@ relu_gemm_rs(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ 
             ldmatrix_x4(a[i], smem.a[s].chunk(warp * 16 + lane % 16, i * 2 + lane / 16));
             relu(a[i]);
         }
+        // ldmatrix read the stage through the generic proxy, TMA fills it through the async proxy
+        asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 
         asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
 #pragma unroll

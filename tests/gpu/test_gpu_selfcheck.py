@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two backends held against each other, bit by bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.ptx.parser import parse_module
+from porter.verify.backends import RunResult
+from porter.verify.builder import BuiltKernel
+from porter.verify.case import load_case
+from porter.verify.gpu.selfcheck import BitsRow, compare_bits
+from porter.verify.images import Image, make_image
+from porter.verify.problem import LaunchValues, Problem
+from porter.verify.results import Verdict
+
+CASE = """version: 1
+kernel: k.cu
+entry: k
+sizes: {N: 32}
+tensors:
+  A: {dtype: f32, shape: [N], role: input}
+  C: {dtype: f32, shape: [N], role: output}
+launch: {grid: [1], block: [32]}
+params: [A, C]
+reduction: 1
+reference: "A"
+accumulate: f32
+"""
+PTX = (
+    ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 c)\n"
+    "{\n  .reg .f32 %%f<3>;\n  %s\n  ret;\n}\n"
+)
+
+
+class Builder:
+    def __init__(self, body: str) -> None:
+        self.text = PTX % body
+
+    def build(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
+        return BuiltKernel(arch, "k", parse_module(self.text), self.text)
+
+
+class Copying:
+    name, arithmetic = "fake", "exact"
+
+    def __init__(self, guard: int, step: int = 0, status: str = "ok") -> None:
+        self.guard, self.step, self.status = guard, step, status
+
+    def run(self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: dict[str, Image]) -> RunResult:
+        words = images["A"].elements().view(np.uint32)
+        words[3] += self.step
+        after = {**images, "C": make_image(images["C"].tensor, words.view(np.float32), self.guard)}
+        return RunResult(self.status, (), after)  # type: ignore[arg-type]
+
+
+def compared(tmp_path: Path, right: Copying, body: str = "") -> BitsRow:
+    (tmp_path / "k.cu").write_text("")
+    (tmp_path / "case.yaml").write_text(CASE)
+    case = load_case(tmp_path / "case.yaml")
+    (row,) = compare_bits(case, {}, ["normal"], Builder(body), Copying(0), right)
+    return row
+
+
+def test_equal_bits_are_clean(tmp_path: Path) -> None:
+    row = compared(tmp_path, Copying(64))
+    assert (row.verdict, row.different, row.elements) == (Verdict.CLEAN, 0, 32)
+
+
+def test_one_bit_is_an_error_with_its_place(tmp_path: Path) -> None:
+    row = compared(tmp_path, Copying(64, step=1))
+    assert (row.verdict, row.different) == (Verdict.ERROR, 1)
+    assert row.problem.startswith("C[3]: 0x")
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [("ex2.approx.ftz.f32 %f1, %f2;", Verdict.REVIEW), ("add.f32 %f1, %f2, %f2;", Verdict.ERROR)],
+)
+def test_approximate_instructions_are_for_review(tmp_path: Path, body: str, verdict: Verdict) -> None:
+    assert compared(tmp_path, Copying(64, step=1), body).verdict is verdict
+
+
+def test_a_run_that_did_not_end_is_no_agreement(tmp_path: Path) -> None:
+    assert compared(tmp_path, Copying(64, status="incomplete")).verdict is Verdict.INCOMPLETE
+    assert compared(tmp_path, Copying(64, status="error")).verdict is Verdict.ERROR
