@@ -115,13 +115,14 @@ def hazards(
     elif case_path is None and path.is_file() and not _has_case(path):
         toolkit = find_toolkit(session.toolkit)
         target = arch or ORIGINAL_ARCH
+        label = target if path.suffix else arch or "executable"
 
         def run(settings: SimOptions) -> OneRun:
             outcome = run_source_or_executable(path, arguments, target, include_dirs, defines, settings, toolkit)
             return _of_program(outcome)
 
         runs.append(
-            check_runs(run, path.name, "program", "", target, chosen or "practice", options, numbers)
+            check_runs(run, path.name, "program", "", label, chosen or "practice", options, numbers)
         )
     else:
         builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)

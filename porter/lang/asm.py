@@ -321,10 +321,7 @@ def _operand(file: CudaFile, node: Node, shift: int, is_output: bool) -> AsmOper
     constraint = node.child_by_field_name("constraint")
     symbol = node.child_by_field_name("symbol")
     value = node.child_by_field_name("value")
-    if value is not None:
-        where = _shifted(span(value), shift)
-    else:
-        where = _shifted(Span(node.end_byte, node.end_byte), shift)
+    where = _shifted(span(value) if value is not None else Span(node.end_byte, node.end_byte), shift)
     return AsmOperand(
         constraint=_plain_literal(file.source[constraint.start_byte + shift : constraint.end_byte + shift])
         if constraint is not None

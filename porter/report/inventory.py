@@ -149,6 +149,8 @@ def take_inventory(
             files[flags.path] = flags
     if effort:
         _judge(files, jobs)
+    else:
+        files = {p: replace(f, effort=Effort("unknown")) for p, f in files.items()}
     return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems))
 
 

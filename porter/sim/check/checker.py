@@ -78,7 +78,9 @@ class Checker:
         self.landing: Issue | None = None
         self.mbar_messages: dict[tuple[int, int], Array] = {}
         self.mbar_phases: dict[tuple[int, int], Array] = {}
-        self.mbar_inits: dict[tuple[int, int], tuple[Access, bool]] = {}
+        self.mbar_inits: dict[tuple[int, int], Access] = {}
+        # Arrivals of other blocks' threads on a block's mbarriers.
+        self.remote: dict[int, list[Access]] = {}
         self.barriers: dict[tuple[int, int], tuple[Array | None, set[int]]] = {}
         self.cluster_messages: dict[int, Array] = {}
         self.cluster_phases: dict[int, Array] = {}
@@ -254,6 +256,14 @@ class Checker:
 
     # Ends ---------------------------------------------------------------------------------------------
 
+    def remote_arrival(self, at: int, warp: int, cta: int) -> None:
+        """A thread of another block arrives on an mbarrier of block `cta`, which must still be there."""
+        arrival = self.generic("arrival", at, warp, True, 1, 8)
+        if self.machine.alive[cta] == 0:
+            self.report(_PEER_GONE, None, arrival, "", cta)
+        else:
+            self.remote.setdefault(cta, []).append(arrival)
+
     def block_ended(self, cta: int) -> None:
         """All threads of a block are gone: nothing may still use its memories."""
         M = self.machine
@@ -269,6 +279,9 @@ class Checker:
                 verdict = Verdict("H26" if foreign else "X1", "a wait for the operation before the block ends",
                                   remedy, strict=not foreign)  # fmt: skip
                 self.report(verdict, None, old, "", cta)
+        for arrival in self.remote.pop(cta, ()):
+            if not self.clocks.known_by_block(first, count, arrival.done):
+                self.report(_PEER_GONE, None, arrival, "", cta)
         self.shared[cta] = Shadow()
         self.tensor[cta] = Shadow()
 
@@ -276,7 +289,10 @@ class Checker:
         return self.clocks.knows(warp, ORDER, access.done)
 
 
+_PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "barrier.cluster")
+
 _WHAT = {
+    ("arrival", "generic"): "mbarrier.arrive on another block's mbarrier",
     ("register", "generic"): "use of registers", ("commit", "generic"): "tcgen05.commit",
     ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",

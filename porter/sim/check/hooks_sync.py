@@ -48,13 +48,11 @@ def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str) -> 
             check.clocks.fence(warp)
         elif what == "mbarrier_init":
             event = check.clocks.fence_inits(warp)
-            for init, _ in check.mbar_inits.values():
+            for init in check.mbar_inits.values():
+                # The fence concerns the thread's own initializations.
                 if init.warp == warp:
                     init.done.append(event)
-        if what in ("mbarrier_init", "proxy"):
-            for key, (init, _) in check.mbar_inits.items():
-                if check.known(warp, init):
-                    check.mbar_inits[key] = init, True
+                    init.notes.setdefault("fences", []).append(event)
 
 
 def emit_events(cg: Context, ins: ast.Instruction) -> None:
@@ -164,14 +162,16 @@ def _places(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> list
 def check_init(M: Machine, at: int, warp: int, slot: int, cta: int, asynchronous: bool) -> None:
     """An mbarrier is used: its initialization must be known, and fenced if another proxy or block uses it."""
     check: Any = M.check
-    init, fenced = check.mbar_inits.get((slot, cta), (None, True))
+    init = check.mbar_inits.get((slot, cta))
     if init is None:
         return
     remote = int(M.warp_cta[warp]) != cta
     edge, strict = None, False
     if not check.clocks.knows(warp, ORDER, init.done):
         edge = "synchronization after the initialization", "bar.sync, or barrier.cluster across blocks"
-    elif (asynchronous or remote) and not fenced and not check.clocks.knows(warp, ASYNC, init.done):
+    elif (asynchronous or remote) and not (
+        check.clocks.knows(warp, ASYNC, init.done) or check.clocks.knows(warp, ORDER, init.notes.get("fences", ()))
+    ):
         edge = "a fence after the initialization", "fence.mbarrier_init.release.cluster"
         # NVIDIA's tutorials have only the barrier.
         strict = True
@@ -185,7 +185,7 @@ def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count
     check: Any = M.check
     for warp, places in _places(M, at, idx, n, mask, addr):
         for place in places:
-            check.mbar_inits[place] = check.generic("mbarrier.init", at, warp, True, 1, 8), False
+            check.mbar_inits[place] = check.generic("mbarrier.init", at, warp, True, 1, 8)
             check.mbar_messages.pop(place, None)
 
 
@@ -202,6 +202,8 @@ def mbar_arrive(
     check: Any = M.check
     relaxed = "relaxed" in M.program.code[at].parts
     for warp, places in _places(M, at, idx, n, mask, addr):
+        for cta in {cta for _, cta in places if cta != int(M.warp_cta[warp])}:
+            check.remote_arrival(at, warp, cta)
         message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
         for slot, cta in places:
             check_init(M, at, warp, slot, cta, False)
