@@ -24,7 +24,7 @@ def test_original(name: str, benchmark: Any) -> None:
     case = load_case(CORPUS / name / "case.yaml")
     problem = bind(case)
     kernel = ToolkitBuilder().build(problem, case.kernel, "sm_90a")
-    inputs = generate(problem, choose(["integers"], problem)[0], seed=0)
+    inputs = generate(problem, choose(None, problem)[0], seed=0)
     backend = SimBackend(SimOptions())
 
     def run() -> Any:
