@@ -22,6 +22,7 @@ help:
 	@echo 'make test-all  those and the slow ones'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make bench     time the simulator'
+	@echo 'make golden    write the reference diffs of the corpus ports anew'
 	@echo 'make docs      write the generated pages under docs/ anew'
 
 venv: $(STAMP)
@@ -49,7 +50,7 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-golden: venv ## write the reference diffs of the corpus ports anew
+golden: venv
 	PORTER_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/golden
 
 bench: venv
