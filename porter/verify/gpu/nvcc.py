@@ -55,7 +55,8 @@ def build_program(arguments: Sequence[str], toolkit: Toolkit, mode: str = "defer
     Raises:
         PorterError: NVCC_ERROR; PTXAS_ERROR; LINK_ERROR; CANNOT_EMULATE; PTX_UNREADABLE.
     """
-    planned = run([toolkit.nvcc, "--dryrun", *_explicit(arguments)])
+    # nvcc looks for its libraries in lib64, which the packages from PyPI do not have.
+    planned = run([toolkit.nvcc, "--dryrun", *_explicit(arguments), "-L", toolkit.lib_dir])
     if planned.status != 0:
         raise failure(Code.NVCC_ERROR, planned.log, path=" ".join(arguments), arch="sm_100a")
     with tempfile.TemporaryDirectory(prefix="porter-nvcc-") as name:
