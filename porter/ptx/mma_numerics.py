@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
+from porter.ptx import nan
 from porter.ptx.types import F8F6F4_TYPES, FP8_TYPES, INT8_TYPES, ElementType
 
 T = ElementType
@@ -24,7 +25,7 @@ T = ElementType
 Architecture = Literal["sm_90", "sm_100"]
 Unit = Literal["wgmma", "tcgen05", "mma"]
 
-CANONICAL_NAN = {T.F32: 0x7FFFFFFF, T.F16: 0x7FFF}
+CANONICAL_NAN = {T.F32: nan.CANONICAL["f32"], T.F16: nan.CANONICAL["f16"]}
 """Bit pattern of every NaN result."""
 
 TF32_TRUNCATED_BITS = 13

@@ -23,6 +23,7 @@ import numpy as np
 
 from porter.ptx import ast
 from porter.sim.program import BasicBlock, Program, leading, type_width, uses_and_defs
+from porter.sim.rounding import float_bits
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -58,6 +59,11 @@ def kind_of(type_name: str) -> str:
     return kind
 
 
+def plain(kind: str) -> str:
+    """The kind in which a value is copied: floats as bits, which keeps the payload of NaN."""
+    return f"u{WIDTH_OF[kind]}" if kind[0] == "f" else kind
+
+
 Emitter = Callable[["Context", ast.Instruction], None]
 EMITTERS: dict[str, Emitter] = {}
 RUNTIME: dict[str, Any] = {"np": np, "where": np.where, **{f"t_{k}": t for k, t in DTYPES.items()}}
@@ -83,15 +89,19 @@ def runtime(fn: Callable[..., Any]) -> Callable[..., Any]:
 class Value:
     """What a register holds at a point of a block: names of local variables, one per kind it was needed in.
 
-    `origin` is the register whose storage the arrays may alias.
+    `origin` is the register whose storage the arrays may alias. `computed` says that the first form is a
+    floating-point result, whose NaN is to be made canonical when its bits are taken.
     """
 
-    __slots__ = ("forms", "origin", "width")
+    __slots__ = ("computed", "forms", "origin", "width")
 
-    def __init__(self, width: int, forms: dict[str, str], origin: str | None = None) -> None:
+    def __init__(
+        self, width: int, forms: dict[str, str], origin: str | None = None, computed: bool = False
+    ) -> None:
         self.width = width
         self.forms = forms
         self.origin = origin
+        self.computed = computed
 
 
 class Context:
@@ -172,7 +182,8 @@ class Context:
             raise Unsupported("a predicate where a number belongs, or the reverse")
         base = value.forms.get(f"u{value.width}")
         if base is None:
-            base = self.let(f"{next(iter(value.forms.values()))}.view(t_u{value.width})")
+            first = next(iter(value.forms.values()))
+            base = self.let(f"float_bits({first})" if value.computed else f"{first}.view(t_u{value.width})")
             value.forms[f"u{value.width}"] = base
             if kind == f"u{value.width}":
                 return base
@@ -210,6 +221,12 @@ class Context:
         if isinstance(op, ast.Mem) and not op.parts:
             return self.addr(op, kind)
         raise Unsupported(f"operand {op}")
+
+    def bits(self, op: ast.Operand, kind: str) -> str:
+        """A source operand to copy; a float immediate takes the format of the kind."""
+        if isinstance(op, ast.Imm) and kind[0] == "f":
+            return self.let(f"{self.src(op, kind)}.view(t_{plain(kind)})")
+        return self.src(op, plain(kind))
 
     def immediate(self, op: ast.Imm, kind: str) -> str:
         if op.bits is not None and kind != "p":
@@ -260,8 +277,11 @@ class Context:
             return base
         return self.let(f"{base} + {self.const(kind, op.offset)}")
 
-    def set(self, op: ast.Operand, kind: str, expr: str) -> None:
-        """Write a register: `expr` is an array of the given kind. Honours the instruction's guard."""
+    def set(self, op: ast.Operand, kind: str, expr: str, computed: bool = False) -> None:
+        """Write a register: `expr` is an array of the given kind. Honours the instruction's guard.
+
+        `computed`: a floating-point result, not a copy of bits.
+        """
         if isinstance(op, ast.Sym) and op.name == "_":
             self.let(expr)
             return
@@ -269,7 +289,7 @@ class Context:
             raise Unsupported(f"result {op}")
         name = op.name
         width = self.width(name)
-        value = Value(WIDTH_OF[kind], {kind: self.let(expr)})
+        value = Value(WIDTH_OF[kind], {kind: self.let(expr)}, None, computed)
         canonical = "p" if width == 1 else f"u{width}"
         if value.width != width:
             wide = f"s{width}" if kind[0] == "s" else canonical
@@ -294,7 +314,7 @@ class Context:
         if source.name in fragments and to.name in fragments and self.machine.late:
             rows = self.machine_row(to.name), self.machine_row(source.name)
             self.line(f"if M.engine.pending: copy_fragment(M, idx, n, {self.mask()}, {rows[0]}, {rows[1]})")
-        self.env[to.name] = Value(value.width, dict(value.forms), value.origin)
+        self.env[to.name] = Value(value.width, dict(value.forms), value.origin, value.computed)
         self.dirty.add(to.name)
         return True
 
@@ -515,4 +535,6 @@ def member_mask(ins: ast.Instruction) -> ast.Operand | None:
     return None
 
 
-__all__ = ["Compiler", "Context", "Unsupported", "emits", "kind_of", "runtime", "type_width"]
+runtime(float_bits)
+
+__all__ = ["Compiler", "Context", "Unsupported", "emits", "kind_of", "plain", "runtime", "type_width"]

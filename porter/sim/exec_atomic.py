@@ -13,7 +13,7 @@ from porter.ptx import ast
 from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
 from porter.sim.exec_memory import _by_space, global_groups, shared_index, space_of
 from porter.sim.results import Stop
-from porter.sim.rounding import bf16_to_f32, f32_to_bf16
+from porter.sim.rounding import bf16_to_f32, f32_to_bf16, float_bits, kept_nan
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -42,7 +42,12 @@ def combine(old: Array, b: Array, c: Array | None, op: str, type_name: str) -> A
         x, y = bf16_to_f32(old), bf16_to_f32(b)
         return f32_to_bf16(_arith(x, y, op))
     dtype = {"s": "i", "f": "f"}.get(type_name[0], "u") + str(old.dtype.itemsize)
-    return _arith(old.view(dtype), b.view(dtype), op).view(old.dtype)
+    x, y = old.view(dtype), b.view(dtype)
+    if dtype == "f8":
+        return float_bits(kept_nan(_arith(x, y, op), y, x))
+    if dtype[0] == "f":
+        return float_bits(_arith(x, y, op))
+    return _arith(x, y, op).view(old.dtype)
 
 
 def _halves(x: Array) -> Array:

@@ -10,19 +10,21 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
+from porter.ptx import ast, nan
 from porter.sim.codegen import DTYPES, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.exact_f64 import integer_to_f64
 from porter.sim.exec_float import load_float, odd_to_f32, relu, store_float
 from porter.sim.exec_integer import is_integer
 from porter.sim.rounding import f32_to_bf16, odd_add, quantize, round_to_f32
 
 Array = npt.NDArray[Any]
+runtime(integer_to_f64)
 INTEGRAL = {"rni": "np.rint", "rzi": "np.trunc", "rmi": "np.floor", "rpi": "np.ceil"}
 
 # name: (ml_dtypes type, precision, least exponent, largest finite value, code of NaN or None)
 SMALL: dict[str, tuple[Any, int, int, float, int | None]] = {
-    "e4m3": (ml_dtypes.float8_e4m3fn, 4, -6, 448.0, 0x7F),
-    "e5m2": (ml_dtypes.float8_e5m2, 3, -14, 57344.0, 0x7F),
+    "e4m3": (ml_dtypes.float8_e4m3fn, 4, -6, 448.0, nan.CANONICAL["e4m3"]),
+    "e5m2": (ml_dtypes.float8_e5m2, 3, -14, 57344.0, nan.CANONICAL["e5m2"]),
     "e2m1": (ml_dtypes.float4_e2m1fn, 2, 0, 6.0, None),
     "e2m3": (ml_dtypes.float6_e2m3fn, 4, 0, 7.5, None),
     "e3m2": (ml_dtypes.float6_e3m2fn, 3, -2, 28.0, None),
@@ -99,27 +101,53 @@ def to_bf16(x: Array, mode: str, satfinite: bool) -> Array:
 
 
 @runtime
+def narrow_nan(narrow: Array, x: Array, fraction_bits: int) -> Array:
+    """16-bit results of an f64 conversion, whose NaN keeps sign and the top of its payload, made quiet."""
+    bits = np.asarray(narrow).view(np.uint16)
+    bad = x != x
+    if not bad.any():
+        return bits
+    source = np.asarray(x, np.float64).view(np.uint64) >> np.uint64(52 - fraction_bits)
+    payload = source & np.uint64((1 << fraction_bits) - 1) | np.uint64(1 << (fraction_bits - 1))
+    sign = np.where(np.signbit(x), np.uint64(0x8000), np.uint64(0))
+    exponent = np.uint64(0x7FFF >> fraction_bits << fraction_bits)
+    return np.where(bad, (sign | exponent | payload).astype(np.uint16), bits)
+
+
+@runtime
 def to_tf32(x: Array, mode: str, satfinite: bool) -> Array:
     """float32 to tf32 in a 32-bit register: 10 fraction bits, the low 13 bits zero."""
     v = np.asarray(x, np.float32)
+    if mode == "rna":
+        return _to_tf32_away(v.view(np.uint32), satfinite)
     largest = float(np.uint32(0x7F7FE000).view(np.float32))
     q = quantize(v, 11, -126, largest, mode)
     if satfinite:
         q = np.where(np.isinf(q), np.copysign(largest, q), q)
     bits = q.astype(np.float32).view(np.uint32)
-    return np.where(np.isnan(v), np.uint32(0x7FFFFFFF), bits)
+    return np.where(np.isnan(v), np.uint32(nan.CANONICAL["tf32"]), bits)
+
+
+def _to_tf32_away(bits: Array, satfinite: bool) -> Array:
+    """To nearest, ties away from zero, as an H200 does it: on the bits, so that no payload is set for NaN."""
+    top = np.uint32(0x7F800000)
+    special = (bits & top) == top
+    rounded = np.where(special, bits, bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    if satfinite:
+        rounded = rounded - np.where((rounded & top) == top, np.uint32(0x2000), np.uint32(0))
+    return rounded
 
 
 @runtime
 def to_small(x: Array, name: str) -> Array:
     """float values to codes (uint8) of an 8-, 6- or 4-bit format, to nearest even, saturating to finite."""
-    dtype, precision, e_min, largest, nan = SMALL[name]
+    dtype, precision, e_min, largest, not_a_number = SMALL[name]
     v = np.asarray(x, np.float64)
     q = quantize(v, precision, e_min, np.inf, "rn")
     q = np.clip(q, -largest, largest)
     bad = np.isnan(v)
     codes = np.where(bad, 0.0, q).astype(dtype).view(np.uint8)
-    return np.where(bad, np.uint8(nan if nan is not None else encode_largest(name)), codes)
+    return np.where(bad, np.uint8(encode_largest(name) if not_a_number is None else not_a_number), codes)
 
 
 def encode_largest(name: str) -> int:
@@ -152,7 +180,7 @@ def to_ue8m0(x: Array, mode: str) -> Array:
         up = (fraction != 0) & ((e > 0) | (fraction > np.uint32(0x400000)))
         e = e + up
     e = np.minimum(e, 0xFE)
-    return np.where(np.isnan(v), 0xFF, e).astype(np.uint8)
+    return np.where(np.isnan(v), nan.CANONICAL["ue8m0"], e).astype(np.uint8)
 
 
 @runtime
@@ -225,9 +253,8 @@ def _cvt(cg: Context, ins: ast.Instruction) -> None:
         if to == "f32":
             expr = f"int_to_f32({x}, {m!r})"
         elif to == "f64":
-            if m != "rn" and kind_of(source)[1:] == "64":
-                raise Unsupported(f"rounding .{m} to f64")
-            expr = f"{x}.astype(t_f64)"
+            wide = m != "rn" and kind_of(source)[1:] == "64"
+            expr = f"integer_to_f64({x}, {m!r})" if wide else f"{x}.astype(t_f64)"
         elif to == "f16":
             expr = f"to_f16(int_to_f64_odd({x}), {m!r}, False)"
         elif to == "bf16":
@@ -239,10 +266,8 @@ def _cvt(cg: Context, ins: ast.Instruction) -> None:
     elif to in ("f16x2", "bf16x2") and source == "f32":
         m = mode or "rn"
         fn = "to_f16" if to == "f16x2" else "to_bf16"
-        view = ".view(t_u16)" if to == "f16x2" else ""
-        halves = [
-            f"{fn}(relu_if({load_float(cg, o, 'f32', ftz)}, {relu_}), {m!r}, {satfinite}){view}" for o in ops[1:3]
-        ]
+        values = [f"{fn}(relu_if({load_float(cg, o, 'f32', ftz)}, {relu_}), {m!r}, {satfinite})" for o in ops[1:3]]
+        halves = [f"float_bits({x})" if to == "f16x2" else x for x in values]
         cg.set(d, "u32", f"join16({halves[0]}, {halves[1]})")
     elif to == "tf32":
         cg.set(d, "u32", f"to_tf32(relu_if({cg.src(ops[1], 'f32')}, {relu_}), {mode or 'rna'!r}, {satfinite})")
@@ -290,7 +315,7 @@ def _from_small(cg: Context, ins: ast.Instruction, to: str, name: str, relu_: bo
     else:
         codes = f"lanes8({cg.src(ops[1], 'u16')})"
     values = cg.let(f"relu_if(from_small({codes}, {name!r}), {relu_})")
-    final = f"{values}.astype(t_f16)" if to == "f16x2" else f"to_bf16({values}, 'rn', False)"
+    final = f"canonical_nan({values}.astype(t_f16))" if to == "f16x2" else f"to_bf16({values}, 'rn', False)"
     cg.set(ops[0], "u32", f"packed({final})")
 
 
@@ -299,20 +324,32 @@ def _float_to_float(
 ) -> None:
     p = ins.parts
     ftz, sat, satfinite, relu_ = "ftz" in p, "sat" in p, "satfinite" in p, "relu" in p
-    x = _float_source(cg, ins.operands[1], source, ftz)
+    x = _float_source(cg, ins.operands[1], source, ftz and to != "f16")
     if integral is not None:
         x = f"{INTEGRAL[integral]}({x})"
     if relu_:
         x = f"relu_if({x}, True)"
     d = ins.operands[0]
     m = mode or "rn"
-    if to == source:
+    if to == source == "f32" and integral is None and not (ftz or sat):
+        cg.set(d, "u32", cg.src(ins.operands[1], "u32"))
+    elif to == source:
         store_float(cg, d, to, x, ftz, sat)
     elif to == "f64":
-        store_float(cg, d, to, f"{x}.astype(t_f64)", False, sat)
+        x = cg.let(f"canonical_nan({x})" if ftz else x)
+        store_float(cg, d, to, f"kept_nan({x}.astype(t_f64), {x}.astype(t_f64))", False, sat)
+    elif to == "f32" and source in ("f64", "bf16"):
+        # These two keep what they can of a NaN's payload.
+        expr = cg.let(f"to_f32({x}, {m!r})" if source == "f64" else x)
+        expr = cg.let(f"saturate({expr})") if sat else expr
+        cg.set(d, "f32", f"flush_f32({expr})" if ftz else expr)
     elif to == "f32":
-        expr = f"to_f32({x}, {m!r})" if source == "f64" else f"np.asarray({x}).astype(t_f32)"
-        store_float(cg, d, to, expr, ftz, sat)
+        store_float(cg, d, to, f"np.asarray({x}).astype(t_f32)", ftz, sat)
+    elif source == "f64":
+        x = cg.let(x)
+        narrow = cg.let(f"to_{to}({x}, {m!r}, {satfinite})")
+        narrow = f"saturate({narrow}).view(t_u16)" if sat else narrow
+        cg.set(d, "u16", narrow if sat else f"narrow_nan({narrow}, {x}, {10 if to == 'f16' else 7})")
     elif to == "f16":
         store_float(cg, d, to, f"to_f16({x}, {m!r}, {satfinite})", False, sat)
     elif to == "bf16":

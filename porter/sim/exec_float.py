@@ -2,7 +2,8 @@
 """Floating-point arithmetic (PTX ISA 9.7.3 to 9.7.5) and the arithmetic instructions' dispatch by type.
 
 f32 and f64 are NumPy's; f16 too; bf16 is computed in f32 and rounded. Fused operations and directed
-roundings go through float64 with round-to-odd, which makes the final rounding exact.
+roundings go through float64 with round-to-odd, which makes the final rounding exact; directed roundings of f64
+are in `exact_f64`. A NaN result is the one that `porter.ptx.nan` names: where a result's bits are first taken.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import numpy.typing as npt
 
 from porter.ptx import ast
 from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.exact_f64 import directed
 from porter.sim.exec_integer import integer_add, integer_minmax, integer_mul, is_integer
 from porter.sim.rounding import (
     bf16_to_f32,
+    canonical_nan,
     f32_to_bf16,
+    flush_f16,
     flush_f32,
+    kept_nan,
     odd_add,
     odd_fma_f64,
     round_to_f16,
@@ -32,7 +37,11 @@ MODES = ("rn", "rz", "rm", "rp")
 
 runtime(bf16_to_f32)
 runtime(f32_to_bf16)
+runtime(flush_f16)
 runtime(flush_f32)
+runtime(canonical_nan)
+runtime(kept_nan)
+runtime(directed)
 
 
 @runtime
@@ -58,7 +67,16 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
 
 @runtime
 def add_f32_mode(a: Array, b: Array, mode: str) -> Array:
-    return round_to_f32(odd_add(np.asarray(a, np.float64), np.asarray(b, np.float64)), mode)
+    return _round_sum(np.asarray(a, np.float64), np.asarray(b, np.float64), mode)
+
+
+def _round_sum(x: Array, y: Array, mode: str) -> Array:
+    """x + y rounded to f32; downwards a sum of zero is -0 unless both terms are +0."""
+    r = round_to_f32(odd_add(x, y), mode)
+    if mode == "rm":
+        cancelled = (r == 0) & (x == -y) & (np.signbit(x) | np.signbit(y))
+        r = np.where(cancelled, np.float32(-0.0), r)
+    return r
 
 
 @runtime
@@ -69,7 +87,7 @@ def mul_f32_mode(a: Array, b: Array, mode: str) -> Array:
 @runtime
 def fma_f32_mode(a: Array, b: Array, c: Array, mode: str) -> Array:
     p = np.multiply(a, b, dtype=np.float64)
-    return round_to_f32(odd_add(p, np.asarray(c, np.float64)), mode)
+    return _round_sum(p, np.asarray(c, np.float64), mode)
 
 
 def _nudge(q: Array, residual: Array) -> Array:
@@ -85,7 +103,7 @@ def _nudge(q: Array, residual: Array) -> Array:
 def div_f32_mode(a: Array, b: Array, mode: str) -> Array:
     x, y = (np.asarray(v, np.float64) for v in np.broadcast_arrays(a, b))
     q = np.asarray(x / y)
-    residual = (x - q * y) * np.sign(y)
+    residual = np.where(np.isfinite(y), (x - q * y) * np.sign(y), 0.0)
     return round_to_f32(_nudge(q, residual), mode)
 
 
@@ -132,40 +150,35 @@ def saturate(x: Array) -> Array:
 
 
 @runtime
-def float_min(a: Array, b: Array, nan: bool) -> Array:
+def float_min(a: Array, b: Array, nan_wins: bool) -> Array:
+    """The number if one operand is NaN, unless `nan_wins`; -0 is less than +0."""
     a, b = np.broadcast_arrays(a, b)
-    r = np.where(np.signbit(a) & (a == b), a, np.fmin(a, b))
-    return _nan_rule(a, b, r, nan)
+    r = np.where((a == b) & np.signbit(b), b, np.fmin(a, b))
+    return _nan_rule(a, b, np.where((a == b) & np.signbit(a), a, r), nan_wins)
 
 
 @runtime
-def float_max(a: Array, b: Array, nan: bool) -> Array:
+def float_max(a: Array, b: Array, nan_wins: bool) -> Array:
     a, b = np.broadcast_arrays(a, b)
-    r = np.where(np.signbit(b) & (a == b), a, np.fmax(a, b))
-    return _nan_rule(a, b, r, nan)
+    r = np.where((a == b) & np.signbit(a), b, np.fmax(a, b))
+    return _nan_rule(a, b, np.where((a == b) & np.signbit(b), a, r), nan_wins)
 
 
-def _nan_rule(a: Array, b: Array, r: Array, nan: bool) -> Array:
-    """A NaN result is the canonical NaN: of either operand with .NaN, of both without."""
-    bad = (np.isnan(a) | np.isnan(b)) if nan else (np.isnan(a) & np.isnan(b))
+def _nan_rule(a: Array, b: Array, r: Array, nan_wins: bool) -> Array:
+    bad = (np.isnan(a) | np.isnan(b)) if nan_wins else (np.isnan(a) & np.isnan(b))
     if not bad.any():
         return r
-    canonical: dict[int, Any] = {
-        2: np.uint16(0x7FFF),
-        4: np.uint32(0x7FFFFFFF),
-        8: np.uint64(0x7FFFFFFFFFFFFFFF),
-    }
-    value = canonical[r.dtype.itemsize].view(r.dtype)
-    return np.where(bad, value, r)
+    return kept_nan(np.where(bad, np.nan, r), b, a) if r.dtype == np.float64 else np.where(bad, r.dtype.type(np.nan), r)
 
 
 @runtime
 def xorsign(r: Array, a: Array, b: Array) -> Array:
+    """`r` with the product's sign; NaN has none."""
     return np.copysign(np.abs(r), np.where(np.signbit(a) != np.signbit(b), -1.0, 1.0).astype(r.dtype))
 
 
 @runtime
-def approx(name: str, x: Array) -> Array:
+def approx(name: str, x: Array, coarse: bool = False) -> Array:
     """The approximate functions, computed in float64 and rounded: closer than hardware's, never worse."""
     v = np.asarray(x, np.float64)
     fn: dict[str, Callable[[Array], Array]] = {
@@ -178,7 +191,9 @@ def approx(name: str, x: Array) -> Array:
         "rcp": lambda z: 1.0 / z,
         "sqrt": np.sqrt,
     }
-    return np.asarray(fn[name](v)).astype(np.asarray(x).dtype)
+    r = np.asarray(fn[name](v)).astype(np.asarray(x).dtype)
+    # The approximations of f64 have the low 32 bits zero (PTX ISA 9.7.3.14, 9.7.3.17).
+    return (r.view(np.uint64) & np.uint64(0xFFFFFFFF << 32)).view(np.float64) if coarse else r
 
 
 @runtime
@@ -203,12 +218,13 @@ def load_float(cg: Context, op: ast.Operand, type_name: str, ftz: bool = False) 
     if type_name == "f32":
         x = cg.src(op, "f32")
         return f"flush_f32({x})" if ftz else x
-    if type_name in ("f16", "f64"):
+    if type_name == "f64":
         return cg.src(op, type_name)
     if type_name == "bf16":
         return f"bf16_to_f32({cg.src(op, 'u16')})"
-    if type_name == "f16x2":
-        return f"lanes16({cg.src(op, 'u32')}, 'f2')"
+    if type_name in ("f16", "f16x2"):
+        x = cg.src(op, "f16") if type_name == "f16" else f"lanes16({cg.src(op, 'u32')}, 'f2')"
+        return f"flush_f16({x})" if ftz else x
     if type_name == "bf16x2":
         return f"bf16_to_f32(lanes16({cg.src(op, 'u32')}, 'u2'))"
     if type_name == "f32x2":
@@ -229,18 +245,18 @@ def store_float(cg: Context, op: ast.Operand, type_name: str, expr: str, ftz: bo
     x = cg.let(expr)
     if sat:
         x = cg.let(f"saturate({x})")
-    if ftz and type_name in ("f32", "f32x2"):
-        x = cg.let(f"flush_f32({x})")
+    if ftz and type_name in ("f32", "f32x2", "f16", "f16x2"):
+        x = cg.let(f"flush_{type_name[:3]}({x})")
     if type_name in ("f16", "f32", "f64"):
-        cg.set(op, type_name, x)
+        cg.set(op, type_name, x, computed=True)
     elif type_name == "bf16":
         cg.set(op, "u16", f"f32_to_bf16({x})")
     elif type_name == "f16x2":
-        cg.set(op, "u32", f"packed({x})")
+        cg.set(op, "u32", f"packed(canonical_nan({x}))")
     elif type_name == "bf16x2":
         cg.set(op, "u32", f"packed(f32_to_bf16({x}))")
     elif type_name == "f32x2":
-        cg.set(op, "u64", f"packed({x}, 'u8')")
+        cg.set(op, "u64", f"packed(canonical_nan({x}), 'u8')")
     else:
         raise Unsupported(f"type .{type_name}")
 
@@ -273,13 +289,23 @@ def _add(cg: Context, ins: ast.Instruction) -> None:
         return
     a = load_float(cg, ins.operands[1], t, ftz)
     b = load_float(cg, ins.operands[2], t, ftz)
-    if mode == "rn":
+    if t == "f64":
+        _f64(cg, ins, op, mode, a, b)
+    elif mode == "rn":
         store_float(cg, ins.operands[0], t, f"{a} {op} {b}", ftz, sat)
     elif t in ("f32", "f32x2"):
         b = b if op == "+" else f"(-{b})"
         store_float(cg, ins.operands[0], t, f"add_f32_mode({a}, {b}, {mode!r})", ftz, sat)
     else:
         raise Unsupported(f"{'.'.join(p)}: rounding .{mode}")
+
+
+def _f64(cg: Context, ins: ast.Instruction, op: str, mode: str, a: str, b: str) -> None:
+    """d = a op b in double precision."""
+    a, b = cg.let(a), cg.let(b)
+    expr = f"{a} {op} {b}" if mode == "rn" else f"directed({op!r}, {mode!r}, {a}, {b})"
+    order = f"{a}, {b}" if op == "/" else f"{b}, {a}"
+    store_float(cg, ins.operands[0], "f64", f"kept_nan({expr}, {order})")
 
 
 @emits("mul")
@@ -290,7 +316,9 @@ def _mul(cg: Context, ins: ast.Instruction) -> None:
         return
     mode, ftz, sat = _mode(ins), "ftz" in ins.parts, "sat" in ins.parts
     a, b = load_float(cg, ins.operands[1], t, ftz), load_float(cg, ins.operands[2], t, ftz)
-    if mode == "rn":
+    if t == "f64":
+        _f64(cg, ins, "*", mode, a, b)
+    elif mode == "rn":
         store_float(cg, ins.operands[0], t, f"{a} * {b}", ftz, sat)
     elif t in ("f32", "f32x2"):
         store_float(cg, ins.operands[0], t, f"mul_f32_mode({a}, {b}, {mode!r})", ftz, sat)
@@ -310,23 +338,25 @@ def _fma(cg: Context, ins: ast.Instruction) -> None:
     c = load_float(cg, ins.operands[3], t, ftz)
     if t in ("f32", "f32x2"):
         expr = f"fma_f32({a}, {b}, {c})" if mode == "rn" else f"fma_f32_mode({a}, {b}, {c}, {mode!r})"
+    elif t == "f64":
+        a, b, c = cg.let(a), cg.let(b), cg.let(c)
+        expr = f"fma_f64({a}, {b}, {c})" if mode == "rn" else f"directed('fma', {mode!r}, {a}, {b}, {c})"
+        expr = f"kept_nan({expr}, {b}, {c}, {a})"
     elif mode != "rn":
         raise Unsupported(f"rounding .{mode}")
-    elif t == "f64":
-        expr = f"fma_f64({a}, {b}, {c})"
     elif t in ("f16", "f16x2"):
         expr = f"fma_f16({a}, {b}, {c})"
     else:
         expr = f"bf16_to_f32(fma_bf16({a}, {b}, {c}))"
     if relu:
-        expr = f"float_max({expr}, 0.0, True)" if False else f"relu({expr})"
+        expr = f"relu({expr})"
     store_float(cg, ins.operands[0], t, expr, ftz, sat)
 
 
 @runtime
 def relu(x: Array) -> Array:
     """Negative values become +0; NaN becomes canonical NaN."""
-    return _nan_rule(x, x, np.where(x > 0, x, np.where(np.isnan(x), x, x.dtype.type(0))), True)
+    return canonical_nan(np.where((x > 0) | (x != x), x, x.dtype.type(0)))
 
 
 @emits("min", "max")
@@ -351,7 +381,9 @@ def _minmax(cg: Context, ins: ast.Instruction) -> None:
 def float_div(cg: Context, ins: ast.Instruction) -> None:
     t, mode, ftz = ins.parts[-1], _mode(ins), "ftz" in ins.parts
     a, b = load_float(cg, ins.operands[1], t, ftz), load_float(cg, ins.operands[2], t, ftz)
-    if mode == "rn":
+    if t == "f64":
+        _f64(cg, ins, "/", mode, a, b)
+    elif mode == "rn":
         store_float(cg, ins.operands[0], t, f"{a} / {b}", ftz)
     elif t == "f32":
         store_float(cg, ins.operands[0], t, f"div_f32_mode({a}, {b}, {mode!r})", ftz)
@@ -362,18 +394,11 @@ def float_div(cg: Context, ins: ast.Instruction) -> None:
 def float_sign(cg: Context, ins: ast.Instruction) -> None:
     t = ins.parts[-1]
     negate = ins.parts[0] == "neg"
-    sign = {"f16": (16, 0x8000), "bf16": (16, 0x8000), "f16x2": (32, 0x80008000), "bf16x2": (32, 0x80008000),
-            "f32": (32, 1 << 31), "f64": (64, 1 << 63), "f32x2": (64, (1 << 63) | (1 << 31))}[t]  # fmt: skip
-    if "ftz" in ins.parts and t == "f32":
-        x = f"flush_f32({cg.src(ins.operands[1], 'f32')})"
-        cg.set(ins.operands[0], "f32", f"-{x}" if negate else f"np.abs({x})")
-        return
-    kind = f"u{sign[0]}"
-    x = cg.src(ins.operands[1], kind)
-    if negate:
-        cg.set(ins.operands[0], kind, f"{x} ^ {cg.const(kind, sign[1])}")
-    else:
-        cg.set(ins.operands[0], kind, f"{x} & {cg.const(kind, ~sign[1])}")
+    x = cg.let(load_float(cg, ins.operands[1], t, "ftz" in ins.parts))
+    expr = f"-{x}" if negate else f"np.abs({x})"
+    if t == "f64":
+        expr = f"kept_nan({expr}, {x})"
+    store_float(cg, ins.operands[0], t, expr)
 
 
 @emits("sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
@@ -382,7 +407,12 @@ def _function(cg: Context, ins: ast.Instruction) -> None:
     x = load_float(cg, ins.operands[1], t, ftz)
     mode = next((m for m in p if m in MODES), None)
     if mode is None or p[0] not in ("sqrt", "rcp"):
-        store_float(cg, ins.operands[0], t, f"approx({p[0]!r}, {x})", ftz)
+        store_float(cg, ins.operands[0], t, f"approx({p[0]!r}, {x}, {t == 'f64' and ftz})", ftz)
+    elif t == "f64":
+        x = cg.let(x)
+        rounded = f"directed({p[0]!r}, {mode!r}, {x})"
+        nearest = f"np.sqrt({x})" if p[0] == "sqrt" else f"{cg.const('f64', 1.0)} / {x}"
+        store_float(cg, ins.operands[0], t, f"kept_nan({nearest if mode == 'rn' else rounded}, {x})")
     elif mode == "rn":
         one = cg.const(t, 1.0)
         store_float(cg, ins.operands[0], t, f"np.sqrt({x})" if p[0] == "sqrt" else f"{one} / {x}", ftz)
@@ -396,9 +426,11 @@ def _function(cg: Context, ins: ast.Instruction) -> None:
 
 @emits("copysign")
 def _copysign(cg: Context, ins: ast.Instruction) -> None:
-    t = ins.parts[-1]
-    a, b = load_float(cg, ins.operands[1], t), load_float(cg, ins.operands[2], t)
-    store_float(cg, ins.operands[0], t, f"np.copysign({b}, {a})")
+    bits = ins.parts[-1][1:]
+    kind = f"u{bits}"
+    top = cg.const(kind, 1 << (int(bits) - 1))
+    a, b = cg.bits(ins.operands[1], ins.parts[-1]), cg.bits(ins.operands[2], ins.parts[-1])
+    cg.set(ins.operands[0], kind, f"({b} & ~{top}) | ({a} & {top})")
 
 
 @emits("testp")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
-from porter.sim.codegen import Context, Unsupported, Value, emits, kind_of, runtime
+from porter.sim.codegen import Context, Unsupported, Value, emits, kind_of, plain, runtime
 
 Array = npt.NDArray[Any]
 INTEGER_TYPES = frozenset(("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64", "u8", "s8", "b8"))
@@ -526,7 +526,7 @@ def _mov(cg: Context, ins: ast.Instruction) -> None:
     if cg.move(d, s):
         return
     kind = kind_of(ins.parts[-1])
-    cg.set(d, kind, cg.src(s, kind))
+    cg.set(d, plain(kind), cg.bits(s, kind))
 
 
 @emits("cvta")
@@ -561,16 +561,17 @@ def _isspacep(cg: Context, ins: ast.Instruction) -> None:
 @emits("selp")
 def _selp(cg: Context, ins: ast.Instruction) -> None:
     kind = kind_of(ins.parts[-1])
-    a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
-    cg.set(ins.operands[0], kind, f"where({cg.src(ins.operands[3], 'p')}, {a}, {b})")
+    a, b = cg.bits(ins.operands[1], kind), cg.bits(ins.operands[2], kind)
+    cg.set(ins.operands[0], plain(kind), f"where({cg.src(ins.operands[3], 'p')}, {a}, {b})")
 
 
 @emits("slct")
 def _slct(cg: Context, ins: ast.Instruction) -> None:
     kind = kind_of(ins.parts[-2])
-    a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
+    a, b = cg.bits(ins.operands[1], kind), cg.bits(ins.operands[2], kind)
     c = cg.src(ins.operands[3], kind_of(ins.parts[-1]))
-    cg.set(ins.operands[0], kind, f"where({c} >= 0, {a}, {b})")
+    c = f"flush_f32({c})" if "ftz" in ins.parts else c
+    cg.set(ins.operands[0], plain(kind), f"where({c} >= 0, {a}, {b})")
 
 
 # Comparison -------------------------------------------------------------------------------------------

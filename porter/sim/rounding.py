@@ -8,7 +8,51 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx import nan
+
 Array = npt.NDArray[Any]
+
+_CANONICAL: dict[Any, Any] = {
+    np.dtype("f2"): np.uint16(nan.CANONICAL["f16"]),
+    np.dtype("f4"): np.uint32(nan.CANONICAL["f32"]),
+}
+
+
+def float_bits(x: Array) -> Array:
+    """The bits of f16, f32 or f64 results. NaN of the first two is canonical; f64 keeps its payload."""
+    x = np.asarray(x)
+    bits = x.view(f"u{x.dtype.itemsize}")
+    canonical = _CANONICAL.get(x.dtype)
+    if canonical is not None:
+        bad = x != x
+        if bad.any():
+            return np.where(bad, canonical, bits)
+    return bits
+
+
+def canonical_nan(x: Array) -> Array:
+    """The same values; every NaN of f16 and f32 the canonical one."""
+    x = np.asarray(x)
+    return float_bits(x).view(x.dtype)
+
+
+def kept_nan(result: Array, *operands: Array) -> Array:
+    """An f64 result whose NaN is that of the first operand that is one, else that of an invalid operation."""
+    r = np.asarray(result)
+    bad = r != r
+    if not bad.any():
+        return r
+    bits = np.full(r.shape, nan.F64_INVALID, np.uint64)
+    for x in reversed(operands):
+        x = np.broadcast_to(x, r.shape)
+        bits = np.where(x != x, x.view(np.uint64) | np.uint64(nan.F64_QUIET), bits)
+    return np.where(bad, bits, r.view(np.uint64)).view(np.float64)
+
+
+def flush_f16(x: Array) -> Array:
+    """Subnormal float16 to zero of the same sign."""
+    u = np.asarray(x, np.float16).view(np.uint16)
+    return np.where((u & np.uint16(0x7C00)) == 0, u & np.uint16(0x8000), u).view(np.float16)
 
 
 def bf16_to_f32(x: Array) -> Array:
@@ -31,8 +75,8 @@ def f32_to_bf16(x: Array, mode: str = "rn") -> Array:
         add = np.where(away & (low != 0), np.uint32(0xFFFF), np.uint32(0))
     special = (u & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
     rounded = (np.where(special, u, u + add) >> np.uint32(16)).astype(np.uint16)
-    nan = special & ((u & np.uint32(0x7FFFFF)) != 0)
-    return np.where(nan, np.uint16(0x7FFF), rounded)
+    bad = special & ((u & np.uint32(0x7FFFFF)) != 0)
+    return np.where(bad, np.uint16(nan.CANONICAL["bf16"]), rounded)
 
 
 def flush_f32(x: Array) -> Array:

@@ -129,6 +129,12 @@ def test_arithmetic_in_other_modes(mode: str) -> None:
     check(f"fma.{mode}.f32 %d, %a, %b, %c;", "f32", 3, lambda a, b, c: a * b + c, mode)
     check(f"div.{mode}.f32 %d, %a, %b;", "f32", 2, lambda a, b: a / b, mode)
     check(f"rcp.{mode}.f32 %d, %a;", "f32", 1, lambda a: 1 / a, mode)
+    check(f"add.{mode}.f64 %d, %a, %b;", "f64", 2, lambda a, b: a + b, mode)
+    check(f"sub.{mode}.f64 %d, %a, %b;", "f64", 2, lambda a, b: a - b, mode)
+    check(f"mul.{mode}.f64 %d, %a, %b;", "f64", 2, lambda a, b: a * b, mode)
+    check(f"fma.{mode}.f64 %d, %a, %b, %c;", "f64", 3, lambda a, b, c: a * b + c, mode)
+    check(f"div.{mode}.f64 %d, %a, %b;", "f64", 2, lambda a, b: a / b, mode)
+    check(f"rcp.{mode}.f64 %d, %a;", "f64", 1, lambda a: 1 / a, mode)
 
 
 def test_division_and_roots() -> None:
@@ -160,7 +166,7 @@ def test_specials_and_signs() -> None:
             number = ~np.isnan(want)
             np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(want[number]))
     got = apply("neg.f32 %d, %a;", "b32", ("b32", a))
-    assert got.tolist() == (a ^ np.uint32(1 << 31)).tolist()
+    assert got.tolist() == np.where(np.isnan(f), 0x7FFFFFFF, a ^ np.uint32(1 << 31)).tolist()
     got = apply("add.ftz.f32 %d, %a, 0f00000000;", "b32", ("b32", a)).view(np.float32)
     assert got[6] == 0
     assert got[5] == 1
