@@ -120,6 +120,7 @@ class Context:
         self.at = 0
         self._names = 0
         self._shared_base: str | None = None
+        self._settled = False
 
     # Text ---------------------------------------------------------------------------------------------
 
@@ -168,6 +169,7 @@ class Context:
             if slot is None:
                 found = Value(width, {kind: self.const(kind, 0)})
             else:
+                self.settle(register)
                 found = Value(width, {kind: self.let(f"R[{slot}][idx]")}, register)
             self.env[register] = found
         return found
@@ -346,6 +348,7 @@ class Context:
             value = self.env[name]
             canonical = "p" if value.width == 1 else f"u{value.width}"
             slot = self.compiler.slots[name]
+            self.settle(name)
             form = self.form(value, canonical)
             if self.converged:
                 self.line(f"R[{slot}][idx] = {form}")
@@ -354,7 +357,8 @@ class Context:
             self.dirty.discard(name)
 
     def forget(self, names: list[str]) -> None:
-        """The machine has changed the storage of these registers."""
+        """The machine has changed the storage of these registers, or will have when it is next settled."""
+        self._settled = False
         for name, value in self.env.items():
             if value.origin in names and name not in names:
                 canonical = "p" if value.width == 1 else f"u{value.width}"
@@ -363,6 +367,12 @@ class Context:
         for name in names:
             self.env.pop(name, None)
             self.dirty.discard(name)
+
+    def settle(self, register: str) -> None:
+        """Before the first access to storage that accumulators of wgmma may be out of (`Accumulators`)."""
+        if register in self.compiler.fragments and not self._settled:
+            self.line("if M.accumulators.held: M.accumulators.settle(idx)")
+            self._settled = True
 
     def machine_row(self, name: str) -> int:
         """Row of a register in the machine's bank of its width."""
@@ -375,6 +385,7 @@ class Context:
         self.line(f"idx, n, mask{extra} = sel")
         self.env.clear()
         self._shared_base = None
+        self._settled = False
 
 
 _LONG_SPECIALS = frozenset(("clock64", "globaltimer", "gridid", "current_graph_exec"))

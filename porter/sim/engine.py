@@ -26,8 +26,11 @@ class Operation:
 
     `land` performs it. `keys` are what threads may be parked on that it helps to release. `at` is the index
     of its instruction and `warp` who issued it. `read`, if given, reads the sources and is done at the latest
-    just before `land`.
+    just before `land`. `prepare`, if given, does ahead what many operations of the kind can share; they then
+    land one after another with nothing between.
     """
+
+    prepare: Callable[[list[Operation]], None] | None = None
 
     __slots__ = ("after", "at", "done", "keys", "land", "number", "read", "warp")
 
@@ -94,7 +97,12 @@ class Engine:
             self._run(top)
 
     def land_all(self, ops: Iterable[Operation]) -> None:
-        for op in ops:
+        left = [op for op in ops if not op.done]
+        if len(left) > 1:
+            prepare = left[0].prepare
+            if prepare is not None and all(op.prepare is prepare for op in left):
+                prepare(left)
+        for op in left:
             self.land(op)
 
     def _run(self, op: Operation) -> None:

@@ -13,9 +13,10 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.mma import MmaOp
 from porter.ptx.wgmma import WgmmaOp
+from porter.sim.accumulators import Fragment, TileSet, compute
 from porter.sim.codegen import Context, Unsupported, emits, runtime
 from porter.sim.datapath.mma_sync import mma_sync
-from porter.sim.datapath.wgmma import wgmma
+from porter.sim.datapath.wgmma import WgmmaForm
 from porter.sim.engine import Operation
 from porter.sim.exec_async import per_lane
 from porter.sim.results import Stop
@@ -24,23 +25,9 @@ if TYPE_CHECKING:
     from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
-POISON = np.uint32(0x7FFFFFFF)
 
 
 # Warpgroups -------------------------------------------------------------------------------------------
-
-
-class Fragment(Operation):
-    """A wgmma: besides an operation, its D registers and what they will hold."""
-
-    __slots__ = ("copies", "following", "result", "rows", "warps")
-
-    copies: list[tuple[int, int, int, Array]]
-
-    rows: tuple[int, ...]
-    warps: slice
-    result: Array | None
-    following: Fragment | None
 
 
 class GroupState:
@@ -92,16 +79,25 @@ def gather_group(M: Machine, at: int, idx: Any, n: int, mask: Any) -> Any:
     return np.array(sorted(ready)), len(ready), None
 
 
-def _clashes(f: Fragment, rows: tuple[int, ...], own: set[int]) -> bool:
-    return (f.rows != rows and not own.isdisjoint(f.rows)) or not own.isdisjoint(c[0] for c in f.copies)
+def _clashes(f: Fragment, tiles: TileSet) -> bool:
+    """Does a wgmma in flight write some of these registers, or a copy into them?"""
+    if f.tiles is not tiles and not tiles.own.isdisjoint(f.tiles.own):
+        return True
+    return any(c[0] in tiles.own for c in f.copies)
 
 
 def _group(M: Machine, first: int) -> GroupState:
-    return M.warpgroups.setdefault(first, GroupState())
+    found = M.warpgroups.get(first)
+    if found is None:
+        found = M.warpgroups[first] = GroupState()
+    return found
 
 
 def _warp(M: Machine, warp: int) -> WarpState:
-    return M.wgmma_warps.setdefault(warp, WarpState())
+    found = M.wgmma_warps.get(warp)
+    if found is None:
+        found = M.wgmma_warps[warp] = WarpState()
+    return found
 
 
 @runtime
@@ -119,86 +115,49 @@ def wgmma_issue(
     flags: tuple[bool, bool, bool, bool],
 ) -> None:
     """Issue a wgmma for each warpgroup selected. `rows` are D's rows in the 32-bit register bank."""
-    warps = M.warps(idx)
-    scale = per_lane(scale_d, n)
-    b_desc = per_lane(b, n)
-    a_desc = None if a is None else per_lane(a, n)
-    bank = M.banks[32]
-    index: Any = slice(rows[0], rows[-1] + 1) if rows == tuple(range(rows[0], rows[0] + len(rows))) else list(rows)
     negate_a, negate_b, trans_a, trans_b = flags
-    for g in range(0, n, 4):
-        w0 = int(warps[g])
-        cta = int(M.warp_cta[w0])
-        four = slice(w0, w0 + 4)
-        state = _group(M, w0)
-        previous = state.last if state.last is not None and not state.last.done else None
-        if previous is not None and previous.rows != rows:
-            previous = next((f for f in reversed(state.flight) if not f.done and f.rows == rows), None)
-        if state.flight:
-            # An accumulator that shares registers with another one in flight, or holds a copy of it: compilers
-            # wait in between.
-            mine = set(rows)
-            M.engine.land_all([f for f in state.flight if not f.done and _clashes(f, rows, mine)])
-        registers = None
-        if a_registers is not None:
-            registers = np.stack([per_lane(r, n)[g : g + 4] for r in a_registers], axis=-1).reshape(128, -1)
-        start = None
-        if previous is None:
-            start = np.ascontiguousarray(bank[index, four].reshape(len(rows), 128).T)
-
-        def land(
-            cta: int = cta,
-            four: slice = four,
-            previous: Fragment | None = previous,
-            start: Array | None = start,
-            registers: Array | None = registers,
-            b_value: int = int(b_desc[g, 0]),
-            a_value: int | None = None if a_desc is None else int(a_desc[g, 0]),
-            scale: bool = bool(scale[g, 0]),
-            box: list[Fragment] = [],  # noqa: B006  (filled below, one list per operation)
-        ) -> None:
-            me = box[0]
-            d = start
-            if previous is not None:
-                d = previous.result
-            assert d is not None
-            me.result = wgmma(
-                op,
-                M.smem[cta],
-                a_desc=a_value,
-                a_regs=registers,
-                b_desc=b_value,
-                d=d,
-                scale_d=scale,
-                negate_a=negate_a,
-                negate_b=negate_b,
-                trans_a=trans_a,
-                trans_b=trans_b,
-                mode=M.options.arithmetic,
-                rules=M.options.rules,
-            )
-            if me.following is None:
-                bank[index, four] = me.result.T.reshape(len(rows), 4, 32)
-            for to, source, warp, lanes in me.copies:
-                column = me.result[(warp - four.start) * 32 : (warp - four.start + 1) * 32, source]
-                bank[to, warp] = np.where(lanes, column, bank[to, warp])
-
-        fragment = Fragment(at, w0, lambda: None, [state.last])
-        fragment.copies = []
-        fragment.rows, fragment.warps, fragment.result, fragment.following = rows, four, None, None
-        box = [fragment]
-        fragment.land = lambda land=land, box=box: land(box=box)  # type: ignore[misc]
-        if previous is not None:
-            previous.following = fragment
-        elif M.late:
-            bank[index, four] = POISON
-        M.engine.issue(fragment)
+    form = WgmmaForm(op, negate_a != negate_b, trans_a, trans_b, M.options.arithmetic, M.options.rules)
+    tiles = M.accumulators.tiles(rows, op.n, op.d_type)
+    firsts = M.warps(idx)[::4].tolist()
+    scales = per_lane(scale_d, n)[::4, 0].tolist()
+    b_values = per_lane(b, n)[::4, 0].tolist()
+    if a_registers is None:
+        a_values = per_lane(a, n)[::4, 0].tolist()
+    else:
+        a_values = np.stack([per_lane(r, n) for r in a_registers], axis=-1).reshape(n // 4, 128, -1)
+    previous = [_previous(M, _group(M, w), tiles) for w in firsts]
+    new = [i for i, f in enumerate(previous) if f is None]
+    if new:
+        M.accumulators.begin(tiles, [firsts[i] for i in new], [bool(scales[i]) for i in new])
+    fragments = []
+    for i, w in enumerate(firsts):
+        state = _group(M, w)
+        cta, scaled = int(M.warp_cta[w]), bool(scales[i])
+        fragment = Fragment(
+            M, at, w, cta, form, tiles, a_values[i], b_values[i], scaled, previous[i], state.last
+        )
+        fragments.append(fragment)
         state.last = fragment
         if M.late:
             state.flight = [f for f in state.flight if not f.done]
             state.flight.append(fragment)
-        for w in range(w0, w0 + 4):
-            _warp(M, w).open.append(fragment)
+        for one in range(w, w + 4):
+            _warp(M, one).open.append(fragment)
+    if not M.late:
+        compute(fragments)
+    for fragment in fragments:
+        M.engine.issue(fragment)
+
+
+def _previous(M: Machine, state: GroupState, tiles: TileSet) -> Fragment | None:
+    """The wgmma in flight that a new one on these tiles adds to."""
+    if state.last is None or state.last.done:
+        return None
+    # Accumulators in flight that share registers with this one, or copies into it: compilers wait in between.
+    clashes = [f for f in state.flight if not f.done and _clashes(f, tiles)]
+    if clashes:
+        M.engine.land_all(clashes)
+    return next((f for f in reversed(state.flight) if not f.done and f.tiles is tiles), None)
 
 
 @runtime
@@ -216,8 +175,8 @@ def copy_fragment(M: Machine, idx: Any, n: int, mask: Any, to: int, source: int)
             if f.done:
                 continue
             place = next((c[1] for c in f.copies if c[0] == source and c[2] == w), None)
-            if place is None and source in f.rows:
-                place = f.rows.index(source)
+            if place is None and source in f.tiles.own:
+                place = f.tiles.rows.index(source)
             if place is not None:
                 f.copies.append((to, place, w, lanes[row].copy()))
                 break
@@ -233,10 +192,12 @@ def wgmma_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
 
 @runtime
 def wgmma_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> None:
+    due: dict[Operation, None] = {}
     for w in M.warps(idx).tolist():
         state = _warp(M, w)
         while len(state.groups) > left:
-            M.engine.land_all(state.groups.popleft())
+            due.update(dict.fromkeys(state.groups.popleft()))
+    M.engine.land_all(due)
 
 
 def _immediate(op: ast.Operand) -> int:

@@ -47,6 +47,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_warp,
     mbarrier,
 )
+from porter.sim.accumulators import Accumulators
 from porter.sim.codegen import Compiler
 from porter.sim.engine import Engine
 from porter.sim.livelock import LivelockWatch
@@ -177,6 +178,7 @@ class Machine:
         )
         self.tensor_maps: dict[bytes, TensorMap] = {}
         self.everything = exec_async._Everything(self)
+        self.accumulators = Accumulators(self)
         self.mbar = Mbarriers(self)
         self.tmem = TensorMemory(self)
         self.engine = Engine(self)

@@ -49,6 +49,34 @@ def fused_dot(a: Decoded, b: Decoded, c: Decoded | None, rule: DotRule, mode: Ar
     return words
 
 
+def accumulate(
+    words: Words, a: Decoded, b: Decoded, scale_d: bool, rule: DotRule, mode: Arithmetic
+) -> None:
+    """D = A·B + D for stacks of D [tiles, M, N] (bits, in place), a [tiles, M, K] and b [tiles, K, N].
+
+    Without `scale_d` D = A·B. As `fused_dot` of each tile, except that f32 results of float64 mode keep
+    whatever NaN comes out: `canonical` mends them.
+    """
+    if mode == "float64" and rule.d_type is ElementType.F32:
+        total = np.matmul(a, b)
+        values = words.view(np.float32)
+        if scale_d:
+            total += values
+        values[...] = total
+        return
+    for one, left, right in zip(words, a, b, strict=True):
+        c = decode_accumulator(one, rule.d_type) if scale_d else None
+        one[...] = fused_dot(left, right.T, c, rule, mode)
+
+
+def canonical(words: Words, d_type: ElementType) -> Words:
+    """Accumulators whose NaNs have the bits that tensor cores give them."""
+    if d_type is not ElementType.F32:
+        return words
+    bad = np.isnan(words.view(np.float32))
+    return np.where(bad, np.uint32(CANONICAL_NAN[d_type]), words) if bad.any() else words
+
+
 def decode_accumulator(words: Words, d_type: ElementType) -> Decoded:
     """Accumulator bits (uint32, f16 in the low half) as float64."""
     if d_type is ElementType.F32:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,28 @@ def read_smem_operand(
     return np.ascontiguousarray(decode(raw, element)[:, :rows].T)
 
 
+def read_smem_operands(
+    smem: Bytes,
+    ctas: list[int],
+    descriptor: int,
+    generation: Generation,
+    rows: int,
+    k: int,
+    element: ElementType,
+    mn_major: bool = False,
+) -> Decoded:
+    """The operands [ctas, rows, k] of one descriptor in many CTAs' shared memory `smem` [CTAs, bytes]."""
+    desc = _decode_descriptor(descriptor, generation)
+    _check_layout(desc, element, mn_major, generation)
+    index, chunks, first = _locate(smem, descriptor, desc, rows, k, element.bits, mn_major)
+    size = chunks.shape[1]
+    starts = np.array(ctas, np.int64) * size + first
+    raw = np.take(chunks.reshape(-1), starts[:, None, None] + index.chunks, mode="clip").view(np.uint8)
+    if not mn_major:
+        return decode(raw, element)
+    return decode(raw, element)[..., :rows].swapaxes(1, 2)
+
+
 def read_smem_rows(smem: Bytes, descriptor: int, rows: int, row_bytes: int) -> Bytes:
     """The bytes [rows, row_bytes] of a K-major SM100 descriptor. Raises DatapathError as above."""
     desc = _decode_descriptor(descriptor, "sm_100")
@@ -109,6 +132,7 @@ def operand_chunks(
     return index.chunks + desc.address // _PERIOD * (_PERIOD // 16)
 
 
+@lru_cache(maxsize=4096)
 def _decode_descriptor(descriptor: int, generation: Generation) -> SmemDescriptor:
     try:
         desc = SmemDescriptor.decode(descriptor, generation)
@@ -123,6 +147,14 @@ def _gather(
     smem: Bytes, word: int, desc: SmemDescriptor, rows: int, k: int, element_bits: int, mn_major: bool
 ) -> Bytes:
     """[rows, bytes of K] of a K-major operand, [k, bytes of MN] of an MN-major one."""
+    index, chunks, first = _locate(smem[None], word, desc, rows, k, element_bits, mn_major)
+    return np.take(chunks[0, first:], index.chunks, mode="clip").view(np.uint8)
+
+
+def _locate(
+    smem: Bytes, word: int, desc: SmemDescriptor, rows: int, k: int, element_bits: int, mn_major: bool
+) -> tuple[_ChunkIndex, NDArray[Any], int]:
+    """Which chunks an operand lies in, all chunks [CTAs, chunks], and the one that the former count from."""
     index = _chunk_index(
         desc.address % _PERIOD,
         desc.lbo,
@@ -135,13 +167,14 @@ def _gather(
         mn_major,
     )
     first = desc.address // _PERIOD * (_PERIOD // 16)
-    chunks = smem[: smem.size // 16 * 16].view(_CHUNK)
-    if first + index.largest >= chunks.size:
+    size = smem.shape[1]
+    chunks = smem[:, : size // 16 * 16].view(_CHUNK)
+    if first + index.largest >= chunks.shape[1]:
         raise DatapathError(
             f"matrix descriptor {word:#018x} reads up to byte {(first + index.largest) * 16 + 15} "
-            f"of {smem.size} bytes of shared memory"
+            f"of {size} bytes of shared memory"
         )
-    return np.take(chunks[first:], index.chunks, mode="clip").view(np.uint8)
+    return index, chunks, first
 
 
 def _check_layout(desc: SmemDescriptor, element: ElementType, mn_major: bool, generation: Generation) -> None:

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.ptx.mma_numerics import Architecture, dot_rule
+from porter.ptx.mma_numerics import Architecture, DotRule, dot_rule
 from porter.ptx.types import ElementType
 from porter.ptx.wgmma import WgmmaOp
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
-from porter.sim.datapath.mma_arith import Arithmetic, Words, decode_accumulator, fused_dot
-from porter.sim.datapath.operands import Bytes, read_register_operand, read_smem_operand
+from porter.sim.datapath.mma_arith import Arithmetic, Words, accumulate, decode_accumulator, fused_dot
+from porter.sim.datapath.operands import Bytes, Decoded, read_register_operand, read_smem_operand, read_smem_operands
 
 
 def wgmma(
@@ -49,13 +52,94 @@ def wgmma(
     b = read_smem_operand(smem, b_desc, "sm_90", op.n, op.k, op.b_type, trans_b)
     if negate_a != negate_b:
         a = -a
-    native = rules == "sm_90" or op.a_type is ElementType.B1
-    arch: Architecture = "sm_90" if native else "sm_100"
-    rule = dot_rule(
-        arch, "wgmma" if native else "tcgen05", op.a_type, op.b_type, op.d_type, saturate=op.satfinite
-    )
+    rule = _rule(op, rules)
     c = decode_accumulator(tile_of_registers(d, op.n, op.d_type), op.d_type) if scale_d else None
     return registers_of_tile(fused_dot(a, b, c, rule, mode), op.d_type)
+
+
+def _rule(op: WgmmaOp, rules: Architecture) -> DotRule:
+    native = rules == "sm_90" or op.a_type is ElementType.B1
+    arch: Architecture = "sm_90" if native else "sm_100"
+    return dot_rule(
+        arch, "wgmma" if native else "tcgen05", op.a_type, op.b_type, op.d_type, saturate=op.satfinite
+    )
+
+
+# Many warpgroups --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WgmmaForm:
+    """A wgmma instruction without its operands, as the parameters of `wgmma` say them."""
+
+    op: WgmmaOp
+    negate: bool
+    trans_a: bool
+    trans_b: bool
+    mode: Arithmetic
+    rules: Architecture
+
+
+def multiply(
+    form: WgmmaForm,
+    smem: Bytes,
+    ctas: list[int],
+    a: int | Words,
+    b: int,
+    words: Words,
+    scale_d: bool,
+    seen: dict[Any, Decoded],
+) -> None:
+    """One wgmma of many warpgroups, in place on their accumulators `words` [warpgroups, 64, n].
+
+    `smem` [blocks, bytes]; `ctas` is the block of each warpgroup. `a` is the descriptor of all, or registers
+    [warpgroups, 128, 4]; `b` the descriptor of all. `seen` keeps decoded B operands for calls between which
+    shared memory stays as it is. In float64 mode NaN results are left for `canonical`. Raises DatapathError
+    as `wgmma` does; then `words` is unchanged.
+    """
+    op = form.op
+    if op.sparse:
+        raise UnsupportedDatapathError("wgmma.mma_async.sp")
+    if (form.trans_a or form.trans_b) and not op.has_transpose:
+        raise DatapathError(f"{op.a_type.value} operands of wgmma are K-major only")
+    if isinstance(a, int):
+        left = read_smem_operands(smem, ctas, a, "sm_90", op.m, op.k, op.a_type, form.trans_a)
+    else:
+        left = np.stack([read_register_operand(one, op.a_type) for one in a])
+    key = b, op.n, op.k, op.b_type, form.trans_b, tuple(ctas)
+    right = seen.get(key)
+    if right is None:
+        rows = read_smem_operands(smem, ctas, b, "sm_90", op.n, op.k, op.b_type, form.trans_b)
+        right = seen[key] = np.ascontiguousarray(rows.swapaxes(1, 2))
+    if form.negate:
+        left = -left
+    accumulate(words, left, right, scale_d, _rule(op, form.rules), form.mode)
+
+
+def take_registers(registers: Words, n: int, d_type: ElementType) -> Words:
+    """Accumulators [warpgroups, 64, n] of registers [registers, 4 warps of each warpgroup, 32]."""
+    groups = registers.shape[1] // 4
+    if d_type is ElementType.F16:
+        halves = np.ascontiguousarray(registers).view(np.uint16).astype(np.uint32)
+        split = halves.reshape(n // 8, 2, groups, 4, 8, 4, 2).transpose(2, 3, 1, 4, 0, 5, 6)
+        return np.ascontiguousarray(split).reshape(groups, 64, n)
+    # Axes: warpgroup, warp, row half, group, column block, quad, column pair.
+    split = registers.reshape(n // 8, 2, 2, groups, 4, 8, 4).transpose(3, 4, 1, 5, 0, 6, 2)
+    return np.ascontiguousarray(split).reshape(groups, 64, n)
+
+
+def put_registers(words: Words, d_type: ElementType) -> Words:
+    """The inverse of `take_registers`."""
+    groups, _, n = words.shape
+    if d_type is ElementType.F16:
+        halves = words.astype(np.uint16).reshape(groups, 4, 2, 8, n // 8, 4, 2)
+        packed: Words = np.ascontiguousarray(halves.transpose(4, 2, 0, 1, 3, 5, 6)).view(np.uint32)
+        return packed.reshape(n // 4, groups * 4, 32)
+    split = words.reshape(groups, 4, 2, 8, n // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5)
+    return np.ascontiguousarray(split).reshape(n // 2, groups * 4, 32)
+
+
+# Fragments of one warpgroup ---------------------------------------------------------------------------
 
 
 def tile_of_registers(registers: Words, n: int, d_type: ElementType) -> Words:
