@@ -92,6 +92,7 @@ class Code(Enum):
     HAZARD_MBARRIER = hazards.HAZARD_MBARRIER
     HAZARD_ISSUE = hazards.HAZARD_ISSUE
     HAZARD_REGISTERS = hazards.HAZARD_REGISTERS
+    HAZARD_GLOBAL_MEMORY = hazards.HAZARD_GLOBAL_MEMORY
 
     # PT5xxx: verification
     CASE_NOT_FOUND = verification.CASE_NOT_FOUND

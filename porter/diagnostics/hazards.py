@@ -58,3 +58,11 @@ HAZARD_REGISTERS = error(
     "The registers of a wgmma belong to the tensor core until a wgmma.wait_group covers it.",
     "Add or move the wgmma.wait_group.",
 )
+HAZARD_GLOBAL_MEMORY = error(
+    "PT4108",
+    ExitCode.DIFFERENT,
+    "global memory hazard {id}: {what}",
+    "Blocks run in any order, and threads see each other's stores to global memory only through a release and an "
+    "acquire whose scopes take in both; bulk copies reach it through the asynchronous proxy.",
+    "Add the instruction named as the missing edge.",
+)

@@ -187,10 +187,13 @@ def simulate(
         from porter.sim.check.machine import CheckingMachine
 
         kind = CheckingMachine
+    before: Machine | None = None
     for first in range(0, total, resident):
         ctas = range(first, min(first + resident, total))
         machine = kind(program, launch, params, memory, internal, addresses, options, ctas, options.seed + first)
         machine.instructions = stats.warp_instructions
+        machine.follow(before)
+        before = machine
         try:
             machine.run()
         except Stop as stop:

@@ -197,6 +197,9 @@ class Machine:
             self.banks[w] = np.zeros((counts[w], self.W, 32), kind)
         self.regs = [self.banks[w][i] for w, i in zip(widths, self.bank_index, strict=True)]
 
+    def follow(self, before: Machine | None) -> None:
+        """The wave before this one of the same launch has ended."""
+
     # Geometry -----------------------------------------------------------------------------------------
 
     def _place_blocks(self) -> None:

@@ -40,15 +40,23 @@ def without(body: str, *left_out: str) -> str:
 
 
 def check(
-    body: str, target: str = "sm_100a", threads: int = 128, level: str = "strict", schedule: str = "late", seed: int = 0
+    body: str,
+    target: str = "sm_100a",
+    threads: int = 128,
+    level: str = "strict",
+    schedule: str = "late",
+    seed: int = 0,
+    grid: int = 1,
+    cluster: int = 1,
+    resident: int = 132,
 ) -> Outcome:
-    """Run a kernel in checking mode on 4 KiB of small f16 numbers."""
+    """Run a kernel in checking mode on 4 KiB of small f16 numbers; the output is 64 KiB of zeros."""
     memory = GlobalMemory()
-    source, out = memory.alloc(4096), memory.alloc(65536)
+    source, out = memory.alloc(4096, name="in"), memory.alloc(65536, fill=0, name="out")
     memory.write(source, np.arange(2048).astype(np.float16).view(np.uint8) % 8)
     module = parse_module(HEADER.format(target=target) + body + "\n}\n")
-    options = Options(mode="checking", level=level, schedule=schedule, seed=seed)
-    launch = Launch((1, 1, 1), (threads, 1, 1), dynamic_smem=8192)
+    options = Options(mode="checking", level=level, schedule=schedule, seed=seed, resident=resident)
+    launch = Launch((grid, 1, 1), (threads, 1, 1), (cluster, 1, 1), dynamic_smem=8192)
     return simulate(module, "kernel", launch, pack_params(module.function("kernel"), [source, out]), memory, options)
 
 

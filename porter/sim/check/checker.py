@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.clocks import ORDER, Clocks
+from porter.sim.check.global_memory import GlobalMemoryCheck
+from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hazard import Hazard, Level, Severity, Site
 from porter.sim.check.judge import Verdict, judge_shared, judge_tensor, race_name
 from porter.sim.check.shadow import Access, Shadow, describe_bytes, describe_cells
@@ -28,7 +30,7 @@ Array = npt.NDArray[Any]
 class Issue:
     """What an asynchronous operation will signal: `accesses` by order of its signals, or all of a commit."""
 
-    __slots__ = ("accesses", "at", "channel", "kind", "message", "signals")
+    __slots__ = ("accesses", "at", "channel", "kind", "message", "signals", "source")
 
     def __init__(
         self,
@@ -44,6 +46,8 @@ class Issue:
         self.channel = channel
         self.at = at
         self.signals = 0
+        # A copy's reading of global memory.
+        self.source: GlobalAccess | None = None
 
 
 class Groups:
@@ -70,6 +74,7 @@ class Checker:
         self.clocks = Clocks(machine.W, per_cluster)
         self.shared = [Shadow() for _ in range(machine.n_cta)]
         self.tensor = [Shadow() for _ in range(machine.n_cta)]
+        self.global_memory = GlobalMemoryCheck(self)
         self.hazards: dict[Any, Hazard] = {}
         # Issues of the instruction being executed, in the order in which the engine will get them.
         self.queue: deque[Issue] = deque()
@@ -177,6 +182,8 @@ class Checker:
         elif issue.kind == "copy":
             if issue.signals < len(issue.accesses):
                 issue.accesses[issue.signals].done.append((component, phase))
+            if issue.source is not None:
+                issue.source.done.append((component, phase))
         else:
             for access in issue.accesses:
                 access.done.append((component, phase))
@@ -203,21 +210,37 @@ class Checker:
 
     # Reports ------------------------------------------------------------------------------------------
 
-    def site(self, access: Access) -> Site:
+    def site(self, access: Access | GlobalAccess) -> Site:
         M = self.machine
         ins = M.program.code[access.at]
+        if isinstance(access, GlobalAccess):
+            # Its block may be one of an earlier wave.
+            what, block = _GLOBAL_WHAT.get(access.kind, access.kind), access.wave.position(access.warp)
+        else:
+            what = _WHAT.get((access.kind, access.proxy), access.kind)
+            block = M.block_position(int(M.warp_cta[access.warp]))
         return Site(
-            what=_WHAT.get((access.kind, access.proxy), access.kind),
+            what=what,
             opcode=ins.opcode,
             ptx_line=ins.line,
             loc=ins.loc,
-            block=M.block_position(int(M.warp_cta[access.warp])),
-            warp=int(M.warp_rank[access.warp]),
+            block=block,
+            warp=access.warp % M.warps_per_cta,
             lane=access.lane,
         )
 
-    def report(self, verdict: Verdict, old: Access | None, new: Access, where: str, cta: int) -> None:
-        lenient = verdict.strict or (old is not None and (self._consumed(old, new) or self._by_warpgroup(old, new)))
+    def report(
+        self,
+        verdict: Verdict,
+        old: Access | GlobalAccess | None,
+        new: Access | GlobalAccess,
+        where: str,
+        cta: int | None,
+    ) -> None:
+        """`cta` is the block whose memory it is, None for global memory."""
+        lenient = verdict.strict
+        if isinstance(old, Access) and isinstance(new, Access):
+            lenient = lenient or self._consumed(old, new) or self._by_warpgroup(old, new)
         severity: Severity = "review" if lenient and self.level == "practice" else "error"
         # Unrolled loops repeat one source line; each line is reported once.
         key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
@@ -225,7 +248,9 @@ class Checker:
         if found is not None:
             found.count += 1
             return
-        x, y, z = self.machine.block_position(cta)
+        if cta is not None:
+            x, y, z = self.machine.block_position(cta)
+            where = f"{where} of block {x},{y},{z}" if where else f"block {x},{y},{z}"
         self.hazards[key] = Hazard(
             kind=KINDS[verdict.id],
             severity=severity,
@@ -233,7 +258,7 @@ class Checker:
             kernel=self.machine.program.entry.name,
             first=None if old is None else self.site(old),
             second=self.site(new),
-            where=f"{where} of block {x},{y},{z}" if where else f"block {x},{y},{z}",
+            where=where,
             missing=verdict.missing,
             remedy=verdict.remedy,
             strict=verdict.strict,
@@ -301,4 +326,10 @@ _WHAT = {
     ("ld", "tensor"): "tcgen05.ld", ("st", "tensor"): "tcgen05.st", ("dealloc", "tensor"): "tcgen05.dealloc",
     ("wgmma", "async"): "wgmma reading shared memory", ("copy", "async"): "asynchronous copy to shared memory",
     ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "generic"): "cp.async",
+}  # fmt: skip
+_GLOBAL_WHAT = {
+    "load": "load from global memory", "write": "store to global memory", "atomic": "atomic on global memory",
+    "copy": "asynchronous copy from global memory", "store": "asynchronous copy to global memory",
+    "reduce": "asynchronous reduction in global memory", "cp.async": "cp.async from global memory",
+    "tensor map": "asynchronous copy reading its tensor map",
 }  # fmt: skip

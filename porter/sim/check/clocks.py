@@ -5,17 +5,19 @@ Components, per cluster: each warp (its own count of synchronizing steps, the ep
 completed) and each thread that issues tcgen05 operations (operations completed). An event that has happened
 is a set of (component, value) pairs, any of which proves it.
 
-Each warp holds four views of the past:
+Each warp holds six views of the past:
 
 =========  ==================================================================================
 `ORDER`    what happened before, by any synchronization
-`ASYNC`    the part of it that a proxy fence has made visible to the asynchronous proxy
-`TENSOR`   what tcgen05 operations issued from now on are ordered after
+`ASYNC`    the part of it that a proxy fence has made visible to the asynchronous proxy in shared memory
+`GLOBAL`   the same for global memory
+`FENCED`   the part that fences of at least .gpu scope have covered, by whichever thread
 `PARKED`   tcgen05 operations published by a before_thread_sync fence or a commit and received,
            which an after_thread_sync fence moves to `TENSOR`
+`TENSOR`   what tcgen05 operations issued from now on are ordered after
 =========  ==================================================================================
 
-A message is what one synchronization carries from thread to thread: `ORDER`, `ASYNC` and `PARKED`.
+A message is what one synchronization carries from thread to thread: all but `TENSOR`.
 """
 
 from __future__ import annotations
@@ -29,16 +31,18 @@ import numpy.typing as npt
 Array = npt.NDArray[np.int64]
 Done = list[tuple[int, int]]
 
-ORDER, ASYNC, PARKED, TENSOR = 0, 1, 2, 3
+ORDER, ASYNC, GLOBAL, FENCED, PARKED, TENSOR = 0, 1, 2, 3, 4, 5
+CARRIED = 5
+"""The first views, which make up a message."""
 
 
 class Clocks:
-    """`state` [warps, 4 views, components] of one wave. Warps are numbered over all its blocks."""
+    """`state` [warps, 6 views, components] of one wave. Warps are numbered over all its blocks."""
 
     def __init__(self, warps: int, warps_per_cluster: int) -> None:
         self.per_cluster = warps_per_cluster
         self.capacity = warps_per_cluster + 64
-        self.state: Array = np.zeros((warps, 4, self.capacity), np.int64)
+        self.state: Array = np.zeros((warps, 6, self.capacity), np.int64)
         self.own = np.arange(warps) % warps_per_cluster
         self.epoch = np.ones(warps, np.int64)
         self.state[np.arange(warps), ORDER, self.own] = 1
@@ -62,7 +66,7 @@ class Clocks:
 
     def blank(self) -> Array:
         """A message without news."""
-        return np.zeros((3, self.capacity), np.int64)
+        return np.zeros((CARRIED, self.capacity), np.int64)
 
     def now(self, warp: int) -> tuple[int, int]:
         """The event "this warp has come to this point"."""
@@ -75,12 +79,12 @@ class Clocks:
 
     def release(self, warp: int) -> Array:
         """The message that a warp's synchronization sends."""
-        message = self.state[warp, :3].copy()
+        message = self.state[warp, :CARRIED].copy()
         self.advance(warp)
         return message
 
     def receive(self, warp: int, message: Array) -> None:
-        own = self.state[warp, :3, : message.shape[1]]
+        own = self.state[warp, :CARRIED, : message.shape[1]]
         np.maximum(own, message, out=own)
 
     def merge(self, into: Array | None, message: Array) -> Array:
@@ -97,9 +101,25 @@ class Clocks:
 
     def fence(self, warp: int) -> None:
         """A memory fence: releases for later relaxed operations, acquires what earlier ones received."""
+        self.acquire_held(warp)
+        self.fenced[warp] = self.release(warp)
+
+    def mark_fenced(self, warp: int) -> None:
+        """A fence of at least .gpu scope has been executed."""
+        view = self.state[warp]
+        np.maximum(view[FENCED], view[ORDER], out=view[FENCED])
+
+    def fenced_message(self, warp: int) -> Array:
+        """What fences have covered, by the warp's own threads or by others before a synchronization with it."""
+        message = self.state[warp, :CARRIED].copy()
+        message[ORDER] = message[FENCED]
+        np.minimum(message[GLOBAL], message[FENCED], out=message[GLOBAL])
+        message[ASYNC] = message[PARKED] = 0
+        return message
+
+    def acquire_held(self, warp: int) -> None:
         if warp in self.held:
             self.receive(warp, self.held.pop(warp))
-        self.fenced[warp] = self.release(warp)
 
     def fence_inits(self, warp: int) -> tuple[int, int]:
         """fence.mbarrier_init: an event that also relaxed synchronization carries."""
@@ -120,9 +140,12 @@ class Clocks:
 
     # Fences -------------------------------------------------------------------------------------------
 
-    def proxy_fence(self, warp: int) -> None:
+    def proxy_fence(self, warp: int, shared: bool = True, global_: bool = True) -> None:
+        """fence.proxy.async for the named state spaces."""
         view = self.state[warp]
-        np.maximum(view[ASYNC], view[ORDER], out=view[ASYNC])
+        for wanted, into in ((shared, ASYNC), (global_, GLOBAL)):
+            if wanted:
+                np.maximum(view[into], view[ORDER], out=view[into])
         self.advance(warp)
 
     def before_thread_sync(self, warp: int) -> None:

@@ -13,6 +13,7 @@ from porter.ptx.wgmma import WgmmaOp
 from porter.sim import exec_async, exec_memory, exec_tensor
 from porter.sim.check.checker import Groups, Issue
 from porter.sim.check.footprints import operand_bits, operand_rows_bits
+from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hooks_sync import active, check_init
 from porter.sim.check.shadow import Access, byte_bits, range_bits
 from porter.sim.datapath.errors import DatapathError
@@ -37,7 +38,7 @@ def _copy_in(
     signals: list[tuple[int, int]],
     offset: int,
     nbytes: int,
-) -> None:
+) -> Issue:
     """A copy into shared memory of the blocks `targets`, each signalling one mbarrier."""
     check: Any = M.check
     accesses = []
@@ -47,7 +48,17 @@ def _copy_in(
         access.notes["signals"] = f"at shared address {M.mbar.offsets[slot]:#x}"
         check.access_shared(target, access)
         accesses.append(access)
-    check.queue.append(Issue("copy", accesses))
+    issue = Issue("copy", accesses)
+    check.queue.append(issue)
+    return issue
+
+
+def _source(M: Machine, at: int, warp: int, lane: int, issue: Issue) -> Any:
+    """The reading of global memory by a copy, over when any of its mbarriers says so."""
+    check: Any = M.check
+    read = check.global_memory.bulk("copy", at, warp, lane, False, [], f" ({issue.accesses[0].notes['signals']})")
+    issue.source = read
+    return read
 
 
 def tensor_load(
@@ -63,6 +74,7 @@ def tensor_load(
     multicast: Any,
     pair: bool,
 ) -> None:
+    check: Any = M.check
     d, a, b = (per_lane(x, n) for x in (dst, address, mbar))
     for row, lane, warp in active_lanes(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
@@ -73,9 +85,12 @@ def tensor_load(
             chosen = int(per_lane(multicast, n)[row, lane])
             targets = exec_async._mask_targets(M, cta, chosen, at, warp, lane)
         signals = [exec_async._signal(M, cta, int(b[row, lane]), t, pair, at, warp) for t in targets]
-        _copy_in(M, at, warp, lane, targets, signals, offset, tm.box_bytes)
+        check.global_memory.use_tensor_map(at, warp, lane, int(a[row, lane]))
+        issue = _copy_in(M, at, warp, lane, targets, signals, offset, tm.box_bytes)
+        place = [int(per_lane(x, n)[row, lane]) for x in coords]
+        check.global_memory.copy_tile(tm, place, _source(M, at, warp, lane, issue))
     exec_async.tensor_load(M, at, idx, n, mask, dst, address, coords, mbar, multicast, pair)
-    M.check.queue.clear()
+    check.queue.clear()
 
 
 def bulk_load(
@@ -107,8 +122,10 @@ def bulk_load(
             else M.mbar.resolve(cta, barrier, at)
             for t in targets
         ]
-        _copy_in(M, at, warp, lane, targets, signals, offset, nbytes)
-        if from_shared:
+        issue = _copy_in(M, at, warp, lane, targets, signals, offset, nbytes)
+        if not from_shared:
+            check.global_memory.copy_span(int(s[row, lane]), nbytes, _source(M, at, warp, lane, issue))
+        else:
             owner, start = exec_async.shared_place(M, cta, int(s[row, lane]), nbytes, at, warp, lane)
             read = check.asynchronous("store", at, warp, lane, False, "async", range_bits(start, nbytes))
             check.access_shared(owner, read)
@@ -146,33 +163,43 @@ def store_async(
 # Bulk groups ------------------------------------------------------------------------------------------
 
 
-def _copy_out(M: Machine, at: int, warp: int, lane: int, owner: int, offset: int, nbytes: int) -> None:
+def _copy_out(
+    M: Machine, at: int, warp: int, lane: int, owner: int, offset: int, nbytes: int, how: str
+) -> GlobalAccess:
+    """A copy from shared memory; returns its access to global memory."""
     check: Any = M.check
     access = check.asynchronous("store", at, warp, lane, False, "async", range_bits(offset, nbytes))
     check.access_shared(owner, access)
-    check.bulk.setdefault((warp, lane), Groups()).open.append((access,))
+    target: GlobalAccess = check.global_memory.bulk("reduce" if how else "store", at, warp, lane, True, [])
+    check.bulk.setdefault((warp, lane), Groups()).open.append((access, target))
+    return target
 
 
 def bulk_store(
     M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src: Any, size: Any, how: str, kind: str
 ) -> None:
-    s, z = per_lane(src, n), per_lane(size, n)
+    check: Any = M.check
+    d, s, z = per_lane(dst, n), per_lane(src, n), per_lane(size, n)
     for row, lane, warp in active_lanes(M, idx, n, mask):
         nbytes, cta = int(z[row, lane]), int(M.warp_cta[warp])
         owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), nbytes, at, warp, lane)
-        _copy_out(M, at, warp, lane, owner, offset, nbytes)
+        target = _copy_out(M, at, warp, lane, owner, offset, nbytes, how)
+        check.global_memory.copy_span(int(d[row, lane]), nbytes, target)
     exec_async.bulk_store(M, at, idx, n, mask, dst, src, size, how, kind)
 
 
 def tensor_store(
     M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, coords: tuple[Any, ...], src: Any, how: str
 ) -> None:
+    check: Any = M.check
     a, s = per_lane(address, n), per_lane(src, n)
     for row, lane, warp in active_lanes(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
         tm = exec_async.tensor_map(M, int(a[row, lane]), at, warp, lane)
         owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), tm.box_bytes, at, warp, lane)
-        _copy_out(M, at, warp, lane, owner, offset, tm.box_bytes)
+        check.global_memory.use_tensor_map(at, warp, lane, int(a[row, lane]))
+        target = _copy_out(M, at, warp, lane, owner, offset, tm.box_bytes, how)
+        check.global_memory.copy_tile(tm, [int(per_lane(x, n)[row, lane]) for x in coords], target)
     exec_async.tensor_store(M, at, idx, n, mask, address, coords, src, how)
 
 
@@ -195,9 +222,14 @@ def bulk_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int, read:
         groups = check.bulk.get((warp, lane))
         if groups is None:
             continue
-        # Only the reading of shared memory is checked, and both forms of the wait complete that.
-        while len(groups.groups) > left:
-            check.completed_by(warp, [access for (access,) in groups.groups.popleft()])
+        # wait_group.read completes the reading of shared memory alone.
+        over = len(groups.groups) - left
+        for group in list(groups.groups)[: max(over, 0)]:
+            check.completed_by(warp, [read for read, _ in group if not read.done])
+            if not read:
+                check.completed_by(warp, [write for _, write in group if not write.done])
+        while not read and len(groups.groups) > left:
+            groups.groups.popleft()
     exec_async.bulk_wait(M, at, idx, n, mask, left, read)
 
 
@@ -212,13 +244,22 @@ def cp_async(
     if lanes.any():
         where = exec_memory.shared_index(M, at, idx, n, mask, dst, item, False)
         where = np.broadcast_to(where, (n, 32))
+        done: dict[int, Any] = {}
         for row, warp in active(M, idx, n, mask):
             cta = int(M.warp_cta[warp])
             local = where[row][lanes[row]].astype(np.int64) - cta * M.smem_stride
             access = Access("cp.async", at, warp, None, True, "generic", byte_bits(local, item), [],
                             check.clocks.now(warp))  # fmt: skip
             check.access_shared(cta, access)
+            done[warp] = access.done
             check.copies.setdefault(warp, Groups()).open.append((access,))
+        sizes = np.minimum(per_lane(item if size is None else size, n).astype(np.int64), item)
+        if ignore is not None:
+            sizes = np.where(per_lane(ignore, n), 0, sizes)
+        reads = lanes & (sizes == item)
+        if reads.any():
+            groups = exec_memory.global_groups(M, at, idx, n, reads, src, item)
+            check.global_memory.threads(at, idx, n, reads, groups, item, item, "cp.async", done=done)
     exec_async.cp_async(M, at, idx, n, mask, dst, src, item, size, ignore)
 
 

@@ -57,13 +57,39 @@ def st_shared(
     exec_memory.st_shared(M, at, idx, n, mask, addr, item, count, cluster, value)
 
 
-def _generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, kind: str) -> None:
+def touch_global(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, kind: str, value: Any = None
+) -> None:
+    check: Any = M.check
+    if mask is not None and not np.any(mask):
+        return
+    groups = exec_memory.global_groups(M, at, idx, n, mask, addr, item * count)
+    if value is not None:
+        value = np.broadcast_to(np.asarray(value), (n, 32, count) if count > 1 else (n, 32))
+    check.global_memory.threads(at, idx, n, mask, groups, item * count, item, kind, value)
+
+
+def _generic(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, kind: str, value: Any = None
+) -> None:
     if mask is not None and not np.any(mask):
         return
     for window, lanes in exec_memory._by_space(M, n, mask, addr):
+        use = mask if lanes is None else lanes
         if window == exec_memory._SHARED:
-            use = mask if lanes is None else lanes
             _touch(M, at, idx, n, use, np.asarray(addr).astype(np.uint32), item, count, True, kind)
+        elif window not in (exec_memory._LOCAL, exec_memory._PARAM):
+            touch_global(M, at, idx, n, use, addr, item, count, kind, value)
+
+
+def ld_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
+    touch_global(M, at, idx, n, mask, addr, item, count, "load")
+    return exec_memory.ld_global(M, at, idx, n, mask, addr, item, count)
+
+
+def st_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+    touch_global(M, at, idx, n, mask, addr, item, count, "write", value)
+    exec_memory.st_global(M, at, idx, n, mask, addr, item, count, value)
 
 
 def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
@@ -72,7 +98,7 @@ def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item
 
 
 def st_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
-    _generic(M, at, idx, n, mask, addr, item, count, "write")
+    _generic(M, at, idx, n, mask, addr, item, count, "write", value)
     exec_memory.st_generic(M, at, idx, n, mask, addr, item, count, value)
 
 
@@ -94,6 +120,8 @@ def atomic(
         _touch(M, at, idx, n, mask, addr, item, 1, space == "cluster", "atomic")
     elif space == "generic":
         _generic(M, at, idx, n, mask, addr, item, 1, "atomic")
+    else:
+        touch_global(M, at, idx, n, mask, addr, item, 1, "atomic")
     return exec_atomic.atomic(M, at, idx, n, mask, addr, space, op, type_name, item, b, c)
 
 
@@ -114,5 +142,6 @@ def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, 
 
 HOOKS: dict[str, Any] = {
     f.__name__: f
-    for f in (ld_shared, st_shared, ld_generic, st_generic, atomic, load_matrices, store_matrices)
-}
+    for f in (ld_shared, st_shared, ld_global, st_global, ld_generic, st_generic, atomic, load_matrices,
+              store_matrices)
+}  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
+from porter.ptx.memory_order import Scope, fence_scope, fenced_spaces
 from porter.sim import mbarrier, sync
 from porter.sim.check import registers
 from porter.sim.check.clocks import ASYNC, ORDER
@@ -33,11 +34,12 @@ def active(M: Machine, idx: Any, n: int, mask: Any) -> list[tuple[int, int]]:
 # Fences -----------------------------------------------------------------------------------------------
 
 
-def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str) -> None:
+def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of: Any = None) -> None:
+    """`of`: the state spaces of a proxy fence, the scope of a memory fence."""
     check: Any = M.check
     for _, warp in active(M, idx, n, mask):
         if what == "proxy":
-            check.clocks.proxy_fence(warp)
+            check.clocks.proxy_fence(warp, *of)
         elif what == "before":
             check.clocks.before_thread_sync(warp)
         elif what == "after":
@@ -45,6 +47,8 @@ def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str) -> 
         elif what == "wait_ld":
             check.completed_by(warp, check.loads.pop(warp, []))
         elif what == "memory":
+            check.clocks.acquire_held(warp)
+            check.global_memory.users.fence(warp, Scope(of))
             check.clocks.fence(warp)
         elif what == "mbarrier_init":
             event = check.clocks.fence_inits(warp)
@@ -55,21 +59,34 @@ def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str) -> 
                     init.notes.setdefault("fences", []).append(event)
 
 
+def tensor_map_fence(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> None:
+    check: Any = M.check
+    a = np.broadcast_to(np.asarray(addr), (n, 32))
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    for row, warp in active(M, idx, n, mask):
+        for address in np.unique(a[row][lanes[row]]).tolist():
+            check.global_memory.fence_tensor_map(warp, address)
+
+
 def emit_events(cg: Context, ins: ast.Instruction) -> None:
     """Calls for instructions that do nothing in a functional run."""
     p = ins.parts
-    what = None
-    if p[0] == "fence" and p[1] == "proxy":
-        what = "proxy" if p[2].startswith("async") else None
+    what: str | None = None
+    of: Any = None
+    if p[0] == "fence" and p[1] == "proxy" and p[2].startswith("tensormap"):
+        if "acquire" in p:
+            cg.line(cg.call("tensor_map_fence", cg.addr(ins.operands[0], "u64")))
+    elif p[0] == "fence" and p[1] == "proxy":
+        what, of = ("proxy", fenced_spaces(ins)) if p[2].startswith("async") else (None, None)
     elif p[0] == "fence" and p[1] == "mbarrier_init":
         what = "mbarrier_init"
-    elif p[0] in ("fence", "membar"):
-        what = "memory"
+    elif (scope := fence_scope(ins)) is not None:
+        what, of = "memory", int(scope)
     elif p[0] == "tcgen05":
         what = {"fence::before_thread_sync": "before", "fence::after_thread_sync": "after",
                 "wait::ld": "wait_ld"}.get(p[1])  # fmt: skip
     if what is not None:
-        cg.line(cg.call("fence_event", repr(what)))
+        cg.line(cg.call("fence_event", repr(what), repr(of)))
 
 
 # Barriers ---------------------------------------------------------------------------------------------
@@ -242,4 +259,4 @@ HOOKS: dict[str, Any] = {
     for f in (barrier_sync, barrier_arrive, barrier_reduce, cluster_arrive, cluster_wait, mbar_init, mbar_expect,
               mbar_arrive, mbar_wait)
 }  # fmt: skip
-EVENTS: dict[str, Any] = {"fence_event": fence_event, **registers.EVENTS}
+EVENTS: dict[str, Any] = {"fence_event": fence_event, "tensor_map_fence": tensor_map_fence, **registers.EVENTS}

@@ -14,7 +14,7 @@ from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 from porter.sim import exec_tcgen05
 from porter.sim.check.checker import Channel, Issue
-from porter.sim.check.clocks import ASYNC, ORDER, PARKED, TENSOR
+from porter.sim.check.clocks import ASYNC, CARRIED, FENCED, GLOBAL, ORDER, PARKED, TENSOR
 from porter.sim.check.footprints import operand_bits
 from porter.sim.check.hooks_sync import check_init
 from porter.sim.check.judge import Verdict
@@ -274,9 +274,10 @@ def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, mul
             access.notes["committed"] = place
         channel.uncommitted = []
         # The arrival tells that the operations are over, and all that they came after.
-        message = clocks.state[warp, :3].copy()
+        message = clocks.state[warp, :CARRIED].copy()
         own = int(clocks.own[warp])
-        message[ORDER, own] = message[ASYNC, own] = 0
+        for view in (ORDER, ASYNC, GLOBAL, FENCED):
+            message[view, own] = 0
         np.maximum(message[PARKED], clocks.state[warp, TENSOR], out=message[PARKED])
         for view in (ORDER, PARKED):
             message[view, component] = channel.issued

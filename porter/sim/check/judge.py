@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.sim.check.clocks import ASYNC, ORDER, PARKED, TENSOR, Clocks
+from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.shadow import Access
 
 _BEFORE = "tcgen05.fence::before_thread_sync after the first access, ahead of the synchronization"
@@ -24,7 +25,7 @@ class Verdict:
     strict: bool = False
 
 
-def race_name(old: Access | None, new: Access) -> str:
+def race_name(old: Access | GlobalAccess | None, new: Access | GlobalAccess) -> str:
     """Empty where it is no matter of data."""
     if old is None or new.kind in ("dealloc", "use of the mbarrier") or old.kind == "alloc":
         return ""

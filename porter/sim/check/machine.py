@@ -93,6 +93,10 @@ class CheckingMachine(Machine):
             self.compiler.namespace[name] = hook
         self.compiler.namespace.update(hooks_sync.EVENTS)
 
+    def follow(self, before: Machine | None) -> None:
+        if before is not None:
+            self.check.global_memory.follow(before.check.global_memory.state)
+
     def observe(self, cg: Context, ins: ast.Instruction) -> None:
         """Code for what functional runs need not do: fences, waits for loads, uses of watched registers."""
         self.watched.emit(cg, ins)

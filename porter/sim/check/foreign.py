@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster knows of other clusters, through flags in global memory.
+
+The clocks of a cluster say nothing of other clusters. When a warp acquires what another cluster has released,
+its cluster gets a component for that warp's *imports*: the component's value counts them, and whoever knows
+the value, by whatever synchronization, knows what was imported up to there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.sim.check.clocks import CARRIED, GLOBAL, ORDER, Clocks
+
+Array = npt.NDArray[np.int64]
+Known = dict[int, Array]
+"""Messages by cluster, [views, components]; the numbers of clusters run over the whole grid."""
+
+
+def join(one: Known, other: Known) -> Known:
+    """Both together; arrays are shared with the arguments where nothing changes and never written to."""
+    result = dict(one)
+    for cluster, news in other.items():
+        had = result.get(cluster)
+        if had is None:
+            result[cluster] = news
+        elif had is not news:
+            wide, narrow = (had, news) if had.shape[1] >= news.shape[1] else (news, had)
+            merged = wide.copy()
+            part = merged[:, : narrow.shape[1]]
+            np.maximum(part, narrow, out=part)
+            result[cluster] = merged
+    return result
+
+
+class Imports:
+    """Of one wave. `first_cluster` is the number of its first cluster within the grid."""
+
+    def __init__(self, clocks: Clocks, first_cluster: int) -> None:
+        self.clocks = clocks
+        self.first = first_cluster
+        # By cluster of the wave: what each import component's values stand for, oldest first.
+        self.versions: dict[int, dict[int, list[Known]]] = {}
+
+    def cluster(self, warp: int) -> int:
+        return self.first + warp // self.clocks.per_cluster
+
+    def everything(self, warp: int, message: Array) -> Known:
+        """A message of the warp with all that it knows of other clusters."""
+        own = self.cluster(warp)
+        result: Known = {own: message}
+        for component, versions in self.versions.get(own, {}).items():
+            if component < message.shape[1] and message[ORDER, component]:
+                result = join(result, self._imported(versions, message, component))
+        return result
+
+    @staticmethod
+    def _imported(versions: list[Known], message: Array, component: int) -> Known:
+        """What a message tells through one import component. A proxy fence after an import covers it."""
+        known = versions[int(message[ORDER, component]) - 1]
+        fenced = int(message[GLOBAL, component])
+        if not fenced:
+            return known
+        seen = {}
+        for cluster, rows in versions[fenced - 1].items():
+            covered = rows.copy()
+            np.maximum(covered[GLOBAL], covered[ORDER], out=covered[GLOBAL])
+            seen[cluster] = covered
+        return join(known, seen)
+
+    def receive(self, warp: int, news: Known) -> None:
+        """The warp acquires."""
+        own = self.cluster(warp)
+        message = news.get(own)
+        if message is not None:
+            self.clocks.receive(warp, message)
+        others = {cluster: rows for cluster, rows in news.items() if cluster != own}
+        if not others:
+            return
+        component = self.clocks.component(("import", int(self.clocks.own[warp])))
+        versions = self.versions.setdefault(own, {}).setdefault(component, [])
+        versions.append(join(versions[-1], others) if versions else others)
+        self.clocks.state[warp, ORDER, component] = len(versions)
+
+    def knows(self, warp: int, view: int, cluster: int, done: Iterable[tuple[int, int]]) -> bool:
+        """Whether an event of another cluster is in a warp's past; `view` is ORDER or GLOBAL."""
+        found = self.versions.get(self.cluster(warp))
+        if not found:
+            return False
+        message = self.clocks.state[warp, :CARRIED]
+        events = list(done)
+        for component, versions in found.items():
+            value = int(message[ORDER, component])
+            if value and _holds(versions[value - 1].get(cluster), view, events):
+                return True
+            fenced = int(message[GLOBAL, component])
+            if view == GLOBAL and fenced and _holds(versions[fenced - 1].get(cluster), ORDER, events):
+                return True
+        return False
+
+
+def _holds(rows: Array | None, view: int, events: list[tuple[int, int]]) -> bool:
+    return rows is not None and any(c < rows.shape[1] and rows[view, c] >= v for c, v in events)

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checker's part for global memory: accesses of threads and bulk copies against the shadow, and flags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx.memory_order import MemoryOrder, memory_order
+from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
+from porter.sim.check.flags import FlagUser
+from porter.sim.check.foreign import Imports
+from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalState, Wave
+from porter.sim.check.judge_global import GlobalJudge
+from porter.sim.datapath.tma import _valid_box
+from porter.sim.memory import Allocation
+
+if TYPE_CHECKING:
+    from porter.sim.check.checker import Checker
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+_WEAK = MemoryOrder()
+# How many warps that read one place with one instruction are told apart.
+_ROUNDS = 4
+
+
+class GlobalMemoryCheck:
+    """Of one wave. `follow` hands it what earlier waves of the launch did."""
+
+    def __init__(self, check: Checker) -> None:
+        self.check = check
+        M: Machine = check.machine
+        self.machine = M
+        first = M.ctas.start
+        self.wave = Wave(first, first // M.cluster_size, M.warps_per_cta, M.cluster_size, M.cta_index)
+        self.imports = Imports(check.clocks, self.wave.first_cluster)
+        self.follow(GlobalState())
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._orders: dict[int, MemoryOrder] = {}
+
+    def follow(self, state: GlobalState) -> None:
+        self.state = state
+        self.users = FlagUser(
+            state.flags,
+            self.imports,
+            self.wave.first_block,
+            self.machine.warps_per_cta,
+            cumulative=self.check.level == "practice",
+        )
+        self.judge = GlobalJudge(self.users)
+
+    def order(self, at: int) -> MemoryOrder:
+        found = self._orders.get(at)
+        if found is None:
+            found = self._orders[at] = memory_order(self.machine.program.code[at])
+        return found
+
+    def allocation(self, address: int) -> Allocation | None:
+        return self.machine.memory.find(address) or self.machine.internal.find(address)
+
+    # Numbers of accesses ------------------------------------------------------------------------------
+
+    def _generic(self, kind: str, at: int, warp: int, order: MemoryOrder) -> int:
+        """The access number of a warp's instruction, the same until its next synchronization."""
+        now = self.check.clocks.now(warp)
+        key = kind, at, warp, now[1]
+        found = self._numbers.get(key)
+        if found is None:
+            actor = self.wave.first_block * self.wave.warps_per_block + warp
+            access = GlobalAccess(kind, at, warp, None, kind != "load", "generic", [now], order, self.wave, actor)
+            found = self._numbers[key] = self.state.enter(access)
+        return found
+
+    def bulk(
+        self, kind: str, at: int, warp: int, lane: int | None, write: bool, done: Any, signals: str = ""
+    ) -> GlobalAccess:
+        """An access by an asynchronous copy; `done` is filled in when something can prove it over."""
+        actor = self.wave.first_block * self.wave.warps_per_block + warp
+        proxy = "generic" if kind == "cp.async" else "async"
+        return GlobalAccess(kind, at, warp, lane, write, proxy, done, _WEAK, self.wave, actor, signals)
+
+    # Threads ------------------------------------------------------------------------------------------
+
+    def threads(
+        self, at: int, idx: Any, n: int, mask: Any, groups: list[Any], size: int, item: int, kind: str,
+        value: Any = None, done: dict[int, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """An instruction of threads: `groups` is what exec_memory.global_groups gives, `size` bytes each.
+
+        `done`, by warp, is what proves a cp.async over.
+        """
+        warps = self.machine.warps(idx)
+        order = self.order(at)
+        lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+        for allocation, offsets, part in groups:
+            active = lanes if part is None else part
+            shadow = self.state.shadow(allocation)
+            shadow.fit(item)
+            rows, columns = np.nonzero(active)
+            if rows.size == 0:
+                continue
+            where = np.broadcast_to(offsets, (n, 32))[rows, columns].astype(np.int64)
+            if order.strong:
+                self._flag_reads(warps, rows, where, allocation, order, kind)
+            step = np.arange(size // shadow.granule)
+            place = where[:, None] // shadow.granule + step
+            present = np.unique(rows)
+            numbers = np.zeros(n, np.int32)
+            for row in present.tolist():
+                warp = int(warps[row])
+                if done is None:
+                    numbers[row] = self._generic(kind, at, warp, order)
+                else:
+                    numbers[row] = self.state.enter(self.bulk(kind, at, warp, None, False, done[warp]))
+            per_lane = numbers[rows][:, None]
+            if kind in ("load", "cp.async"):
+                self._reads(shadow, place, per_lane)
+            else:
+                same = None if value is None else (where, rows, columns, value)
+                self._writes(shadow, place, per_lane, kind == "atomic", same)
+            if kind in ("write", "atomic"):
+                self._flag_writes(at, warps, rows, where, allocation, order, kind)
+
+    def _reads(self, shadow: GlobalShadow, place: Array, numbers: Array) -> None:
+        state = self.state
+        wrote = shadow.writer[place]
+        if wrote.any():
+            self._judge(shadow, place, wrote, numbers)
+        others = shadow.others[place]
+        if state.any_change and others.any():
+            self._judge_sets(shadow, place, others, numbers, only_changes=True)
+        self._join(shadow, place, others, numbers)
+
+    def _join(self, shadow: GlobalShadow, place: Array, others: Array, numbers: Array) -> None:
+        """Add accesses to the sets at their places; of many warps at one place, to some."""
+        numbers = np.broadcast_to(numbers, place.shape)
+        for _ in range(_ROUNDS):
+            sets = self._extended(others, numbers)
+            shadow.others[place] = sets
+            left = shadow.others[place] != sets
+            if not left.any():
+                return
+            place, numbers = place[left], numbers[left]
+            others = shadow.others[place]
+
+    def _extended(self, sets: Array, numbers: Any) -> Array:
+        """Set numbers with access numbers added, element by element."""
+        state = self.state
+        code = sets.astype(np.int64) << 32 | numbers
+        first = int(code.flat[0])
+        if (code == first).all():
+            return np.full(code.shape, state.extend(first >> 32, first & 0xFFFFFFFF), np.int32)
+        pairs, inverse = np.unique(code, return_inverse=True)
+        new = np.array([state.extend(p >> 32, p & 0xFFFFFFFF) for p in pairs.tolist()], np.int32)
+        result: Array = new[inverse].reshape(code.shape)
+        return result
+
+    def _writes(self, shadow: GlobalShadow, place: Array, numbers: Array, atomic: bool, same: Any) -> None:
+        wrote = shadow.writer[place]
+        if wrote.any():
+            self._judge(shadow, place, wrote, numbers, same)
+        others = shadow.others[place]
+        if others.any():
+            self._judge_sets(shadow, place, others, numbers, only_changes=False)
+        shadow.writer[place] = numbers
+        # Several warps may have come to one place with the same instruction.
+        back = shadow.writer[place]
+        if (back != numbers).any():
+            self._judge(shadow, place, np.where(back != numbers, back, 0), numbers, same)
+        if atomic:
+            self._join(shadow, place, others, numbers)
+        else:
+            shadow.others[place] = 0
+
+    def _judge(self, shadow: GlobalShadow, place: Array, old: Array, new: Array, same: Any = None) -> None:
+        """Every pair of an earlier access and a new one at the same granule."""
+        state = self.state
+        suspect = (old != 0) & (state.actors(old) != state.actors(new))
+        if not suspect.any():
+            return
+        code = old.astype(np.int64) << 32 | np.broadcast_to(new, old.shape)
+        pairs, first = np.unique(code[suspect], return_index=True)
+        granules = place[suspect][first]
+        elements = np.nonzero(suspect)[0][first]
+        for pair, granule, element in zip(pairs.tolist(), granules.tolist(), elements.tolist(), strict=True):
+            one, two = state.access(pair >> 32), state.access(pair & 0xFFFFFFFF)
+            alike = same is not None and _stores_what_is_there(shadow, same, element)
+            self._report(one, two, shadow, granule, alike)
+
+    def _judge_sets(self, shadow: GlobalShadow, place: Array, sets: Array, new: Array, only_changes: bool) -> None:
+        state = self.state
+        code = sets.astype(np.int64) << 32 | np.broadcast_to(new, sets.shape)
+        pairs, first = np.unique(code, return_index=True)
+        granules = place.reshape(-1)[first]
+        for pair, granule in zip(pairs.tolist(), granules.tolist(), strict=True):
+            two = state.access(pair & 0xFFFFFFFF)
+            for number in state.members([pair >> 32], only_changes):
+                one = state.access(number)
+                if one.actor != two.actor or one.proxy != "generic":
+                    self._report(one, two, shadow, granule)
+
+    def _report(
+        self, old: GlobalAccess, new: GlobalAccess, shadow: GlobalShadow, granule: int, alike: bool = False
+    ) -> None:
+        verdict = self.judge.judge(old, new, alike)
+        if verdict is not None:
+            allocation, g = shadow.allocation, shadow.granule
+            name = allocation.name or f"the allocation at {allocation.start:#x}"
+            where = f"byte {granule * g:#x} of {name} (global address {allocation.start + granule * g:#x})"
+            self.check.report(verdict, old, new, where, None)
+
+    # Flags --------------------------------------------------------------------------------------------
+
+    def _flag_reads(
+        self, warps: Array, rows: Array, where: Array, memory: Allocation, order: MemoryOrder, kind: str
+    ) -> None:
+        known = self.state.flags.offsets.get(memory.start)
+        if known is None or kind in ("write", "atomic"):
+            return
+        for row, offset in sorted(set(zip(rows.tolist(), where.tolist(), strict=True))):
+            if offset in known:
+                self.users.read(int(warps[row]), (memory.start, offset), order)
+
+    def _flag_writes(
+        self, at: int, warps: Array, rows: Array, where: Array, memory: Allocation, order: MemoryOrder, kind: str
+    ) -> None:
+        users = self.users
+        known = self.state.flags.offsets.get(memory.start)
+        if not order.strong:
+            if known is not None:
+                for offset in known.intersection(where.tolist()):
+                    users.overwrite((memory.start, offset))
+            # Older code stores its flags with plain stores after a fence: to review, but it does synchronize.
+            warp = int(warps[rows[0]])
+            if rows.size == 1 and self.check.level == "practice" and warp in users.fenced:
+                strong = MemoryOrder(True, max(users.fenced[warp]))
+                users.write(warp, (memory.start, int(where[0])), strong, False, at)
+            return
+        for row, offset in sorted(set(zip(rows.tolist(), where.tolist(), strict=True))):
+            warp, key = int(warps[row]), (memory.start, offset)
+            # Atomics of one instruction happen one after the other.
+            if kind == "atomic":
+                users.read(warp, key, order)
+            if order.releases or warp in users.fenced or key in users.flags.locations:
+                users.write(warp, key, order, kind == "atomic", at)
+
+    # Bulk copies --------------------------------------------------------------------------------------
+
+    def copy_span(self, address: int, nbytes: int, access: GlobalAccess) -> None:
+        """A copy reads or writes `nbytes` at an address. Out-of-bounds ones are the simulator's matter."""
+        found = self.allocation(address)
+        if found is not None and nbytes and address + nbytes <= found.end:
+            self._copy(found, address - found.start, (nbytes,), (1,), access, nbytes)
+
+    def copy_tile(self, tensor_map: TensorMap, coords: list[int], access: GlobalAccess) -> None:
+        if len(coords) != tensor_map.rank or tensor_map.problems():
+            return
+        box = _valid_box(tensor_map, coords)
+        found = None if box is None else self.allocation(box.address)
+        if box is None or found is None:
+            return
+        span = sum((n - 1) * s for n, s in zip(box.shape, box.strides, strict=True)) + 1
+        if box.address + span <= found.end:
+            item = tensor_map.dtype.element_bytes
+            self._copy(found, box.address - found.start, box.shape, box.strides, access, item)
+
+    def _copy(
+        self,
+        allocation: Allocation,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        access: GlobalAccess,
+        item: int,
+    ) -> None:
+        state = self.state
+        shadow = state.shadow(allocation)
+        for unit in {offset | 4, item if shape[-1] % 4 else 4, *(s | 4 for s in strides[:-1])}:
+            shadow.fit(unit & -unit)
+        number = state.enter(access)
+        writer = shadow.tile(offset, shape, strides, shadow.writer)
+        others = shadow.tile(offset, shape, strides, shadow.others)
+        base = offset // shadow.granule
+        if writer.any():
+            for old in np.unique(writer).tolist():
+                if old:
+                    self._report(state.access(old), access, shadow, base)
+        first = int(others.flat[0])
+        sets = [first] if (others == first).all() else np.unique(others).tolist()
+        for old in state.members(sets, only_changes=not access.write):
+            self._report(state.access(old), access, shadow, base)
+        if access.write:
+            writer[...] = number
+        if access.write and not access.atomic:
+            others[...] = 0
+        elif len(sets) == 1:
+            others[...] = state.extend(first, number)
+        else:
+            others[...] = self._extended(others, np.int32(number))
+
+    # Tensor maps --------------------------------------------------------------------------------------
+
+    def use_tensor_map(self, at: int, warp: int, lane: int, address: int) -> None:
+        """A copy reads its tensor map through a proxy of its own."""
+        for shadow, granule, old in self._map_writes(address):
+            use = self.bulk("tensor map", at, warp, lane, False, [])
+            use.proxy = "tensormap"
+            self._report(old, use, shadow, granule)
+
+    def fence_tensor_map(self, warp: int, address: int) -> None:
+        """fence.proxy.tensormap acquire: covers the writes of the map that the warp knows."""
+        event = self.wave.cluster(warp), self.check.clocks.now(warp)
+        for _, _, old in self._map_writes(address):
+            if self.judge.knows(warp, 0, old):
+                old.mapped = [*(old.mapped or ()), event]
+
+    def _map_writes(self, address: int) -> list[tuple[GlobalShadow, int, GlobalAccess]]:
+        found = self.allocation(address)
+        shadow = None if found is None else self.state.shadows.get(found.start)
+        if found is None or shadow is None:
+            return []
+        first = (address - found.start) // shadow.granule
+        part = shadow.writer[first : first + ENCODED_BYTES // shadow.granule]
+        numbers, where = np.unique(part, return_index=True)
+        return [
+            (shadow, first + at, self.state.access(number))
+            for number, at in zip(numbers.tolist(), where.tolist(), strict=True)
+            if number
+        ]
+
+
+def _stores_what_is_there(shadow: GlobalShadow, same: Any, element: int) -> bool:
+    """Whether one thread's store, given by its place among the active ones, does not change its location."""
+    where, rows, columns, values = same
+    mine = np.ascontiguousarray(values[rows[element], columns[element]]).reshape(-1).view(np.uint8)
+    start = int(where[element])
+    return bool(np.array_equal(shadow.allocation.data[start : start + mine.size], mine))

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shadow of global memory: who wrote each granule last, and who has read it or changed it atomically since.
+
+Per allocation, two arrays of a number per granule: the last write, and a set of other accesses. Granules are 4
+bytes, and become smaller when an access asks for it. Equal sets have one number, so that a tile that is always
+accessed as a whole costs no more than one granule. All blocks of a launch share one shadow, those of later
+waves too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx.memory_order import MemoryOrder
+from porter.sim.check.clocks import Done
+from porter.sim.check.flags import Flags
+from porter.sim.memory import Allocation
+
+Array = npt.NDArray[Any]
+_GRANULE = 4
+_LARGEST_SET = 64
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What is known of blocks that ran together: enough to name them when they are gone. Blocks and clusters are
+    numbered over the grid from `first_block` and `first_cluster` on."""
+
+    first_block: int
+    first_cluster: int
+    warps_per_block: int
+    blocks_per_cluster: int
+    positions: Array
+
+    def block(self, warp: int) -> int:
+        return self.first_block + warp // self.warps_per_block
+
+    def cluster(self, warp: int) -> int:
+        return self.first_cluster + warp // self.warps_per_block // self.blocks_per_cluster
+
+    def position(self, warp: int) -> tuple[int, int, int]:
+        x, y, z = self.positions[warp // self.warps_per_block].tolist()
+        return x, y, z
+
+
+@dataclass(eq=False, slots=True)
+class GlobalAccess:
+    """An access to global memory; the fields are as in `shadow.Access`. `actor` is the warp's number within the
+    grid, `mapped` the tensor map fences that came after a write, as (cluster, event)."""
+
+    kind: str
+    at: int
+    warp: int
+    lane: int | None
+    write: bool
+    proxy: str
+    done: Done
+    order: MemoryOrder
+    wave: Wave
+    actor: int
+    signals: str = ""
+    mapped: list[tuple[int, tuple[int, int]]] | None = None
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def atomic(self) -> bool:
+        return self.kind in ("atomic", "reduce")
+
+
+class GlobalShadow:
+    """One allocation: `writer` holds access numbers, `others` set numbers, per granule; 0 is none."""
+
+    def __init__(self, allocation: Allocation) -> None:
+        self.allocation = allocation
+        self.granule = _GRANULE
+        count = -(-(allocation.end - allocation.start) // _GRANULE)
+        self.writer = np.zeros(count, np.int32)
+        self.others = np.zeros(count, np.int32)
+
+    def fit(self, nbytes: int) -> None:
+        """Granules of at most `nbytes` (of any multiple of which an access consists)."""
+        if nbytes % self.granule == 0:
+            return
+        small = 2 if nbytes % 2 == 0 else 1
+        times = self.granule // small
+        self.writer, self.others = np.repeat(self.writer, times), np.repeat(self.others, times)
+        self.granule = small
+
+    def tile(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], numbers: Array) -> Array:
+        """A view of `numbers` over a box: byte offset, and shape and strides in bytes, outermost first."""
+        g, item = self.granule, numbers.itemsize
+        inner = (*shape[:-1], shape[-1] // g)
+        steps = (*(s // g * item for s in strides[:-1]), item)
+        return np.lib.stride_tricks.as_strided(numbers[offset // g :], inner, steps)
+
+
+class GlobalState:
+    """The shadow of all global memory during one launch."""
+
+    def __init__(self) -> None:
+        self.flags = Flags()
+        self.shadows: dict[int, GlobalShadow] = {}
+        self.accesses: list[GlobalAccess | None] = [None]
+        self.sets: list[dict[tuple[int, str], int]] = [{}]
+        self.set_changes = [False]
+        self.any_change = False
+        self._extended: dict[tuple[int, int], int] = {}
+        self._actors = np.zeros(1024, np.int64)
+
+    def shadow(self, allocation: Allocation) -> GlobalShadow:
+        found = self.shadows.get(allocation.start)
+        if found is None or found.allocation is not allocation:
+            found = self.shadows[allocation.start] = GlobalShadow(allocation)
+        return found
+
+    def enter(self, access: GlobalAccess) -> int:
+        """The number of a new access."""
+        number = len(self.accesses)
+        self.accesses.append(access)
+        if number == self._actors.size:
+            self._actors = np.concatenate([self._actors, np.zeros(number, np.int64)])
+        # Only a thread's own ordinary accesses are in order by themselves.
+        self._actors[number] = access.actor if access.proxy == "generic" else -number
+        return number
+
+    def access(self, number: int) -> GlobalAccess:
+        found = self.accesses[number]
+        assert found is not None
+        return found
+
+    def actors(self, numbers: Array) -> Array:
+        """Equal for accesses that need no order between them: those of one warp."""
+        return self._actors[numbers]
+
+    def extend(self, set_number: int, access_number: int) -> int:
+        """The set with one more access, which replaces an earlier one of its kind by the same warp."""
+        key = set_number, access_number
+        found = self._extended.get(key)
+        if found is None:
+            access = self.access(access_number)
+            members = dict(self.sets[set_number])
+            own = access.actor, access.kind
+            members.pop(own, None)
+            while len(members) >= _LARGEST_SET:
+                del members[next(iter(members))]
+            members[own] = access_number
+            found = self._extended[key] = len(self.sets)
+            self.sets.append(members)
+            changes = self.set_changes[set_number] or access.atomic
+            self.set_changes.append(changes)
+            self.any_change |= changes
+        return found
+
+    def members(self, set_numbers: Iterable[int], only_changes: bool) -> dict[int, int]:
+        """Accesses of some sets, each with a set it was found in; perhaps only the atomic ones."""
+        found: dict[int, int] = {}
+        for number in set_numbers:
+            if not number or (only_changes and not self.set_changes[number]):
+                continue
+            for access in self.sets[number].values():
+                if not only_changes or self.access(access).atomic:
+                    found.setdefault(access, number)
+        return found

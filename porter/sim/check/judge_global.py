@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules for global memory: is the second of two accesses ordered after the first (PTX ISA 8, 9.7.9.25)."""
+
+from __future__ import annotations
+
+from porter.ptx.memory_order import Scope
+from porter.sim.check.clocks import GLOBAL, ORDER
+from porter.sim.check.flags import FlagUser
+from porter.sim.check.global_shadow import GlobalAccess
+from porter.sim.check.judge import Verdict
+
+_PROXY = "fence.proxy.async between the threads' accesses and the synchronization"
+
+
+class GlobalJudge:
+    def __init__(self, users: FlagUser) -> None:
+        self.users = users
+        self.clocks = users.clocks
+        self.imports = users.imports
+
+    def knows(self, warp: int, view: int, old: GlobalAccess) -> bool:
+        cluster = old.wave.cluster(old.warp)
+        if cluster == self.imports.cluster(warp):
+            return self.clocks.knows(warp, view, old.done)
+        return self.imports.knows(warp, view, cluster, old.done)
+
+    def judge(self, old: GlobalAccess, new: GlobalAccess, same_value: bool = False) -> Verdict | None:
+        """`same_value`: both write what is there already."""
+        if old.proxy == "generic" and new.proxy == "generic":
+            return self._generic(old, new, same_value)
+        if new.proxy == "tensormap":
+            return self._tensor_map(old, new)
+        if old.proxy == "generic":
+            return self._generic_then_async(old, new)
+        if (old.atomic and new.atomic) or self.knows(new.warp, ORDER, old):
+            return None
+        return self._after_async(old, new)
+
+    # Threads ------------------------------------------------------------------------------------------
+
+    def _generic(self, old: GlobalAccess, new: GlobalAccess, same_value: bool) -> Verdict | None:
+        needed = self.users.needed(new.warp, old.wave.block(old.warp))
+        if old.order.strong and new.order.strong:
+            scope = min(old.order.scope, new.order.scope)
+            if needed <= scope or self.knows(new.warp, ORDER, old):
+                return None
+            missing = f"a scope that takes in both threads: {needed.suffix}, not {scope.suffix}"
+            return Verdict("G3", missing, f"the scope {needed.suffix} on both")
+        if self.knows(new.warp, ORDER, old):
+            if new.order.constant and old.write:
+                return Verdict("G7", "a coherent load of what this kernel writes", "ld.global without .nc", strict=True)
+            return None
+        narrow = self._too_narrow(old, new)
+        if narrow is not None:
+            return narrow
+        # A flag that one side reads or writes with an ordinary access, or that all set to the same value.
+        strict = old.order.strong != new.order.strong or same_value
+        return Verdict("G2", *_synchronization(needed), strict=strict)
+
+    def _too_narrow(self, old: GlobalAccess, new: GlobalAccess) -> Verdict | None:
+        """A release that would have told the block, had its scope or the acquire's been wide enough."""
+        cluster = old.wave.cluster(old.warp)
+        first = new.warp // self.users.per_block * self.users.per_block
+        missed = [m for warp in range(first, first + self.users.per_block) for m in self.users.missed.get(warp, ())]
+        for part, needed in missed:
+            rows = part.known.get(cluster)
+            if rows is not None and any(c < rows.shape[1] and rows[ORDER, c] >= v for c, v in old.done):
+                missing = f"a scope of the flag's release and acquire that takes in both threads: {needed.suffix}"
+                return Verdict("G3", missing, f"the scope {needed.suffix} on release and acquire, fences included")
+        return None
+
+    # Bulk copies --------------------------------------------------------------------------------------
+
+    def _generic_then_async(self, old: GlobalAccess, new: GlobalAccess) -> Verdict | None:
+        if old.atomic and new.atomic:
+            return None
+        if not self.knows(new.warp, ORDER, old):
+            needed = self.users.needed(new.warp, old.wave.block(old.warp))
+            missing, remedy = _synchronization(needed)
+            return Verdict("G4", missing, f"fence.proxy.async, then {remedy}")
+        if self.knows(new.warp, GLOBAL, old):
+            return None
+        # What threads only read needs the fence by the letter alone.
+        return Verdict("G4", _PROXY, "fence.proxy.async", strict=not old.write)
+
+    def _after_async(self, old: GlobalAccess, new: GlobalAccess) -> Verdict:
+        if old.done:
+            needed = self.users.needed(new.warp, old.wave.block(old.warp))
+            if old.kind == "copy":
+                return Verdict("G5", f"a wait on the mbarrier of the copy{old.signals}", "mbarrier.try_wait")
+            missing, remedy = _synchronization(needed)
+            return Verdict("G5", f"{missing}, after the wait for the copy", remedy)
+        if old.kind == "copy":
+            return Verdict("G5", f"a wait on the mbarrier of the copy{old.signals}", "mbarrier.try_wait")
+        if old.kind == "cp.async":
+            return Verdict("G5", "a wait for the copy by the thread that issued it", "cp.async.wait_group")
+        return Verdict("G5", "a bulk wait_group (without .read) by the thread of the first access",
+                       "cp.async.bulk.wait_group")  # fmt: skip
+
+    def _tensor_map(self, old: GlobalAccess, new: GlobalAccess) -> Verdict | None:
+        if not self.knows(new.warp, ORDER, old):
+            needed = self.users.needed(new.warp, old.wave.block(old.warp))
+            missing, remedy = _synchronization(needed)
+            return Verdict("G6", missing, remedy)
+        for cluster, event in old.mapped or ():
+            if cluster == self.imports.cluster(new.warp):
+                fenced = self.clocks.knows(new.warp, ORDER, [event])
+            else:
+                fenced = self.imports.knows(new.warp, ORDER, cluster, [event])
+            if fenced:
+                return None
+        missing = "fence.proxy.tensormap::generic.acquire of the map after the synchronization"
+        return Verdict("G6", missing, "fence.proxy.tensormap::generic.acquire.gpu [map], 128")
+
+
+def _synchronization(needed: Scope) -> tuple[str, str]:
+    """The missing edge and what supplies it, between threads that a scope takes in."""
+    if needed is Scope.CTA:
+        return "synchronization between the two warps", "bar.sync, or an mbarrier arrive and wait"
+    if needed is Scope.CLUSTER:
+        return "synchronization between the two blocks of the cluster", "barrier.cluster.arrive and .wait"
+    return (
+        "synchronization between the two blocks",
+        "fence.acq_rel.gpu and an atomic (or st.release.gpu) after the first, ld.acquire.gpu of it before the second",
+    )

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Global memory: races between blocks, within a block, and with bulk copies; flags with scopes; tensor maps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from check_ptx import HEADER, check, found
+
+from porter.ptx.parser import parse_module
+from porter.ptx.tensormap import TensorMap, TensorMapType
+from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
+
+# Every thread of block 0 writes out[tid]; block 1 reads the neighbour's when it has seen the flag at out+4096.
+BLOCKS = """.reg .b32 %x; mov.u32 %x, %ctaid.x; setp.eq.u32 %p2, %x, 0;
+mul.wide.u32 %d2, %r0, 4; add.u64 %d3, %d1, %d2; add.u64 %d5, %d1, 4096;
+xor.b32 %r20, %r0, 33; mul.wide.u32 %d2, %r20, 4; add.u64 %d4, %d1, %d2;
+@!%p2 bra READER;
+st.global.u32 [%d3], %r0;
+{release}
+bra END;
+READER:
+{acquire}
+ld.global.u32 %r4, [%d4];
+END: ret;
+"""
+SPIN = "W: {load} %r5, [%d5]; setp.eq.u32 %p6, %r5, 0; @%p6 bra W;"
+
+
+def flag(store: str, load: str, before: str = "", after: str = "", level: str = "strict", **more: int) -> Outcome:
+    """Thread 0 of block 0 sets the flag after a barrier, thread 0 of block 1 polls it before one."""
+    release = f"bar.sync 0; @!%p0 bra END; {before} {store} [%d5], 1;"
+    acquire = f"@!%p0 bra GO; {SPIN.format(load=load)} {after}\nGO: bar.sync 0;"
+    return check(BLOCKS.format(release=release, acquire=acquire), "sm_90a", level=level, **{"grid": 2, **more})
+
+
+def errors(outcome: Outcome) -> set[str]:
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    return found(outcome)
+
+
+def test_blocks_without_any_order_race() -> None:
+    outcome = check(BLOCKS.format(release="", acquire=""), "sm_90a", grid=2)
+    assert errors(outcome) == {"G2"}
+    (hazard,) = outcome.hazards
+    assert hazard.first is not None
+    assert {hazard.first.block, hazard.second.block} == {(0, 0, 0), (1, 0, 0)}
+    assert hazard.where.startswith("byte 0x")
+    assert " of out " in hazard.where
+    assert ".gpu" in hazard.remedy
+
+
+def test_blocks_of_different_waves_race_too() -> None:
+    assert errors(check(BLOCKS.format(release="", acquire=""), "sm_90a", grid=2, resident=1)) == {"G2"}
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "before", "after", "wanted"),
+    [
+        ("st.release.gpu.global.u32", "ld.acquire.gpu.global.u32", "", "", set()),
+        ("st.release.sys.global.u32", "ld.acquire.gpu.global.u32", "", "", set()),
+        ("red.release.gpu.global.add.u32", "ld.acquire.gpu.global.u32", "", "", set()),
+        ("st.relaxed.gpu.global.u32", "ld.acquire.gpu.global.u32", "", "", {"G2"}),
+        ("st.release.gpu.global.u32", "ld.relaxed.gpu.global.u32", "", "", {"G2"}),
+        ("st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32", "fence.acq_rel.gpu;", "fence.acq_rel.gpu;", set()),
+        ("st.volatile.global.u32", "ld.volatile.global.u32", "membar.gl;", "membar.gl;", set()),
+        ("red.global.add.u32", "ld.volatile.global.u32", "fence.sc.gpu;", "fence.sc.gpu;", set()),
+        ("red.global.add.u32", "ld.volatile.global.u32", "", "fence.sc.gpu;", {"G2"}),
+        ("red.global.add.u32", "ld.volatile.global.u32", "fence.sc.gpu;", "", {"G2"}),
+        # The flag itself is accessed with too narrow a scope, and carries nothing.
+        ("st.release.cta.global.u32", "ld.acquire.gpu.global.u32", "", "", {"G3"}),
+        ("st.release.gpu.global.u32", "ld.acquire.cluster.global.u32", "", "", {"G3"}),
+        ("st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32", "membar.cta;", "fence.acq_rel.gpu;", {"G3"}),
+        ("st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32", "fence.acq_rel.gpu;", "membar.cta;", {"G2"}),
+    ],
+)  # fmt: skip
+def test_which_flags_order_blocks(store: str, load: str, before: str, after: str, wanted: set[str]) -> None:
+    assert errors(flag(store, load, before, after)) == wanted
+
+
+def test_cluster_scope_is_enough_within_a_cluster() -> None:
+    store, load = "st.release.cluster.global.u32", "ld.acquire.cluster.global.u32"
+    assert not errors(flag(store, load, cluster=2))
+    assert errors(flag(store, load)) == {"G3"}
+
+
+def test_cluster_barriers_order_global_memory() -> None:
+    barrier = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+    body = BLOCKS.format(release=barrier, acquire=barrier)
+    assert not errors(check(body, "sm_90a", grid=2, cluster=2))
+
+
+def test_a_flag_set_with_an_ordinary_store_is_for_review() -> None:
+    outcome = flag("st.global.u32", "ld.volatile.global.u32", "membar.gl;", "membar.gl;", level="practice")
+    assert not errors(outcome)
+    assert found(outcome, "review") == {"G2"}
+    assert "G2" in errors(flag("st.global.u32", "ld.volatile.global.u32", "membar.gl;", "membar.gl;"))
+
+
+# Partial sums in a workspace, the last block to arrive adds them up (a ticket, as in stream-K fix-up).
+TICKET = """.reg .b32 %x, %n; mov.u32 %x, %ctaid.x; mov.u32 %n, %nctaid.x;
+shl.b32 %r20, %x, 7; add.u32 %r20, %r20, %r0; mul.wide.u32 %d2, %r20, 4; add.u64 %d3, %d1, %d2;
+add.u64 %d5, %d1, 8192; st.global.u32 [%d3], %r0;
+{early}
+bar.sync 0;
+@!%p0 bra JOIN;
+{late} {ticket} %r5, [%d5], 1; {acquire} st.shared.u32 [%r9], %r5;
+JOIN: bar.sync 0;
+ld.shared.u32 %r5, [%r9]; sub.u32 %r6, %n, 1; setp.ne.u32 %p3, %r5, %r6; @%p3 bra END;
+mul.wide.u32 %d2, %r0, 4; add.u64 %d3, %d1, %d2;
+ld.global.u32 %r10, [%d3]; ld.global.u32 %r11, [%d3+512]; ld.global.u32 %r12, [%d3+1024];
+END: ret;
+"""
+
+
+@pytest.mark.parametrize("resident", [132, 1])
+@pytest.mark.parametrize(
+    ("early", "late", "ticket", "acquire", "wanted"),
+    [
+        ("", "membar.gl;", "atom.global.add.u32", "membar.gl;", set()),
+        ("", "", "atom.acq_rel.gpu.global.add.u32", "", set()),
+        ("", "", "atom.global.add.u32", "", {"G2"}),
+        ("", "membar.cta;", "atom.global.add.u32", "membar.gl;", {"G3"}),
+        # Every thread's fence before the barrier: only warp 0's own stores come before its fence.
+        ("membar.gl;", "", "atom.global.add.u32", "membar.gl;", {"G2"}),
+    ],
+)
+def test_tickets_of_a_last_block(
+    early: str, late: str, ticket: str, acquire: str, wanted: set[str], resident: int
+) -> None:
+    """A thread takes the ticket, acquires and tells its block."""
+    body = TICKET.format(early=early, late=late, ticket=ticket, acquire=acquire)
+    assert errors(check(body, "sm_90a", grid=3, resident=resident)) == wanted
+
+
+def test_fences_of_all_threads_before_the_barrier_are_accepted_in_practice() -> None:
+    body = TICKET.format(early="membar.gl;", late="", ticket="atom.global.add.u32", acquire="membar.gl;")
+    assert not check(body, "sm_90a", grid=3, level="practice").hazards
+    late = body.replace("st.global.u32 [%d3], %r0;\nmembar.gl;", "membar.gl;\nst.global.u32 [%d3], %r0;")
+    assert errors(check(late, "sm_90a", grid=3, level="practice")) == {"G2"}
+
+
+def test_atomics_do_not_race_with_each_other() -> None:
+    add = "mul.wide.u32 %d2, %r0, 4; add.u64 %d3, %d1, %d2; red.global.add.u32 [%d3], 1;"
+    assert not errors(check(add + "ret;", "sm_90a", grid=3))
+    mixed = add + "ld.global.u32 %r4, [%d3]; ret;"
+    assert errors(check(mixed, "sm_90a", grid=3)) == {"G2"}
+    assert errors(check(add.replace("red.global", "red.relaxed.cta.global") + "ret;", "sm_90a", grid=2)) == {"G3"}
+
+
+GRID_BARRIER = """.reg .b32 %x, %n; mov.u32 %x, %ctaid.x; mov.u32 %n, %nctaid.x;
+shl.b32 %r20, %x, 7; add.u32 %r20, %r20, %r0; mul.wide.u32 %d2, %r20, 4; add.u64 %d3, %d1, %d2;
+add.u64 %d5, %d1, 8192; st.global.u32 [%d3], %r0;
+bar.sync 0;
+@!%p0 bra JOIN;
+{arrive}
+W: {poll} %r5, [%d5]; setp.ne.u32 %p6, %r5, %n; @%p6 bra W;
+JOIN: bar.sync 0;
+xor.b32 %r20, %r20, 161; and.b32 %r20, %r20, 255; mul.wide.u32 %d2, %r20, 4; add.u64 %d3, %d1, %d2;
+ld.global.u32 %r4, [%d3];
+ret;
+"""
+
+
+def test_a_grid_barrier() -> None:
+    good = GRID_BARRIER.format(arrive="red.release.gpu.global.add.u32 [%d5], 1;", poll="ld.acquire.gpu.global.u32")
+    assert not errors(check(good, "sm_90a", grid=4))
+    relaxed = GRID_BARRIER.format(arrive="red.global.add.u32 [%d5], 1;", poll="ld.acquire.gpu.global.u32")
+    assert errors(check(relaxed, "sm_90a", grid=4)) == {"G2"}
+
+
+def test_what_is_imported_is_passed_on_to_a_third_block() -> None:
+    """Block 1 acquires from block 0 and releases to block 2, which reads what block 0 wrote."""
+    body = """.reg .b32 %x; mov.u32 %x, %ctaid.x; mul.wide.u32 %d2, %x, 4; add.u64 %d5, %d1, 4096;
+add.u64 %d5, %d5, %d2; @!%p0 bra END;
+setp.eq.u32 %p2, %x, 0; @!%p2 bra NEXT; st.global.u32 [%d1], 7;
+NEXT: @%p2 bra TELL; W: ld.acquire.gpu.global.u32 %r5, [%d5]; setp.eq.u32 %p6, %r5, 0; @%p6 bra W;
+TELL: st.{how}.gpu.global.u32 [%d5+4], 1;
+setp.ne.u32 %p3, %x, 2; @%p3 bra END; ld.global.u32 %r4, [%d1];
+END: ret;
+"""
+    assert not errors(check(body.format(how="release"), "sm_90a", grid=3))
+    assert errors(check(body.format(how="relaxed"), "sm_90a", grid=3)) == {"G2"}
+
+
+WARPS = """mul.wide.u32 %d2, %r0, 4; add.u64 %d3, %d1, %d2; st.global.u32 [%d3], %r0;
+{between}
+xor.b32 %r20, %r0, 33; mul.wide.u32 %d2, %r20, 4; add.u64 %d4, %d1, %d2; {load} %r4, [%d4];
+ret;
+"""
+
+
+def test_warps_of_a_block() -> None:
+    assert not errors(check(WARPS.format(between="bar.sync 0;", load="ld.global.u32"), "sm_90a"))
+    assert errors(check(WARPS.format(between="", load="ld.global.u32"), "sm_90a")) == {"G2"}
+    # Even a barrier does not make the non-coherent path see it.
+    assert errors(check(WARPS.format(between="bar.sync 0;", load="ld.global.nc.u32"), "sm_90a")) == {"G7"}
+
+
+def test_small_elements_side_by_side_do_not_race() -> None:
+    store = "mul.wide.u32 %d2, %r0, {size}; add.u64 %d3, %d1, %d2; cvt.u16.u32 h, %r0; st.global.{kind} [%d3], h;"
+    for kind, size in (("u8", 1), ("u16", 2)):
+        body = ".reg .b16 h; " + store.format(kind=kind, size=size) + " ret;"
+        # Warps of 31 threads' worth of data would share words.
+        assert not errors(check(body, "sm_90a", threads=96, grid=1))
+    shifted = ".reg .b16 h; add.u32 %r0, %r0, %r1; " + store.format(kind="u8", size=1) + " ret;"
+    assert not errors(check(shifted, "sm_90a", threads=96))
+    overlap = ".reg .b16 h; sub.u32 %r0, %r0, %r1; " + store.format(kind="u8", size=1) + " ret;"
+    assert errors(check(overlap, "sm_90a", threads=96)) == {"G2"}
+
+
+def test_blocks_that_store_the_same_value_are_for_review_in_practice() -> None:
+    body = "st.global.u32 [%d1], 1; ret;"
+    assert errors(check(body, "sm_90a", grid=2)) == {"G2"}
+    outcome = check(body, "sm_90a", grid=2, level="practice")
+    assert found(outcome, "review") | found(outcome) == {"G2"}
+
+
+# Bulk copies --------------------------------------------------------------------------------------------
+
+LOAD = """@%p0 mbarrier.init.shared.b64 [%r8], 1;
+@%p0 fence.mbarrier_init.release.cluster;
+mul.wide.u32 %d2, %r0, 16; add.u64 %d3, %d1, %d2; st.global.v4.u32 [%d3], {%r0, %r0, %r0, %r0};
+FENCE
+bar.sync 0;
+ISSUER_FENCE
+@!%p0 bra LOADED;
+mbarrier.arrive.expect_tx.shared.b64 %d9, [%r8], 2048;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%d1], 2048, [%r8];
+LOADED:
+WAIT
+st.global.u32 [%d3], %r0;
+END: ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("fence", "issuer", "wait", "wanted"),
+    [
+        ("fence.proxy.async;", "", True, set()),
+        ("fence.proxy.async.global;", "", True, set()),
+        ("", "fence.proxy.async;", True, set()),
+        ("fence.proxy.async.shared::cta;", "", True, {"G4"}),
+        ("", "", True, {"G4"}),
+        ("fence.proxy.async;", "", False, {"G5", "X1"}),
+    ],
+)
+def test_bulk_loads_of_what_threads_have_stored(fence: str, issuer: str, wait: bool, wanted: set[str]) -> None:
+    poll = "W1: mbarrier.try_wait.parity.shared.b64 %p6, [%r8], 0; @!%p6 bra W1;"
+    body = LOAD.replace("ISSUER_FENCE", issuer).replace("FENCE", fence).replace("WAIT", poll if wait else "")
+    assert errors(check(body, "sm_90a")) == wanted
+
+
+STORE = """mad.lo.u32 %r3, %r0, 16, %r2; st.shared.v4.u32 [%r3], {%r0, %r0, %r0, %r0};
+fence.proxy.async; bar.sync 0;
+@!%p0 bra STORED;
+COPY
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_groupREAD 0;
+STORED: BARRIER
+mul.wide.u32 %d2, %r0, 16; add.u64 %d3, %d1, %d2; ld.global.u32 %r4, [%d3];
+ret;
+"""
+BULK_STORE = "cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r2], 2048;"
+BULK_ADD = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d1], [%r2], 2048;"
+
+
+@pytest.mark.parametrize("copy", [BULK_STORE, BULK_ADD])
+def test_threads_read_what_a_bulk_store_wrote(copy: str) -> None:
+    body = STORE.replace("COPY", copy)
+    assert not errors(check(body.replace("READ", "").replace("BARRIER", "bar.sync 0;"), "sm_90a"))
+    # .read has only read the source.
+    assert errors(check(body.replace("READ", ".read").replace("BARRIER", "bar.sync 0;"), "sm_90a")) == {"G5"}
+    assert errors(check(body.replace("READ", "").replace("BARRIER", ""), "sm_90a")) == {"G5"}
+
+
+def test_bulk_reductions_of_blocks_and_atomics_do_not_race() -> None:
+    body = STORE.replace("READ", "").replace("BARRIER", "bar.sync 0;").partition("STORED:")[0] + "STORED: ret;"
+    assert not errors(check(body.replace("COPY", BULK_ADD), "sm_90a", grid=2))
+    assert errors(check(body.replace("COPY", BULK_STORE), "sm_90a", grid=2)) == {"G5"}
+
+
+# Tensor maps --------------------------------------------------------------------------------------------
+
+MAPPED = """@%p0 mbarrier.init.shared.b64 [%r8], 1; @%p0 fence.mbarrier_init.release.cluster;
+setp.lt.u32 %p2, %r0, 32; @!%p2 bra COPIED;
+mul.wide.u32 %d2, %r0, 4; add.u64 %d3, %d0, %d2; ld.global.u32 %r4, [%d3];
+add.u64 %d5, %d1, 1024; add.u64 %d3, %d5, %d2; st.global.u32 [%d3], %r4;
+fence.proxy.tensormap::generic.release.cta;
+COPIED: BARRIER
+add.u64 %d5, %d1, 1024;
+ACQUIRE
+@!%p0 bra LOADED;
+mbarrier.arrive.expect_tx.shared.b64 %d9, [%r8], 1024;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%d5, {0, 0}], [%r8];
+LOADED:
+W1: mbarrier.try_wait.parity.shared.b64 %p6, [%r8], 0; @!%p6 bra W1;
+ret;
+"""
+
+
+def mapped(body: str) -> Outcome:
+    memory = GlobalMemory()
+    source, out = memory.alloc(4096, name="in"), memory.alloc(65536, name="out")
+    data = memory.alloc(65536, fill=0, name="data")
+    encoded = TensorMap(TensorMapType.FLOAT32, data, (64, 64), (256,), (16, 16)).encode()
+    memory.write(source, np.frombuffer(encoded, np.uint8))
+    module = parse_module(HEADER.format(target="sm_90a") + body + "\n}\n")
+    params = pack_params(module.function("kernel"), [source, out])
+    launch = Launch((1, 1, 1), (128, 1, 1), dynamic_smem=8192)
+    return simulate(module, "kernel", launch, params, memory, Options(mode="checking", level="strict"))
+
+
+@pytest.mark.parametrize(
+    ("barrier", "acquire", "wanted"),
+    [
+        ("bar.sync 0;", "fence.proxy.tensormap::generic.acquire.gpu [%d5], 128;", set()),
+        ("bar.sync 0;", "", {"G6"}),
+        ("bar.sync 0;", "add.u64 %d6, %d5, 128; fence.proxy.tensormap::generic.acquire.gpu [%d6], 128;", {"G6"}),
+        ("bar.sync 0;", "fence.proxy.async;", {"G6"}),
+    ],
+)
+def test_a_tensor_map_that_the_kernel_has_written(barrier: str, acquire: str, wanted: set[str]) -> None:
+    assert errors(mapped(MAPPED.replace("BARRIER", barrier).replace("ACQUIRE", acquire))) == wanted
