@@ -131,7 +131,7 @@ def install(session: Session) -> None:
     click.get_current_context().find_root().meta[_SESSION] = session
 
 
-def leave(code: ExitCode) -> NoReturn:
+def leave(code: int) -> NoReturn:
     raise SystemExit(int(code))
 
 
@@ -143,7 +143,8 @@ def fail(session: Session, error: PorterError) -> NoReturn:
 
 
 def command(function: Function) -> Function:
-    """A command's body: gets the session first, returns its exit code, and never lets a traceback out."""
+    """A command's body: gets the session first, returns its exit code (`run`: its program's), and never lets a
+    traceback out."""
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> None:

@@ -16,17 +16,15 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.checking import prepare
 from porter.cli.context import Session, command
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
-from porter.cli.programs import run_source_or_executable
+from porter.cli.programs import Request, compile_options, run_source_or_executable
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import hazards_sarif
-from porter.sim.check.hazard import Hazard, collect
-from porter.verify.backends import run_finding
 from porter.verify.bare import pick_entry, read_argument
 from porter.verify.builder import ORIGINAL_ARCH, Builder, ToolkitBuilder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.hazards import HazardRun, OneRun, check_bare, check_case, check_runs
-from porter.verify.program import ProgramOutcome
+from porter.verify.program.results import as_run
 from porter.verify.results import worst_exit
 from porter.verify.settings import SimOptions
 
@@ -58,9 +56,7 @@ Level = Literal["strict", "practice"]
               help="PTX: dynamic shared memory.")  # fmt: skip
 @click.option("--arg", "args", multiple=True, metavar="VALUE",
               help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Program: include directory.")  # fmt: skip
-@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Program: macro.")
+@compile_options
 @simulator_options
 @command
 def hazards(
@@ -83,6 +79,7 @@ def hazards(
     args: tuple[str, ...],
     include_dirs: tuple[Path, ...],
     defines: tuple[str, ...],
+    flags: tuple[str, ...],
     seed: int,
     schedule: str,
     arithmetic: str,
@@ -114,12 +111,11 @@ def hazards(
         )
     elif case_path is None and path.is_file() and not _has_case(path):
         toolkit = find_toolkit(session.toolkit)
-        target = arch or ORIGINAL_ARCH
-        label = target if path.suffix else arch or "executable"
+        request = Request(path, arguments, arch, include_dirs, defines, flags)
+        label = arch or (ORIGINAL_ARCH if request.is_source else "executable")
 
         def run(settings: SimOptions) -> OneRun:
-            outcome = run_source_or_executable(path, arguments, target, include_dirs, defines, settings, toolkit)
-            return _of_program(outcome)
+            return as_run(run_source_or_executable(request, settings, toolkit, ORIGINAL_ARCH))
 
         runs.append(
             check_runs(run, path.name, "program", "", label, chosen or "practice", options, numbers)
@@ -159,24 +155,6 @@ def _has_case(path: Path) -> bool:
         if error.diagnostic.code is Code.CASE_NOT_FOUND:
             return False
         raise
-
-
-def _of_program(outcome: ProgramOutcome) -> OneRun:
-    """All launches of a program as one run."""
-    done = [record.outcome for record in outcome.launches if record.outcome is not None]
-    hazards: list[Hazard] = []
-    for one in done:
-        collect(hazards, one.hazards)
-    status = "ok" if outcome.status == "ok" and outcome.exit_status == 0 else outcome.status
-    if status == "ok" and outcome.exit_status != 0:
-        status = "error"
-    return OneRun(
-        status=status,
-        findings=[run_finding(f) for one in done for f in one.findings],
-        hazards=hazards,
-        warp_instructions=sum(one.stats.warp_instructions for one in done),
-        seconds=sum(one.stats.seconds for one in done),
-    )
 
 
 def _text(path: Path) -> str:

@@ -18,6 +18,7 @@ _COMMANDS = {
     "port": "port",
     "build": "build",
     "sim": "sim",
+    "run": "run",
     "verify": "verify",
     "hazards": "hazards",
     "mutate": "mutate",

@@ -1,38 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole programs for `porter sim`: built if source is given, then run with their own main()."""
+"""Whole programs for the commands that run them: built if source is given, then run with their own main()."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.build.program import build_program
 from porter.build.toolchain import Toolkit
 from porter.lang.sources import CUDA_ENDINGS
+from porter.report.trace import kernel_name
 from porter.verify.backends import simulator_options
-from porter.verify.program import ProgramOptions, ProgramOutcome, run_program
+from porter.verify.program import LaunchHook, ProgramOptions, ProgramOutcome, build_runtime, run_program
 from porter.verify.settings import SimOptions
 
 
+@dataclass(frozen=True)
+class Request:
+    """A program, given as source or as an executable made for the stand-in runtime, and its arguments.
+
+    `arch` is what source is compiled for; for an executable, which of its images runs (None: the newest).
+    `flags` go to nvcc. With `attached` the program has our standard streams, else its output is returned.
+    """
+
+    path: Path
+    arguments: Sequence[str]
+    arch: str | None = None
+    include_dirs: Sequence[Path] = ()
+    defines: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    multiprocessors: int | None = None
+    attached: bool = False
+    tell: Callable[[str], None] | None = field(default=None, compare=False)
+
+    @property
+    def is_source(self) -> bool:
+        return self.path.suffix.lower() in CUDA_ENDINGS
+
+
 def run_source_or_executable(
-    path: Path,
-    arguments: Sequence[str],
-    arch: str,
-    include_dirs: Sequence[Path],
-    defines: Sequence[str],
-    options: SimOptions,
-    toolkit: Toolkit,
+    request: Request, options: SimOptions, toolkit: Toolkit, default_arch: str
 ) -> ProgramOutcome:
-    """Run a program given as source or as an executable made for the stand-in runtime.
+    """Build if need be, and run.
 
     Raises:
         PorterError: what the compiler and the runner raise.
     """
-    simulator = simulator_options(options)
-    with tempfile.TemporaryDirectory(prefix="porter-") as folder:
-        executable = path
-        if path.suffix.lower() in CUDA_ENDINGS:
-            executable = Path(folder) / path.stem
-            build_program(path, arch, executable, include_dirs, defines=defines, toolkit=toolkit)
-        return run_program(executable.resolve(), list(arguments), ProgramOptions(simulator=simulator))
+    tell = request.tell or (lambda text: None)
+    launches = 0
+    kernel = ""
+
+    def on_launch(when: str, record: object, memory: object) -> None:
+        nonlocal launches, kernel
+        if when == "before":
+            launches += 1
+            kernel = kernel_name(getattr(record, "kernel", ""))
+            tell(f"{request.path.name}: launch {launches}, {kernel}")
+
+    def progress(instructions: int) -> None:
+        tell(f"{request.path.name}: launch {launches}, {kernel}, {instructions:,} warp instructions")
+
+    simulator = simulator_options(options if options.progress else replace(options, progress=progress))
+    hook: LaunchHook | None = on_launch if request.tell is not None else None
+    settings = ProgramOptions(
+        simulator=simulator, on_launch=hook, attached=request.attached, runtime=build_runtime(toolkit),
+        target=None if request.is_source else request.arch,
+    )  # fmt: skip
+    if request.multiprocessors is not None:
+        settings = replace(settings, multiprocessors=request.multiprocessors)
+    place: AbstractContextManager[str] = nullcontext("")
+    if request.is_source:
+        place = tempfile.TemporaryDirectory(prefix="porter-")
+    with place as folder:
+        executable = request.path
+        if request.is_source:
+            executable = Path(folder) / request.path.stem
+            arch = request.arch or default_arch
+            tell(f"{request.path.name}: compiling for {arch}")
+            build_program(
+                request.path, arch, executable, request.include_dirs, defines=request.defines, flags=request.flags,
+                toolkit=toolkit,
+            )  # fmt: skip
+        return run_program(executable.resolve(), list(request.arguments), settings)
+
+
+def compile_options(function: Callable[..., object]) -> Callable[..., object]:
+    """-I, -D and --nvcc-flag, for programs given as source."""
+    import click
+
+    for option in reversed(
+        [
+            click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+                         help="Program source: include directory."),
+            click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Program source: macro."),
+            click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
+                         help="Program source: passed to nvcc as it is."),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.cli.programs import Request, compile_options, run_source_or_executable
+from porter.cli.tracing import recorder, show_trace, trace_options
+from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
+from porter.report.program import finding_diagnostic
 from porter.verify.backends import SimBackend, run_finding
 from porter.verify.bare import pick_entry, read_argument, run_bare
 from porter.verify.builder import ORIGINAL_ARCH, ToolkitBuilder, parse_ptx
@@ -26,7 +30,6 @@ from porter.verify.case import Case, cases_of, load_case
 from porter.verify.images import make_image
 from porter.verify.inputs import choose, generate
 from porter.verify.problem import bind
-from porter.verify.results import RunFinding
 from porter.verify.settings import SimOptions
 
 _SHOWN = 8
@@ -49,9 +52,8 @@ _STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": Exit
 )
 @click.option("--arg", "args", multiple=True, metavar="VALUE",
               help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Program: include directory.")  # fmt: skip
-@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Program: macro.")
+@compile_options
+@trace_options
 @simulator_options
 @command
 def sim(
@@ -70,6 +72,12 @@ def sim(
     args: tuple[str, ...],
     include_dirs: tuple[Path, ...],
     defines: tuple[str, ...],
+    flags: tuple[str, ...],
+    trace_path: Path | None,
+    timeline: bool,
+    trace_blocks: str | None,
+    trace_kernel: str | None,
+    trace_limit: int,
     seed: int,
     schedule: str,
     arithmetic: str,
@@ -80,8 +88,14 @@ def sim(
     require_file(path, "sim")
     require_directories("-I", include_dirs)
     printed: list[str] = []
-    options = sim_options(seed, schedule, arithmetic, budget, printed.append)
+    recording = recorder(trace_path, timeline, trace_blocks, trace_kernel, trace_limit)
+    settings = sim_options(seed, schedule, arithmetic, budget, printed.append)
+    options = dataclasses.replace(settings, trace=recording)
     case_file = case_path or _case_beside(path)
+
+    def traced() -> dict[str, Any]:
+        return show_trace(session, recording, trace_path, timeline, session.out)
+
     if path.suffix == ".ptx":
         launch = read_launch(grid, block, cluster, smem)
         report = _ptx(path, kernel, launch, args, options)
@@ -89,8 +103,8 @@ def sim(
         report = _case(session, load_case(case_file), path, arch or ORIGINAL_ARCH, family, sizes, options)
     else:
         require_program(path)
-        return _program(session, path, arguments, arch or ORIGINAL_ARCH, include_dirs, defines, options)
-    return _finish(session, path, report, printed)
+        return _program(session, Request(path, arguments, arch, include_dirs, defines, flags), options, traced)
+    return _finish(session, path, report, printed, traced)
 
 
 def _case_beside(path: Path) -> Path | None:
@@ -137,10 +151,16 @@ def _case(
     return {"kernel": built.entry, "arch": arch, "result": result, "tensors": tensors, "opcodes": opcodes}
 
 
-def _finish(session: Session, path: Path, report: Mapping[str, Any], printed: Sequence[str]) -> ExitCode:
+def _finish(
+    session: Session,
+    path: Path,
+    report: Mapping[str, Any],
+    printed: Sequence[str],
+    traced: Callable[[], dict[str, Any]],
+) -> ExitCode:
     result = report["result"]
     code = _STATUS[result.status]
-    found = [_diagnostic(f, path) for f in result.findings]
+    found = [finding_diagnostic(f, path) for f in result.findings]
     session.report(found)
     session.show(*(Text(line, end="") for line in printed))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -174,53 +194,36 @@ def _finish(session: Session, path: Path, report: Mapping[str, Any], printed: Se
         "outputs": outputs,
         "printed": "".join(printed),
         "findings": [report_json.finding(f) for f in result.findings],
+        **traced(),
     }
     session.write_json(report_json.document("sim", code, body))
     return code
 
 
-def _diagnostic(found: RunFinding, path: Path) -> Diagnostic:
-    """A finding as a message block; its own wording stands in for the title's values."""
-    where = Location(found.source, found.line) if found.source else Location(str(path), found.ptx_line)
-    code = Code.RUN_INCOMPLETE if found.code.value.exit_code is ExitCode.INCONCLUSIVE else Code.RUN_FAILED
-    reason = f"{found.code.id}: {found.message}"
-    return Diagnostic(code, where, {"program": "kernel", "reason": reason}, found.where)
-
-
 def _program(
-    session: Session,
-    path: Path,
-    arguments: Sequence[str],
-    arch: str,
-    include_dirs: Sequence[Path],
-    defines: Sequence[str],
-    options: SimOptions,
+    session: Session, request: Request, options: SimOptions, traced: Callable[[], dict[str, Any]]
 ) -> ExitCode:
-    from porter.cli.programs import run_source_or_executable
-
-    outcome = run_source_or_executable(
-        path, arguments, arch, include_dirs, defines, options, find_toolkit(session.toolkit)
-    )
+    outcome = run_source_or_executable(request, options, find_toolkit(session.toolkit), ORIGINAL_ARCH)
     session.show(Text(outcome.stdout, end=""))
     if outcome.stderr:
         session.err.print(outcome.stderr, end="", soft_wrap=True)
     session.report(outcome.diagnostics)
     runs = [record.outcome for record in outcome.launches if record.outcome]
     found = [run_finding(f) for one in runs for f in one.findings]
-    session.report([_diagnostic(f, path) for f in found])
+    session.report([finding_diagnostic(f, request.path) for f in found])
     code = _STATUS[outcome.status]
     if code is ExitCode.OK and outcome.exit_status != 0:
         code = ExitCode.DIFFERENT
     launched = sum(one.stats.warp_instructions for one in runs)
     session.show(
         Text(
-            f"{path.name}: exit status {outcome.exit_status}, {len(outcome.launches)} launches, "
+            f"{request.path.name}: exit status {outcome.exit_status}, {len(outcome.launches)} launches, "
             f"{launched} warp instructions, {outcome.status}"
         )
     )
     body = {
         "kernel": "",
-        "arch": arch,
+        "arch": request.arch or ORIGINAL_ARCH,
         "status": outcome.status,
         "exit_status": outcome.exit_status,
         "warp_instructions": launched,
@@ -230,6 +233,7 @@ def _program(
         "printed": outcome.stdout,
         "findings": [report_json.finding(f) for f in found],
         "diagnostics": report_json.diagnostics(outcome.diagnostics),
+        **traced(),
     }
     session.write_json(report_json.document("sim", code, body))
     return code

@@ -90,13 +90,13 @@ def document(runs: Sequence[HazardRun], errors: Sequence[Diagnostic] = ()) -> di
     code = worst_exit([*(r.exit_code for r in runs), *(e.code.value.exit_code for e in errors)])
     body = {
         "verdict": worst(runs).value,
-        "runs": [_run(r) for r in runs],
+        "runs": [run_body(r) for r in runs],
         "diagnostics": report_json.diagnostics(errors),
     }
     return report_json.document("hazards", code, body)
 
 
-def _run(run: HazardRun) -> dict[str, Any]:
+def run_body(run: HazardRun) -> dict[str, Any]:
     return {
         "name": run.name,
         "program": run.program,

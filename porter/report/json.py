@@ -20,7 +20,7 @@ from porter.verify.compare import ULP_BINS, Comparison
 from porter.verify.results import Row, RunSummary, VerifyResult
 
 SCHEMA_VERSION = 1
-KINDS = ("scan", "plan", "port", "build", "sim", "verify", "hazards", "mutate", "explain", "doctor", "error")
+KINDS = ("scan", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "error")
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def schema(kind: str) -> dict[str, Any]:
     return loaded
 
 
-def document(kind: str, exit_code: ExitCode, body: Mapping[str, Any]) -> dict[str, Any]:
+def document(kind: str, exit_code: int, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, "kind": kind, "exit_code": int(exit_code), **body}
 
 

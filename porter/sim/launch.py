@@ -20,6 +20,7 @@ from porter.sim.machine import INTERNAL_BASE, PARAM_WINDOW, Machine, instruction
 from porter.sim.memory import GlobalMemory
 from porter.sim.program import Program, load_program
 from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Stop
+from porter.sim.trace.recorder import Launched
 
 _FORMATS = {
     "u8": "<B", "s8": "<b", "b8": "<B", "u16": "<H", "s16": "<h", "b16": "<H", "u32": "<I", "s32": "<i",
@@ -188,6 +189,11 @@ def simulate(
 
         kind = CheckingMachine
     before: Machine | None = None
+    if options.trace is not None:
+        from porter.sim.trace.machine import traced
+
+        kind = traced(kind)
+        options.trace.launches.append(Launched(entry, total))
     for first in range(0, total, resident):
         ctas = range(first, min(first + resident, total))
         machine = kind(program, launch, params, memory, internal, addresses, options, ctas, options.seed + first)

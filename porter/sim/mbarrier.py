@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.symbols import local_name
 from porter.sim.codegen import Context, Unsupported, emits, runtime
 from porter.sim.results import Stop
 
@@ -142,17 +143,21 @@ class Mbarriers:
         self.machine.activity += 1
         self.machine.wake(*[("mbar", s, c) for s, c in zip(slot.tolist(), cta.tolist(), strict=True)])
 
-    def describe(self, slot: int, cta: int) -> str:
-        M = self.machine
+    def name(self, slot: int) -> str:
+        """Its shared memory offset, and the variable that it lies in."""
         offset = self.offsets[slot]
         name = ""
         own = offset - 1024
-        for v in M.program.variables.values():
+        for v in self.machine.program.variables.values():
             if v.space == "shared" and v.offset <= own and (own < v.offset + v.size or (v.decl and v.decl.extern)):
-                name = f" ({v.name.partition('@')[0]}+{own - v.offset})"
+                name = f" ({local_name(v.name.partition('@')[0])}+{own - v.offset})"
+        return f"mbarrier {offset:#x}{name}"
+
+    def describe(self, slot: int, cta: int) -> str:
+        M = self.machine
         x, y, z = M.block_position(cta)
         return (
-            f"mbarrier {offset:#x}{name} of block {x},{y},{z}, phase {int(self.phase[slot, cta])} "
+            f"{self.name(slot)} of block {x},{y},{z}, phase {int(self.phase[slot, cta])} "
             f"(parity {int(self.phase[slot, cta]) & 1}), {int(self.pending[slot, cta])} of "
             f"{int(self.count[slot, cta])} arrivals and {int(self.tx[slot, cta])} bytes pending"
         )

@@ -10,6 +10,7 @@ from typing import Literal
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.check.hazard import Hazard
+from porter.sim.trace.recorder import Recorder
 
 Arithmetic = Literal["float64", "exact"]
 Schedule = Literal["eager", "late", "random"]
@@ -34,7 +35,8 @@ class Options:
     them (`late`), or at random times drawn from `seed`. `arithmetic` "exact" adds as the tensor cores do, and
     `rules` "sm_100" lets wgmma do it as tcgen05 does. `max_warp_instructions` is the budget; beyond it the
     outcome is incomplete. `progress` is called with the number of warp-instructions now and then, `print` with
-    the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time.
+    the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time. `trace`, if
+    given, records what happens in which order.
     """
 
     mode: Literal["functional", "checking"] = "functional"
@@ -47,6 +49,7 @@ class Options:
     progress: Callable[[int], None] | None = None
     print: Callable[[str], None] | None = None
     resident: int = 132
+    trace: Recorder | None = None
 
 
 @dataclass(frozen=True)

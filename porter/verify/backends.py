@@ -60,6 +60,7 @@ def simulator_options(options: SimOptions) -> Options:
         arithmetic=options.arithmetic,
         progress=options.progress,
         print=options.print,
+        trace=options.trace,
     )
     if options.checking is not None:
         found = dataclasses.replace(found, mode="checking", level=options.checking)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from porter.sim.trace.recorder import Recorder
+
 BACKENDS = ("sim", "gpu", "hopper", "auto")
 """`sim` the simulator; `gpu` modules for the GPU that is here; `hopper` also those for SM100, emulated on a
 Hopper GPU; `auto` each module where it can run, the simulator for what no GPU here runs."""
@@ -38,4 +40,5 @@ class SimOptions:
     checking: Literal["strict", "practice"] | None = None
     progress: Callable[[int], None] | None = None
     print: Callable[[str], None] | None = None
+    trace: Recorder | None = None
     gpu: GpuOptions = field(default_factory=GpuOptions)

@@ -2,6 +2,7 @@
 // One mode per behaviour of the runtime stand-in; test_program_host.py says what each must print.
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -38,6 +39,13 @@ __global__ void __launch_bounds__(64) cluster_rank(int *out) {
     unsigned rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     if (threadIdx.x == 0) out[blockIdx.x] = static_cast<int>(rank);
+}
+
+// Two warps write and read the same words with nothing in between.
+__global__ void race(int *out) {
+    __shared__ int words[32];
+    if (threadIdx.x < 32) words[threadIdx.x] = threadIdx.x;
+    if (threadIdx.x >= 32) out[threadIdx.x - 32] = words[threadIdx.x - 32];
 }
 
 __device__ int device_counter = 3;
@@ -200,6 +208,25 @@ int main(int argc, char **argv) {
         CUcontext context;
         reinterpret_cast<CUresult (*)(CUcontext *)>(entry)(&context);
         printf("not reached\n");
+    }
+    if (mode == "race") {
+        int *p = device_array(std::vector<int>(32, 0));
+        race<<<1, 64>>>(p);
+        printf("raced %s\n", name(cudaDeviceSynchronize()));
+    }
+    if (mode == "echo") {
+        char word[32] = "";
+        if (scanf("%31s", word) == 1) printf("read %s\n", word);
+    }
+    if (mode == "arguments")
+        for (int i = 2; i < argc; ++i) printf("%s%c", argv[i], i + 1 < argc ? ' ' : '\n');
+    if (mode == "abort") {
+        cudaFree(nullptr);
+        abort();
+    }
+    if (mode == "status") {
+        cudaFree(nullptr);
+        return std::stoi(argv[2]);
     }
     if (mode == "silent")
         for (;;) {

@@ -33,7 +33,8 @@ class ProgramOptions:
     `simulator`: options of each launch. `target`: which of the program's images to run (default: the newest).
     `multiprocessors`: how many the device reports. `memory_bytes`: device memory. `timeout`: seconds that the
     program may compute between two requests. `on_launch`: called before and after each launch. `runtime`: the
-    stand-in library (default: `build_runtime`).
+    stand-in library (default: `build_runtime`). `attached`: the program has this process's standard streams,
+    and the outcome no text.
     """
 
     simulator: Options = field(default_factory=Options)
@@ -45,6 +46,7 @@ class ProgramOptions:
     directory: Path | None = None
     on_launch: LaunchHook | None = None
     runtime: Path | None = None
+    attached: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,9 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
         }
         process = subprocess.Popen(
             [str(executable.resolve()), *args],
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
+            stdin=None if options.attached else subprocess.DEVNULL,
+            stdout=None if options.attached else stdout,
+            stderr=None if options.attached else stderr,
             env=environment,
             cwd=options.directory,
             pass_fds=(theirs.fileno(), arena.file),

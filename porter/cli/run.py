@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter run`: a program with its own main(), its kernels on the CPU simulator."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from porter.build.toolchain import find_toolkit
+from porter.cli.context import Session, command
+from porter.cli.inputs import require_directories, require_file, require_program
+from porter.cli.options import sim_options, simulator_options
+from porter.cli.programs import Request, compile_options, run_source_or_executable
+from porter.cli.tracing import recorder, show_trace, trace_options
+from porter.diagnostics import ExitCode
+from porter.report import hazards as report_hazards
+from porter.report import json as report_json
+from porter.report.program import finding_diagnostic, launch_body, launch_line
+from porter.report.trace import kernel_name
+from porter.verify.backends import run_finding
+from porter.verify.builder import ORIGINAL_ARCH
+from porter.verify.hazards import HazardRun, check_runs
+from porter.verify.program import ProgramOutcome
+from porter.verify.program.results import as_run
+from porter.verify.results import Verdict
+from porter.verify.settings import SimOptions
+
+_STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}
+_SIGNALLED = 128
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("program", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PROGRAM ARGUMENTS...]")
+@click.option("--arch", default=None, metavar="ARCH",
+              help="Source: compile for this target (default sm_90a). Executable: run as on this chip.")  # fmt: skip
+@click.option("--multiprocessors", type=click.IntRange(min=1), default=None, metavar="N",
+              help="How many the device reports [default: 8].")  # fmt: skip
+@compile_options
+@click.option("--hazards", "check", is_flag=True, help="Also look for hazards, as `porter hazards` does.")
+@click.option("--level", type=click.Choice(["strict", "practice"]), default="practice", show_default=True,
+              help="With --hazards: what counts as an error.")  # fmt: skip
+@trace_options
+@simulator_options
+@command
+def run(
+    session: Session,
+    program: Path,
+    arguments: tuple[str, ...],
+    arch: str | None,
+    multiprocessors: int | None,
+    include_dirs: tuple[Path, ...],
+    defines: tuple[str, ...],
+    flags: tuple[str, ...],
+    check: bool,
+    level: Any,
+    trace_path: Path | None,
+    timeline: bool,
+    trace_blocks: str | None,
+    trace_kernel: str | None,
+    trace_limit: int,
+    seed: int,
+    schedule: str,
+    arithmetic: str,
+    budget: int | None,
+) -> int:
+    """Run PROGRAM with its own main() and its arguments, its kernels on the simulator. No GPU takes part.
+
+    PROGRAM is CUDA source, which is compiled first, or an executable that holds PTX and was linked with `-cudart
+    shared`. Options of Porter stand before it: `porter run --trace out.json -- ./program --size 256`. The program
+    has the terminal's input and output; what Porter says goes to standard error.
+
+    The exit status is the program's own (128 + N if signal N ended it), unless Porter has something to say about its
+    kernels: 5 for a run-time error or a hazard, 6 where a call or an instruction is not supported, so that there is no
+    verdict.
+    """
+    found = _found(program)
+    require_file(found, "run")
+    require_directories("-I", include_dirs)
+    require_program(found)
+    recording = recorder(trace_path, timeline, trace_blocks, trace_kernel, trace_limit)
+    options = dataclasses.replace(sim_options(seed, schedule, arithmetic, budget), trace=recording)
+    toolkit = find_toolkit(session.toolkit)
+    outcomes: list[ProgramOutcome] = []
+    checked: HazardRun | None = None
+    with session.progress() as tell:
+        request = Request(
+            found, arguments, arch, include_dirs, defines, flags, multiprocessors, attached=not session.json, tell=tell
+        )
+
+        def once(settings: SimOptions) -> Any:
+            outcomes.append(run_source_or_executable(request, settings, toolkit, ORIGINAL_ARCH))
+            return as_run(outcomes[-1])
+
+        if check:
+            label = arch or (ORIGINAL_ARCH if request.is_source else "executable")
+            checked = check_runs(once, found.name, "program", "", label, level, options, [seed])
+        else:
+            once(options)
+    (outcome,) = outcomes
+    return _report(session, found, outcome, checked, show_trace(session, recording, trace_path, timeline, session.err))
+
+
+def _found(program: Path) -> Path:
+    """The file meant: as a shell does, a bare name that is no file here is looked for on PATH."""
+    if not program.exists() and program.name == str(program) and (there := shutil.which(str(program))):
+        return Path(there)
+    return program
+
+
+def _report(
+    session: Session, path: Path, outcome: ProgramOutcome, checked: HazardRun | None, trace: dict[str, Any]
+) -> int:
+    session.report(outcome.diagnostics)
+    runs = [record.outcome for record in outcome.launches if record.outcome]
+    findings = [run_finding(f) for one in runs for f in one.findings]
+    if checked is not None and not session.json and session.verbosity >= 0:
+        for line in report_hazards.text([checked]):
+            session.err.print(line, soft_wrap=True)
+    elif checked is None:
+        session.report([finding_diagnostic(f, path) for f in findings])
+    own = outcome.exit_status if outcome.exit_status >= 0 else _SIGNALLED - outcome.exit_status
+    code = int(_STATUS[outcome.status])
+    if checked is not None and checked.verdict is Verdict.ERROR and any(h.severity == "error" for h in checked.hazards):
+        code = int(ExitCode.DIFFERENT)
+    code = code or own
+    instructions = sum(one.stats.warp_instructions for one in runs)
+    if not session.json and session.verbosity >= 0:
+        session.err.print(
+            f"{path.name}: exit status {own}, {len(outcome.launches)} launches, {instructions} warp instructions, "
+            f"{checked.verdict.value if checked else outcome.status}",
+            soft_wrap=True,
+        )
+        if session.verbosity > 0:
+            for record in outcome.launches:
+                session.err.print(f"  {launch_line(record, kernel_name(record.kernel))}", soft_wrap=True)
+    body = {
+        "program": str(path),
+        "status": outcome.status,
+        "exit_status": own,
+        "warp_instructions": instructions,
+        "seconds": sum(one.stats.seconds for one in runs),
+        "launches": [launch_body(record) for record in outcome.launches],
+        "stdout": outcome.stdout,
+        "stderr": outcome.stderr,
+        "findings": [report_json.finding(f) for f in findings],
+        "diagnostics": report_json.diagnostics(outcome.diagnostics),
+        "hazards": None if checked is None else report_hazards.run_body(checked),
+        **trace,
+    }
+    session.write_json(report_json.document("run", code, body))
+    sys.stdout.flush()
+    return code

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--trace, --timeline and what bounds them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from porter.build.entry import demangle
+from porter.cli.context import Session
+from porter.diagnostics import Code, PorterError
+from porter.report import timeline as report_timeline
+from porter.report import trace as report_trace
+from porter.sim.trace.recorder import DEFAULT_BLOCKS, DEFAULT_LIMIT, Recorder
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--trace, --timeline, --trace-blocks, --trace-kernel, --trace-limit."""
+    for option in reversed(
+        [
+            click.option("--trace", "trace_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                         help="Write what happened in which order, for ui.perfetto.dev or chrome://tracing."),
+            click.option("--timeline", is_flag=True, help="Print it as a picture."),
+            click.option("--trace-blocks", default=None, metavar="LIST",
+                         help=f"Thread blocks to record: `all`, or numbers in launch order such as 0-3,8 "
+                              f"[default: the first {DEFAULT_BLOCKS}, in whole clusters]."),
+            click.option("--trace-kernel", default=None, metavar="NAME",
+                         help="Record only kernels whose name has NAME in it."),
+            click.option("--trace-limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True,
+                         metavar="N", help="Most events to record."),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def recorder(
+    trace_path: Path | None, timeline: bool, blocks: str | None, kernel: str | None, limit: int
+) -> Recorder | None:
+    """What the options ask to record, or None.
+
+    Raises:
+        PorterError: BAD_OPTION; WRITE_FAILED if the file's directory is not there, before any work is done.
+    """
+    wanted = None if blocks is None else _selection(blocks)
+    if trace_path is None and not timeline:
+        return None
+    if trace_path is not None and not trace_path.parent.is_dir():
+        raise PorterError(Code.WRITE_FAILED, path=trace_path, reason="no such directory")
+    chosen = None if kernel is None else functools.partial(_is_called, kernel)
+    return Recorder(limit=limit, blocks=wanted, kernels=chosen)
+
+
+def _is_called(part: str, mangled: str) -> bool:
+    return part in mangled or part in demangle(mangled)
+
+
+def _selection(text: str) -> Callable[[int], bool]:
+    if text == "all":
+        return lambda block: True
+    ranges = []
+    for item in text.split(","):
+        match = _RANGE.fullmatch(item.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            problem = f"`{item}` is neither a number nor a range such as 0-3 (nor `all`)"
+            raise PorterError(Code.BAD_OPTION, option="--trace-blocks", problem=problem)
+        ranges.append(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return lambda block: any(block in r for r in ranges)
+
+
+def show_trace(
+    session: Session, found: Recorder | None, path: Path | None, timeline: bool, console: Console
+) -> dict[str, Any]:
+    """Write the file, print the picture on `console`, say what was left out; returns what the JSON document
+    holds of it.
+
+    Raises:
+        PorterError: WRITE_FAILED.
+    """
+    if found is None:
+        return {}
+    missing = report_trace.left_out(found)
+    if timeline and not session.json:
+        for line in report_timeline.lines(found, console.width, console.options.ascii_only):
+            console.print(line, soft_wrap=True)
+    body: dict[str, Any] = {"left_out": missing}
+    if path is not None:
+        count = report_trace.write(found, path)
+        body |= {"path": str(path), "events": count}
+        _note(session, f"trace: {count} events in {path} (the axis is {report_trace.AXIS})")
+    if missing:
+        _note(session, f"trace: left out {missing}; see --trace-blocks and --trace-limit")
+    return {"trace": body}
+
+
+def _note(session: Session, text: str) -> None:
+    if not session.json and session.verbosity >= 0:
+        session.err.print(text, soft_wrap=True)
