@@ -13,10 +13,25 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from porter.cli.main import main
 from porter.report.json import schema
 
 HERE = Path(__file__).parent
-PORTER = [sys.executable, "-c", "from porter.cli.main import main; main()"]
+Done = subprocess.CompletedProcess[str]
+Porter = Callable[..., Done]
+
+
+@pytest.fixture
+def porter(capfd: pytest.CaptureFixture[str]) -> Porter:
+    """The command in this process; what it and the programs write is caught at the file descriptors."""
+
+    def start(*words: object) -> Done:
+        with pytest.raises(SystemExit) as left:
+            main([str(word) for word in words])
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess([], left.value.code or 0, out, err)  # type: ignore[arg-type]
+
+    return start
 
 
 @pytest.fixture(scope="session")
@@ -24,12 +39,7 @@ def program(built: Callable[..., Path]) -> Path:
     return built(HERE / "host_calls.cu", "sm_90a")
 
 
-def porter(*words: object, **more: object) -> subprocess.CompletedProcess[str]:
-    command = [*PORTER, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
-
-
-def test_the_program_has_the_output_and_porter_the_errors(program: Path) -> None:
+def test_the_program_has_the_output_and_porter_the_errors(porter: Porter, program: Path) -> None:
     done = porter("run", "--", program, "accumulate")
     assert done.stdout == "sync cudaSuccess\nsum 2998000.0 last 5995.0\n"
     assert "exit status 0, 3 launches" in done.stderr
@@ -39,30 +49,32 @@ def test_the_program_has_the_output_and_porter_the_errors(program: Path) -> None
 
 
 def test_the_programs_input_is_ours(program: Path) -> None:
-    assert porter("run", program, "echo", input="four words of input\n").stdout == "read four\n"
+    command = [sys.executable, "-c", "from porter.cli.main import main; main()", "run", program, "echo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, input="four words of input\n")
+    assert done.stdout == "read four\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [([], 3), (["accumulate"], 0), (["fault"], 5), (["graph"], 6), (["abort"], 128 + 6), (["status", "77"], 77)],
 )
-def test_exit_status(program: Path, arguments: list[str], code: int) -> None:
+def test_exit_status(porter: Porter, program: Path, arguments: list[str], code: int) -> None:
     done = porter("run", program, *arguments)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_options_behind_the_program_are_its_own(program: Path) -> None:
+def test_options_behind_the_program_are_its_own(porter: Porter, program: Path) -> None:
     assert porter("run", program, "arguments", "--trace", "-I", "--", "x").stdout == "--trace -I -- x\n"
     assert porter("run", "--", program, "arguments", "--help").stdout == "--help\n"
 
 
-def test_a_program_is_found_on_the_path(program: Path) -> None:
-    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-    assert porter("run", program.name, "status", "9", env={**os.environ, "PATH": path}).returncode == 9
+def test_a_program_is_found_on_the_path(porter: Porter, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    assert porter("run", program.name, "status", "9").returncode == 9
 
 
-def test_source_is_compiled(toolkit: object, tmp_path: Path) -> None:
+def test_source_is_compiled(porter: Porter, toolkit: object, tmp_path: Path) -> None:
     source = tmp_path / "own.cu"
     source.write_text(
         "#include <cstdio>\n#include VALUES\n__global__ void k(int *p) { *p = VALUE; }\n"
@@ -71,13 +83,13 @@ def test_source_is_compiled(toolkit: object, tmp_path: Path) -> None:
     )
     (tmp_path / "include").mkdir()
     (tmp_path / "include" / "values.h").write_text("#define VALUE (ONE + FLAG)\n")
-    done = porter("run", "-I", tmp_path / "include", "-D", 'VALUES="values.h"', "-D", "ONE=1", "--nvcc-flag", "-DFLAG=41",
-                  "--arch", "sm_100a", "--", source)  # fmt: skip
+    done = porter("run", "-I", tmp_path / "include", "-D", 'VALUES="values.h"', "-D", "ONE=1", "--nvcc-flag",
+                  "-DFLAG=41", "--arch", "sm_100a", "--", source)  # fmt: skip
     assert (done.stdout, done.returncode) == ("42\n", 42), done.stderr
 
 
 @pytest.mark.parametrize("given", ["absent", "folder", "text"])
-def test_what_cannot_be_run_is_refused(tmp_path: Path, given: str) -> None:
+def test_what_cannot_be_run_is_refused(porter: Porter, tmp_path: Path, given: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("not a program")
     done = porter("run", tmp_path / given)
@@ -86,7 +98,7 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, given: str) -> None:
     assert "[PT" in done.stderr
 
 
-def test_hazards_of_all_launches(program: Path) -> None:
+def test_hazards_of_all_launches(porter: Porter, program: Path) -> None:
     clean = porter("run", "--hazards", program, "accumulate")
     assert clean.returncode == 0
     assert "clean, 0 errors" in clean.stderr
@@ -96,7 +108,7 @@ def test_hazards_of_all_launches(program: Path) -> None:
     assert racy.stdout.startswith("raced")
 
 
-def test_trace_and_timeline(program: Path, tmp_path: Path) -> None:
+def test_trace_and_timeline(porter: Porter, program: Path, tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     done = porter("run", "--trace", out, "--timeline", "--", program, "accumulate")
     assert "warp 0-7" in done.stderr
@@ -106,7 +118,7 @@ def test_trace_and_timeline(program: Path, tmp_path: Path) -> None:
     assert {"launch 0", "launch 1", "launch 2"} <= {part for n in names for part in n.replace(" of ", ",").split(",")}
 
 
-def test_json(program: Path) -> None:
+def test_json(porter: Porter, program: Path) -> None:
     done = porter("--format", "json", "run", "--hazards", program, "accumulate")
     document = json.loads(done.stdout)
     jsonschema.validate(document, schema("run"))
