@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from tree_sitter import Node, Query, QueryCursor
 
@@ -27,6 +29,7 @@ _PIECE = re.compile(
     rb"|(?P<other>[^\s\\])",
     re.DOTALL,
 )
+_READ: WeakKeyDictionary[CudaFile, dict[frozenset[tuple[str, str]], list[AsmStatement]]] = WeakKeyDictionary()
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]+|[0-7]{1,3}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n|.)", re.DOTALL)
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 
@@ -114,7 +117,7 @@ def unescape(text: str) -> str:
             return ""
         return _SIMPLE.get(body, body)
 
-    return _ESCAPE.sub(one, text)
+    return _ESCAPE.sub(one, text) if "\\" in text else text
 
 
 def asm_statements(file: CudaFile, macros: Mapping[str, str] | None = None) -> list[AsmStatement]:
@@ -126,15 +129,21 @@ def asm_statements(file: CudaFile, macros: Mapping[str, str] | None = None) -> l
     if b"asm" not in file.source:
         return []
     known = {**(macros or {}), **string_macros(macro_definitions(file))}
-    nodes = QueryCursor(_ASM).captures(file.root).get("asm", [])
-    nodes.sort(key=lambda n: n.start_byte)
-    return [_statement(file, node, 0, None, known) for node in nodes]
+    # What a name stands for matters only where a template holds one.
+    read = _READ.setdefault(file, {})
+    used = frozenset((name, text) for name, text in known.items() if name.encode() in file.source)
+    if used not in read:
+        nodes = QueryCursor(_ASM).captures(file.root).get("asm", [])
+        nodes.sort(key=lambda n: n.start_byte)
+        read[used] = [_statement(file, node, 0, None, known) for node in nodes]
+    return list(read[used])
 
 
 def unread_asm(file: CudaFile) -> list[Span]:
     """`asm` keywords in code that ended up in no asm statement: text that must not be skipped in silence."""
-    nodes = QueryCursor(_ASM).captures(file.root).get("asm", [])
-    starts = {n.start_byte for n in nodes}
+    if not _KEYWORD.search(file.source):
+        return []
+    starts = {n.start_byte for n in QueryCursor(_ASM).captures(file.root).get("asm", [])}
     return [Span(m.start(), m.end()) for m in _KEYWORD.finditer(file.lexed.plain) if m.start() not in starts]
 
 
@@ -313,6 +322,7 @@ def _literal(source: bytes, known: Mapping[str, str]) -> tuple[str, list[str], s
     return "".join(parts), pieces, None
 
 
+@lru_cache(maxsize=1024)
 def _plain_literal(source: bytes) -> str:
     return _literal(source, {})[0]
 

@@ -6,18 +6,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 
 from porter.diagnostics import Location
-from porter.lang.lexical import Lexed
+from porter.lang.lexical import Lexed, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, mask
 from porter.lang.text import LineIndex, Span, merged
 
 LANGUAGE = Language(tree_sitter_cuda.language())
 _ERRORS = Query(LANGUAGE, "(ERROR) @error (MISSING) @error")
+LITERALS = ("string_content", "raw_string_content", "comment")
+_LITERALS = Query(LANGUAGE, " ".join(f"({kind}) @{kind}" for kind in LITERALS))
 
 # A node of one of these types inside an error region was recognized as a whole.
 _WHOLE = frozenset(
@@ -78,7 +80,23 @@ class CudaFile:
     @cached_property
     def lexed(self) -> Lexed:
         """Comments, strings, directives and macros of the original text."""
-        return Lexed(self.source)
+        return lexed(self.source)
+
+    @cached_property
+    def newline(self) -> str:
+        """The line end that the file uses."""
+        return "\r\n" if b"\r\n" in self.source else "\n"
+
+    @cached_property
+    def _literals(self) -> dict[str, tuple[Span, ...]]:
+        found: dict[str, list[Span]] = {kind: [] for kind in LITERALS}
+        for kind, nodes in QueryCursor(_LITERALS).captures(self.root).items():
+            found[kind] += (span(n) for n in nodes)
+        return {kind: tuple(spans) for kind, spans in found.items()}
+
+    def literals(self, *kinds: str) -> tuple[Span, ...]:
+        """Spans of the nodes of some types of `LITERALS`, in source order."""
+        return tuple(sorted((s for kind in kinds for s in self._literals[kind]), key=lambda s: s.start))
 
     @cached_property
     def unparsed(self) -> tuple[Span, ...]:
@@ -110,9 +128,10 @@ def _solid(text: bytes) -> int:
     return len(text) - sum(text.count(blank) for blank in (b" ", b"\n", b"\t", b"\r"))
 
 
-def parse_tree(text: bytes) -> Tree:
-    """The plain tree-sitter tree of `text`."""
-    return Parser(LANGUAGE).parse(text)
+def parse_tree(text: bytes, edited: Tree | None = None) -> Tree:
+    """The plain tree-sitter tree of `text`. `edited` is the tree of a text like it, marked with the edits."""
+    parser = Parser(LANGUAGE)
+    return parser.parse(text) if edited is None else parser.parse(text, edited)
 
 
 def error_nodes(tree: Tree) -> list[Node]:
@@ -244,8 +263,15 @@ def function_specifiers(file: CudaFile, function: Node) -> frozenset[str]:
 
 
 def find(node: Node, *types: str) -> Iterator[Node]:
-    """Nodes of the given types at or below `node`, parents first."""
-    return (n for n in walk(node) if n.type in types)
+    """Nodes of the given named types at or below `node`, parents first, in source order."""
+    found = QueryCursor(_of_types(types)).captures(node).get("node", [])
+    found.sort(key=lambda n: (n.start_byte, -n.end_byte))
+    return iter(found)
+
+
+@lru_cache(maxsize=256)
+def _of_types(types: tuple[str, ...]) -> Query:
+    return Query(LANGUAGE, f"[{' '.join(f'({kind})' for kind in types)}] @node")
 
 
 def enclosing(node: Node, *types: str) -> Node | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from porter.lang.text import Span
 
@@ -76,6 +76,16 @@ class Lexed:
         return _OPAQUE.sub(shadow, self.source)
 
     @cached_property
+    def source_text(self) -> str:
+        """The source with one character for each byte, so that offsets are the same."""
+        return self.source.decode("latin-1")
+
+    @cached_property
+    def plain_text(self) -> str:
+        """`plain` with one character for each byte."""
+        return self.plain.decode("latin-1")
+
+    @cached_property
     def directives(self) -> tuple[Span, ...]:
         """Each preprocessor directive with its continuation lines, without the final line end."""
         return tuple(Span(m.start(), m.end()) for m in _DIRECTIVE.finditer(self.code))
@@ -132,3 +142,9 @@ def closing(text: bytes, opening: int) -> int:
 def without_continuations(text: bytes) -> bytes:
     """Backslashes before line ends become spaces; nothing moves."""
     return _CONTINUATION.sub(b" ", text)
+
+
+@lru_cache(maxsize=128)
+def lexed(source: bytes) -> Lexed:
+    """The lexed source; a text that is read again soon is not lexed again."""
+    return Lexed(source)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Tree
 
-from porter.lang.lexical import Lexed, MacroText, blanked, closing, padded
+from porter.lang.lexical import MacroText, blanked, closing, lexed, padded
 
 Replacement = tuple[int, int, bytes]
 Cost = tuple[int, int]
@@ -89,23 +89,33 @@ _KNOWN_SPECIFIER = re.compile(
 _KNOWN_PRAGMA = re.compile(rb"\b(?:[A-Z][A-Z0-9]*_)*(?:PRAGMA_)?(?:NO_?)?UNROLL(?:_[A-Z0-9]+)*\b")
 
 
+_WORD = re.compile(rb"\b[A-Za-z_]\w*\b")
+
+
 def _specifiers(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
-    for match in re.finditer(rb"\b[A-Za-z_]\w*\b", plain):
-        name = match.group().decode()
-        substitute = uses.specifiers.get(name)
+    words = {w for w in set(_WORD.findall(plain)) if w.decode() in uses.specifiers or _looks_like_specifier(w)}
+    if not words:
+        return
+    for match in re.finditer(rb"\b(?:" + b"|".join(sorted(words, reverse=True)) + rb")\b", plain):
+        substitute = uses.specifiers.get(match.group().decode())
         if substitute is None:
-            if not match.group().isupper() or not _KNOWN_SPECIFIER.fullmatch(match.group()):
-                continue
             if plain[match.end() : match.end() + 40].lstrip()[:1] in (b"(", b"=", b",", b")", b";", b":"):
                 continue
             substitute = _guess(match.group())
-        if plain[: match.start()].rstrip()[-1:] in (b")", b"]"):
+        before = match.start() - 1
+        while before >= 0 and plain[before] in b" \t\r\n\f\v":
+            before -= 1
+        if before >= 0 and plain[before] in b")]":
             # After a parameter list or a capture the grammar knows no specifier.
             substitute = b""
         if len(substitute) > len(match.group()):
             # `function_specifiers` still says what a short name stands for.
             substitute = b"inline"
         yield match.start(), match.end(), padded(match.group(), substitute)
+
+
+def _looks_like_specifier(word: bytes) -> bool:
+    return word.isupper() and _KNOWN_SPECIFIER.fullmatch(word) is not None
 
 
 def _guess(name: bytes) -> bytes:
@@ -380,7 +390,7 @@ _NON_ASCII = bytes(c if c < 0x80 else 0x5F for c in range(256))
 
 def mask(
     source: bytes,
-    parse: Callable[[bytes], Tree],
+    parse: Callable[[bytes, Tree | None], Tree],
     cost: Callable[[Tree], Cost],
     macros: MacroUses = NO_MACROS,
 ) -> Masked:
@@ -392,18 +402,40 @@ def mask(
     text = source.translate(_NON_ASCII)
     if source.startswith(b"\xef\xbb\xbf"):
         text = b"   " + text[3:]
-    tree = parse(text)
+    tree = parse(text, None)
     errors = cost(tree)
     if errors[0] == 0:
         return Masked(text, tree, (), macros)
-    uses = macros.joined(learn_macros(Lexed(text).macros()))
+    uses = macros.joined(learn_macros(lexed(text).macros()))
     state = _State(text, tree, errors, ())
+    tried: dict[bytes, tuple[Tree, Cost]] = {}
+
+    def attempt(before: _State, candidate: bytes) -> tuple[Tree, Cost]:
+        # Rounds that change nothing try the same texts again.
+        if candidate not in tried:
+            tree = parse(candidate, _edited(before, candidate))
+            tried[candidate] = (tree, cost(tree))
+        return tried[candidate]
+
     # Each mask on its own first. What then still fails may need two at once: go on with one that does not
     # help yet but does no harm either.
     for patient in (False, False, True):
         if state.errors[0]:
-            state = _round(state, uses, parse, cost, patient)
-    return Masked(state.text, state.tree, state.kept, uses)
+            state = _round(state, uses, attempt, patient)
+    # A trial's tree shares parts with the one before it; the tree that is kept depends on its text alone.
+    return Masked(state.text, parse(state.text, None) if state.kept else state.tree, state.kept, uses)
+
+
+def _edited(before: _State, candidate: bytes) -> Tree:
+    """The tree of `before` marked as changed in the lines where `candidate`, of the same length, differs."""
+    tree = before.tree.copy()
+    start = 0
+    for row, (old, new) in enumerate(zip(before.text.split(b"\n"), candidate.split(b"\n"), strict=True)):
+        end = start + len(new)
+        if old != new:
+            tree.edit(start, end, end, (row, 0), (row, len(new)), (row, len(new)))
+        start = end + 1
+    return tree
 
 
 @dataclass(frozen=True)
@@ -417,25 +449,23 @@ class _State:
 def _round(
     state: _State,
     uses: MacroUses,
-    parse: Callable[[bytes], Tree],
-    cost: Callable[[Tree], Cost],
+    attempt: Callable[[_State, bytes], tuple[Tree, Cost]],
     patient: bool,
 ) -> _State:
     """Every mask not made yet, once. `patient` keeps also those that leave the errors as they are, provided
     that in the end there are fewer."""
     before = state
-    lexed = Lexed(state.text)
+    shown = lexed(state.text)
     for name, rule in RULES:
         if name in state.kept:
             continue
-        candidate = _replace(state.text, list(rule(lexed.code, lexed.plain, uses)))
+        candidate = _replace(state.text, list(rule(shown.code, shown.plain, uses)))
         if candidate == state.text:
             continue
-        tree = parse(candidate)
-        errors = cost(tree)
+        tree, errors = attempt(state, candidate)
         if errors < state.errors or (patient and errors[0] <= state.errors[0]):
             state = _State(candidate, tree, errors, (*state.kept, name))
-            lexed = Lexed(candidate)
+            shown = lexed(candidate)
         if errors[0] == 0:
             break
     return state if state.errors < before.errors else before

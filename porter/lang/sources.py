@@ -10,7 +10,7 @@ from pathlib import Path
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.asm import string_macros
 from porter.lang.cuda import CudaFile, parse_cuda
-from porter.lang.lexical import Lexed
+from porter.lang.lexical import lexed
 from porter.lang.masking import learn_macros
 from porter.lang.text import Span
 
@@ -94,8 +94,7 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, path=str(path))
     collector = _Collector(include_dirs)
     root = collector.add(path)
-    lexed = {key: Lexed(source) for key, source in collector.sources.items()}
-    macros = [macro for one in lexed.values() for macro in one.macros()]
+    macros = [macro for source in collector.sources.values() for macro in lexed(source).macros()]
     uses = learn_macros(macros)
     files = {key: parse_cuda(key, source, uses) for key, source in collector.sources.items()}
     return SourceSet(root, files, tuple(collector.includes), string_macros(macros))
@@ -116,7 +115,7 @@ class _Collector:
         source = read_source(path)
         self._keys[real] = key
         self.sources[key] = source
-        for name, quoted, where in Lexed(source).includes():
+        for name, quoted, where in lexed(source).includes():
             target = self._find(path.parent, name, quoted)
             slot = len(self.includes)
             self.includes.append(Include(key, name, quoted, where, None))

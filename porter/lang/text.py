@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -124,7 +125,7 @@ class LineIndex:
 
     def __init__(self, source: bytes) -> None:
         self._starts = [0]
-        self._starts.extend(i + 1 for i, byte in enumerate(source) if byte == 0x0A)
+        self._starts.extend(m.end() for m in re.finditer(rb"\n", source))
 
     def line_column(self, offset: int) -> tuple[int, int]:
         line = bisect.bisect_right(self._starts, offset)

@@ -100,16 +100,25 @@ class Function:
 
     def own_nodes(self, *types: str) -> Iterator[Node]:
         """Nodes of the body outside nested lambdas, in source order."""
-        for node in _outside_lambdas(self.body):
-            if not types or node.type in types:
-                yield node
+        return _outside_lambdas(self.body, types) if types else _all_outside_lambdas(self.body)
 
     @property
     def qualified_name(self) -> str:
         return f"{self.owner}::{self.name}" if self.owner else self.name
 
 
-def _outside_lambdas(body: Node) -> Iterator[Node]:
+def _outside_lambdas(body: Node, types: tuple[str, ...]) -> Iterator[Node]:
+    end = 0
+    for node in find(body, *types, "lambda_expression"):
+        if node.start_byte < end:
+            continue
+        if node.type == "lambda_expression":
+            end = node.end_byte
+        if node.type in types:
+            yield node
+
+
+def _all_outside_lambdas(body: Node) -> Iterator[Node]:
     stack = [body]
     while stack:
         node = stack.pop()

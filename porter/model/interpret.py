@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -11,15 +12,15 @@ from porter.model.flow import Branch, Event, Exit, Inlined, Item, Loop
 State = TypeVar("State", bound=Hashable)
 
 
-class Interpreter(Generic[State]):
+class Interpreter(ABC, Generic[State]):
     """Runs all paths of a flow at once; subclasses say what an event does to a state."""
 
     def __init__(self) -> None:
         self._exits: dict[str, list[set[State]]] = {"break": [], "continue": [], "return": []}
 
+    @abstractmethod
     def event(self, event: Event, state: State) -> State:
         """The state after an event."""
-        raise NotImplementedError
 
     def run(self, items: list[Item], states: set[State]) -> set[State]:
         """The states in which `items` can end when they begin in one of `states`."""

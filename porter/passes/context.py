@@ -43,8 +43,7 @@ class PortContext:
         """Replace `span` of the function's file. In a macro body, line ends get their backslash."""
         if function.style is Style.MACRO:
             text = re.sub(r"[ \t]*\n", " \\\n", text)
-        if b"\r\n" in function.file.source:
-            text = text.replace("\n", "\r\n")
+        text = text.replace("\n", function.file.newline)
         self.edits.setdefault(rule, []).append(Edit(function.file.path, span, text.encode("utf-8", "surrogateescape")))
 
     def edit_once(self, rule: str, function: Function, span: Span, text: str) -> None:

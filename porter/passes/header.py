@@ -36,7 +36,7 @@ def insert_helpers(context: PortContext) -> None:
     before = file.source[:at]
     lead = "" if before.endswith(b"\n\n") or not before else "\n" if before.endswith(b"\n") else "\n\n"
     tail = "" if file.source[at : at + 1] == b"\n" else "\n"
-    newline = "\r\n" if b"\r\n" in file.source else "\n"
+    newline = file.newline
     written = (lead + text + tail).replace("\n", newline)
     context.edits.setdefault(RULE, []).append(Edit(home, Span(at, at), written.encode()))
 

@@ -308,8 +308,6 @@ def _from_rules(file: CudaFile, rules: Iterable[Rule], status: str, kind: str) -
     of_rule: dict[str, Rule] = {}
     for rule in rules:
         assert rule.pattern is not None
-        if not rule.reads(file.path) or not rule.pattern.search(file.source.decode("latin-1")):
-            continue
         for match in matches(rule, file):
             key = (_TEMPLATE.sub("", match.text) if kind == "library" else match.text.strip(), rule.id)
             counts[key] += 1

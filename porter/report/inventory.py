@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.lang.lexical import Lexed, MacroText
+from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
 from porter.report.constructs import (
@@ -179,7 +179,7 @@ def _macros(sources: Iterable[Path]) -> MacroUses:
         except OSError:
             continue
         if b"define" in text and _DEFINES_SPECIFIER.search(text):
-            found += Lexed(text).macros()
+            found += lexed(text).macros()
     return learn_macros(found) if found else NO_MACROS
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from porter.lang.cuda import CudaFile, find
+from porter.lang.cuda import CudaFile
 from porter.lang.text import Span
 from porter.rules.rule import Region, Rule
 
@@ -25,22 +25,31 @@ def matches(rule: Rule, file: CudaFile) -> Iterator[Match]:
     """Matches of a pattern rule in a parsed source."""
     if rule.pattern is None or not rule.reads(file.path):
         return
+    text = visible(file, rule.region)
+    if rule.region not in (Region.CODE, Region.TEXT) and not _may_match(rule.pattern, text):
+        return
     for region in regions(file, rule.region):
-        yield from _in_text(rule, file.path, file.source, region, visible(file, rule.region))
+        yield from _in_text(rule, file.path, file.source, region, text)
+
+
+_ANCHOR = re.compile(r"(?<![\\\[])\^|(?<!\\)\$|\\[AZz]")
+
+
+def _may_match(pattern: re.Pattern[str], text: str) -> bool:
+    """Whether a match in some part of the text is possible. An anchor may hold at the edge of a part only."""
+    return _ANCHOR.search(pattern.pattern) is not None or pattern.search(text) is not None
 
 
 def text_matches(rule: Rule, path: str, source: bytes) -> Iterator[Match]:
     """Matches in a file that is not CUDA source (build files); the region is the whole text."""
     if rule.pattern is None or not rule.reads(path) or rule.region is not Region.TEXT:
         return
-    yield from _in_text(rule, path, source, Span(0, len(source)), source)
+    yield from _in_text(rule, path, source, Span(0, len(source)), source.decode("latin-1"))
 
 
-def visible(file: CudaFile, region: Region) -> bytes:
-    """The file with everything that a region does not show blanked, same length."""
-    if region is Region.CODE:
-        return file.lexed.plain
-    return file.source
+def visible(file: CudaFile, region: Region) -> str:
+    """The file with everything that a region does not show blanked, a character for each byte."""
+    return file.lexed.plain_text if region is Region.CODE else file.lexed.source_text
 
 
 def regions(file: CudaFile, region: Region) -> Iterator[Span]:
@@ -50,8 +59,7 @@ def regions(file: CudaFile, region: Region) -> Iterator[Span]:
         for match in _CONDITION.finditer(file.lexed.code):
             yield Span(match.start(1), match.end(1))
     else:
-        for node in find(file.root, *_NODES[region]):
-            yield Span(node.start_byte, node.end_byte)
+        yield from file.literals(*_NODES[region])
 
 
 _NODES = {Region.STRING: ("string_content", "raw_string_content"), Region.COMMENT: ("comment",)}
@@ -60,10 +68,9 @@ _NODES = {Region.STRING: ("string_content", "raw_string_content"), Region.COMMEN
 _CONDITION = re.compile(rb"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
 
 
-def _in_text(rule: Rule, path: str, source: bytes, region: Span, shown: bytes) -> Iterator[Match]:
-    """Matching goes over latin-1 text so that offsets are byte offsets."""
+def _in_text(rule: Rule, path: str, source: bytes, region: Span, text: str) -> Iterator[Match]:
+    """`text` has a character for each byte, so that offsets are byte offsets."""
     assert rule.pattern is not None
-    text = shown.decode("latin-1")
     for found in rule.pattern.finditer(text, region.start, region.end):
         if found.end() == found.start():
             continue
