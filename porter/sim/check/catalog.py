@@ -85,6 +85,8 @@ KINDS: dict[str, HazardKind] = {
         Code.HAZARD_SHARED_MEMORY,
         ("G1", "shared memory accessed by several warps without synchronization", "a barrier",
          "PTX ISA 8.10"),
+        ("G8", "shared memory accessed by several lanes of a warp without synchronization",
+         "bar.warp.sync (__syncwarp), or a barrier", "PTX ISA 9.7.13.2"),
         ("U1", "read of shared memory that was never written", "a store or a copy before", "PTX ISA 5.1.7"),
     ),
     **_kinds(

@@ -8,6 +8,7 @@ it; it never changes what a run computes.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from porter.sim.check.global_memory import GlobalMemoryCheck
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hazard import Hazard, Level, Severity, Site
 from porter.sim.check.judge import Verdict, judge_shared, judge_tensor, race_name
-from porter.sim.check.shadow import Access, Shadow, describe_bytes, describe_cells
+from porter.sim.check.lanes import Lanes, lane_of
+from porter.sim.check.shadow import GRANULE, Access, Shadow, describe_bytes, describe_cells
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -75,6 +77,9 @@ class Checker:
         self.shared = [Shadow() for _ in range(machine.n_cta)]
         self.tensor = [Shadow() for _ in range(machine.n_cta)]
         self.global_memory = GlobalMemoryCheck(self)
+        self.lanes = Lanes(machine)
+        # The byte indices and active lanes of the threads' access that is being checked.
+        self.acting: tuple[Array, Array] | None = None
         self.hazards: dict[Any, Hazard] = {}
         # Issues of the instruction being executed, in the order in which the engine will get them.
         self.queue: deque[Issue] = deque()
@@ -102,16 +107,58 @@ class Checker:
     def access_shared(self, cta: int, new: Access) -> None:
         """An access to a block's shared memory happens, or is issued, now."""
         shadow = self.shared[cta]
+        if new.proxy == "async" and new.lane is not None and new.bits:
+            self._lanes_before_issue(cta, new)
         home = int(self.machine.warp_cta[new.warp])
         for old, common in shadow.conflicts(new):
             verdict = judge_shared(self.clocks, old, new, cta != home)
             if verdict is not None:
-                self.report(verdict, old, new, describe_bytes(common), cta)
+                self.report(verdict, *self._with_lanes(old, new, common, cta), describe_bytes(common), cta)
         if not new.write and new.bits & ~shadow.written:
             where = describe_bytes(new.bits & ~shadow.written)
             self.report(Verdict("U1", "a write of these bytes", "", strict=True), None, new, where, cta)
             shadow.written |= new.bits
         shadow.insert(new)
+
+    def _with_lanes(self, old: Access, new: Access, common: int, cta: int) -> tuple[Access, Access]:
+        """Accesses of threads with the lanes that came to the first granule of both."""
+        low = (common & -common).bit_length() - 1
+        granule = cta * self.machine.smem_stride // GRANULE + low
+        if old.lane is None and old.proxy == "generic" and old.kind in ("load", "write"):
+            old = replace(old, lane=self.lanes.last(granule, old.write))
+        if new.lane is None and self.acting is not None:
+            where, active = self.acting
+            there = np.flatnonzero(active & (where // GRANULE <= granule))
+            if there.size and where.size == 32:
+                new = replace(new, lane=int(there[np.argmax(where[there])]))
+        return old, new
+
+    def _lanes_before_issue(self, cta: int, new: Access) -> None:
+        """Other lanes of the issuing warp have to be done with what an operation touches."""
+        base = cta * self.machine.smem_stride // GRANULE
+        assert new.lane is not None
+        for granule, other, wrote in self.lanes.issued(
+            new.warp, new.lane, base, new.low, new.high, new.bits, new.write
+        ):
+            self._report_lanes(new, granule, cta, other, wrote)
+
+    def lane_race(self, at: int, warp: int, kind: str, lane: int, granule: int, other: int, wrote: bool) -> None:
+        """A thread accesses a granule of all shared memory that another lane of its warp has used."""
+        cta, local = divmod(granule, self.machine.smem_stride // GRANULE)
+        new = self.generic(kind, at, warp, kind != "load", 1 << local, 4)
+        new.lane = lane_of(lane)
+        self._report_lanes(new, local, cta, other, wrote)
+
+    def _report_lanes(self, new: Access, granule: int, cta: int, other: int, wrote: bool) -> None:
+        old = next(
+            (a for a in reversed(self.shared[cta].accesses)
+             if a.warp == new.warp and a.write == wrote and a.proxy == "generic" and a.bits >> granule & 1),
+            None,
+        )  # fmt: skip
+        if old is not None:
+            old = replace(old, lane=lane_of(other))
+        verdict = Verdict("G8", "synchronization between the lanes of the warp", "bar.warp.sync", strict=True)
+        self.report(verdict, old, new, describe_bytes(1 << granule), cta)
 
     def access_tensor(self, cta: int, new: Access, *, reads: bool = False) -> None:
         """An access to a block's Tensor Memory is issued now. `reads`: a write that also reads."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.sim import exec_atomic, exec_memory, exec_warp
+from porter.sim.check.lanes import TOGETHER
 from porter.sim.check.shadow import byte_bits
 
 if TYPE_CHECKING:
@@ -23,15 +24,28 @@ def touch_shared(
     """Threads access `size` bytes at byte indices `where` of all shared memory, [n, lanes]."""
     check: Any = M.check
     stride = M.smem_stride
-    where = np.broadcast_to(where, lanes.shape)
-    for row, warp in enumerate(M.warps(idx).tolist()):
-        offsets = where[row][lanes[row]].astype(np.int64)
+    where = np.broadcast_to(where, lanes.shape).astype(np.int64)
+    warps = M.warps(idx)
+    touch = None
+    # Bytes side by side in one granule would look like one place.
+    if kind != "atomic" and item > 1 and not check.global_memory.order(at).strong:
+        collective = M.program.code[at].parts[0] in ("ldmatrix", "stmatrix")
+        lane = np.full(lanes.shape[1], TOGETHER) if collective else np.arange(32)
+        touch = check.lanes.touch(warps, lanes, where, size, kind != "load", lane)
+        for race in check.lanes.races(touch):
+            check.lane_race(at, int(warps[race[0]]), kind, *race[1:])
+    for row, warp in enumerate(warps.tolist()):
+        offsets = where[row][lanes[row]]
         if offsets.size == 0:
             continue
         for cta in np.unique(offsets // stride).tolist():
             local = offsets[offsets // stride == cta] - cta * stride
             access = check.generic(kind, at, warp, kind != "load", byte_bits(local, size), item)
+            check.acting = where[row], lanes[row]
             check.access_shared(cta, access)
+    check.acting = None
+    if touch is not None:
+        check.lanes.stamp(touch)
 
 
 def _touch(

@@ -47,9 +47,12 @@ def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of:
         elif what == "wait_ld":
             check.completed_by(warp, check.loads.pop(warp, []))
         elif what == "memory":
+            check.lanes.sync(warp)
             check.clocks.acquire_held(warp)
             check.global_memory.users.fence(warp, Scope(of))
             check.clocks.fence(warp)
+        elif what == "warp":
+            check.lanes.sync(warp)
         elif what == "mbarrier_init":
             event = check.clocks.fence_inits(warp)
             for init in check.mbar_inits.values():
@@ -82,6 +85,8 @@ def emit_events(cg: Context, ins: ast.Instruction) -> None:
         what = "mbarrier_init"
     elif (scope := fence_scope(ins)) is not None:
         what, of = "memory", int(scope)
+    elif p[0] in ("bar", "barrier") and p[1] == "warp":
+        what = "warp"
     elif p[0] == "tcgen05":
         what = {"fence::before_thread_sync": "before", "fence::after_thread_sync": "after",
                 "wait::ld": "wait_ld"}.get(p[1])  # fmt: skip
@@ -103,6 +108,7 @@ def _join_barrier(M: Machine, at: int, idx: Any, n: int, lanes: Array, number: A
             message = check.clocks.merge(message, check.clocks.release(warp))
             if wait:
                 waiting.add(warp)
+                check.lanes.sync(warp)
         check.barriers[cta, b] = message, waiting
         keys.append((cta, b))
     return keys
@@ -156,6 +162,7 @@ def cluster_wait(M: Machine, at: int, idx: Any, n: int, here: Any, mask: Any, fo
             check.cluster_waiting.setdefault(k, set()).add(warp)
         elif k in check.cluster_phases:
             check.clocks.receive(warp, check.cluster_phases[k])
+        check.lanes.sync(warp)
     return sync.cluster_wait(M, at, idx, n, here, mask, following)
 
 
@@ -221,6 +228,7 @@ def mbar_arrive(
     for warp, places in _places(M, at, idx, n, mask, addr):
         for cta in {cta for _, cta in places if cta != int(M.warp_cta[warp])}:
             check.remote_arrival(at, warp, cta)
+        check.lanes.arrived.add(warp)
         message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
         for slot, cta in places:
             check_init(M, at, warp, slot, cta, False)
@@ -251,6 +259,7 @@ def mbar_wait(
         for slot, cta in places:
             check_init(M, at, warp, slot, cta, False)
             check.waited(warp, slot, cta, relaxed)
+        check.lanes.waited(warp)
     return result
 
 
