@@ -124,3 +124,43 @@ def test_mbarriers_order_arrivals_before_waits_of_their_phase() -> None:
 
 def test_a_wait_for_the_wrong_parity_orders_nothing() -> None:
     assert "G1" in found(check(PRODUCED.format(count=256, parity=1, relaxed=""), "sm_90a"))
+
+
+# Thread 0 stores a word and sets a flag in shared memory; the other warps poll the flag, then read the word.
+SHARED_FLAG = """@%p0 st.shared.u32 [%r8], 0; bar.sync 0;
+@!%p0 bra POLL;
+st.shared.u32 [%r2], 7;
+{store} [%r8], 1;
+POLL: W: {load} %r5, [%r8]; setp.eq.u32 %p6, %r5, 0; @%p6 bra W;
+{after}
+ld.shared.u32 %r4, [%r2];
+ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "after", "wanted"),
+    [
+        ("st.release.cta.shared.u32", "ld.acquire.cta.shared.u32", "", set()),
+        ("st.release.cta.shared.u32", "ld.acquire.cta.shared.u32", "bar.warp.sync 0xffffffff;", set()),
+        ("membar.cta; st.volatile.shared.u32", "ld.volatile.shared.u32", "membar.cta;", set()),
+        ("st.volatile.shared.u32", "ld.volatile.shared.u32", "membar.cta;", {"G1"}),
+        ("membar.cta; st.volatile.shared.u32", "ld.volatile.shared.u32", "", {"G1"}),
+        ("membar.cta; red.shared.add.u32", "ld.volatile.shared.u32", "membar.cta;", set()),
+    ],
+)
+def test_flags_in_shared_memory(store: str, load: str, after: str, wanted: set[str]) -> None:
+    outcome = check(SHARED_FLAG.format(store=store, load=load, after=after), "sm_90a")
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    assert found(outcome) - {"G8"} == wanted
+
+
+REMOTE = """mapa.shared::cluster.u32 %r20, %r8, 0; @%p0 {how}.shared::cluster.add.u32 [%r20], 1;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret;
+"""
+
+
+def test_atomics_on_another_blocks_memory_need_cluster_scope() -> None:
+    before = "@%p0 st.shared.u32 [%r8], 0; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+    assert not found(check(before + REMOTE.format(how="red.relaxed.cluster"), "sm_90a", grid=2, cluster=2))
+    assert found(check(before + REMOTE.format(how="red.relaxed.cta"), "sm_90a", grid=2, cluster=2)) == {"G3"}

@@ -111,7 +111,8 @@ class Checker:
             self._lanes_before_issue(cta, new)
         home = int(self.machine.warp_cta[new.warp])
         for old, common in shadow.conflicts(new):
-            verdict = judge_shared(self.clocks, old, new, cta != home)
+            same_block = int(self.machine.warp_cta[old.warp]) == home
+            verdict = judge_shared(self.clocks, old, new, cta != home, same_block)
             if verdict is not None:
                 self.report(verdict, *self._with_lanes(old, new, common, cta), describe_bytes(common), cta)
         if not new.write and new.bits & ~shadow.written:

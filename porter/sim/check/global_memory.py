@@ -104,7 +104,7 @@ class GlobalMemoryCheck:
                 continue
             where = np.broadcast_to(offsets, (n, 32))[rows, columns].astype(np.int64)
             if order.strong:
-                self._flag_reads(warps, rows, where, allocation, order, kind)
+                self.flag_reads(warps, rows, where, allocation.start, order, kind)
             step = np.arange(size // shadow.granule)
             place = where[:, None] // shadow.granule + step
             present = np.unique(rows)
@@ -122,7 +122,7 @@ class GlobalMemoryCheck:
                 same = None if value is None else (where, rows, columns, value)
                 self._writes(shadow, place, per_lane, kind == "atomic", same)
             if kind in ("write", "atomic"):
-                self._flag_writes(at, warps, rows, where, allocation, order, kind)
+                self.flag_writes(at, warps, rows, where, allocation.start, order, kind)
 
     def _reads(self, shadow: GlobalShadow, place: Array, numbers: Array) -> None:
         state = self.state
@@ -214,33 +214,34 @@ class GlobalMemoryCheck:
 
     # Flags --------------------------------------------------------------------------------------------
 
-    def _flag_reads(
-        self, warps: Array, rows: Array, where: Array, memory: Allocation, order: MemoryOrder, kind: str
+    def flag_reads(
+        self, warps: Array, rows: Array, where: Array, memory: Any, order: MemoryOrder, kind: str
     ) -> None:
-        known = self.state.flags.offsets.get(memory.start)
+        """Loads at byte offsets `where` of a memory acquire what its flags carry."""
+        known = self.state.flags.offsets.get(memory)
         if known is None or kind in ("write", "atomic"):
             return
         for row, offset in sorted(set(zip(rows.tolist(), where.tolist(), strict=True))):
             if offset in known:
-                self.users.read(int(warps[row]), (memory.start, offset), order)
+                self.users.read(int(warps[row]), (memory, offset), order)
 
-    def _flag_writes(
-        self, at: int, warps: Array, rows: Array, where: Array, memory: Allocation, order: MemoryOrder, kind: str
+    def flag_writes(
+        self, at: int, warps: Array, rows: Array, where: Array, memory: Any, order: MemoryOrder, kind: str
     ) -> None:
         users = self.users
-        known = self.state.flags.offsets.get(memory.start)
+        known = self.state.flags.offsets.get(memory)
         if not order.strong:
             if known is not None:
                 for offset in known.intersection(where.tolist()):
-                    users.overwrite((memory.start, offset))
+                    users.overwrite((memory, offset))
             # Older code stores its flags with plain stores after a fence: to review, but it does synchronize.
             warp = int(warps[rows[0]])
             if rows.size == 1 and self.check.level == "practice" and warp in users.fenced:
                 strong = MemoryOrder(True, max(users.fenced[warp]))
-                users.write(warp, (memory.start, int(where[0])), strong, False, at)
+                users.write(warp, (memory, int(where[0])), strong, False, at)
             return
         for row, offset in sorted(set(zip(rows.tolist(), where.tolist(), strict=True))):
-            warp, key = int(warps[row]), (memory.start, offset)
+            warp, key = int(warps[row]), (memory, offset)
             # Atomics of one instruction happen one after the other.
             if kind == "atomic":
                 users.read(warp, key, order)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.memory_order import MemoryOrder
 from porter.sim import exec_atomic, exec_memory, exec_warp
 from porter.sim.check.lanes import TOGETHER
 from porter.sim.check.shadow import byte_bits
@@ -27,8 +28,11 @@ def touch_shared(
     where = np.broadcast_to(where, lanes.shape).astype(np.int64)
     warps = M.warps(idx)
     touch = None
+    order = check.global_memory.order(at)
+    if order.strong:
+        _strong(M, at, warps, lanes, where, order, kind, "load")
     # Bytes side by side in one granule would look like one place.
-    if kind != "atomic" and item > 1 and not check.global_memory.order(at).strong:
+    if item > 1 and not order.strong:
         collective = M.program.code[at].parts[0] in ("ldmatrix", "stmatrix")
         lane = np.full(lanes.shape[1], TOGETHER) if collective else np.arange(32)
         touch = check.lanes.touch(warps, lanes, where, size, kind != "load", lane)
@@ -41,11 +45,31 @@ def touch_shared(
         for cta in np.unique(offsets // stride).tolist():
             local = offsets[offsets // stride == cta] - cta * stride
             access = check.generic(kind, at, warp, kind != "load", byte_bits(local, size), item)
+            access.scope = order.scope if order.strong else None
             check.acting = where[row], lanes[row]
             check.access_shared(cta, access)
     check.acting = None
     if touch is not None:
         check.lanes.stamp(touch)
+    if order.strong or check.global_memory.state.flags.locations:
+        _strong(M, at, warps, lanes, where, order, kind, "store")
+
+
+def _strong(
+    M: Machine, at: int, warps: Array, lanes: Array, where: Array, order: MemoryOrder, kind: str, part: str
+) -> None:
+    """Flags in shared memory: what strong accesses acquire, before, and release, after."""
+    check: Any = M.check
+    rows, columns = np.nonzero(lanes)
+    places = where[rows, columns]
+    for cta in np.unique(places // M.smem_stride).tolist():
+        here = places // M.smem_stride == cta
+        memory = "shared", M.ctas.start + cta
+        arguments = rows[here], places[here] - cta * M.smem_stride, memory, order, kind
+        if part == "load":
+            check.global_memory.flag_reads(warps, *arguments)
+        elif kind != "load":
+            check.global_memory.flag_writes(at, warps, *arguments)
 
 
 def _touch(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from porter.ptx.memory_order import Scope
 from porter.sim.check.clocks import ASYNC, ORDER, PARKED, TENSOR, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.shadow import Access
@@ -102,24 +103,38 @@ def _completion(clocks: Clocks, old: Access) -> tuple[str, str]:
 _TENSOR_CORE = frozenset(("mma", "cp", "wgmma"))
 
 
-def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdict | None:
-    """Accesses to the same bytes of shared memory. `peer`: of a block other than the new access's own."""
+def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool, same_block: bool = True) -> Verdict | None:
+    """Accesses to the same bytes of shared memory. `peer`: of a block other than the new access's own;
+    `same_block`: by threads of one block."""
     warp = new.warp
     if old.proxy == "generic":
         if new.proxy == "generic":
-            if clocks.knows(warp, ORDER, old.done) or (old.kind == "atomic" and new.kind == "atomic"):
+            if clocks.knows(warp, ORDER, old.done):
                 return None
+            if old.scope is not None and new.scope is not None:
+                return _strong(old.scope, new.scope, same_block)
             if old.kind == "cp.async":
                 return _after_async(clocks, old, new, peer)
             if old.item == new.item == 1:
                 # Neighbouring bytes of one granule.
                 return None
             id = "H15" if old.kind == "alloc" else "G1"
-            return Verdict(id, "synchronization between the two warps", "bar.sync, or an mbarrier arrive and wait")
+            remedy = "bar.sync, or an mbarrier arrive and wait" if same_block else "barrier.cluster.arrive and .wait"
+            strict = (old.scope is None) != (new.scope is None)
+            return Verdict(id, "synchronization between the two warps", remedy, strict=strict)
         return _generic_then_async(clocks, old, new)
     if clocks.knows(warp, ORDER, old.done):
         return None
     return _after_async(clocks, old, new, peer)
+
+
+def _strong(one: Scope, other: Scope, same_block: bool) -> Verdict | None:
+    """Strong accesses do not race if each one's scope takes in the other's thread."""
+    needed, scope = Scope.CTA if same_block else Scope.CLUSTER, min(one, other)
+    if needed <= scope:
+        return None
+    missing = f"a scope that takes in both threads: {needed.suffix}, not {scope.suffix}"
+    return Verdict("G3", missing, f"the scope {needed.suffix} on both")
 
 
 def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | None:

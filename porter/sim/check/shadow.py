@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.memory_order import Scope
 from porter.sim.check.clocks import Done
 
 Array = npt.NDArray[Any]
@@ -30,7 +31,8 @@ class Access:
 
     `done` proves that the access is over; empty while nothing can prove it. `issue` is the event of its issue.
     `proxy` is generic, async or tensor (Tensor Memory). `pair` identifies tcgen05 operations that keep their
-    order among themselves: same thread, and for MMAs the same accumulator and shape.
+    order among themselves: same thread, and for MMAs the same accumulator and shape. `scope` is that of strong
+    accesses (PTX ISA 8.4), None for ordinary ones.
     """
 
     kind: str
@@ -44,6 +46,7 @@ class Access:
     issue: tuple[int, int]
     pair: Any = None
     item: int = 4
+    scope: Scope | None = None
     low: int = 0
     high: int = 0
     notes: dict[str, Any] = field(default_factory=dict)
@@ -78,7 +81,9 @@ class Shadow:
             self.written |= new.bits
             keep = []
             for old in self.accesses:
-                if old.low < new.high and new.low < old.high:
+                # Atomics go on beside those of other warps, which a later access has to be ordered after too.
+                beside = new.kind == "atomic" and old.kind == "atomic" and old.warp != new.warp
+                if not beside and old.low < new.high and new.low < old.high:
                     old.bits &= ~new.bits
                     if not old.bits:
                         continue
