@@ -197,10 +197,18 @@ are reported.
 
 ## What is modelled
 
-Threads of a warp count as one; races among them are not looked for. Shared memory is followed by 2-byte
-granules, Tensor Memory by columns and groups of 16 lanes. An asynchronous operation reads and writes between
-its issue and what proves its completion: an mbarrier phase, a commit, a wait of its thread. Global memory is
-not followed.
+Threads of a warp count as one towards other warps; among each other they race over shared memory, and only
+`bar.warp.sync`, barriers and memory fences order them, not `shfl`, `vote` or the instructions that a warp
+executes together (code written for lockstep relies on these: to review at practice level). Shared memory is
+followed by 2-byte granules, Tensor Memory by columns and groups of 16 lanes, global memory by 4 bytes or what is
+smaller of the accesses to it. An asynchronous operation reads and writes between its issue and what proves its
+completion: an mbarrier phase, a commit, a wait of its thread.
+
+Blocks see each other's work in global memory through flags: `release` and `acquire` accesses, atomics, relaxed
+or volatile accesses with fences, each with its scope, also by way of a third block, and over the waves in which
+the simulator runs a large grid. Flags in shared memory count alike. Atomics and bulk reductions do not race with
+each other. Bulk copies reach global memory through the asynchronous proxy, and tensor maps through one of their
+own. Of the warps that read a place of global memory the last 64 are remembered.
 
 ## Kinds
 

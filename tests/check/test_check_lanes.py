@@ -24,7 +24,8 @@ def exchange(between: str, kind: str = "RAW", volatile: str = "", level: str = "
         body = body.replace("{first} [{one}]", f"{store} [%r3], %r0; bar.sync 0; {load} [%r21]")
         body = body.replace("{second} [{other}]", f"{store} [%r3], %r0")
     else:
-        body = body.replace("{first} [{one}]", f"{store} [%r3], %r0").replace("{second} [{other}]", f"{store} [%r21], %r0")
+        body = body.replace("{first} [{one}]", f"{store} [%r3], %r0")
+        body = body.replace("{second} [{other}]", f"{store} [%r21], %r0")
     outcome = check(body.replace("{between}", between), "sm_90a", threads=64, level=level)
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     return outcome
@@ -81,10 +82,10 @@ def test_volatile_accesses_do_not_race() -> None:
 
 
 def test_a_lanes_own_data_and_neighbouring_bytes_need_nothing() -> None:
-    own = "mad.lo.u32 %r3, %r0, 4, %r2; st.shared.u32 [%r3], %r0; ld.shared.u32 %r4, [%r3]; st.shared.u32 [%r3], %r4; ret;"
-    assert not found(check(own, "sm_90a"))
-    small = ".reg .b16 h; add.u32 %r3, %r0, %r2; cvt.u16.u32 h, %r0; st.shared.u8 [%r3], h; ld.shared.u8 h, [%r3]; ret;"
-    assert not found(check(small, "sm_90a"))
+    own = "mad.lo.u32 %r3, %r0, 4, %r2; st.shared.u32 [%r3], %r0; ld.shared.u32 %r4, [%r3]; st.shared.u32 [%r3], %r4;"
+    assert not found(check(own + "ret;", "sm_90a"))
+    small = ".reg .b16 h; add.u32 %r3, %r0, %r2; cvt.u16.u32 h, %r0; st.shared.u8 [%r3], h; ld.shared.u8 h, [%r3];"
+    assert not found(check(small + "ret;", "sm_90a"))
 
 
 def test_all_lanes_may_read_what_one_of_them_reads() -> None:
