@@ -44,8 +44,11 @@ class ElementType(StrEnum):
     E2M1 = "e2m1"
     S8 = "s8"
     U8 = "u8"
+    S4 = "s4"
+    U4 = "u4"
     B1 = "b1"
     F32 = "f32"
+    F64 = "f64"
     S32 = "s32"
 
     @property
@@ -71,8 +74,11 @@ CONTAINER_BITS: dict[ElementType, int] = {
     ElementType.E2M1: 8,
     ElementType.S8: 8,
     ElementType.U8: 8,
+    ElementType.S4: 4,
+    ElementType.U4: 4,
     ElementType.B1: 1,
     ElementType.F32: 32,
+    ElementType.F64: 64,
     ElementType.S32: 32,
 }
 
@@ -91,3 +97,4 @@ FLOAT_FORMATS: dict[ElementType, FloatFormat] = {
 FP8_TYPES = frozenset({ElementType.E4M3, ElementType.E5M2})
 F8F6F4_TYPES = FP8_TYPES | {ElementType.E2M3, ElementType.E3M2, ElementType.E2M1}
 INT8_TYPES = frozenset({ElementType.S8, ElementType.U8})
+INT4_TYPES = frozenset({ElementType.S4, ElementType.U4})

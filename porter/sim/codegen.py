@@ -411,6 +411,8 @@ class Compiler:
         self.slot_widths: list[int] = []
         # Registers that wgmma writes some time after it was issued, and copies of them.
         self.fragments: frozenset[str] = frozenset()
+        self.refused: dict[int, str] = {}
+        """Why instructions, by their index, have no code."""
         self._assign_slots()
 
     def _assign_slots(self) -> None:
@@ -521,6 +523,7 @@ class Compiler:
                 p = cg.src(ins.guard.operand, "p")
                 cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
             why = str(problem) if isinstance(problem, Unsupported) else f"{type(problem).__name__}: {problem}"
+            self.refused[at] = why
             cg.line(cg.call("unsupported", repr(why)))
         return False
 

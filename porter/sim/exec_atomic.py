@@ -11,9 +11,10 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.exec_float import float_max, float_min
 from porter.sim.exec_memory import _by_space, global_groups, shared_index, space_of
 from porter.sim.results import Stop
-from porter.sim.rounding import bf16_to_f32, f32_to_bf16, float_bits, kept_nan
+from porter.sim.rounding import bf16_to_f32, f32_to_bf16, float_bits, flush_f32, kept_nan
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -22,8 +23,14 @@ Array = npt.NDArray[Any]
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 
-def combine(old: Array, b: Array, c: Array | None, op: str, type_name: str) -> Array:
-    """New memory contents (unsigned bits) from old contents and operands."""
+def combine(old: Array, b: Array, c: Array | None, op: str, type_name: str, flush: bool = False) -> Array:
+    """New memory contents (unsigned bits) from old contents and operands.
+
+    `flush`: f32 sums take subnormals as zero and give none, which is so in global memory (PTX ISA 9.7.13.5).
+    """
+    if flush:
+        total = flush_f32(old.view(np.float32)) + flush_f32(b.view(np.float32))
+        return float_bits(flush_f32(total))
     if op == "exch":
         return b
     if op == "cas":
@@ -58,16 +65,18 @@ def _arith(x: Array, y: Array, op: str) -> Array:
     if op == "add":
         return x + y
     if x.dtype.kind == "f":
-        return np.fmin(x, y) if op == "min" else np.fmax(x, y)
+        return float_min(x, y, False) if op == "min" else float_max(x, y, False)
     return np.minimum(x, y) if op == "min" else np.maximum(x, y)
 
 
-def _apply(view: Array, index: Array, b: Array, c: Array | None, op: str, type_name: str) -> Array:
+def _apply(
+    view: Array, index: Array, b: Array, c: Array | None, op: str, type_name: str, flush: bool = False
+) -> Array:
     """Perform the operations in lane order; returns the old values."""
     unique = np.unique(index)
     if unique.size == index.size:
         old = view[index]
-        view[index] = combine(old, b, c, op, type_name)
+        view[index] = combine(old, b, c, op, type_name, flush)
         return old
     # Several lanes name one address: rounds, each with every address once.
     order = np.argsort(index, kind="stable")
@@ -86,7 +95,7 @@ def _apply(view: Array, index: Array, b: Array, c: Array | None, op: str, type_n
     for r in range(int(rank.max()) + 1):
         these = order[rank == r]
         old[these] = view[index[these]]
-        view[index[these]] = combine(old[these], b[these], None if c is None else c[these], op, type_name)
+        view[index[these]] = combine(old[these], b[these], None if c is None else c[these], op, type_name, flush)
     return old
 
 
@@ -98,7 +107,7 @@ def _targets(
     shift = item.bit_length() - 1
     if space in ("shared", "cluster"):
         where = shared_index(M, at, idx, n, mask, addr, item, space == "cluster")
-        return [(M.smem_view(item, 1), np.broadcast_to(where >> shift, (n, 32)), lanes)]
+        return [(M.smem_view(min(item, 8), 1), np.broadcast_to(where >> shift, (n, 32)), lanes)]
     if space == "generic":
         found = []
         for window, part in _by_space(M, n, mask, addr):
@@ -111,7 +120,7 @@ def _targets(
         return found
     found = []
     for allocation, offsets, part in global_groups(M, at, idx, n, mask, addr, item):
-        view = allocation.elements(item, 1)
+        view = allocation.elements(min(item, 8), 1)
         if view is None:
             where = M.first_lane(idx, n, mask)
             raise Stop(Code.SIM_UNKNOWN_INSTRUCTION, "atomics on an unaligned allocation", at, *where)
@@ -143,11 +152,48 @@ def atomic(
     third = None if c is None else np.broadcast_to(c, (n, 32))
     for view, index, lanes in _targets(M, at, idx, n, mask, addr, space, item):
         before = view[index[lanes]] if op == "cas" else None
-        old = _apply(view, index[lanes], values[lanes], None if third is None else third[lanes], op, type_name)
+        flush = op == "add" and type_name == "f32" and view is not M.smem_view(item, 1)
+        third_here = None if third is None else third[lanes]
+        old = _apply(view, index[lanes], values[lanes], third_here, op, type_name, flush)
         if before is None or not np.array_equal(view[index[lanes]], before):
             M.stores += 1
         result[lanes] = old
     return result
+
+
+@runtime
+def atomic_wide(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str, op: str, b: Any, c: Any
+) -> Array:
+    """exch and cas of 128 bits, lane by lane; old values [n, 32, 2] as 64-bit halves."""
+    result = np.zeros((n, 32, 2), np.uint64)
+    if mask is not None and not np.any(mask):
+        return result
+    values, third = (np.broadcast_to(x, (n, 32, 2)) for x in (b, b if c is None else c))
+    for view, index, lanes in _targets(M, at, idx, n, mask, addr, space, 16):
+        for row, lane in np.argwhere(lanes).tolist():
+            place = int(index[row, lane])
+            old = view[2 * place : 2 * place + 2].copy()
+            result[row, lane] = old
+            if op == "exch" or (old == values[row, lane]).all():
+                view[2 * place : 2 * place + 2] = values[row, lane] if op == "exch" else third[row, lane]
+                M.stores += 1
+    return result
+
+
+def _atom_b128(cg: Context, ins: ast.Instruction, op: str, space: str) -> None:
+    def halves(operand: ast.Operand) -> str:
+        assert isinstance(operand, ast.Vec)
+        return f"stack_values(n, {', '.join(cg.src(i, 'u64') for i in operand.items)})"
+
+    d, mem, *rest = ins.operands
+    assert isinstance(d, ast.Vec)
+    address = cg.addr(mem, "u32" if space in ("shared", "cluster") else "u64")
+    third = halves(rest[1]) if op == "cas" else "None"
+    result = cg.let(cg.call("atomic_wide", address, repr(space), repr(op), halves(rest[0]), third))
+    for i, item in enumerate(d.items):
+        if not (isinstance(item, ast.Sym) and item.name == "_"):
+            cg.set(item, "u64", f"{result}[..., {i}]")
 
 
 @emits("atom", "red")
@@ -163,9 +209,12 @@ def _atom(cg: Context, ins: ast.Instruction) -> None:
     rest = ops[2:] if has_result else ops[1:]
     op = next((x for x in p if x in _OPERATIONS), None)
     type_name = p[-1]
-    if op is None or type_name == "b128":
+    if op is None:
         raise Unsupported("")
     space = space_of(cg, ins, mem)
+    if type_name == "b128":
+        _atom_b128(cg, ins, op, space)
+        return
     item = WIDTH_OF[kind_of(type_name)] // 8
     address = cg.addr(mem, "u32" if space in ("shared", "cluster") else "u64")
     unsigned = f"u{item * 8}"

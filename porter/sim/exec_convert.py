@@ -210,11 +210,12 @@ def _pack(cg: Context, ins: ast.Instruction) -> None:
     p = ins.parts
     target = p[3]
     bits = {"u16": 16, "s16": 16, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "u2": 2, "s2": 2}[target]
-    if bits < 8:
-        raise Unsupported("cvt.pack to fewer than 8 bits")
     a, b = cg.src(ins.operands[1], "s32"), cg.src(ins.operands[2], "s32")
     mask = cg.const("u32", (1 << bits) - 1)
-    parts = [f"(int_sat({x}, '{target}').astype(t_s32).view(t_u32) & {mask})" for x in (a, b)]
+    low = -(1 << (bits - 1)) if target[0] == "s" else 0
+    high = (1 << (bits - (target[0] == "s"))) - 1
+    low_name, high_name = cg.const("s32", low), cg.const("s32", high)
+    parts = [f"(np.clip({x}, {low_name}, {high_name}).view(t_u32) & {mask})" for x in (a, b)]
     expr = f"({parts[0]} << {cg.const('u32', bits)}) | {parts[1]}"
     if len(ins.operands) > 3:
         c = cg.src(ins.operands[3], "u32")
@@ -236,8 +237,9 @@ def _cvt(cg: Context, ins: ast.Instruction) -> None:
     mode = next((m for m in p[1:-2] if m in ("rn", "rna", "rz", "rm", "rp")), None)
     integral = next((m for m in p[1:-2] if m in INTEGRAL), None)
     ftz, sat, satfinite, relu_ = "ftz" in p, "sat" in p, "satfinite" in p, "relu" in p
-    if "rs" in p or "scaled" in p[1]:
-        raise Unsupported("stochastic rounding")
+    if "rs" in p:
+        _stochastic(cg, ins)
+        return
     d, ops = ins.operands[0], ins.operands
     if is_integer(to) and is_integer(source):
         kind, from_kind = kind_of(to), kind_of(source)
@@ -287,6 +289,35 @@ def _cvt(cg: Context, ins: ast.Instruction) -> None:
         _from_small(cg, ins, to, source[:-2], relu_)
     else:
         _float_to_float(cg, ins, to, source, mode, integral)
+
+
+@runtime
+def round_stochastic(x: Array, bits: Array, to: str, satfinite: bool) -> Array:
+    """f32 to f16 or bf16 bits: away from zero where the random bits carry out of the discarded ones."""
+    precision, e_min, width = (11, -14, 13) if to == "f16" else (8, -126, 16)
+    v = np.asarray(x, np.float64)
+    finite = np.where(np.isfinite(v), v, 0.0)
+    exponent = np.maximum(np.frexp(finite)[1] - 1, e_min)
+    quantum = np.ldexp(1.0, exponent - (precision - 1))
+    chance = (np.asarray(bits) & np.uint32((1 << width) - 1)).astype(np.float64) * 2.0**-width
+    rounded = np.copysign(np.floor(np.abs(finite) / quantum + chance) * quantum, v)
+    values = np.where(np.isfinite(v), rounded, v)
+    return to_f16(values, "rn", satfinite) if to == "f16" else to_bf16(values.astype(np.float32), "rn", satfinite)
+
+
+def _stochastic(cg: Context, ins: ast.Instruction) -> None:
+    """cvt.rs of two values; the random bits of the first are in the upper half."""
+    to = ins.parts[-2]
+    if to not in ("f16x2", "bf16x2"):
+        raise Unsupported("stochastic rounding to four values")
+    bits = cg.src(ins.operands[3], "u32")
+    satfinite, relu_ = "satfinite" in ins.parts, "relu" in ins.parts
+    halves = []
+    for operand, random in ((ins.operands[1], f"({bits} >> {cg.const('u32', 16)})"), (ins.operands[2], bits)):
+        x = f"relu_if({cg.src(operand, 'f32')}, {relu_})"
+        call = f"round_stochastic({x}, {random}, {to[:-2]!r}, {satfinite})"
+        halves.append(f"float_bits({call})" if to == "f16x2" else call)
+    cg.set(ins.operands[0], "u32", f"join16({halves[0]}, {halves[1]})")
 
 
 def _to_small(cg: Context, ins: ast.Instruction, name: str, source: str, relu_: bool) -> None:
@@ -342,7 +373,10 @@ def _float_to_float(
         # These two keep what they can of a NaN's payload.
         expr = cg.let(f"to_f32({x}, {m!r})" if source == "f64" else x)
         expr = cg.let(f"saturate({expr})") if sat else expr
-        cg.set(d, "f32", f"flush_f32({expr})" if ftz else expr)
+        if ftz and source == "bf16":
+            store_float(cg, d, to, expr, ftz)
+        else:
+            cg.set(d, "f32", f"flush_f32({expr})" if ftz else expr)
     elif to == "f32":
         store_float(cg, d, to, f"np.asarray({x}).astype(t_f32)", ftz, sat)
     elif source == "f64":

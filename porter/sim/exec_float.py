@@ -205,7 +205,8 @@ def testp(x: Array, what: str) -> Array:
         "infinite": np.isinf(x),
         "number": ~np.isnan(x),
         "notanumber": np.isnan(x),
-        "normal": finite & (np.abs(x) >= info.smallest_normal),
+        # Zeros count as normal (PTX ISA 9.7.3.1).
+        "normal": finite & ((np.abs(x) >= info.smallest_normal) | (x == 0)),
         "subnormal": (x != 0) & (np.abs(x) < info.smallest_normal),
     }[what]
 

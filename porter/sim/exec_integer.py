@@ -34,11 +34,11 @@ def int_div(a: Array, b: Array) -> Array:
 
 @runtime
 def int_rem(a: Array, b: Array) -> Array:
-    """Remainder with the sign of the dividend; the dividend for a zero divisor."""
+    """Remainder with the sign of the dividend; all ones for a zero divisor (unspecified, as hardware gives)."""
     a, b = np.broadcast_arrays(a, b)
     d = np.where(b == 0, b.dtype.type(1), b)
     r = np.fmod(a, d)
-    return np.where(b == 0, a, r)
+    return np.where(b == 0, np.array(-1).astype(a.dtype), r)
 
 
 @runtime
@@ -273,7 +273,12 @@ def integer_mul(cg: Context, ins: ast.Instruction) -> None:
         a, b = f"(({a} << {sh}) >> {sh})", f"(({b} << {sh}) >> {sh})"
         addend = p[0] == "mad24"
         if "hi" in p:
-            raise Unsupported("mul24.hi")
+            # Bits 16 to 47 of the product.
+            w = f"{kind[0]}64"
+            wide = f"({a}.astype(t_{w}) * {b}.astype(t_{w})) >> {cg.const(w, 16)}"
+            product = cg.let(f"({wide}).astype(t_{kind})")
+            _add_product(cg, ins, kind, product, addend)
+            return
     if "wide" in p:
         wide = f"{kind[0]}{bits * 2}"
         product = f"{a}.astype(t_{wide}) * {b}.astype(t_{wide})"
@@ -287,11 +292,8 @@ def integer_mul(cg: Context, ins: ast.Instruction) -> None:
             product = cg.let(f"(({a}.astype(t_{w}) * {b}.astype(t_{w})) >> {cg.const(w, bits)}).astype(t_{kind})")
     else:
         product = cg.let(f"{a} * {b}")
-    if not addend:
-        cg.set(d, kind, product)
-        return
-    if "sat" in p:
-        cg.set(d, "s32", f"sat_s32({product}.astype(t_s64) + {cg.src(ops[3], 's32')}.astype(t_s64))")
+    if not addend or "sat" in p:
+        _add_product(cg, ins, kind, product, addend)
         return
     if "cc" in p or p[0] == "madc":
         u = f"u{bits}"
@@ -305,6 +307,17 @@ def integer_mul(cg: Context, ins: ast.Instruction) -> None:
         cg.set(d, u, total)
         return
     cg.set(d, kind, f"{product} + {cg.src(ops[3], kind)}")
+
+
+def _add_product(cg: Context, ins: ast.Instruction, kind: str, product: str, addend: bool) -> None:
+    """d = product, plus the third operand of a `mad`."""
+    d, ops = ins.operands[0], ins.operands
+    if not addend:
+        cg.set(d, kind, product)
+    elif "sat" in ins.parts:
+        cg.set(d, "s32", f"sat_s32({product}.astype(t_s64) + {cg.src(ops[3], 's32')}.astype(t_s64))")
+    else:
+        cg.set(d, kind, f"{product} + {cg.src(ops[3], kind)}")
 
 
 @emits("mul24", "mad24", "madc")
@@ -372,26 +385,34 @@ def _cnot(cg: Context, ins: ast.Instruction) -> None:
 
 @emits("lop3")
 def _lop3(cg: Context, ins: ast.Instruction) -> None:
-    offset = 0
-    if "BoolOp" in ins.parts or ins.parts[1] in ("and", "or"):
-        raise Unsupported("lop3 with a predicate")
-    a, b, c = (cg.src(o, "u32") for o in ins.operands[1 + offset : 4 + offset])
-    table = ins.operands[4 + offset]
+    d = ins.operands[0]
+    joined = ins.parts[1] if ins.parts[1] in ("and", "or") else None
+    a, b, c = (cg.src(o, "u32") for o in ins.operands[1:4])
+    table = ins.operands[4]
     assert isinstance(table, ast.Imm)
     lut = int(table.value) & 0xFF
     simple = {0xC0: "{a} & {b}", 0x3C: "{a} ^ {b}", 0xFC: "{a} | {b}", 0x96: "{a} ^ {b} ^ {c}",
               0xEA: "({a} & {b}) | {c}", 0xFE: "{a} | {b} | {c}", 0x80: "{a} & {b} & {c}",
               0xF8: "{a} | ({b} & {c})", 0x78: "{a} ^ ({b} & {c})", 0x6A: "({a} & {b}) ^ {c}",
               0xCA: "({a} & {b}) | (~{a} & {c})"}  # fmt: skip
-    if lut in simple:
-        cg.set(ins.operands[0], "u32", simple[lut].format(a=a, b=b, c=c))
+    if lut in simple and joined is None:
+        cg.set(d, "u32", simple[lut].format(a=a, b=b, c=c))
         return
     terms = []
     for i in range(8):
         if lut >> i & 1:
             picks = [x if i >> s & 1 else f"~{x}" for x, s in ((a, 2), (b, 1), (c, 0))]
             terms.append("(" + " & ".join(picks) + ")")
-    cg.set(ins.operands[0], "u32", " | ".join(terms) if terms else cg.const("u32", 0))
+    value = " | ".join(terms) if terms else cg.const("u32", 0)
+    if joined is None:
+        cg.set(d, "u32", value)
+        return
+    # The predicate says whether any bit is set, joined with another predicate.
+    assert isinstance(d, ast.Pair)
+    value, q = cg.let(value), cg.src(ins.operands[5], "p")
+    if not (isinstance(d.first, ast.Sym) and d.first.name == "_"):
+        cg.set(d.first, "u32", value)
+    cg.set(d.second, "p", f"({value} != 0) {'&' if joined == 'and' else '|'} {q}")
 
 
 @emits("shl", "shr")
@@ -476,6 +497,28 @@ def _bfind(cg: Context, ins: ast.Instruction) -> None:
     cg.set(ins.operands[0], "u32", f"bfind({cg.src(ins.operands[1], kind)}, {'shiftamt' in ins.parts})")
 
 
+@runtime
+def find_nth(mask: Array, base: Array, offset: Array) -> Array:
+    """fns: the position of the set bit that is |offset|-th from `base` on, upwards or downwards; ones if none."""
+    mask, base, offset = np.broadcast_arrays(mask, base, offset)
+    bits = (mask[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
+    position = np.arange(32)
+    start = base.astype(np.int64)[..., None]
+    up = offset[..., None] > 0
+    within = np.where(offset[..., None] == 0, position == start, np.where(up, position >= start, position <= start))
+    hit = (bits != 0) & within
+    rank = np.where(up, np.cumsum(hit, axis=-1), np.cumsum(hit[..., ::-1], axis=-1)[..., ::-1])
+    wanted = np.maximum(np.abs(offset.astype(np.int64)), 1)[..., None]
+    found = hit & (rank == wanted)
+    return np.where(found.any(axis=-1), found.argmax(axis=-1), 0xFFFFFFFF).astype(np.uint32)
+
+
+@emits("fns")
+def _fns(cg: Context, ins: ast.Instruction) -> None:
+    mask, base = (cg.src(o, "u32") for o in ins.operands[1:3])
+    cg.set(ins.operands[0], "u32", f"find_nth({mask}, {base}, {cg.src(ins.operands[3], 's32')})")
+
+
 @emits("brev")
 def _brev(cg: Context, ins: ast.Instruction) -> None:
     kind = kind_of(ins.parts[-1])
@@ -493,9 +536,34 @@ def _dp(cg: Context, ins: ast.Instruction) -> None:
 # Moving -----------------------------------------------------------------------------------------------
 
 
+def _mov_b128(cg: Context, to: ast.Operand, source: ast.Operand) -> None:
+    """Both sides are vectors, of two 64-bit or of four 32-bit registers."""
+    assert isinstance(to, ast.Vec)
+    assert isinstance(source, ast.Vec)
+    if len(source.items) == 4:
+        words = [cg.src(i, "u32") for i in source.items]
+        halves = [f"{a}.astype(t_u64) | ({b}.astype(t_u64) << {cg.const('u64', 32)})" for a, b in
+                  (words[:2], words[2:])]  # fmt: skip
+    else:
+        halves = [cg.src(i, "u64") for i in source.items]
+    halves = [cg.let(half) for half in halves]
+    if len(to.items) == 2:
+        values, kind = halves, "u64"
+    else:
+        shift = cg.const("u64", 32)
+        values = [f"({h}{part}).astype(t_u32)" for h in halves for part in ("", f" >> {shift}")]
+        kind = "u32"
+    for item, value in zip(to.items, values, strict=True):
+        if not (isinstance(item, ast.Sym) and item.name == "_"):
+            cg.set(item, kind, value)
+
+
 @emits("mov")
 def _mov(cg: Context, ins: ast.Instruction) -> None:
     d, s = ins.operands
+    if ins.parts[-1] == "b128":
+        _mov_b128(cg, d, s)
+        return
     if isinstance(d, ast.Vec):
         items = d.items
         if isinstance(s, ast.Vec):
@@ -635,6 +703,8 @@ def _set(cg: Context, ins: ast.Instruction) -> None:
     how = next((x for x in p[2:-2] if x in ("and", "or", "xor")), None)
     result = compare(cg, p[1], stype, ins.operands[1], ins.operands[2], "ftz" in p)
     third = cg.src(ins.operands[3], "p") if len(ins.operands) > 3 else None
+    if third is not None and stype in ("f16x2", "bf16x2"):
+        third = f"np.asarray({third})[..., None]"
     r = cg.let(_combine(result, how, third))
     if stype in ("f16x2", "bf16x2"):
         one = {"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(dtype, 0xFFFF)

@@ -370,6 +370,25 @@ def stack_values(n: int, *values: Any) -> Array:
     return np.stack([np.broadcast_to(v, (n, 32)) for v in values], axis=-1)
 
 
+@runtime
+def clear_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: Any) -> None:
+    """st.bulk: zeros from a shared address on."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    where = np.broadcast_to(shared_index(M, at, idx, n, mask, addr, 1, False), (n, 32))
+    sizes = np.broadcast_to(size, (n, 32)).astype(np.int64)
+    for row, lane in np.argwhere(lanes & (sizes > 0)).tolist():
+        start, count = int(where[row, lane]), int(sizes[row, lane])
+        offset = start % M.smem_stride
+        if count % 8 or start % 8:
+            what = f"st.bulk of {count} bytes at {offset:#x}: multiples of 8 are needed"
+            raise Stop(Code.SIM_MISALIGNED, what, at, int(M.warps(idx)[row]), lane)
+        if offset + count > M.smem_size:
+            what = f"st.bulk of {count} bytes at {offset:#x} passes the end of shared memory"
+            raise Stop(Code.SIM_OUT_OF_BOUNDS, what, at, int(M.warps(idx)[row]), lane)
+        M.smem_flat[start : start + count] = 0
+    M.stores += 1
+
+
 # Code generation --------------------------------------------------------------------------------------
 
 
@@ -416,19 +435,14 @@ def _shape(ins: ast.Instruction) -> tuple[str, int, int]:
     t = ins.parts[-1]
     count = next((int(p[1:]) for p in ins.parts[1:-1] if p in ("v2", "v4", "v8")), 1)
     if t == "b128":
-        raise Unsupported("128-bit registers")
+        # A register of 128 bits is the vector of its halves.
+        return "u64", 8, 2
     kind = kind_of(t)
     return kind, WIDTH_OF[kind] // 8, count
 
 
-def _check_order(ins: ast.Instruction) -> None:
-    if "mmio" in ins.parts:
-        raise Unsupported("mmio")
-
-
 @emits("ld", "ldu")
 def _ld(cg: Context, ins: ast.Instruction) -> None:
-    _check_order(ins)
     kind, item, count = _shape(ins)
     d, mem = ins.operands[0], ins.operands[1]
     unsigned = f"u{item * 8}"
@@ -462,14 +476,17 @@ def _store_result(cg: Context, to: ast.Operand, kind: str, unsigned: str, value:
 
 @emits("st")
 def _st(cg: Context, ins: ast.Instruction) -> None:
-    _check_order(ins)
     if ins.parts[1] == "async":
         from porter.sim.exec_async import emit_store_async
 
         emit_store_async(cg, ins)
         return
     if ins.parts[1] == "bulk":
-        raise Unsupported("")
+        from porter.sim.mbarrier import shared_address
+
+        address = shared_address(cg, ins.operands[0], ins)
+        cg.line(cg.call("clear_shared", address, cg.src(ins.operands[1], "u32")))
+        return
     kind, item, count = _shape(ins)
     unsigned = f"u{item * 8}"
     mem, source = ins.operands[0], ins.operands[1]

@@ -15,7 +15,7 @@ from porter.ptx.mma import MmaOp
 from porter.ptx.wgmma import WgmmaOp
 from porter.sim.accumulators import Fragment, TileSet, compute
 from porter.sim.codegen import Context, Unsupported, emits, runtime
-from porter.sim.datapath.mma_sync import mma_sync
+from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
 from porter.sim.engine import Operation
 from porter.sim.exec_async import per_lane
@@ -270,20 +270,20 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
 def warp_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: MmaOp, a: Any, b: Any, c: Any) -> Array:
     """mma.sync of each warp: D registers [registers, n, 32]."""
     groups = [np.stack([per_lane(r, n) for r in x], axis=-1) for x in (a, b, c)]
-    out = [
-        mma_sync(op, groups[0][i], groups[1][i], groups[2][i], mode=M.options.arithmetic, arch=M.architecture)
-        for i in range(n)
-    ]
-    return np.ascontiguousarray(np.stack(out).transpose(2, 0, 1))
+    out = mma_warps(op, *groups, mode=M.options.arithmetic, arch=M.architecture)
+    return np.ascontiguousarray(out.transpose(2, 0, 1))
 
 
 @emits("mma")
 def _mma(cg: Context, ins: ast.Instruction) -> None:
     op = MmaOp.parse(ins.parts)
+    if op.sparse:
+        raise Unsupported("sparse mma.sync")
     vectors = [o.items if isinstance(o, ast.Vec) else (o,) for o in ins.operands]
     key = f"op_{cg.at}"
     cg.compiler.namespace[key] = op
-    values = ["(" + ", ".join(cg.src(i, "u32") for i in v) + ",)" for v in vectors[1:4]]
+    kind = f"u{op.register_bits}"
+    values = ["(" + ", ".join(cg.src(i, kind) for i in v) + ",)" for v in vectors[1:4]]
     result = cg.let(cg.call("warp_mma", key, *values))
     for i, to in enumerate(vectors[0]):
-        cg.set(to, "u32", f"{result}[{i}]")
+        cg.set(to, kind, f"{result}[{i}]")

@@ -240,17 +240,26 @@ class Loader:
         operands = tuple(self._operand(o, scope) for o in ins.operands)
         code.append(replace(ins, operands=operands, guard=guard))
 
+    def _register(self, name: str) -> ast.Operand:
+        """A register; one of 128 bits as the vector of its two halves, lower first."""
+        widths = self.program.widths
+        if widths.get(name) != 128:
+            return ast.Reg(name)
+        halves = (f"{name}.lo", f"{name}.hi")
+        widths.update(dict.fromkeys(halves, 64))
+        return ast.Vec(tuple(ast.Reg(half) for half in halves))
+
     def _operand(self, op: ast.Operand, scope: _Scope) -> ast.Operand:
         if isinstance(op, ast.Reg):
             found = scope.find(op.name)
             if found is None:
                 return ast.Reg("?" + op.name)
-            return ast.Reg(found)
+            return self._register(found)
         if isinstance(op, ast.Sym):
             found = scope.find(op.name)
             if found is None:
                 return op
-            return ast.Reg(found) if found in self.program.widths else ast.Sym(found)
+            return self._register(found) if found in self.program.widths else ast.Sym(found)
         if isinstance(op, ast.Mem):
             return ast.Mem(self._operand(op.base, scope), op.offset, tuple(self._operand(p, scope) for p in op.parts))
         if isinstance(op, ast.Vec):

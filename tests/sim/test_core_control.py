@@ -169,13 +169,13 @@ def test_trap_names_the_thread() -> None:
 
 
 def test_unknown_instruction_is_incomplete_only_if_reached() -> None:
-    body = REGS + "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, {limit}; @%p1 st.bulk.weak.shared::cta [%d1], 8, 0; ret;"
+    body = REGS + "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, {limit}; @%p1 vadd.u32.u32.u32 %r1, %r1, %r1; ret;"
     good = run(module_text([], body.replace("{limit}", "100"), "sm_100a"), [], GlobalMemory())
     assert good.status == "ok"
     bad = run(module_text([], body.replace("{limit}", "10"), "sm_100a"), [], GlobalMemory())
     assert bad.status == "incomplete"
     assert bad.findings[0].code is Code.SIM_UNKNOWN_INSTRUCTION
-    assert "st.bulk" in bad.findings[0].message
+    assert "vadd" in bad.findings[0].message
     assert bad.findings[0].ptx_line
 
 

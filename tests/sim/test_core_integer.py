@@ -83,14 +83,14 @@ def test_saturation() -> None:
 def test_division(bits: int) -> None:
     ones = (1 << bits) - 1
     check(f"div.u{bits} %d, %a, %b;", bits, lambda a, b: a // b if b else ones)
-    check(f"rem.u{bits} %d, %a, %b;", bits, lambda a, b: a % b if b else a)
+    check(f"rem.u{bits} %d, %a, %b;", bits, lambda a, b: a % b if b else ones)
 
     def sdiv(a: int, b: int) -> int:
         return tdiv(signed(a, bits), signed(b, bits)) if b else ones
 
     def srem(a: int, b: int) -> int:
         x, y = signed(a, bits), signed(b, bits)
-        return x - y * tdiv(x, y) if b else a
+        return x - y * tdiv(x, y) if b else ones
 
     check(f"div.s{bits} %d, %a, %b;", bits, sdiv)
     check(f"rem.s{bits} %d, %a, %b;", bits, srem)

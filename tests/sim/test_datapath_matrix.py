@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
@@ -112,6 +113,61 @@ def test_mma_sync(shape: str, dtype: type, mode: str) -> None:
     np.testing.assert_array_equal(got, accumulator(want))
 
 
+@pytest.mark.parametrize(
+    ("shape", "low", "high"),
+    [
+        ("m8n8k4.row.col.f64.f64.f64.f64", -9, 9),
+        ("m16n8k4.row.col.f64.f64.f64.f64", -9, 9),
+        ("m16n8k8.row.col.f64.f64.f64.f64", -9, 9),
+        ("m16n8k16.row.col.f64.f64.f64.f64", -9, 9),
+        ("m8n8k16.row.col.s32.s8.u8.s32", -128, 127),
+        ("m8n8k32.row.col.s32.s4.s4.s32", -8, 7),
+        ("m16n8k32.row.col.s32.s4.u4.s32", -8, 7),
+        ("m16n8k64.row.col.s32.u4.u4.s32", 0, 15),
+        ("m8n8k128.row.col.s32.b1.b1.s32.xor.popc", 0, 1),
+        ("m16n8k128.row.col.s32.b1.b1.s32.and.popc", 0, 1),
+        ("m16n8k256.row.col.s32.b1.b1.s32.xor.popc", 0, 1),
+    ],
+)
+def test_mma_sync_of_other_shapes(shape: str, low: int, high: int) -> None:
+    """Fragments packed element by element from the ISA's formulas, products in Python integers."""
+    op = MmaOp.parse(("mma", "sync", "aligned", *shape.split(".")))
+    rng = np.random.default_rng(4)
+    a = rng.integers(low, high + 1, (op.m, op.k))
+    b = rng.integers(0 if op.b_type in ("u4", "u8", "b1") else low, min(high, 15) + 1, (8, op.k))
+    c = rng.integers(-9, 10, (op.m, 8))
+    bits = op.a_type.bits
+
+    def packed(matrix: np.ndarray, position: Callable[..., tuple[int, int]], registers: int) -> np.ndarray:
+        found = np.zeros((32, registers), np.uint64 if bits == 64 else np.uint32)
+        for lane in range(32):
+            for register in range(registers):
+                if bits == 64:
+                    value = np.float64(matrix[position(lane, register, 0, bits)])
+                    found[lane, register] = value.view(np.uint64)
+                    continue
+                word = 0
+                for element in range(32 // bits):
+                    code = int(matrix[position(lane, register, element, bits)]) & ((1 << bits) - 1)
+                    word |= code << (bits * element)
+                found[lane, register] = word
+        return found
+
+    def result(matrix: np.ndarray) -> np.ndarray:
+        values = [[matrix[d_position(lane, v)] for v in range(op.m * 8 // 32)] for lane in range(32)]
+        return np.array(values, np.float64 if bits == 64 else np.int32)
+
+    rows = packed(a, lambda *place: a_position(*place, op.m), op.a_registers)
+    start = result(c)
+    words = mma_sync(op, rows, packed(b, b_position, op.b_registers), start.view(f"u{start.itemsize}"), mode="exact")
+    if op.bits:
+        pairs = (x != y if op.bits == "xor" else x & y for x, y in ((a[:, None, :], b[None, :, :]),))
+        want = next(pairs).sum(axis=2) + c
+    else:
+        want = a @ b.T + c
+    np.testing.assert_array_equal(words.view(start.dtype), result(want))
+
+
 @pytest.mark.external
 def test_mma_fragments_equal_cute() -> None:
     """SM80_16x8x16: A ((4,8),(2,2,2)):((32,1),(16,8,128)), B ((4,8),(2,2)):((16,1),(8,64))."""
@@ -156,10 +212,11 @@ def test_mma_fragments_equal_cute() -> None:
         "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32",
         "mma.sync.aligned.m16n8k8.row.col.f32.f16.bf16.f32",
         "mma.sync.aligned.m16n8k16.row.col.bf16.bf16.bf16.bf16",
-        "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64",
-        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        "mma.sync.aligned.m8n8k8.row.col.f64.f64.f64.f64",
+        "mma.sp.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+        "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32",
     ],
 )
 def test_other_mma_forms_are_refused(opcode: str) -> None:
-    with pytest.raises(ValueError, match="m16n8 family"):
+    with pytest.raises(ValueError, match="these families"):
         MmaOp.parse(tuple(opcode.split(".")))

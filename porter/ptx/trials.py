@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels around sample instructions: operands get values, results are written out.
+
+A kernel runs one instruction in every thread of `BLOCKS` blocks on `VALUES` rows of inputs. Registers that it
+reads come from columns of an input buffer, chosen by the operand's type; addresses name a slot of the thread's
+own in the operand's state space, filled with input; what is synchronized on is initialized. Registers that it
+writes and the slot go to the output buffer, `ROW` bytes a thread.
+
+The inputs are the same everywhere (`inputs`), so that a kernel's output can be compared between machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx.ast import Instruction, Mem, Operand, Pair, Reg, Vec
+from porter.ptx.forms.grammar import Access, Modifiers, OperandForm
+from porter.ptx.inline import parse_template
+from porter.ptx.samples import HEAD, REGISTERS
+from porter.ptx.special import FORMAT_BYTES
+from porter.ptx.table import bind, lookup, modifiers, operand_type
+from porter.ptx.tensormap import TensorMap, TensorMapType
+
+Words = npt.NDArray[np.uint64]
+
+VALUES = 2048
+SLOT = 64
+RESULTS = 16
+ROW = 8 * RESULTS + SLOT
+"""Bytes of output of a thread: the registers written, 8 bytes each, then its slot."""
+
+_WARP = 32
+_TENSOR_ELEMENTS = 4096
+
+# Inputs ------------------------------------------------------------------------------------------------
+
+
+class _Random:
+    """splitmix64, so that the inputs depend on nothing but this text."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = np.uint64(seed)
+
+    def __call__(self, count: int = VALUES) -> Words:
+        with np.errstate(over="ignore"):
+            steps = np.arange(1, count + 1, dtype=np.uint64)
+            z = self.state + steps * np.uint64(0x9E3779B97F4A7C15)
+            self.state = z[-1]
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            return z ^ (z >> np.uint64(31))
+
+
+COLUMNS = 12
+"""Columns of every kind of input."""
+
+_FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
+_INTEGERS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
+# Operands of matrix products: exponents near each other, so that the sums are of many terms.
+_SMOOTH = {"mma_f16": (5, 10), "mma_bf16": (8, 7), "mma_f32": (8, 23), "mma_f64": (11, 52)}
+_PACKED = ("mma_f16x2", "mma_bf16x2", "mma_e4m3", "mma_e5m2")
+KINDS = (*_FLOATS, "f16x2", "bf16x2", "f32x2", *_INTEGERS, "small", "codes", *_SMOOTH, *_PACKED)
+
+
+def _specials(exponent_bits: int, fraction_bits: int) -> list[int]:
+    """Zeros, subnormals, one, the largest number, infinity, signalling and quiet NaN, of both signs."""
+    e, f = exponent_bits, fraction_bits
+    top, one = (1 << e) - 1, (1 << (e - 1)) - 1
+    positive = [
+        0, 1, (1 << f) - 1, 1 << f, one << f, ((top - 1) << f) | ((1 << f) - 1), top << f, (top << f) | 1,
+        (top << f) | (1 << (f - 1)), (top << f) | (1 << (f - 1)) | 5, (1 << (e + f)) - 1,
+    ]  # fmt: skip
+    return [x | sign << (e + f) for sign in (0, 1) for x in positive]
+
+
+def _float_column(random: _Random, bits: tuple[int, int], spread: int) -> Words:
+    e, f = (np.uint64(x) for x in bits)
+    one = np.uint64((1 << (int(e) - 1)) - 1)
+    anywhere = random() % (np.uint64(1) << e)
+    near = one + random() % np.uint64(2 * spread + 1) - np.uint64(spread)
+    exponent = np.where(random() % np.uint64(10) < 7, near, anywhere) if spread > 2 else near
+    fraction = random() % (np.uint64(1) << f)
+    # Half of the bits clear makes ties.
+    fraction = np.where(random() % np.uint64(10) < 3, fraction >> (f // np.uint64(2)) << (f // np.uint64(2)), fraction)
+    return (random() & np.uint64(1)) << (e + f) | exponent << f | fraction
+
+
+def _place_pairs(values: list[int], column: int, into: Words) -> None:
+    """Every pair of special values in the first two columns, mixed into the third; then each with others."""
+    n = len(values)
+    table = np.array(values, np.uint64)
+    index = np.arange(n * n)
+    which = index % n if column % 3 == 0 else index // n if column % 3 == 1 else (7 * index + 3) % n
+    into[: n * n] = table[which]
+    start = n * n + n * (column % 3)
+    into[start : start + n] = table
+
+
+def inputs() -> dict[str, Words]:
+    """[COLUMNS, VALUES] words of every kind."""
+    found: dict[str, Words] = {}
+    for seed, (name, bits) in enumerate((_FLOATS | _SMOOTH).items()):
+        random = _Random(1000 + seed)
+        smooth = name.startswith("mma")
+        columns = [_float_column(random, bits, 2 if smooth else 6) for _ in range(COLUMNS)]
+        if not smooth:
+            for i, column in enumerate(columns):
+                _place_pairs(_specials(*bits), i, column)
+        found[name] = np.stack(columns)
+    for name, width in _INTEGERS.items():
+        random = _Random(2000 + width)
+        ones = (1 << width) - 1
+        edges = [0, 1, 2, ones, 1 << (width - 1), ones >> 1, 31, 32, 33, 63, 64, 255 & ones]
+        columns = []
+        for i in range(COLUMNS):
+            x = random() >> random() % np.uint64(64)
+            x = np.where(random() % np.uint64(5) == 0, ~x, x) & np.uint64(ones)
+            _place_pairs(edges, i, x)
+            columns.append(x)
+        found[name] = np.stack(columns)
+    for name, half in (("f16x2", "f16"), ("bf16x2", "bf16"), ("mma_f16x2", "mma_f16"), ("mma_bf16x2", "mma_bf16")):
+        found[name] = found[half] | np.roll(found[half], 777, axis=1) << np.uint64(16)
+    found["f32x2"] = found["f32"] | np.roll(found["f32"], 777, axis=1) << np.uint64(32)
+    random = _Random(3000)
+    found["small"] = np.stack([random() % np.uint64(40) for _ in range(COLUMNS)])
+    # All 16-bit codes are too many for one column: every 32nd, at a random place of its 32.
+    steps = np.arange(VALUES, dtype=np.uint64) * np.uint64(32)
+    found["codes"] = np.stack([(steps + random() % np.uint64(32)) & np.uint64(0xFFFF) for _ in range(COLUMNS)])
+    # FP8 numbers without NaN and infinity.
+    found["mma_e4m3"] = np.stack([random() & np.uint64(0xBFBFBFBF) for _ in range(COLUMNS)])
+    found["mma_e5m2"] = np.stack([random() & np.uint64(0xBFBFBFBF) for _ in range(COLUMNS)])
+    return found
+
+
+def input_bytes() -> bytes:
+    """The input buffer: the columns of all kinds, then tensor data."""
+    found = inputs()
+    return np.concatenate([found[kind].reshape(-1) for kind in KINDS]).tobytes()
+
+
+def _column(kind: str, column: int) -> int:
+    """Byte offset of a column in the input buffer."""
+    return (KINDS.index(kind) * COLUMNS + column % COLUMNS) * VALUES * 8
+
+
+# Kernels -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A kernel `k` with parameters (input buffer, output buffer of VALUES rows). `blocks` of `threads`."""
+
+    text: str
+    ptx: str
+    threads: int
+    blocks: int
+    cluster: int
+
+
+_VALUE_KINDS = {
+    "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f16x2": "f16x2", "bf16x2": "bf16x2",
+    "f32x2": "f32x2", "tf32": "f32", "u8": "i8", "s8": "i8", "b8": "i8",
+}  # fmt: skip
+
+
+def _kind(form: OperandForm, given: Modifiers) -> str:
+    """The kind of input for a register operand."""
+    written = form.type.removeprefix("packed(").removeprefix("wide(").rstrip(")")
+    type_ = given.get(written, written)
+    matrix = "shape" in given and form.name in ("a", "b", "c")
+    if matrix:
+        element = given.get({"a": "atype", "b": "btype", "c": "ctype"}[form.name], "f16")
+        packed = {"f16": "mma_f16x2", "bf16": "mma_bf16x2", "tf32": "mma_f32", "f32": "mma_f32", "f64": "mma_f64"}
+        return packed.get(element, f"mma_{element}" if element in ("e4m3", "e5m2") else "i32")
+    if form.name in ("state", "response"):
+        return "i64"
+    if type_ in _VALUE_KINDS:
+        return _VALUE_KINDS[type_]
+    if (type_ in FORMAT_BYTES and type_[0] == "e") or type_ == "ue8m0x2":
+        return "codes"
+    if given.get("stype") == "f16" and form.name in ("a", "b"):
+        return "f16"
+    return f"i{8 * FORMAT_BYTES.get(operand_type(form, given), 4)}".replace("i128", "i64")
+
+
+_BITS = {"c": 8, "h": 16, "w": 32, "l": 64, "f": 32, "d": 64}
+_SETTINGS: dict[str, int] = {
+    "mask": 0xFFFFFFFF, "size": 16, "tx": 16, "count": 1, "parity": 1, "hint": 100, "primary_size": 128,
+    "total_size": 128, "multicast_mask": 1, "targets": 0, "index": 0, "info": 0, "t": 20,
+}  # fmt: skip
+
+
+class _Writer:
+    """Writes one trial."""
+
+    def __init__(self, instruction: Instruction, text: str, target: str) -> None:
+        form = lookup(instruction)
+        assert form is not None
+        self.form = form
+        self.ins = instruction
+        self.text = text
+        self.given = modifiers(instruction)
+        self.target = target
+        self.threads = 128 if form.issue == "warpgroup" else _WARP
+        self.cluster = 2 if "cta_group::2" in instruction.parts else 1
+        self.lines: list[str] = []
+        self.next: dict[str, int] = {}
+        self.results: list[tuple[str, int]] = []
+        self.slot = ""
+
+    def value(self, register: str, kind: str) -> None:
+        """Load a register from the next column of a kind."""
+        letter = register[1]
+        column = self.next.get(kind, 0)
+        self.next[kind] = column + 1
+        place = f"[%zin+{_column(kind, column)}]"
+        if letter == "p":
+            self.lines.append(f"ld.global.b32 %zw2, {place}; and.b32 %zw2, %zw2, 1; setp.ne.b32 {register}, %zw2, 0;")
+        elif letter == "q":
+            self.lines.append(f"ld.global.b64 %zl2, {place}; mov.b128 {register}, {{%zl2, %zl2}};")
+        else:
+            self.lines.append(f"ld.global.b{_BITS[letter]} {register}, {place};")
+
+    def registers(self, form: OperandForm, operand: Operand) -> Iterator[tuple[OperandForm, str]]:
+        if isinstance(operand, Pair):
+            yield from self.registers(form, operand.first)
+            assert form.second is not None
+            yield from self.registers(form.second, operand.second)
+        elif isinstance(operand, Vec):
+            for item in operand.items:
+                yield from self.registers(form, item)
+        elif isinstance(operand, Reg):
+            yield form, operand.name
+
+    def operand(self, form: OperandForm, operand: Operand) -> None:
+        if isinstance(operand, Mem):
+            self.memory(form, operand)
+            return
+        for part, register in self.registers(form, operand):
+            if part.access is Access.WRITE:
+                self.result(register)
+                continue
+            self.source(part, register)
+            if part.access is Access.READ_WRITE:
+                self.result(register)
+
+    def result(self, register: str) -> None:
+        letter = register[1]
+        self.results.append((register, 1 if letter == "p" else 128 if letter == "q" else _BITS[letter]))
+
+    def source(self, form: OperandForm, register: str) -> None:
+        name, letter = form.name, register[1]
+        opcode = self.ins.parts[0]
+        if name == "policy":
+            self.lines.append(f"createpolicy.fractional.L2::evict_last.b64 {register}, 1.0;")
+        elif name == "state" and opcode == "mbarrier":
+            self.lines.append("mbarrier.arrive.shared::cta.b64 %zl4, [zbar+8];")
+            self.lines.append(f"mov.b64 {register}, %zl4;")
+        elif name == "mask" and opcode in ("cp", "multimem"):
+            self.lines.append(f"mov.b16 {register}, 1;")
+        elif opcode == "nanosleep" or (name in _SETTINGS and opcode not in ("fns",) and letter != "p"):
+            value = _SETTINGS.get(name, 20)
+            self.lines.append(f"mov.b{_BITS[letter]} {register}, {value & ((1 << _BITS[letter]) - 1)};")
+        elif opcode == "alloca" or (opcode == "st" and name == "size"):
+            self.lines.append(f"mov.b{_BITS[letter]} {register}, 16;")
+        elif opcode == "stackrestore":
+            self.lines.append(f"stacksave.u{_BITS[letter]} {register};")
+        elif name == "select_a" or name == "select_b":
+            self.lines.append(f"mov.b16 {register}, 0;")
+        elif opcode == "mapa" and name == "b":
+            self.lines.append(f"mov.b32 {register}, 0;")
+        elif opcode in ("mapa", "getctarank") and name == "a":
+            shared = "shared::cluster" in self.ins.parts
+            self.address(register, "shared" if shared else "generic shared")
+        elif opcode in ("cvta", "isspacep"):
+            self.address(register, "global" if "to" in self.ins.parts or opcode == "isspacep" else self.ins.parts[1])
+        elif opcode == "tensormap" and name == "value":
+            self.lines.append(f"mov.b{_BITS[letter]} {register}, 16;")
+        elif opcode == "barrier" or opcode == "bar":
+            if letter == "p":
+                self.value(register, "i32")
+            else:
+                self.lines.append(f"mov.b32 {register}, {0 if name == 'a' else self.threads};")
+        elif opcode == "shfl" and name in ("b", "c"):
+            self.value(register, "i32")
+            self.lines.append(f"and.b32 {register}, {register}, {31 if name == 'b' else 0x1F1F};")
+        elif name == "coords":
+            self.lines.append(f"mov.b32 {register}, 0;")
+        else:
+            self.value(register, _kind(form, self.given))
+            if opcode in ("bfe", "bfi") and letter == "w" and form.type == "u32":
+                # Position and length have eight bits.
+                self.lines.append(f"and.b32 {register}, {register}, 255;")
+
+    def address(self, register: str, space: str) -> None:
+        if space in ("shared", "shared::cta", "shared::cluster"):
+            self.lines.append(f"mov.b{_BITS[register[1]]} {register}, %zsmem;" if register[1] == "w" else
+                              f"cvt.u64.u32 {register}, %zsmem;")  # fmt: skip
+        elif space == "generic shared":
+            self.lines.append(f"cvt.u64.u32 {register}, %zsmem; cvta.shared.u64 {register}, {register};")
+        elif space == "local":
+            bits = _BITS[register[1]]
+            self.lines.append(f"mov.u{bits} {register}, stack;")
+        elif space == "const":
+            self.lines.append(f"mov.u64 {register}, fixed;")
+        elif space.startswith("param"):
+            self.lines.append(f"mov.u64 {register}, parameter;")
+        elif "nc" in self.ins.parts:
+            # Such a load may miss what this kernel has written.
+            self.lines.append(f"mul.wide.u32 %zl5, %zw1, {SLOT}; add.u64 {register}, %zmaps, %zl5;")
+            self.lines.append(f"sub.u64 {register}, {register}, {MAPS};")
+        else:
+            self.lines.append(f"add.u64 {register}, %zout, {8 * RESULTS};")
+
+    def memory(self, form: OperandForm, operand: Mem) -> None:
+        register = operand.base.name if isinstance(operand.base, Reg) else ""
+        space = self.given.get(form.space, form.space)
+        for inner, part in zip(form.inner, operand.parts, strict=True):
+            self.operand(inner, part)
+        if not register:
+            return
+        generic = register[1] == "l"
+        if form.name in ("mbar", "response") and space != "tmem":
+            offset = 0 if form.name == "mbar" else 16
+            offset += 16 if self.ins.opcode.startswith("mbarrier.init") else 0
+            self.lines.append(f"mov.u32 %zw2, zbar; add.u32 %zw2, %zw2, {offset};")
+            self.lines.append(f"cvt.u64.u32 {register}, %zw2; cvta.shared.u64 {register}, {register};" if generic else
+                              f"mov.u32 {register}, %zw2;")  # fmt: skip
+        elif form.name == "map" or self.ins.parts[-1] == "tensormap":
+            dims = self.given.get("dim", "2d")[0]
+            mode = self.given.get("mode", "")
+            kind = 1 if mode.startswith("im2col") else 2 if mode.endswith("4") else 0
+            if self.ins.parts[0] == "tensormap":
+                self.slot = "map"
+                if generic:
+                    self.lines.append(f"add.u64 {register}, %zout, {VALUES * ROW};")
+                else:
+                    self.lines.append(f"mov.u32 {register}, smem;")
+            else:
+                self.lines.append(f"add.u64 {register}, %zmaps, {map_offset(int(dims), kind)};")
+        elif self.shared_only():
+            if generic:
+                self.address(register, "generic shared")
+            else:
+                self.address(register, "shared")
+            self.slot = "shared"
+        else:
+            self.address(register, space)
+            self.slot = self.slot or ("shared" if space.startswith("shared") else "global")
+
+    def shared_only(self) -> bool:
+        """Generic addresses of these must be in shared memory."""
+        p = self.ins.parts
+        return p[0] in ("ldmatrix", "stmatrix") or p[:2] in (("st", "async"), ("red", "async"), ("st", "bulk"))
+
+    def trial(self) -> Trial:
+        for form, operand in bind(self.ins):
+            self.operand(form, operand)
+        if self.ins.parts[0] in ("addc", "subc", "madc"):
+            self.lines.append("add.cc.u32 %zw2, %zw1, 0xFFFFFC00;")
+        return Trial(self.text, self.module(self.text), self.threads, VALUES // self.threads, self.cluster)
+
+    def module(self, text: str) -> str:
+        threads = self.threads
+        prelude = f"""
+.reg .b32 %zw<8>; .reg .b64 %zl<8>; .reg .b64 %zin, %zout, %zmaps; .reg .b32 %zsmem; .reg .pred %zp<4>;
+.shared .align 1024 .b8 zslots[{max(threads * SLOT, 4096)}]; .shared .align 16 .b8 zbar[64];
+mov.u32 %zw0, %tid.x; mov.u32 %zw1, %ctaid.x; mad.lo.u32 %zw1, %zw1, {threads}, %zw0;
+ld.param.u64 %zin, [in]; ld.param.u64 %zmaps, [in]; ld.param.u64 %zout, [out];
+mul.wide.u32 %zl0, %zw1, 8; add.u64 %zin, %zin, %zl0; add.u64 %zmaps, %zmaps, {MAPS};
+mul.wide.u32 %zl1, %zw1, {ROW}; add.u64 %zout, %zout, %zl1;
+mov.u32 %zsmem, zslots; mad.lo.u32 %zsmem, %zw0, {SLOT}, %zsmem;
+setp.eq.u32 %zp0, %zw0, 0;
+@%zp0 mbarrier.init.shared::cta.b64 [zbar], 2; @%zp0 mbarrier.init.shared::cta.b64 [zbar+8], {threads};
+"""
+        fill = []
+        for i in range(SLOT // 8):
+            place = _column(self.slot_kind(), i + 4)
+            fill.append(f"ld.global.b64 %zl3, [%zin+{place}]; st.shared.b64 [%zsmem+{8 * i}], %zl3;"
+                        f" st.global.b64 [%zout+{8 * RESULTS + 8 * i}], %zl3;")  # fmt: skip
+        fill.append("bar.sync 0;")
+        dump = ["bar.sync 0;"]
+        place = 0
+        for register, bits in self.results[:RESULTS]:
+            if bits == 1:
+                dump.append(f"selp.b32 %zw2, 1, 0, {register}; st.global.b32 [%zout+{place}], %zw2;")
+            elif bits == 128:
+                dump.append(f"mov.b128 {{%zl2, %zl3}}, {register}; st.global.b64 [%zout+{place}], %zl2;"
+                            f" st.global.b64 [%zout+{place + 8}], %zl3;")  # fmt: skip
+                place += 8
+            else:
+                dump.append(f"st.global.b{bits} [%zout+{place}], {register};")
+            place += 8
+        if self.slot != "global":
+            for i in range(SLOT // 8):
+                dump.append(f"ld.shared.b64 %zl3, [%zsmem+{8 * i}]; st.global.b64 [%zout+{8 * RESULTS + 8 * i}], %zl3;")
+        head = HEAD.format(version="9.0", target=self.target)
+        guard = "@%zp0 " if self.once() else ""
+        return "\n".join([
+            head, ".visible .entry k(.param .u64 in, .param .u64 out, .param .align 64 .b8 parameter[64]) {",
+            REGISTERS, prelude, *fill, *self.lines, guard + text, *dump, "END: ret;", "}",
+        ])  # fmt: skip
+
+    def slot_kind(self) -> str:
+        """What memory holds before."""
+        type_ = self.ins.parts[-1]
+        return {"f32": "f32", "f64": "f64", "f16": "f16x2", "f16x2": "f16x2", "bf16": "bf16x2", "bf16x2": "bf16x2"}.get(
+            type_, "i64"
+        )
+
+    def once(self) -> bool:
+        """One thread issues it."""
+        name = self.ins.parts[0]
+        tensor = any(isinstance(o, Mem) and o.parts for o in self.ins.operands)
+        return tensor or name in ("clusterlaunchcontrol", "tensormap") or self.ins.opcode.startswith("mbarrier.init")
+
+
+# Tensor maps: one for every rank and mode, behind the columns.
+MAPS = -(-len(KINDS) * COLUMNS * VALUES * 8 // 1024) * 1024
+
+
+def map_offset(rank: int, kind: int) -> int:
+    """Byte offset of the map of a rank: kind 0 tiled, 1 im2col, 2 for gathering rows."""
+    return 128 * (5 * kind + rank - 1)
+
+
+def tensor_maps(address: int) -> bytes:
+    """The maps, of tensors of 32-bit words at `address`."""
+    raw = b""
+    for kind in range(3):
+        for rank in range(1, 6):
+            sizes = (8,) * rank if rank < 5 else (8, 4, 4, 4, 4)
+            box = (4,) + (1,) * (rank - 1)
+            strides = []
+            step = 4
+            for size in sizes[:-1]:
+                step *= size
+                strides.append(step)
+            found = TensorMap(TensorMapType.UINT32, address, sizes, tuple(strides), box)
+            raw += found.encode()
+            del kind
+    return raw
+
+
+def trial(text: str, target: str) -> Trial:
+    """The kernel of a sample instruction. Raises UnknownInstruction."""
+    instruction = parse_template((REGISTERS + text).replace("%", "%%")).instructions()[-1]
+    return _Writer(instruction, text, target).trial()
