@@ -163,6 +163,28 @@ def atomic(
     return exec_atomic.atomic(M, at, idx, n, mask, addr, space, op, type_name, item, b, c)
 
 
+def atomic_wide(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str, op: str, b: Any, c: Any
+) -> Array:
+    if space in ("shared", "cluster"):
+        _touch(M, at, idx, n, mask, addr, 8, 2, space == "cluster", "atomic")
+    elif space == "generic":
+        _generic(M, at, idx, n, mask, addr, 8, 2, "atomic")
+    else:
+        touch_global(M, at, idx, n, mask, addr, 8, 2, "atomic")
+    return exec_atomic.atomic_wide(M, at, idx, n, mask, addr, space, op, b, c)
+
+
+def clear_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: Any) -> None:
+    sizes = np.broadcast_to(size, (n, 32))
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32)) & (sizes > 0)
+    if lanes.any():
+        where = np.broadcast_to(exec_memory.shared_index(M, at, idx, n, lanes, addr, 1, False), (n, 32))
+        for nbytes in np.unique(sizes[lanes]).tolist():
+            touch_shared(M, at, idx, n, lanes & (sizes == nbytes), where, int(nbytes), 8, "write")
+    exec_memory.clear_shared(M, at, idx, n, mask, addr, size)
+
+
 def _matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int, kind: str) -> None:
     where = exec_warp.matrix_addresses(M, at, idx, n, mask, addr, rows)
     touch_shared(M, at, idx, n, np.ones((n, rows), bool), where, 16, 16, kind)
@@ -180,6 +202,6 @@ def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, 
 
 HOOKS: dict[str, Any] = {
     f.__name__: f
-    for f in (ld_shared, st_shared, ld_global, st_global, ld_generic, st_generic, atomic, load_matrices,
-              store_matrices)
+    for f in (ld_shared, st_shared, ld_global, st_global, ld_generic, st_generic, atomic, atomic_wide,
+              clear_shared, load_matrices, store_matrices)
 }  # fmt: skip
