@@ -42,6 +42,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_float,
     exec_integer,
     exec_memory,
+    exec_move,
     exec_tcgen05,
     exec_tensor,
     exec_warp,
