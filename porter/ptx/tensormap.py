@@ -32,6 +32,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 from porter.ptx.swizzle import Swizzle
 
@@ -160,19 +161,19 @@ class TensorMap:
     def rank(self) -> int:
         return len(self.sizes)
 
-    @property
+    @cached_property
     def inner_bytes(self) -> int:
         """Bytes of the box along dimension 0."""
         return self.box[0] * self.dtype.element_bytes
 
-    @property
+    @cached_property
     def box_counts(self) -> tuple[int, ...]:
         """Elements that a copy moves along each dimension: the box divided by the element strides, upward.
         Dimension 0 has no stride in tiled mode."""
         pairs = zip(self.box, (1, *self.element_strides[1:]), strict=True)
         return tuple(-(-box // stride) for box, stride in pairs)
 
-    @property
+    @cached_property
     def box_bytes(self) -> int:
         """Bytes that one copy moves, as an mbarrier counts them."""
         total = self.dtype.element_bytes

@@ -141,8 +141,9 @@ class Engine:
         for key in self.machine.parked:
             wanted.update(self.by_key.get(key, {}))
         if wanted:
-            for number in sorted(wanted):
-                self.land(wanted[number])
+            with self.machine.waking_together():
+                for number in sorted(wanted):
+                    self.land(wanted[number])
         else:
             self.land(self.pending[min(self.pending)])
         return True

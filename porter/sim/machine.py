@@ -24,7 +24,8 @@ hardware, and the first 1024 bytes of shared memory are the system's.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -145,6 +146,8 @@ class Machine:
         self.lane_stamp = np.zeros((W, 32), np.int64)
         self.alive = np.full(n_cta, self.threads, np.int64)
         self.current_epoch = 0
+        self._woken: dict[int, Array] = {}
+        self._waking_later = False
         self.parked: dict[Any, list[tuple[int, Array]]] = {}
         self.timed_out = np.zeros((W, 32), bool)
         self.has_token = np.zeros((W, 32), bool)
@@ -417,10 +420,26 @@ class Machine:
 
     def wake(self, *keys: Any) -> bool:
         """Let the threads parked under some keys run again."""
-        woken: dict[int, Array] = {}
+        woken = self._woken
         for key in keys:
             for w, lanes in self.parked.pop(key, ()):
                 woken[w] = woken[w] | lanes if w in woken else lanes
+        if self._waking_later:
+            return bool(woken)
+        return self._run_woken()
+
+    @contextmanager
+    def waking_together(self) -> Iterator[None]:
+        """Threads that are woken meanwhile begin to run at the end, all at once."""
+        self._waking_later = True
+        try:
+            yield
+        finally:
+            self._waking_later = False
+            self._run_woken()
+
+    def _run_woken(self) -> bool:
+        woken, self._woken = self._woken, {}
         if not woken:
             return False
         warps = np.fromiter(woken, np.int64, len(woken))

@@ -50,11 +50,14 @@ class Mbarriers:
         return slot
 
     def locate(self, at: int, idx: Any, n: int, lanes: Array, addr: Any) -> tuple[Array, Array]:
-        """(slots, blocks) of the active lanes, flat. Raises Stop where there is no valid mbarrier."""
+        """(slots, blocks) of the active lanes, flat. Raises Stop where there is no valid mbarrier.
+
+        `lanes` is [n, 32], or [n, 1] if `addr` is and one lane stands for all of its warp.
+        """
         M = self.machine
-        a = np.broadcast_to(np.asarray(addr), (n, 32))
+        a = np.broadcast_to(np.asarray(addr), lanes.shape)
         flat = a[lanes]
-        cta = np.broadcast_to(M.warp_cta[M.warps(idx)][:, None], (n, 32))[lanes]
+        cta = np.broadcast_to(M.warp_cta[M.warps(idx)][:, None], lanes.shape)[lanes]
         offset = (flat & np.uint32(_OFFSET)).astype(np.int64)
         if M.clustered:
             rank = (flat >> np.uint32(_RANK_SHIFT)).astype(np.int64)
@@ -100,7 +103,8 @@ class Mbarriers:
         """`nbytes` of an asynchronous copy have arrived."""
         self.tx[slot, cta] -= nbytes
         self.machine.activity += 1
-        self._check(np.array([slot]), np.array([cta]))
+        if self.tx[slot, cta] == 0 and self.pending[slot, cta] == 0:
+            self._check(np.array([slot]), np.array([cta]))
 
     def arrive(self, slot: int, cta: int, at: int) -> None:
         """One arrival by an asynchronous operation."""
@@ -131,6 +135,12 @@ class Mbarriers:
                 )
             self.pending[one_s, one_c] -= k
             self._check(np.array([one_s]), np.array([one_c]))
+
+    def have_room(self, slot: Array, cta: Array, count: Array) -> bool:
+        """Do all these arrivals belong to the current phases?"""
+        totals = np.zeros_like(self.pending)
+        np.add.at(totals, (slot, cta), count)
+        return bool((totals <= self.pending).all())
 
     def _check(self, slot: Array, cta: Array) -> None:
         """Complete the phases that wait for nothing more."""
@@ -168,6 +178,15 @@ class Mbarriers:
 
 def _lanes(n: int, mask: Any) -> Array:
     return np.broadcast_to(True if mask is None else mask, (n, 32))
+
+
+def per_warp(values: Any, n: int) -> Array | None:
+    """Values [n, 1] that the threads of each warp agree on, or None if they do not."""
+    v = np.asarray(values)
+    if v.ndim < 2 or v.shape[1] == 1:
+        return np.broadcast_to(v, (n, 1))
+    first = np.broadcast_to(v[:, :1], (n, 1))
+    return first if (v == v[:, :1]).all() else None
 
 
 @runtime
@@ -242,6 +261,15 @@ def mbar_arrive(
     if not lanes.any():
         return state
     B = M.mbar
+    if mask is None and expect is None and not drop:
+        one_addr, one_count = (per_warp(x, n) for x in (addr, count))
+        if one_addr is not None and one_count is not None:
+            slot, cta = B.locate(at, idx, n, np.ones((n, 1), bool), one_addr)
+            counts = 32 * one_count[:, 0].astype(np.int64)
+            if B.have_room(slot, cta, counts):
+                state[...] = (B.phase[slot, cta] | B.pending[slot, cta] << 40).astype(np.uint64)[:, None]
+                B._arrive(slot, cta, counts, at)
+                return state
     slot, cta = B.locate(at, idx, n, lanes, addr)
     state[lanes] = B.phase[slot, cta].astype(np.uint64) | (B.pending[slot, cta].astype(np.uint64) << np.uint64(40))
     if expect is not None:
@@ -275,14 +303,23 @@ def mbar_wait(
         lanes = lanes & ~idle
         if not lanes.any():
             return idx, n, mask, np.bool_(False)
-    slot, cta = B.locate(at, idx, n, lanes, addr)
+    one_addr, one_want = (per_warp(x, n) for x in (addr, want))
+    together = mask is None and guard is None and one_addr is not None and one_want is not None
+    if together:
+        assert one_want is not None
+        slot, cta = B.locate(at, idx, n, np.ones((n, 1), bool), one_addr)
+        w = one_want[:, 0]
+    else:
+        slot, cta = B.locate(at, idx, n, lanes, addr)
+        w = np.broadcast_to(np.asarray(want), (n, 32))[lanes]
     phase = B.phase[slot, cta]
-    w = np.broadcast_to(np.asarray(want), (n, 32))[lanes]
     behind = np.uint64((1 << 40) - 1)
     done = (phase & 1) != (w.astype(np.int64) & 1) if parity else phase > (w & behind).astype(np.int64)
     if done.all() and guard is None:
         M.timed_out[warps] &= ~lanes
         return idx, n, mask, np.bool_(True)
+    if together:
+        slot, cta, done = (np.repeat(x, 32) for x in (slot, cta, done))
     complete = np.zeros((n, 32), bool)
     complete[lanes] = done
     expired = lanes & M.timed_out[warps]

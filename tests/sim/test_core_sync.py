@@ -147,6 +147,19 @@ def test_mbarrier_states_and_transactions() -> None:
     assert words(body)[0] == 102
 
 
+@pytest.mark.parametrize(("count", "phases"), [(32, 1), (16, 2), (64, 0), (8, 4)])
+def test_a_warps_arrivals_may_complete_several_phases(count: int, phases: int) -> None:
+    body = (
+        f""".shared .align 8 .b8 bar[8]; mov.u32 %r2, bar; setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared.b64 [%r2], {count}; bar.sync 0; mbarrier.arrive.shared.b64 _, [%r2];
+    bar.sync 0; mov.u32 %r10, 0; mov.b64 %d2, 0;
+    LOOP: mbarrier.test_wait.shared.b64 %p1, [%r2], %d2; @!%p1 bra DONE;
+    add.u32 %r10, %r10, 1; add.u64 %d2, %d2, 1; bra LOOP; DONE:"""
+        + STORE
+    )
+    assert words(body) == [phases] * 32
+
+
 @pytest.mark.parametrize(("body", "text"), [
     ("mbarrier.arrive.shared.b64 _, [%r2];", "before mbarrier.init"),
     ("mbarrier.init.shared.b64 [%r2], 0;", "count 0"),

@@ -50,15 +50,16 @@ def fused_dot(a: Decoded, b: Decoded, c: Decoded | None, rule: DotRule, mode: Ar
 
 
 def accumulate(
-    words: Words, a: Decoded, b: Decoded, scale_d: bool, rule: DotRule, mode: Arithmetic
+    words: Words, a: Decoded, b: Decoded, scale_d: bool, rule: DotRule, mode: Arithmetic, scratch: Decoded
 ) -> None:
     """D = A·B + D for stacks of D [tiles, M, N] (bits, in place), a [tiles, M, K] and b [tiles, K, N].
+    `scratch` [tiles, M, N] is overwritten.
 
     Without `scale_d` D = A·B. As `fused_dot` of each tile, except that f32 results of float64 mode keep
     whatever NaN comes out: `canonical` mends them.
     """
     if mode == "float64" and rule.d_type is ElementType.F32:
-        total = np.matmul(a, b)
+        total = np.matmul(a, b, out=scratch)
         values = words.view(np.float32)
         if scale_d:
             total += values

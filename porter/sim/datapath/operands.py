@@ -56,7 +56,9 @@ def decode(raw: Bytes, element: ElementType) -> Decoded:
         with np.errstate(invalid="ignore"):
             return raw.view(np.float16).astype(np.float64)
     if element is ElementType.BF16:
-        words = raw.view(np.uint16).astype(np.uint32) << np.uint32(16)
+        halves = raw.view(np.uint16)
+        words = np.zeros(halves.shape, np.uint32)
+        words.view(np.uint16)[..., 1::2] = halves
         with np.errstate(invalid="ignore"):
             return words.view(np.float32).astype(np.float64)
     if element is ElementType.TF32:
@@ -101,17 +103,27 @@ def read_smem_operands(
     k: int,
     element: ElementType,
     mn_major: bool = False,
+    k_first: bool = False,
 ) -> Decoded:
-    """The operands [ctas, rows, k] of one descriptor in many CTAs' shared memory `smem` [CTAs, bytes]."""
+    """The operands [ctas, rows, k] of one descriptor in many CTAs' shared memory `smem` [CTAs, bytes].
+
+    With `k_first` [ctas, k, rows], contiguous.
+    """
     desc = _decode_descriptor(descriptor, generation)
     _check_layout(desc, element, mn_major, generation)
     index, chunks, first = _locate(smem, descriptor, desc, rows, k, element.bits, mn_major)
     size = chunks.shape[1]
     starts = np.array(ctas, np.int64) * size + first
     raw = np.take(chunks.reshape(-1), starts[:, None, None] + index.chunks, mode="clip").view(np.uint8)
-    if not mn_major:
+    if mn_major:
+        values = decode(raw, element)[..., :rows]
+        return np.ascontiguousarray(values) if k_first else values.swapaxes(1, 2)
+    if k_first and element.bits >= 8:
+        # Cheaper before decoding, which makes the elements wider.
+        raw = np.ascontiguousarray(raw.view(f"u{element.bits // 8}").swapaxes(1, 2)).view(np.uint8)
         return decode(raw, element)
-    return decode(raw, element)[..., :rows].swapaxes(1, 2)
+    values = decode(raw, element)
+    return np.ascontiguousarray(values.swapaxes(1, 2)) if k_first else values
 
 
 def read_smem_rows(smem: Bytes, descriptor: int, rows: int, row_bytes: int) -> Bytes:

@@ -46,10 +46,13 @@ def load_tile(
     of `memory.view` pass through.
     """
     _check(tensor_map, coords, smem_address)
-    tile = _fill(tensor_map)
     box = _valid_box(tensor_map, coords)
-    if box is not None:
-        tile[box.inside] = _global_view(tensor_map, memory, box)
+    if box is not None and box.whole:
+        tile = np.ascontiguousarray(_global_view(memory, box))
+    else:
+        tile = _fill(tensor_map)
+        if box is not None:
+            tile[box.inside] = _global_view(memory, box)
     _scatter(tensor_map, smem, smem_address, tile)
     return tensor_map.box_bytes
 
@@ -65,7 +68,7 @@ def store_tile(
     box = _valid_box(tensor_map, coords)
     if box is not None:
         tile = _gather(tensor_map, smem, smem_address)
-        _global_view(tensor_map, memory, box)[...] = tile[box.inside]
+        _global_view(memory, box)[...] = tile[box.inside]
     return tensor_map.box_bytes
 
 
@@ -87,7 +90,7 @@ def reduce_tile(
     box = _valid_box(tensor_map, coords)
     if box is not None:
         source = np.ascontiguousarray(_gather(tensor_map, smem, smem_address)[box.inside]).view(dtype)
-        target = _global_view(tensor_map, memory, box)
+        target = _global_view(memory, box)
         with np.errstate(all="ignore"):
             result = _combine(np.ascontiguousarray(target).view(dtype), source, op)
         target[...] = np.ascontiguousarray(result).view(np.uint8)
@@ -121,9 +124,14 @@ def _combine(old: NDArray, new: NDArray, op: ReduceOp) -> NDArray:
     return {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op](old, new)
 
 
+@lru_cache(maxsize=256)
+def _problems(tensor_map: TensorMap) -> str:
+    return "; ".join(tensor_map.problems())
+
+
 def _check(tensor_map: TensorMap, coords: Sequence[int], smem_address: int) -> None:
-    if problems := tensor_map.problems():
-        raise DatapathError("tensor map: " + "; ".join(problems))
+    if problems := _problems(tensor_map):
+        raise DatapathError(f"tensor map: {problems}")
     if len(coords) != tensor_map.rank:
         raise DatapathError(f"{len(coords)} coordinates for a tensor map of rank {tensor_map.rank}")
     if tensor_map.interleave is not TensorMapInterleave.NONE:
@@ -140,13 +148,19 @@ class _Box:
     """The part of a box that lies inside the tensor.
 
     `inside` selects it from the tile [.., dim 1, bytes of dim 0]; `address`, `shape` and `strides` (bytes,
-    outermost first) are its global side.
+    outermost first) are its global side. `whole`: no part lies outside.
     """
 
     def __init__(
-        self, inside: tuple[slice, ...], address: int, shape: tuple[int, ...], strides: tuple[int, ...]
+        self,
+        inside: tuple[slice, ...],
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        whole: bool,
     ) -> None:
         self.inside = inside
+        self.whole = whole
         self.address = address
         self.shape = shape
         self.strides = strides
@@ -156,6 +170,7 @@ def _valid_box(tensor_map: TensorMap, coords: Sequence[int]) -> _Box | None:
     """None if all of the box lies outside."""
     size = tensor_map.dtype.element_bytes
     address = tensor_map.address
+    whole = True
     inside: list[slice] = []
     shape: list[int] = []
     strides: list[int] = []
@@ -172,17 +187,18 @@ def _valid_box(tensor_map: TensorMap, coords: Sequence[int]) -> _Box | None:
         last = min(count, -(-(extent - coord) // step))
         if first >= last:
             return None
+        whole = whole and last - first == count
         unit = size if dimension == 0 else 1
         inside.insert(0, slice(first * unit, last * unit))
         shape.insert(0, (last - first) * unit)
         strides.insert(0, 1 if dimension == 0 else stride * step)
         address += (coord + first * step) * stride
-    return _Box(tuple(inside), address, tuple(shape), tuple(strides))
+    return _Box(tuple(inside), address, tuple(shape), tuple(strides), whole)
 
 
-def _global_view(tensor_map: TensorMap, memory: GlobalBytes, box: _Box) -> Bytes:
+def _global_view(memory: GlobalBytes, box: _Box) -> Bytes:
     span = sum((n - 1) * stride for n, stride in zip(box.shape, box.strides, strict=True)) + 1
-    return np.lib.stride_tricks.as_strided(memory.view(box.address, span), box.shape, box.strides)
+    return np.ndarray(box.shape, np.uint8, memory.view(box.address, span), 0, box.strides)
 
 
 def _fill(tensor_map: TensorMap) -> Bytes:
@@ -196,24 +212,27 @@ def _fill(tensor_map: TensorMap) -> Bytes:
 
 
 @lru_cache(maxsize=256)
-def _smem_index(start: int, swizzle: TensorMapSwizzle, rows: int, inner_bytes: int) -> NDArray[np.int64]:
-    """16-byte chunks [rows, chunks of a row], relative to the 1024 bytes in which the tile starts.
+def _smem_index(
+    start: int, swizzle: TensorMapSwizzle, rows: int, inner_bytes: int
+) -> tuple[NDArray[np.int64], int]:
+    """16-byte chunks [rows, chunks of a row], relative to the 1024 bytes in which the tile starts; the last.
 
     A swizzled row takes the whole swizzle span, even if the box is narrower.
     """
     pitch = swizzle.span or inner_bytes
     row = np.arange(rows, dtype=np.int64)[:, None]
     chunk = np.arange(0, inner_bytes, 16, dtype=np.int64)[None, :]
-    return TMA_SWIZZLES[swizzle].apply(start + row * pitch + chunk) >> 4
+    index = TMA_SWIZZLES[swizzle].apply(start + row * pitch + chunk) >> 4
+    return index, int(index.max())
 
 
 def _smem_chunks(
     tensor_map: TensorMap, smem: Bytes, smem_address: int
 ) -> tuple[NDArray[np.complex128], NDArray[np.int64]]:
     rows = tensor_map.box_bytes // tensor_map.inner_bytes
-    index = _smem_index(smem_address % _PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
+    index, largest = _smem_index(smem_address % _PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
     chunks = smem[: smem.size // 16 * 16].view(_CHUNK)[smem_address // _PERIOD * (_PERIOD // 16) :]
-    if int(index.max()) >= chunks.size:
+    if largest >= chunks.size:
         raise DatapathError(
             f"a tile of {tensor_map.box_bytes} bytes at {smem_address:#x} passes the end of {smem.size} "
             "bytes of shared memory"

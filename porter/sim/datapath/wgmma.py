@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ def wgmma(
     return registers_of_tile(fused_dot(a, b, c, rule, mode), op.d_type)
 
 
+@lru_cache(maxsize=64)
 def _rule(op: WgmmaOp, rules: Architecture) -> DotRule:
     native = rules == "sm_90" or op.a_type is ElementType.B1
     arch: Architecture = "sm_90" if native else "sm_100"
@@ -93,9 +95,9 @@ def multiply(
     """One wgmma of many warpgroups, in place on their accumulators `words` [warpgroups, 64, n].
 
     `smem` [blocks, bytes]; `ctas` is the block of each warpgroup. `a` is the descriptor of all, or registers
-    [warpgroups, 128, 4]; `b` the descriptor of all. `seen` keeps decoded B operands for calls between which
-    shared memory stays as it is. In float64 mode NaN results are left for `canonical`. Raises DatapathError
-    as `wgmma` does; then `words` is unchanged.
+    [warpgroups, 128, 4]; `b` the descriptor of all. `seen` keeps decoded B operands, and room to work in, for
+    calls between which shared memory stays as it is. In float64 mode NaN results are left for `canonical`.
+    Raises DatapathError as `wgmma` does; then `words` is unchanged.
     """
     op = form.op
     if op.sparse:
@@ -109,11 +111,15 @@ def multiply(
     key = b, op.n, op.k, op.b_type, form.trans_b, tuple(ctas)
     right = seen.get(key)
     if right is None:
-        rows = read_smem_operands(smem, ctas, b, "sm_90", op.n, op.k, op.b_type, form.trans_b)
-        right = seen[key] = np.ascontiguousarray(rows.swapaxes(1, 2))
+        right = read_smem_operands(smem, ctas, b, "sm_90", op.n, op.k, op.b_type, form.trans_b, k_first=True)
+        seen[key] = right
     if form.negate:
         left = -left
-    accumulate(words, left, right, scale_d, _rule(op, form.rules), form.mode)
+    shape = words.shape
+    scratch = seen.get(shape)
+    if scratch is None:
+        scratch = seen[shape] = np.empty(shape)
+    accumulate(words, left, right, scale_d, _rule(op, form.rules), form.mode, scratch)
 
 
 def take_registers(registers: Words, n: int, d_type: ElementType) -> Words:
