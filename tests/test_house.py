@@ -203,6 +203,14 @@ def diagnostic_blocks() -> dict[str, str]:
     return blocks
 
 
+RETIRED_IDS = {"PT5906"}
+"""Once in use, and not to be given to anything else."""
+
+
+def test_retired_ids_stay_retired() -> None:
+    assert not {code.id for code in Code} & RETIRED_IDS
+
+
 def test_diagnostic_ids_are_unique() -> None:
     # Members with equal values would be aliases, which iteration skips.
     assert len(Code.__members__) == len(list(Code))

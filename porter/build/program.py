@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.build.cache import Cache, digest
+from porter.build.driver import driver_stub
 from porter.build.nvcc import common_flags, dependencies
 from porter.build.run import failure, run
 from porter.build.toolchain import HostCompiler, Toolkit, find_host_compiler, find_toolkit
@@ -43,7 +44,7 @@ def build_program(
 ) -> Program:
     """Compile and link a program for `arch` (`sm_90a`, `sm_100a`) as PTX only, uncompressed in the binary.
 
-    `libraries` are linker names as after `-l`.
+    `libraries` are linker names as after `-l`. The driver library `cuda` need not be there.
 
     Raises:
         PorterError: FILE_NOT_FOUND; NO_TOOLKIT, NO_HOST_COMPILER, TOOL_MISSING; NVCC_ERROR; LINK_ERROR.
@@ -71,13 +72,15 @@ def build_program(
             objects.append(made)
             logs.append(log)
             keys.append(key)
-        link = [f"-l{library}" for library in libraries]
-        key = digest([*identity, "link", *keys, *link, str(runtime)])
+        link: list[str | Path] = [f"-l{library}" for library in libraries]
+        key = digest([*identity, "link", *keys, *map(str, link), str(runtime)])
         built = directory / "program"
         if (hit := cache.get(key)) is not None:
             built.write_bytes(hit)
             built.chmod(0o755)
         else:
+            if "cuda" in libraries:
+                link += ["-L", driver_stub(toolkit, host, directory)]
             # PyPI has the library under its soname only, which -lcudart does not find.
             runtime_flags: list[str | Path] = ["-L", toolkit.lib_dir, "-Xlinker", "--no-as-needed"]
             runtime_flags += ["-Xlinker", f"-l:{runtime.name}"]

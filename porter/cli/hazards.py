@@ -79,6 +79,7 @@ def hazards(
     args: tuple[str, ...],
     include_dirs: tuple[Path, ...],
     defines: tuple[str, ...],
+    libraries: tuple[str, ...],
     flags: tuple[str, ...],
     seed: int,
     schedule: str,
@@ -111,7 +112,7 @@ def hazards(
         )
     elif case_path is None and path.is_file() and not _has_case(path):
         toolkit = find_toolkit(session.toolkit)
-        request = Request(path, arguments, arch, include_dirs, defines, flags)
+        request = Request(path, arguments, arch, include_dirs, defines, flags, libraries)
         label = arch or (ORIGINAL_ARCH if request.is_source else "executable")
 
         def run(settings: SimOptions) -> OneRun:

@@ -32,6 +32,7 @@ class Request:
     include_dirs: Sequence[Path] = ()
     defines: Sequence[str] = ()
     flags: Sequence[str] = ()
+    libraries: Sequence[str] = ()
     multiprocessors: int | None = None
     attached: bool = False
     tell: Callable[[str], None] | None = field(default=None, compare=False)
@@ -82,13 +83,13 @@ def run_source_or_executable(
             tell(f"{request.path.name}: compiling for {arch}")
             build_program(
                 request.path, arch, executable, request.include_dirs, defines=request.defines, flags=request.flags,
-                toolkit=toolkit,
+                libraries=request.libraries, toolkit=toolkit,
             )  # fmt: skip
         return run_program(executable.resolve(), list(request.arguments), settings)
 
 
 def compile_options(function: Callable[..., object]) -> Callable[..., object]:
-    """-I, -D and --nvcc-flag, for programs given as source."""
+    """-I, -D, -l and --nvcc-flag, for programs given as source."""
     import click
 
     for option in reversed(
@@ -96,6 +97,8 @@ def compile_options(function: Callable[..., object]) -> Callable[..., object]:
             click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
                          help="Program source: include directory."),
             click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Program source: macro."),
+            click.option("-l", "libraries", multiple=True, metavar="NAME",
+                         help="Program source: library to link with, such as cuda."),
             click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
                          help="Program source: passed to nvcc as it is."),
         ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def run(
     multiprocessors: int | None,
     include_dirs: tuple[Path, ...],
     defines: tuple[str, ...],
+    libraries: tuple[str, ...],
     flags: tuple[str, ...],
     check: bool,
     level: Any,
@@ -90,8 +92,9 @@ def run(
     checked: HazardRun | None = None
     with session.progress() as tell:
         request = Request(
-            found, arguments, arch, include_dirs, defines, flags, multiprocessors, attached=not session.json, tell=tell
-        )
+            found, arguments, arch, include_dirs, defines, flags, libraries, multiprocessors,
+            attached=not session.json, tell=tell,
+        )  # fmt: skip
 
         def once(settings: SimOptions) -> Any:
             outcomes.append(run_source_or_executable(request, settings, toolkit, ORIGINAL_ARCH))
@@ -137,8 +140,10 @@ def _report(
             soft_wrap=True,
         )
         if session.verbosity > 0:
-            for record in outcome.launches:
-                session.err.print(f"  {launch_line(record, kernel_name(record.kernel))}", soft_wrap=True)
+            lines = (f"  {launch_line(record, kernel_name(record.kernel))}" for record in outcome.launches)
+            for line, same in groupby(lines):
+                count = len(list(same))
+                session.err.print(line + (f" ({count} times)" if count > 1 else ""), soft_wrap=True)
     body = {
         "program": str(path),
         "status": outcome.status,

@@ -72,6 +72,7 @@ def sim(
     args: tuple[str, ...],
     include_dirs: tuple[Path, ...],
     defines: tuple[str, ...],
+    libraries: tuple[str, ...],
     flags: tuple[str, ...],
     trace_path: Path | None,
     timeline: bool,
@@ -103,7 +104,8 @@ def sim(
         report = _case(session, load_case(case_file), path, arch or ORIGINAL_ARCH, family, sizes, options)
     else:
         require_program(path)
-        return _program(session, Request(path, arguments, arch, include_dirs, defines, flags), options, traced)
+        request = Request(path, arguments, arch, include_dirs, defines, flags, libraries)
+        return _program(session, request, options, traced)
     return _finish(session, path, report, printed, traced)
 
 

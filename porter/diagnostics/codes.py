@@ -119,7 +119,6 @@ class Code(Enum):
     PROGRAM_NO_PTX = verification.PROGRAM_NO_PTX
     PROGRAM_UNANSWERED = verification.PROGRAM_UNANSWERED
     PROGRAM_TIMEOUT = verification.PROGRAM_TIMEOUT
-    PROGRAM_VARIABLE_SHARED = verification.PROGRAM_VARIABLE_SHARED
     CANNOT_EMULATE = verification.CANNOT_EMULATE
     GPU_ERROR = verification.GPU_ERROR
     GPU_TIMEOUT = verification.GPU_TIMEOUT

@@ -189,14 +189,6 @@ PROGRAM_TIMEOUT = error(
     "reference on the host.",
     "Use a smaller problem size, or a longer time limit.",
 )
-PROGRAM_VARIABLE_SHARED = error(
-    "PT5906",
-    ExitCode.INCONCLUSIVE,
-    "more than one launch uses the variable {variable}",
-    "Each launch begins with the initial values of `__device__` variables, so what one launch leaves there is "
-    "not seen by the next.",
-    "Pass the data through memory that the host allocates.",
-)
 
 CANNOT_EMULATE = error(
     "PT5040",

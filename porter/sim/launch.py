@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from porter.ptx import ast
 from porter.ptx.arch import limits
 from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
-from porter.sim.machine import INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
+from porter.sim.machine import GRID_WORKSPACE, INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
 from porter.sim.memory import GlobalMemory
 from porter.sim.program import Program, load_program
 from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Stop
@@ -27,6 +27,7 @@ _FORMATS = {
     "b32": "<I", "u64": "<Q", "s64": "<q", "b64": "<Q", "f16": "<e", "f32": "<f", "f64": "<d",
 }  # fmt: skip
 _WAVE_BYTES = 1 << 30
+_GRID_WORKSPACE_BYTES = 8
 
 
 def pack_params(function: ast.Function, values: Sequence[int | float | bytes]) -> bytes:
@@ -58,7 +59,7 @@ def pack_params(function: ast.Function, values: Sequence[int | float | bytes]) -
     return bytes(image)
 
 
-def _initial_bytes(v: ast.VarDecl, addresses: dict[str, int]) -> bytes:
+def initial_bytes(v: ast.VarDecl, addresses: dict[str, int]) -> bytes:
     """A module variable's initial contents."""
     out = bytearray()
     item = TYPE_BYTES.get(v.type, 1)
@@ -74,15 +75,15 @@ def _initial_bytes(v: ast.VarDecl, addresses: dict[str, int]) -> bytes:
     return bytes(out)
 
 
-def _module_variables(program: Program, internal: GlobalMemory) -> dict[str, int]:
-    """Place .global and .const variables; returns their addresses."""
-    placed = [v for v in program.variables.values() if v.space in ("global", "const")]
-    addresses = {}
+def _module_variables(program: Program, internal: GlobalMemory, kept: Mapping[str, int]) -> dict[str, int]:
+    """Place .global and .const variables but for those `kept` by the caller; returns the addresses of all."""
+    placed = [v for v in program.variables.values() if v.space in ("global", "const") and v.name not in kept]
+    addresses = dict(kept)
     for v in placed:
         addresses[v.name] = internal.alloc(max(v.size, 1), align=max(v.align, 16), fill=0, name=v.name)
     for v in placed:
         if v.decl is not None and v.decl.initial:
-            internal.write(addresses[v.name], _initial_bytes(v.decl, addresses)[: v.size])
+            internal.write(addresses[v.name], initial_bytes(v.decl, addresses)[: v.size])
     return addresses
 
 
@@ -136,8 +137,13 @@ def simulate(
     params: bytes,
     memory: GlobalMemory,
     options: Options | None = None,
+    variables: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Run a kernel on the simulator. What goes wrong is in the outcome's findings; nothing is raised."""
+    """Run a kernel on the simulator. What goes wrong is in the outcome's findings; nothing is raised.
+
+    `variables` are addresses in `memory` of module variables that outlive the launch; the others begin with
+    their initial values.
+    """
     options = options or Options()
     started = time.perf_counter()
     stats = Stats()
@@ -169,7 +175,7 @@ def simulate(
     if shared > most:
         return refuse(Code.SIM_LAUNCH, f"{shared} bytes of shared memory per block; at most {most}")
     internal = GlobalMemory(INTERNAL_BASE)
-    addresses = _module_variables(program, internal)
+    addresses = _module_variables(program, internal, variables or {})
     image = np.zeros(-(-max(len(params), 1) // 64) * 64, np.uint8)
     image[: len(params)] = np.frombuffer(params, np.uint8)
     internal.map(PARAM_WINDOW, image, "kernel parameters")
@@ -179,6 +185,11 @@ def simulate(
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     per_block = shared + 1024 + threads * (program.local_size + 8 * 400)
     resident = max(1, min(options.resident, _WAVE_BYTES // per_block))
+    if launch.cooperative:
+        # All blocks are there at a time, and share a workspace of two words: its size, and a barrier.
+        resident = total
+        addresses[GRID_WORKSPACE] = internal.alloc(_GRID_WORKSPACE_BYTES, fill=0, name="grid workspace")
+        internal.write(addresses[GRID_WORKSPACE], struct.pack("<I", _GRID_WORKSPACE_BYTES))
     resident = max(resident // cluster * cluster, cluster)
     status: str = "ok"
     findings: list[Finding] = []

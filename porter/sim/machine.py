@@ -72,6 +72,9 @@ OFFSET_MASK = (1 << RANK_SHIFT) - 1
 
 RUN, PARKED, GONE = 0, 1, 2
 NONE = 1 << 23
+GRID_WORKSPACE = "%grid_workspace"
+"""Name, among the addresses of variables, of what the blocks of a cooperative launch share. CUDA's cooperative
+groups read its address from %envreg1 (high word) and %envreg2 (cooperative_groups/details/driver_abi.h)."""
 _EPOCH = 1 << 24
 IDLE = 1 << 62
 _EPOCH_STEPS = 512
@@ -252,6 +255,8 @@ class Machine:
         s["smid"] = per_warp(np.arange(self.n_cta))
         s["nsmid"] = np.uint32(self.options.resident)
         s["gridid"] = np.uint64(1)
+        workspace = self.addresses.get(GRID_WORKSPACE, 0)
+        s["envreg1"], s["envreg2"] = np.uint32(workspace >> 32), np.uint32(workspace & 0xFFFFFFFF)
         s["dynamic_smem_size"] = np.uint32(self.launch.dynamic_smem)
         s["total_smem_size"] = np.uint32(self.smem_size - SYSTEM_SHARED)
         s["aggr_smem_size"] = np.uint32(self.smem_size)

@@ -18,12 +18,14 @@ Schedule = Literal["eager", "late", "random"]
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch configuration: extents in x, y, z; `dynamic_smem` in bytes."""
+    """A launch configuration: extents in x, y, z; `dynamic_smem` in bytes. The blocks of a `cooperative` launch
+    may wait for each other."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic_smem: int = 0
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)

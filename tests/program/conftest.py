@@ -27,9 +27,14 @@ def built(toolkit: Toolkit, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     directory = tmp_path_factory.mktemp("programs")
 
     def build(
-        source: Path, arch: str, include_dirs: tuple[Path, ...] = (), flags: tuple[str, ...] = ()
+        source: Path,
+        arch: str,
+        include_dirs: tuple[Path, ...] = (),
+        flags: tuple[str, ...] = (),
+        libraries: tuple[str, ...] = (),
     ) -> Path:
-        out = directory / f"{source.stem}-{arch}-{abs(hash(flags)):x}"
-        return build_program(source, arch, out, include_dirs, flags=flags, toolkit=toolkit).executable
+        out = directory / f"{source.stem}-{arch}-{abs(hash((flags, libraries))):x}"
+        program = build_program(source, arch, out, include_dirs, flags=flags, libraries=libraries, toolkit=toolkit)
+        return program.executable
 
     return build

@@ -203,7 +203,7 @@ int main(int argc, char **argv) {
     if (mode == "driver") {
         void *entry = nullptr;
         cudaDriverEntryPointQueryResult found;
-        cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &entry, 12000, cudaEnableDefault, &found);
+        cudaGetDriverEntryPointByVersion("cuCtxPopCurrent", &entry, 12000, cudaEnableDefault, &found);
         printf("looked up\n");
         CUcontext context;
         reinterpret_cast<CUresult (*)(CUcontext *)>(entry)(&context);

@@ -7,12 +7,14 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+import test_core_async
 from core_ptx import module_text, run, upload
 from test_core_tcgen05 import COMMIT, DEALLOC, HEAD, IDESC, MMA, REGS, RELINQUISH, TRY, operands
 
@@ -256,6 +258,22 @@ def test_tensor_core_work_is_followed_to_its_commit(schedule: Schedule, tmp_path
     waits = reached_from(recorder, reached_from(recorder, commits, "complete"), "released")
     assert {s.track.name for s in waits} == {f"warp {w}" for w in range(4)}
     assert of(recorder, "event", "tcgen05.alloc")
+
+
+@pytest.mark.parametrize("schedule", ["late", "random"])
+def test_a_wgmma_belongs_to_its_warpgroup(schedule: Schedule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(test_core_async, "Options", partial(Options, trace=recorder))
+    got, want = test_core_async.wgmma_case("wgmma.wait_group.sync.aligned 0;", schedule)
+    assert got.tolist() == want.tolist()
+    check_form(recorder, tmp_path / "trace.json")
+    four = {f"warp {w}" for w in range(4)}
+    products = of(recorder, "operation", "wgmma m64n8k16")
+    assert len(products) == 3
+    assert {s.track.name for s in of(recorder, "event", "wgmma m64n8k16")} == four
+    assert {s.track.name for s in of(recorder, "wait", "wgmma.wait_group")} == four
+    if schedule == "late":
+        assert {s.track.name for s in reached_from(recorder, products[-1:], "complete")} == four
 
 
 # Bounds -------------------------------------------------------------------------------------------------

@@ -227,10 +227,9 @@ class Tracer:
         if warp is None:
             return
         ins = self.machine.program.code[op.at]
-        fellows = getattr(op, "warps", None)
-        members = range(fellows.start, fellows.stop) if fellows is not None else (op.warp,)
+        members = self._issuers(op)
         issuing = self.event(op.at, [(w, None) for w in members])[op.warp]
-        if issuing is not None and fellows is None:
+        if issuing is not None and len(members) == 1:
             issuing.args["operations"] = issuing.args.get("operations", 0) + 1
             issuing.args.pop("threads", None)
         tick = self._event_tick
@@ -240,6 +239,12 @@ class Tracer:
         )
         self.recorder.connect("issue", issuing, tick, opened, tick)
         self._operations[op] = opened, track
+
+    def _issuers(self, op: Operation) -> Sequence[int]:
+        """The warps that issue an operation: of a wgmma the whole warpgroup, whose first one the engine knows."""
+        if self.machine.program.code[op.at].parts[0] == "wgmma":
+            return range(op.warp, op.warp + 4)
+        return (op.warp,)
 
     def _engine_row(self, group: Group, kind: Kind, tick: int) -> Track:
         rows = self._rows.setdefault((group.number, kind), [])
@@ -267,8 +272,7 @@ class Tracer:
         tick = self.recorder.tick
         if opened is not None:
             opened.end = tick + 1
-        members = getattr(op, "warps", None)
-        for w in (op.warp,) if members is None else range(members.start, members.stop):
+        for w in self._issuers(op):
             self.recorder.connect("complete", opened, tick, self._waiters.get(w), tick)
         rows = self._rows[track.group.number, track.kind]
         rows[track.row] = track, tick + 1

@@ -45,6 +45,7 @@ class Arena:
         self.memory = memory
         self.capacity = capacity
         self.history: list[Allocation] = []
+        self.hidden: dict[int, Allocation] = {}
         self.live: dict[int, Allocation] = {}
         self.file = os.memfd_create("porter-device-memory")
         os.ftruncate(self.file, SPAN)
@@ -56,8 +57,9 @@ class Arena:
     def used(self) -> int:
         return sum(a.size for a in self.live.values())
 
-    def allocate(self, size: int, fill: int | None = POISON) -> int | None:
-        """The address of `size` fresh bytes, or None if the device has no more."""
+    def allocate(self, size: int, fill: int | None = POISON, hidden: bool = False) -> int | None:
+        """The address of `size` fresh bytes, or None if the device has no more. What is `hidden` is there, but
+        none of the program's allocations: a variable."""
         stride = (size + 2 * mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
         if self.used + size > self.capacity or self._next + stride > BASE + SPAN:
             return None
@@ -67,6 +69,10 @@ class Arena:
         array = np.frombuffer(self._map, np.uint8, size, address - BASE)
         if fill is not None:
             array[:] = fill
+        if hidden:
+            self.memory.map(address, array, name="variable")
+            self.hidden[address] = allocation
+            return address
         self.memory.map(address, array, name=f"allocation {len(self.history)}")
         self.live[address] = allocation
         self.history.append(allocation)
@@ -84,7 +90,16 @@ class Arena:
 
     def holds(self, address: int, size: int) -> bool:
         """Whether `size` bytes at `address` lie inside one live allocation."""
-        return any(a.address <= address and address + size <= a.address + a.size for a in self.live.values())
+        everything = (*self.live.values(), *self.hidden.values())
+        return any(a.address <= address and address + size <= a.address + a.size for a in everything)
+
+    def alias(self, address: int, target: int, size: int) -> None:
+        """Makes `size` bytes of the arena at `target` reachable at `address` too; with no size, no longer."""
+        if size:
+            array = np.frombuffer(self._map, np.uint8, size, target - BASE)
+            self.memory.map(address, array, name="registered host memory")
+        else:
+            self.memory.free(address)
 
     def close_file(self) -> None:
         os.close(self.file)

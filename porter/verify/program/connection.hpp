@@ -34,6 +34,8 @@ enum class Op : uint32_t {
     symbol,
     memory_info,
     unanswered,
+    function_name,
+    alias,
 };
 
 // Exit status of a program that met something this library cannot answer. 126 is the shell's "found, cannot run".
@@ -87,18 +89,24 @@ class Parent {
         return reply;
     }
 
+    // Puts the pages of device memory at `device` at the address `host` as well.
+    bool map(void *host, const void *device, size_t size) const {
+        const auto offset = static_cast<off_t>(reinterpret_cast<uintptr_t>(device) - arena_);
+        return mmap(host, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory_, offset) == host;
+    }
+
     uintptr_t arena() const { return arena_; }
     size_t arena_size() const { return arena_size_; }
 
   private:
     Parent() {
         socket_ = number("PORTER_CUDART_SOCKET");
-        const int memory = static_cast<int>(number("PORTER_CUDART_MEMORY"));
+        memory_ = static_cast<int>(number("PORTER_CUDART_MEMORY"));
         arena_ = number("PORTER_CUDART_ARENA");
         arena_size_ = number("PORTER_CUDART_ARENA_SIZE");
         void *wanted = reinterpret_cast<void *>(arena_);
         void *mapped = mmap(wanted, arena_size_, PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, memory, 0);
+                            MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, memory_, 0);
         if (mapped != wanted) fail("device memory cannot be mapped at its address");
     }
 
@@ -135,6 +143,7 @@ class Parent {
 
     std::mutex mutex_;
     uint64_t socket_ = 0;
+    int memory_ = -1;
     uintptr_t arena_ = 0;
     size_t arena_size_ = 0;
 };

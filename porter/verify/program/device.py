@@ -25,6 +25,7 @@ from porter.ptx.tensormap import (
     TensorMapType,
 )
 from porter.sim import GlobalMemory, Launch, Options, Outcome, Stats, pack_params, simulate
+from porter.sim.launch import initial_bytes
 from porter.verify.program.arena import Arena
 from porter.verify.program.fatbin import KIND_PTX, FatbinError, Image, images
 from porter.verify.program.kernel_facts import Dim, KernelFacts, kernel_facts, runs_on
@@ -32,6 +33,9 @@ from porter.verify.program.protocol import Op, Reader, Status, words
 
 # cudaFuncAttribute (CUDA runtime API, driver_types.h).
 _MAX_DYNAMIC_SHARED = 8
+_NON_PORTABLE_CLUSTER = 10
+# CUDA C++ Programming Guide, thread block clusters: what every chip with clusters takes.
+_PORTABLE_CLUSTER = 8
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class LaunchRecord:
     dynamic_smem: int
     params: tuple[bytes, ...]
     allocations: tuple[tuple[int, int], ...]
+    cooperative: bool = False
     outcome: Outcome | None = None
     printed: str = ""
     repeated: bool = False
@@ -62,6 +67,7 @@ LaunchHook = Callable[[Literal["before", "after"], LaunchRecord, GlobalMemory], 
 class _Module:
     images: list[Image]
     parsed: ast.Module | None = None
+    variables: dict[str, int] | None = None
 
 
 @dataclass
@@ -69,6 +75,7 @@ class _Kernel:
     module: _Module
     name: str
     dynamic_limit: int
+    any_cluster: bool = False
     loaded: _Loaded | None = None
 
 
@@ -99,8 +106,7 @@ class SimulatedDevice:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     _modules: dict[int, _Module] = field(default_factory=dict)
     _kernels: dict[int, _Kernel] = field(default_factory=dict)
-    _symbols: dict[int, str] = field(default_factory=dict)
-    _variables_named: set[str] = field(default_factory=set)
+    _symbols: dict[int, tuple[_Module, str, int]] = field(default_factory=dict)
     _state_after: tuple[LaunchRecord, bytes, bytes] | None = None
 
     def answer(self, op: Op, request: Reader) -> tuple[Status, bytes]:
@@ -155,17 +161,16 @@ class SimulatedDevice:
         return Status.SUCCESS, b""
 
     def _register_variable(self, request: Reader) -> tuple[Status, bytes]:
-        request.u64()
-        host = request.u64()
-        request.u64()
+        module = self._modules[request.u64()]
+        host, size = request.u64(), request.u64()
         request.u32()
-        self._symbols[host] = request.text()
+        self._symbols[host] = module, request.text(), size
         return Status.SUCCESS, b""
 
     def _load(self, kernel: _Kernel) -> _Loaded | Status:
         """The kernel, its module read on first use; the error that a GPU answers with if it cannot be had."""
         if kernel.loaded is None:
-            module = self._parse(kernel)
+            module = self._parse(kernel.module, kernel.name)
             if isinstance(module, Status):
                 return module
             try:
@@ -175,8 +180,7 @@ class SimulatedDevice:
             kernel.loaded = _Loaded(module, function, kernel_facts(module, function))
         return kernel.loaded
 
-    def _parse(self, kernel: _Kernel) -> ast.Module | Status:
-        module = kernel.module
+    def _parse(self, module: _Module, wanted: str) -> ast.Module | Status:
         if module.parsed is None:
             chip = arch.target(self._chip).sm
             fitting = [i for i in module.images if i.kind == KIND_PTX and runs_on(i.target, chip)]
@@ -187,10 +191,10 @@ class SimulatedDevice:
                     raise FatbinError(f"sm_{chip} cannot run what there is ({there or 'nothing'})")
                 module.parsed = parse_module(max(fitting, key=lambda i: i.arch).ptx)
             except FatbinError as error:
-                self._refuse(Code.PROGRAM_NO_PTX, kernel=kernel.name, reason=str(error))
+                self._refuse(Code.PROGRAM_NO_PTX, kernel=wanted, reason=str(error))
                 return Status.NO_KERNEL_IMAGE
             except PtxSyntaxError as error:
-                self._refuse(Code.PROGRAM_NO_PTX, kernel=kernel.name, reason=f"cannot be read: {error}")
+                self._refuse(Code.PROGRAM_NO_PTX, kernel=wanted, reason=f"cannot be read: {error}")
                 return Status.INVALID_PTX
         return module.parsed
 
@@ -209,6 +213,7 @@ class SimulatedDevice:
             version[0] * 10 + version[1],
             arch.target(self._chip).sm,
             kernel.dynamic_limit,
+            self._cluster_limit(kernel),
             *(p.size for p in loaded.function.params),
         )
 
@@ -224,7 +229,17 @@ class SimulatedDevice:
             if value + loaded.facts.static_shared > arch.limits(self._chip).shared_per_block:
                 return Status.INVALID_VALUE, b""
             kernel.dynamic_limit = value
+        elif attribute == _NON_PORTABLE_CLUSTER:
+            kernel.any_cluster = bool(value)
         return Status.SUCCESS, b""
+
+    def _function_name(self, request: Reader) -> tuple[Status, bytes]:
+        kernel = self._kernels.get(request.u64())
+        return (Status.INVALID_DEVICE_FUNCTION, b"") if kernel is None else (Status.SUCCESS, kernel.name.encode())
+
+    def _cluster_limit(self, kernel: _Kernel) -> int:
+        most = arch.limits(self._chip).cluster_max
+        return most if kernel.any_cluster else min(most, _PORTABLE_CLUSTER)
 
     # --- Memory
 
@@ -243,9 +258,36 @@ class SimulatedDevice:
         return Status.SUCCESS, words(self.arena.capacity - self.arena.used, self.arena.capacity)
 
     def _symbol(self, request: Reader) -> tuple[Status, bytes]:
-        name = self._symbols.get(request.u64(), "?")
-        self._refuse(Code.PROGRAM_UNANSWERED, function=f"cudaGetSymbolAddress for {name}")
-        return Status.INVALID_SYMBOL, b""
+        """Address and size of the `__device__`, `__constant__` or `__managed__` variable that the host knows by
+        this address."""
+        found = self._symbols.get(request.u64())
+        if found is None:
+            return Status.INVALID_SYMBOL, b""
+        module, name, size = found
+        parsed = self._parse(module, name)
+        if isinstance(parsed, Status):
+            return parsed, b""
+        address = self._variables(module, parsed).get(name)
+        return (Status.INVALID_SYMBOL, b"") if address is None else (Status.SUCCESS, words(address, size))
+
+    def _variables(self, module: _Module, parsed: ast.Module) -> dict[str, int]:
+        """Addresses of a module's variables, which keep what launches and copies leave in them."""
+        if module.variables is None:
+            addresses: dict[str, int] = {}
+            placed = [v for v in parsed.variables if v.space in ("global", "const") and not v.extern]
+            for v in placed:
+                address = self.arena.allocate(max(v.size, 1), fill=0, hidden=True)
+                if address is not None:
+                    addresses[v.name] = address
+            for v in placed:
+                if v.initial and v.name in addresses:
+                    self.arena.memory.write(addresses[v.name], initial_bytes(v, addresses)[: v.size])
+            module.variables = addresses
+        return module.variables
+
+    def _alias(self, request: Reader) -> tuple[Status, bytes]:
+        self.arena.alias(request.u64(), request.u64(), request.u64())
+        return Status.SUCCESS, b""
 
     def _tensor_map(self, request: Reader) -> tuple[Status, bytes]:
         dtype, rank, address = request.u32(), request.u32(), request.u64()
@@ -272,6 +314,7 @@ class SimulatedDevice:
     def _launch(self, request: Reader) -> tuple[Status, bytes]:
         kernel = self._kernels[request.u64()]
         grid, block, cluster, dynamic_smem = request.dim(), request.dim(), request.dim(), request.u32()
+        cooperative = bool(request.u32())
         loaded = self._load(kernel)
         if isinstance(loaded, Status):
             return loaded, b""
@@ -281,27 +324,17 @@ class SimulatedDevice:
         cluster = fixed or (cluster if any(cluster) else (1, 1, 1))
         params = tuple(request.take(p.size) for p in loaded.function.params)
         live = tuple((a.address, a.size) for a in self.arena.live.values())
-        record = LaunchRecord(kernel.name, grid, block, cluster, dynamic_smem, params, live)
-        refused = self._refused(record, loaded.facts, kernel.dynamic_limit)
+        record = LaunchRecord(kernel.name, grid, block, cluster, dynamic_smem, params, live, cooperative)
+        refused = self._refused(record, loaded.facts, kernel)
         if refused is not None:
             return refused, b""
-        self._check_variables(loaded.facts)
-
-        record = self._run(record, loaded)
+        record = self._run(record, loaded, self._variables(kernel.module, loaded.module))
         self.launches.append(record)
         assert record.outcome is not None
         status = Status.SUCCESS if record.outcome.status == "ok" else Status.LAUNCH_FAILURE
         return status, record.printed.encode()
 
-    def _check_variables(self, facts: KernelFacts) -> None:
-        """Each launch begins with the initial values of `__device__` variables; a program in which one launch
-        may look at what another one left there gets no verdict."""
-        named = facts.globals & set(self._symbols.values())
-        for name in sorted(named & self._variables_named):
-            self._refuse(Code.PROGRAM_VARIABLE_SHARED, variable=name)
-        self._variables_named |= named
-
-    def _run(self, record: LaunchRecord, loaded: _Loaded) -> LaunchRecord:
+    def _run(self, record: LaunchRecord, loaded: _Loaded, variables: dict[str, int]) -> LaunchRecord:
         memory = self.arena.memory
         if self.on_launch:
             self.on_launch("before", record, memory)
@@ -316,10 +349,11 @@ class SimulatedDevice:
             outcome = simulate(
                 loaded.module,
                 loaded.function.name,
-                Launch(record.grid, record.block, record.cluster, record.dynamic_smem),
+                Launch(record.grid, record.block, record.cluster, record.dynamic_smem, record.cooperative),
                 pack_params(loaded.function, list(record.params)),
                 memory,
                 replace(self.options, print=printed.append),
+                variables,
             )
             done = replace(record, outcome=outcome, printed="".join(printed))
             self._state_after = (record, before, self._memory_digest())
@@ -327,23 +361,23 @@ class SimulatedDevice:
             self.on_launch("after", done, memory)
         return done
 
-    def _refused(self, launch: LaunchRecord, facts: KernelFacts, dynamic_limit: int) -> Status | None:
+    def _refused(self, launch: LaunchRecord, facts: KernelFacts, kernel: _Kernel) -> Status | None:
         """The error a GPU answers this launch with, or None if it would run."""
         limits = arch.limits(self._chip)
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         if not all(launch.grid) or not 0 < threads <= limits.threads_per_block:
             return Status.INVALID_CONFIGURATION
-        if threads > (facts.max_threads or limits.threads_per_block) or launch.dynamic_smem > dynamic_limit:
+        if threads > (facts.max_threads or limits.threads_per_block) or launch.dynamic_smem > kernel.dynamic_limit:
             return Status.INVALID_VALUE
         blocks = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
         uneven = any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True))
-        if blocks > limits.cluster_max or uneven:
+        if blocks > (limits.cluster_max if facts.cluster else self._cluster_limit(kernel)) or uneven:
             return Status.INVALID_CLUSTER_SIZE
         return None
 
     def _memory_digest(self) -> bytes:
         digest = hashlib.blake2b(digest_size=16)
-        for allocation in self.arena.live.values():
+        for allocation in (*self.arena.live.values(), *self.arena.hidden.values()):
             digest.update(allocation.address.to_bytes(8, "little"))
             digest.update(self.arena.memory.view(allocation.address, allocation.size).data)
         return digest.digest()
@@ -375,4 +409,6 @@ _ANSWERS: dict[Op, Callable[[SimulatedDevice, Reader], tuple[Status, bytes]]] = 
     Op.SYMBOL: SimulatedDevice._symbol,
     Op.MEMORY_INFO: SimulatedDevice._memory_info,
     Op.UNANSWERED: SimulatedDevice._unanswered,
+    Op.FUNCTION_NAME: SimulatedDevice._function_name,
+    Op.ALIAS: SimulatedDevice._alias,
 }

@@ -15,12 +15,11 @@ Dim = tuple[int, int, int]
 @dataclass(frozen=True)
 class KernelFacts:
     """`static_shared` in bytes; `max_threads` a block may have and `cluster` that it must have, None if not
-    stated; `globals` are the `.global` variables that the kernel, or a function it may call, names."""
+    stated."""
 
     static_shared: int
     max_threads: int | None
     cluster: Dim | None
-    globals: frozenset[str]
 
 
 def kernel_facts(module: ast.Module, function: ast.Function) -> KernelFacts:
@@ -37,7 +36,6 @@ def kernel_facts(module: ast.Module, function: ast.Function) -> KernelFacts:
         static_shared=_laid_out(v for v in declared if v.space == "shared" and v.name in named),
         max_threads=threads[0] * threads[1] * threads[2] if threads else None,
         cluster=_dim(function, "reqnctapercluster"),
-        globals=frozenset(v.name for v in declared if v.space == "global" and v.name in named),
     )
 
 

@@ -29,6 +29,8 @@ class Op(IntEnum):
     SYMBOL = 12
     MEMORY_INFO = 13
     UNANSWERED = 14
+    FUNCTION_NAME = 15
+    ALIAS = 16
 
 
 class Status(IntEnum):

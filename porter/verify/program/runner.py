@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from porter.build.driver import SONAME as DRIVER_SONAME
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.sim import GlobalMemory, Options
 from porter.verify.program import protocol
@@ -88,7 +89,7 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
         environment = {
             **os.environ,
             **options.environment,
-            "LD_PRELOAD": str(runtime),
+            "LD_PRELOAD": f"{runtime}:{runtime.with_name(DRIVER_SONAME)}",
             "PORTER_CUDART_SOCKET": str(theirs.fileno()),
             "PORTER_CUDART_MEMORY": str(arena.file),
             "PORTER_CUDART_ARENA": hex(BASE),

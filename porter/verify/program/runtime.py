@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the stand-in for the CUDA runtime library with the host's C++ compiler, once per toolkit.
+"""Builds the stand-ins for the CUDA runtime and driver libraries with the host's C++ compiler, once per toolkit.
 
-The structures and enumerations come from the toolkit's own headers, so the library fits programs built with
-that toolkit. Every function that the headers declare and `cudart.cpp` does not answer gets a weak definition
-that says its name and stops; error names come from the headers as well.
+The structures and enumerations come from the toolkit's own headers, so the libraries fit programs built with
+that toolkit. Every function that the headers declare and no source answers gets a weak definition that says its
+name and stops; error names come from the headers as well.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ import tempfile
 from pathlib import Path
 
 from porter.build.cache import default_directory, digest
+from porter.build.driver import SONAME, driver_functions
 from porter.build.toolchain import Toolkit, find_host_compiler, find_toolkit
 from porter.diagnostics import Code, PorterError
 
-SOURCE = Path(__file__).with_name("cudart.cpp")
-CONNECTION = Path(__file__).with_name("connection.hpp")
+_HERE = Path(__file__).parent
+SOURCES = tuple(_HERE / name for name in ("cudart.cpp", "cudart_memory.cpp", "cudart_device.cpp"))
+DRIVER_SOURCE = _HERE / "libcuda.cpp"
+CONNECTION = _HERE / "connection.hpp"
 
 _FUNCTION = re.compile(r"\bCUDARTAPI\s+(\w+)\s*\(")
 _PER_THREAD_DEFAULT_STREAM = re.compile(r"#define\s+(cuda\w+)\s+__CUDART_API_(PTSZ|PTDS)\(\1\)")
+_VERSION = re.compile(r"_v\d+$")
 _ERROR_NAME = re.compile(r"^\s*(cudaError\w+|cudaSuccess)\s*=\s*(\d+)", re.MULTILINE)
 
 
@@ -38,18 +42,22 @@ def build_runtime(toolkit: Toolkit | None = None, cache: Path | None = None) -> 
     try:
         declarations = (include / "cuda_runtime_api.h").read_text("utf-8", "replace")
         types = (include / "driver_types.h").read_text("utf-8", "replace")
+        driver = (include / "cuda.h").read_text("utf-8", "replace")
     except OSError as error:
         raise PorterError(Code.RUNTIME_NOT_BUILT, reason=f"cannot read the CUDA headers: {error}") from error
     soname = f"libcudart.so.{toolkit.version[0]}"
     generated = _generated_source(declarations, types)
-    sources = (SOURCE.read_bytes(), CONNECTION.read_bytes(), generated, declarations, types)
-    key = digest([*sources, compiler, str(include)])
+    driver_functions = _driver_source(driver)
+    ours = [p.read_bytes() for p in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.hpp")])]
+    key = digest([*ours, generated, driver_functions, declarations, types, driver, compiler, str(include)])
     directory = (cache or default_directory()) / "cudart" / key
     library = directory / soname
     if not library.exists():
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
-            built = _compile(compiler, include, generated, soname, declarations, Path(scratch))
+            place = Path(scratch)
+            built = _compile(compiler, include, generated, soname, declarations, place)
+            os.replace(_compile_driver(compiler, include, driver_functions, built, place), directory / SONAME)
             os.replace(built, library)
     return library
 
@@ -70,10 +78,18 @@ def _generated_source(declarations: str, types: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _driver_source(declarations: str) -> str:
+    """C text: weak definitions of all functions of the driver."""
+    lines = ["extern void porter_unanswered(const char *);"]
+    for name in driver_functions(declarations):
+        called = _VERSION.sub("", name)
+        lines.append(f'__attribute__((weak)) void {name}(void) {{ porter_unanswered("{called}"); }}')
+    return "\n".join(lines) + "\n"
+
+
 def _internal_functions() -> list[str]:
     """Functions of nvcc's host code that `crt/host_runtime.h` declares and few programs call."""
     return [
-        "__cudaRegisterManagedVar",
         "__cudaRegisterHostVar",
         "__cudaRegisterUnifiedTable",
         "__cudaRegisterTexture",
@@ -86,7 +102,7 @@ def _compile(compiler: str, include: Path, generated: str, soname: str, declarat
     unanswered.write_text(generated, "utf-8")
     # The program's references carry the version name of the real library.
     versions = scratch / "versions.map"
-    versions.write_text(f"{soname} {{ global: cuda*; __cuda*; local: *; }};\n", "utf-8")
+    versions.write_text(f"{soname} {{ global: cuda*; __cuda*; porter_*; local: *; }};\n", "utf-8")
     built = scratch / soname
     aliases = [
         f"-Wl,--defsym={name}_{suffix.lower()}={name}"
@@ -96,7 +112,9 @@ def _compile(compiler: str, include: Path, generated: str, soname: str, declarat
     flags = ["-O1", "-fPIC", f"-I{include}"]
     run = [compiler, *flags]
     _run([*run, "-x", "c", "-w", "-c", str(unanswered), "-o", str(scratch / "unanswered.o")])
-    _run([*run, "-std=c++17", "-c", str(SOURCE), "-o", str(scratch / "cudart.o")])
+    objects = [scratch / f"{source.stem}.o" for source in SOURCES]
+    for source, made in zip(SOURCES, objects, strict=True):
+        _run([*run, "-std=c++17", "-c", str(source), "-o", str(made)])
     _run(
         [
             compiler,
@@ -104,12 +122,26 @@ def _compile(compiler: str, include: Path, generated: str, soname: str, declarat
             f"-Wl,-soname,{soname}",
             f"-Wl,--version-script={versions}",
             *aliases,
-            str(scratch / "cudart.o"),
+            *map(str, objects),
             str(scratch / "unanswered.o"),
+            "-ldl",
             "-o",
             str(built),
         ]
     )
+    return built
+
+
+def _compile_driver(compiler: str, include: Path, generated: str, runtime: Path, scratch: Path) -> Path:
+    unanswered = scratch / "driver.c"
+    unanswered.write_text(generated, "utf-8")
+    objects = [str(scratch / "driver.o"), str(scratch / "libcuda.o")]
+    built = scratch / SONAME
+    flags = ["-O1", "-fPIC", f"-I{include}"]
+    _run([compiler, *flags, "-x", "c", "-w", "-c", str(unanswered), "-o", objects[0]])
+    _run([compiler, *flags, "-std=c++17", "-c", str(DRIVER_SOURCE), "-o", objects[1]])
+    link = [compiler, "-shared", f"-Wl,-soname,{SONAME}", *objects, str(runtime), "-o", str(built)]
+    _run(link)
     return built
 
 
