@@ -172,8 +172,8 @@ def _commit(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
 
 def _copy(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
     op = TmemCopy.parse(found.parts)
-    if op.decompress:
-        raise NotEmulated(f"tcgen05.cp with .{op.decompress} is not emulated")
+    if op.source_format:
+        raise NotEmulated(f"tcgen05.cp from .{op.source_format} is not emulated")
     to, descriptor = found.operands
     blocks = [first | rows << 8 | lane << 16 for first, rows, lane in op.blocks]
     blocks += [0] * (4 - len(blocks))

@@ -165,7 +165,7 @@ class InstructionDescriptor:
 
 def _ab_codes(kind: Kind) -> dict[ElementType, int]:
     if kind not in AB_TYPE_CODES:
-        raise ValueError(f"kind::{kind.value} has a block-scaled instruction descriptor")
+        raise ValueError(f"kind::{kind.value} has a block-scaled instruction descriptor, see idesc_scaled")
     return AB_TYPE_CODES[kind]
 
 

@@ -6,6 +6,10 @@ toward zero `fraction_bits` below it, adds exactly, and rounds once. Products ke
 exponents and are not normalised; a subnormal operand counts with the smallest normal exponent; zeros take no
 part. NaN, infinity times zero and opposite infinities give the canonical NaN; overflow gives infinity.
 
+Scale factors of kind::mxf8f6f4 multiply exactly and their exponents join the alignment. The kinds of packed 4-bit
+operands add by another rule, `FourBitRule`. Sparse A: places that are not stored take no part, whatever B holds
+there; one instruction is still one sum.
+
 Sources: MMA-Sim (arXiv 2511.10909, microsoft/MMA-Sim); Khattak and Mikaitis, "Accurate Models of NVIDIA
 Tensor Cores" (arXiv 2512.07004), with recorded result words; sf-tensor/tcgen05 for words of tcgen05.mma.
 The PTX ISA leaves order, rounding and subnormals unspecified.
@@ -101,3 +105,40 @@ def dot_rule(
 ) -> DotRule:
     """The rule of a product. Raises KeyError if the unit has no such product."""
     return replace(DOT_RULES[arch, unit, a_type, d_type], b_type=b_type, saturate=saturate)
+
+
+@dataclass(frozen=True)
+class FourBitRule:
+    """The sum of one instruction of kind::mxf4 or kind::mxf4nvf4: e2m1 products times two scale factors.
+
+    Let R be the largest exponent of a nonzero product with its factors, S the largest sum of two factors'
+    exponents among those, and C the accumulator's exponent. Terms are truncated toward zero to 2^q with
+    q = max(max(R, C) - `window`, S - `scale_window`), added exactly and truncated to f32.
+
+    A term is the exact sum of `merge` consecutive products. With a nonzero accumulator whose exponent is no
+    smaller than R (ue4m3), or than that of a group of `merge_c` (ue8m0), groups of `merge_c` products are
+    truncated to 2^(C - `scale_window`) instead. Where the result is an f32 subnormal, ue8m0 groups whose factors
+    are not the largest count only from 2^`floor` up.
+
+    Source: sf-tensor/tcgen05 (MIT), tcgen05_model/MODEL.md §5, which has recorded words that tell this rule from
+    that of MMA-Sim.
+    """
+
+    merge: int
+    merge_c: int
+    window: int = 39
+    scale_window: int = 35
+    per_group: bool = False
+    floor: int | None = None
+
+
+FOUR_BIT_UE8M0 = FourBitRule(merge=16, merge_c=16, per_group=True, floor=-174)
+FOUR_BIT_UE4M3 = FourBitRule(merge=4, merge_c=16)
+FOUR_BIT_UE4M3_SPARSE = FourBitRule(merge=4, merge_c=32)
+
+
+def four_bit_rule(ue4m3: bool, sparse: bool) -> FourBitRule:
+    """The rule by scale format and sparsity; K counts logical elements."""
+    if not ue4m3:
+        return FOUR_BIT_UE8M0
+    return FOUR_BIT_UE4M3_SPARSE if sparse else FOUR_BIT_UE4M3

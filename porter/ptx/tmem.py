@@ -22,6 +22,11 @@ MIN_ALLOCATION = 32
 HALF_LANE = 16
 """Lane offset of the second of two M=64 tiles that share their columns (layouts C and F)."""
 
+SHIFT_COLUMNS = 8
+"""Columns that tcgen05.shift moves down by one lane within 32 lanes (§9.7.16.9.3, shape .31x256b): lane r gets
+what lane r + 1 held and the last lane keeps its own, as .ashift does to A (CUTLASS
+examples/python/CuTeDSL/experimental/primitives/tcgen05/1cta_mma_a_from_tmem.py)."""
+
 LANE_SHIFT = 16
 COLUMN_MASK = 0xFFFF
 LANE_MASK = 0x7F

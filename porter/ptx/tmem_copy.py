@@ -23,12 +23,12 @@ ROW_OFFSETS: dict[tuple[str, str], tuple[tuple[int, int, int], ...]] = {
 
 @dataclass(frozen=True)
 class TmemCopy:
-    """What a tcgen05.cp opcode says. `decompress` is the pair of format qualifiers, if any."""
+    """What a tcgen05.cp opcode says. `source_format` is the packed format that the copy decompresses, if any."""
 
     cta_group: int
     shape: str
     multicast: str = ""
-    decompress: str = ""
+    source_format: str = ""
 
     @property
     def rows(self) -> int:
@@ -50,7 +50,7 @@ class TmemCopy:
         if tuple(parts[:2]) != ("tcgen05", "cp"):
             raise ValueError(f"{opcode} is not a tcgen05.cp")
         cta_group, shape, multicast = 0, "", ""
-        formats: list[str] = []
+        formats: set[str] = set()
         for part in parts[2:]:
             if part in ("cta_group::1", "cta_group::2"):
                 cta_group = int(part[-1])
@@ -59,9 +59,12 @@ class TmemCopy:
             elif part.startswith("warpx"):
                 multicast = part
             elif part in ("b8x16", "b6x16_p32", "b4x16_p64"):
-                formats.append(part)
+                formats.add(part)
             else:
                 raise ValueError(f"{opcode}: unknown modifier .{part}")
         if not cta_group or (shape, multicast) not in ROW_OFFSETS:
             raise ValueError(f"{opcode}: needs .cta_group and a shape with its multicast")
-        return TmemCopy(cta_group, shape, multicast, ".".join(formats))
+        source = formats - {"b8x16"}
+        if len(source) > 1 or ("b8x16" in formats) != bool(source):
+            raise ValueError(f"{opcode}: .b8x16 goes with one source format")
+        return TmemCopy(cta_group, shape, multicast, *source)

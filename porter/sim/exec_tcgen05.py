@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,48 +235,63 @@ def _pipe(M: Machine, cta: int) -> Pipe:
     return M.pipes.setdefault(key, Pipe())
 
 
-@runtime
-def tmem_mma(
-    M: Machine,
-    at: int,
-    idx: Any,
-    n: int,
-    mask: Any,
-    op: UmmaOp,
-    d: Any,
-    a_desc: Any,
-    a_tmem: Any,
-    b_desc: Any,
-    idesc: Any,
-    enable: Any,
-    scale: int,
-    disable: Any,
-) -> None:
-    D, B, C, E = (per_lane(x, n) for x in (d, b_desc, idesc, enable))
-    A = per_lane(a_desc if a_tmem is None else a_tmem, n)
+MmaOperands = tuple[Any, ...]
+"""Operands of a tcgen05.mma for all threads: d, A's descriptor or None, A's address or None, b, idesc, enable,
+scale-input-d, the disable-output-lane vector or None, metadata, scale factors of A and B, zero-column mask, each or
+None."""
+
+
+def mma_calls(
+    M: Machine, idx: Any, n: int, mask: Any, operands: MmaOperands
+) -> Iterator[tuple[int, int, int, tcgen05.MmaArguments]]:
+    """(lane, warp, instruction descriptor, operands) of every thread that executes a tcgen05.mma."""
+    d, a_desc, a_tmem, b, idesc, enable, scale, disable, *rest = operands
+    values = [None if x is None else per_lane(x, n) for x in (d, a_desc, a_tmem, b, idesc, enable, *rest)]
     masks = None if disable is None else [per_lane(x, n) for x in disable]
     for row, lane, warp in active_lanes(M, idx, n, mask):
-        cta = int(M.warp_cta[warp])
-        M.tmem.use_group(cta, op.cta_group, at, warp)
-        ctas = _ctas(M, cta, op.cta_group, at, warp)
-        where, code = int(D[row, lane]), int(C[row, lane])
-        a_value = int(A[row, lane])
+        mine = [None if x is None else int(x[row, lane]) for x in values]
+        where, a_value, a_address, b_value, code, enabled, metadata, scale_a, scale_b, zeros = mine
+        assert where is not None
+        assert b_value is not None
+        assert code is not None
         lanes_off = None
         if masks is not None:
             lanes_off = sum(int(m[row, lane]) << 32 * i for i, m in enumerate(masks))
-        columns = _mma_columns(M, op, code, where, a_value if a_tmem is not None else None, at, warp)
+        yield (
+            lane,
+            warp,
+            code,
+            tcgen05.MmaArguments(
+                d_addr=where,
+                a_desc=a_value,
+                a_tmem=a_address,
+                b_desc=b_value,
+                enable_d=bool(enabled),
+                scale_d=scale,
+                disable_lanes=lanes_off,
+                metadata=metadata,
+                scale_a=scale_a,
+                scale_b=scale_b,
+                zero_columns=zeros,
+            ),
+        )
+
+
+@runtime
+def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, operands: MmaOperands) -> None:
+    for lane, warp, code, args in mma_calls(M, idx, n, mask, operands):
+        cta = int(M.warp_cta[warp])
+        M.tmem.use_group(cta, op.cta_group, at, warp)
+        ctas = _ctas(M, cta, op.cta_group, at, warp)
+        columns = _mma_columns(M, op, code, args, at, warp)
         for c in ctas:
             M.tmem.check_columns(c, columns, at, warp, "tcgen05.mma")
 
         def land(
             ctas: list[int] = ctas,
-            where: int = where,
             code: int = code,
-            a_value: int = a_value,
-            b_value: int = int(B[row, lane]),
-            enabled: bool = bool(E[row, lane]),
+            args: tcgen05.MmaArguments = args,
             columns: Array = columns,
-            lanes_off: int | None = lanes_off,
             warp: int = warp,
         ) -> None:
             for c in ctas:
@@ -283,15 +299,9 @@ def tmem_mma(
             tcgen05.mma(
                 op,
                 code,
+                args,
                 smem=[M.smem[c] for c in ctas],
                 tmem=[M.tmem.cells(c) for c in ctas],
-                d_addr=where,
-                a_desc=a_value if a_tmem is None else None,
-                a_tmem=a_value if a_tmem is not None else None,
-                b_desc=b_value,
-                enable_d=enabled,
-                scale_d=scale,
-                disable_lanes=lanes_off,
                 mode=M.options.arithmetic,
             )
 
@@ -311,19 +321,18 @@ def _issue(M: Machine, cta: int, op: Operation, warp: int, lane: int, in_order: 
         pipe.last = op
 
 
-def _mma_columns(M: Machine, op: UmmaOp, idesc: int, d: int, a: int | None, at: int, warp: int) -> Array:
-    """First and last column that an MMA touches in Tensor Memory."""
-    key = (op, idesc, d, a)
+def _mma_columns(
+    M: Machine, op: UmmaOp, idesc: int, args: tcgen05.MmaArguments, at: int, warp: int
+) -> Array:
+    """Every column that an MMA touches in Tensor Memory."""
+    key = (op, idesc, args.d_addr, args.a_tmem, args.metadata, args.scale_a, args.scale_b)
     found = M.tmem.touched.get(key)
     if found is None:
         try:
-            _, columns = tcgen05.mma_cells(op, idesc, d)
-            touched = [np.unique(columns)]
-            if a is not None:
-                touched.append(np.unique(tcgen05.a_cells(op, idesc, a)[1]))
+            cells = tcgen05.mma_footprint(op, idesc, args)
         except DatapathError as problem:
             raise _refuse(problem, at, warp, Code.SIM_DESCRIPTOR) from problem
-        found = M.tmem.touched[key] = np.concatenate(touched)
+        found = M.tmem.touched[key] = np.concatenate([np.unique(columns) for *_, columns in cells])
     return found
 
 
@@ -344,6 +353,27 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
 
         def land(ctas: list[int] = ctas, address: int = address, desc: int = int(s[row, lane])) -> None:
             copy(op, address, desc, [M.smem[c] for c in ctas], [M.tmem.cells(c) for c in ctas])
+
+        _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
+
+
+@runtime
+def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, group: int) -> None:
+    a = per_lane(addr, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        M.tmem.use_group(cta, group, at, warp)
+        ctas = _ctas(M, cta, group, at, warp)
+        address = int(a[row, lane])
+        try:
+            columns = np.unique(tcgen05.shift_cells(address)[1])
+        except DatapathError as problem:
+            raise _refuse(problem, at, warp) from problem
+        for c in ctas:
+            M.tmem.check_columns(c, columns, at, warp, "tcgen05.shift")
+
+        def land(ctas: list[int] = ctas, address: int = address) -> None:
+            tcgen05.shift(address, [M.tmem.cells(c) for c in ctas])
 
         _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
 
@@ -417,6 +447,8 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
     elif what == "cp":
         op = _constant(cg, "op", TmemCopy.parse(p))
         cg.line(cg.call("tmem_copy", op, cg.addr(ops[0], "u32"), cg.src(ops[1], "u64")))
+    elif what == "shift":
+        cg.line(cg.call("tmem_shift", cg.addr(ops[0], "u32"), group))
     elif what == "commit":
         multicast = cg.src(ops[1], "u32") if len(ops) > 1 else "None"
         cg.line(cg.call("tmem_commit", shared_address(cg, ops[0], ins), multicast, group))
@@ -425,26 +457,34 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
 
 
 def _mma(cg: Context, ins: ast.Instruction) -> None:
-    ops = ins.operands
+    ops = list(ins.operands)
     op = UmmaOp.parse(ins.parts)
-    if op.sparse or op.block_scale or op.ashift:
-        raise Unsupported("sparse, block-scaled or shifted tcgen05.mma")
     name = _constant(cg, "op", op)
-    a_desc, a_tmem = "None", "None"
-    if isinstance(ops[1], ast.Mem):
-        a_tmem = cg.addr(ops[1], "u32")
+    a_desc = a_tmem = disable = meta = scale_a = scale_b = zeros = "None"
+    d = cg.addr(ops.pop(0), "u32")
+    a = ops.pop(0)
+    if isinstance(a, ast.Mem):
+        a_tmem = cg.addr(a, "u32")
     else:
-        a_desc = cg.src(ops[1], "u64")
-    b, idesc = cg.src(ops[2], "u64"), cg.src(ops[3], "u32")
-    rest = list(ops[4:])
-    disable = "None"
-    if rest and isinstance(rest[0], ast.Vec):
-        disable = "(" + ", ".join(cg.src(i, "u32") for i in rest[0].items) + ",)"
-        rest = rest[1:]
-    enable = cg.src(rest[0], "p")
+        a_desc = cg.src(a, "u64")
+    b = cg.src(ops.pop(0), "u64")
+    if op.sparse:
+        meta = cg.addr(ops.pop(0), "u32")
+    idesc = cg.src(ops.pop(0), "u32")
+    if op.block_scale:
+        scale_a, scale_b = cg.addr(ops.pop(0), "u32"), cg.addr(ops.pop(0), "u32")
+    if isinstance(ops[0], ast.Vec):
+        disable = "(" + ", ".join(cg.src(i, "u32") for i in ops[0].items) + ",)"
+        ops.pop(0)
+    enable = cg.src(ops.pop(0), "p")
     scale = "0"
-    if len(rest) > 1:
-        if op.ws or not isinstance(rest[1], ast.Imm):
-            raise Unsupported("a zero-column mask")
-        scale = str(int(rest[1].value))
-    cg.line(cg.call("tmem_mma", name, cg.addr(ops[0], "u32"), a_desc, a_tmem, b, idesc, enable, scale, disable))
+    if ops and op.ws:
+        zeros = cg.src(ops[0], "u64")
+    elif ops:
+        if not isinstance(ops[0], ast.Imm):
+            raise Unsupported("a scale-input-d that is no immediate")
+        scale = str(int(ops[0].value))
+    operands = ", ".join(
+        (d, a_desc, a_tmem, b, idesc, enable, scale, disable, meta, scale_a, scale_b, zeros)
+    )
+    cg.line(cg.call("tmem_mma", name, f"({operands})"))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from test_datapath_wgmma import DTYPES, MODES, place, random_tile
+from umma_calls import POISON, empty_tmem, issue, umma
 
 from porter.ptx import tmem
 from porter.ptx.idesc import InstructionDescriptor
@@ -16,33 +17,18 @@ from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind, UmmaOp
 from porter.ptx.wgmma import WgmmaOp, legal_d_types, legal_n, wgmma_to_umma
 from porter.sim.datapath import tcgen05
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.wgmma import wgmma
-
-POISON = 0xFFFFFFFF
-
-
-def empty_tmem() -> np.ndarray:
-    return np.full((128, 512), POISON, np.uint32)
-
-
-def umma(text: str) -> UmmaOp:
-    return UmmaOp.parse(("tcgen05", "mma", *text.split(".")))
 
 
 def accumulator(memory: list[np.ndarray], m: int, n: int, op: UmmaOp, d_addr: int, d_type: T) -> np.ndarray:
-    """D [m, n] read cell by cell at the places that the layout tables give."""
-    layout = tmem.d_layout(m, op.cta_group, ws=op.ws)
-    out = np.zeros((m, n))
-    for row in range(m):
-        for col in range(n):
-            cta, lane, column = tmem.d_cell(layout, row, col, n)
-            word = memory[cta][tmem.lane_of(d_addr) + lane, tmem.column_of(d_addr) + column]
-            if d_type is T.F16:
-                out[row, col] = np.uint16(word & 0xFFFF).view(np.float16)
-            else:
-                out[row, col] = word.view(np.int32 if d_type is T.S32 else np.float32)
-    return out
+    """D [m, n] read at the places that the layout tables give."""
+    row, col = np.indices((m, n))
+    cta, lane, column = tmem.d_cell(tmem.d_layout(m, op.cta_group, ws=op.ws, sparse=op.sparse), row, col, n)
+    words = np.stack(memory)[cta + 0 * col, tmem.lane_of(d_addr) + lane + 0 * col, tmem.column_of(d_addr) + column]
+    if d_type is T.F16:
+        return (words & 0xFFFF).astype(np.uint16).view(np.float16).astype(float)
+    return words.view(np.int32 if d_type is T.S32 else np.float32).astype(float)
 
 
 TILES = [
@@ -83,9 +69,9 @@ def test_product_from_shared_memory(
         "b_desc": b_desc, "mode": mode,
     }  # fmt: skip
     product = a.astype(np.float64) @ b.astype(np.float64).T
-    tcgen05.mma(op, idesc.encode(), enable_d=False, **arguments)
+    issue(op, idesc.encode(), enable_d=False, **arguments)
     np.testing.assert_array_equal(accumulator(memory, m, n, op, d_addr, d_type), product)
-    tcgen05.mma(op, idesc.encode(), enable_d=True, **arguments)
+    issue(op, idesc.encode(), enable_d=True, **arguments)
     np.testing.assert_array_equal(accumulator(memory, m, n, op, d_addr, d_type), 2 * product)
     lanes, columns = tcgen05.mma_cells(op, idesc.encode(), d_addr)
     touched = np.zeros((128, 512), bool)
@@ -129,7 +115,7 @@ def test_port_of_wgmma_gives_the_same_registers(a_type: T, half: int) -> None:
                     tcgen05.store(
                         memory, taddr, access.shape, access.count, access.packed, warp, start[rows, columns]
                     )  # fmt: skip
-            tcgen05.mma(
+            issue(
                 UmmaOp(kind), idesc.encode(), smem=[smem], tmem=[memory], d_addr=base,
                 a_desc=sm90_to_sm100(a_desc), a_tmem=None, b_desc=sm90_to_sm100(b_desc), enable_d=True,
                 mode="exact",
@@ -174,7 +160,7 @@ def test_port_of_a_in_registers(a_type: T) -> None:
         want = wgmma(
             op, smem, a_desc=None, a_regs=a_regs[block], b_desc=b_desc, d=want, scale_d=True, rules="sm_100"
         )  # fmt: skip
-        tcgen05.mma(
+        issue(
             UmmaOp(kind), idesc.encode(), smem=[smem], tmem=[memory], d_addr=d_base, a_desc=None,
             a_tmem=a_base + 8 * block, b_desc=sm90_to_sm100(b_desc), enable_d=block > 0,
         )  # fmt: skip
@@ -202,7 +188,7 @@ def test_a_in_tensor_memory(opcode: str, m: int) -> None:
         part = np.split(b, ctas)[cta]
         b_desc = sm90_to_sm100(place(smem[cta], 0, part, SwizzleMode.B32, False).encode("sm_90"))
     idesc = InstructionDescriptor(Kind.F16, m, 64, T.F32, T.F16, T.F16)
-    tcgen05.mma(
+    issue(
         op, idesc.encode(), smem=smem, tmem=memory, d_addr=64, a_desc=None, a_tmem=8, b_desc=b_desc,
         enable_d=False,
     )  # fmt: skip
@@ -222,7 +208,7 @@ def test_mn_major_and_negation(swizzle: SwizzleMode) -> None:
         idesc = InstructionDescriptor(Kind.F16, 128, 64, T.F32, T.F16, T.F16, negate_a, negate_b, True, True)
         memory = empty_tmem()
         op = umma("cta_group::1.kind::f16")
-        tcgen05.mma(
+        issue(
             op, idesc.encode(), smem=[smem], tmem=[memory], d_addr=0, a_desc=a_desc, a_tmem=None,
             b_desc=b_desc, enable_d=False,
         )  # fmt: skip
@@ -241,7 +227,7 @@ def simple_mma(**changes: object) -> np.ndarray:
         "d_addr": 0, "a_desc": desc, "a_tmem": None, "b_desc": desc, "enable_d": True,
     }  # fmt: skip
     arguments.update(changes)
-    tcgen05.mma(arguments.pop("op"), arguments.pop("idesc"), **arguments)
+    issue(arguments.pop("op"), arguments.pop("idesc"), **arguments)
     return memory.view(np.float32)
 
 
@@ -282,11 +268,18 @@ def test_invalid_operands(change: dict, complaint: str) -> None:
         simple_mma(**change)
 
 
-def test_unmodelled_instructions_say_so() -> None:
-    with pytest.raises(UnsupportedDatapathError):
-        simple_mma(op=umma("cta_group::1.kind::mxf4.block_scale"))
-    with pytest.raises(UnsupportedDatapathError):
-        simple_mma(op=umma("sp.cta_group::1.kind::f16"), idesc=0x04040014)
+def test_operands_that_do_not_belong_to_the_instruction() -> None:
+    for changes, text in (
+        ({"op": umma("cta_group::1.kind::mxf4.block_scale"), "idesc": 0x08840480}, "scale factors go with"),
+        ({"metadata": 0}, "go.* with .sp"),
+        ({"scale_a": 0, "scale_b": 0}, "scale factors go with"),
+        ({"zero_columns": 0}, "goes with .ws"),
+        ({"op": umma("sp.cta_group::1.kind::f16"), "idesc": 0x04040014}, "go.* with .sp"),
+        ({"op": umma("cta_group::1.kind::f16.ashift"), "idesc": 0x08040010}, "needs A in Tensor Memory"),
+        ({"op": umma("cta_group::1.kind::f16.ashift"), "idesc": 0x04040010}, "M=128 and M=256"),
+    ):
+        with pytest.raises(DatapathError, match=text):
+            simple_mma(**changes)
 
 
 @pytest.mark.parametrize("shape", Shape)

@@ -11,7 +11,7 @@ from porter.ptx import tmem
 from porter.ptx.smem_desc import sm90_to_sm100
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tmem_copy import TmemCopy
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_copy import copy, copy_cells
 
 # Source row of every written lane.
@@ -63,5 +63,22 @@ def test_refusals() -> None:
         copy(parse("cta_group::1.128x256b"), tmem.address(32, 0), 1 << 46, smem, memory)
     with pytest.raises(DatapathError, match="0b001"):
         copy(parse("cta_group::1.128x256b"), 0, 0, smem, memory)
-    with pytest.raises(UnsupportedDatapathError, match="b6x16"):
-        copy(parse("cta_group::1.128x256b.b8x16.b6x16_p32"), 0, 1 << 46, smem, memory)
+    for half in ("cta_group::1.128x256b.b6x16_p32", "cta_group::1.128x256b.b8x16"):
+        with pytest.raises(ValueError, match="one source format"):
+            parse(half)
+
+
+@pytest.mark.parametrize(("source", "bits", "shift"), [("b4x16_p64", 4, 2), ("b6x16_p32", 6, 1)])
+def test_decompression_puts_values_in_the_middle_of_bytes(source: str, bits: int, shift: int) -> None:
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 1 << bits, (128, 32), dtype=np.uint8)
+    rows = rng.integers(0, 256, (128, 32), dtype=np.uint8)
+    for row in range(128):
+        for half in range(2):
+            whole = sum(int(code) << bits * i for i, code in enumerate(codes[row, 16 * half : 16 * half + 16]))
+            rows[row, 16 * half : 16 * half + 2 * bits] = np.frombuffer(whole.to_bytes(2 * bits, "little"), np.uint8)
+    smem, memory = np.zeros(8192, np.uint8), np.zeros((128, 512), np.uint32)
+    desc = sm90_to_sm100(place(smem, 1024, rows, SwizzleMode.B32, False).encode("sm_90"))
+    copy(parse(f"cta_group::1.128x256b.b8x16.{source}"), 40, desc, [smem], [memory])
+    got = np.ascontiguousarray(memory[:, 40:48]).view(np.uint8)
+    np.testing.assert_array_equal(got, codes << shift)

@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
+from porter.ptx.idesc import InstructionDescriptor
+from porter.ptx.packing import operand_element_bits
 from porter.ptx.tmem_access import TmemAccess
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
+from porter.ptx.zero_columns import ZeroColumns
 from porter.sim import exec_tcgen05
 from porter.sim.check.checker import Channel, Issue
 from porter.sim.check.clocks import ASYNC, CARRIED, FENCED, GLOBAL, ORDER, PARKED, TENSOR
@@ -163,61 +166,64 @@ def _several(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
 
 
 def tmem_mma(
-    M: Machine,
-    at: int,
-    idx: Any,
-    n: int,
-    mask: Any,
-    op: UmmaOp,
-    d: Any,
-    a_desc: Any,
-    a_tmem: Any,
-    b_desc: Any,
-    idesc: Any,
-    enable: Any,
-    scale: int,
-    disable: Any,
+    M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, operands: exec_tcgen05.MmaOperands
 ) -> None:
     check: Any = M.check
     _several(M, at, idx, n, mask)
-    D, B, C, E = (per_lane(x, n) for x in (d, b_desc, idesc, enable))
-    A = per_lane(a_desc if a_tmem is None else a_tmem, n)
-    for row, lane, warp in active_lanes(M, idx, n, mask):
+    for lane, warp, code, args in exec_tcgen05.mma_calls(M, idx, n, mask, operands):
         cta = int(M.warp_cta[warp])
         ctas = exec_tcgen05._ctas(M, cta, op.cta_group, at, warp)
-        where, code, a_value = int(D[row, lane]), int(C[row, lane]), int(A[row, lane])
         try:
             decoded = tcgen05.decode_idesc(op, code)
-            written = _cached(check, (op, code, where), lambda: tcgen05.mma_cells(op, code, where))  # noqa: B023
-            read = None
-            if a_tmem is not None:
-                read = _cached(check, (op, code, a_value, "a"), lambda: tcgen05.a_cells(op, code, a_value))  # noqa: B023
-            width = decoded.n // op.cta_group
-            operands = operand_bits(
-                int(B[row, lane]), "sm_100", width, op.k, decoded.b_type.bits, decoded.b_mn_major
-            )
-            if a_tmem is None:
-                height = decoded.m // op.cta_group
-                operands |= operand_bits(
-                    a_value, "sm_100", height, op.k, decoded.a_type.bits, decoded.a_mn_major
-                )
-        except DatapathError:
+            key = op, code, args.d_addr, args.a_tmem, args.metadata, args.scale_a, args.scale_b
+            touched = _footprint(check, key, op, code, args)
+            source = _operand_bits(op, decoded, args)
+        except (DatapathError, ValueError):
             # The simulator says what is wrong when it executes the instruction.
             continue
-        pair = op.cta_group, op.kind, decoded.m, decoded.n, where
         accesses = []
         for c in ctas:
-            if read is not None:
-                a_access = check.asynchronous("mma", at, warp, lane, False, "tensor", read)
-                check.access_tensor(c, a_access)
-                accesses.append(a_access)
-            d_access = check.asynchronous("mma", at, warp, lane, True, "tensor", written, pair)
-            check.access_tensor(c, d_access, reads=bool(E[row, lane]))
-            o_access = check.asynchronous("mma", at, warp, lane, False, "async", operands)
+            for i, (what, write, bits) in enumerate(touched):
+                pair = {
+                    "d": (op.cta_group, op.kind, decoded.m, decoded.n, args.d_addr),
+                    # A that .ashift moves down is meant for the next MMA.
+                    "a": ("a", op.cta_group, args.a_tmem),
+                }.get(what)
+                access = check.asynchronous("mma", at, warp, lane, write, "tensor", bits, pair)
+                check.access_tensor(c, access, reads=i == 0 and args.enable_d)
+                accesses.append(access)
+            o_access = check.asynchronous("mma", at, warp, lane, False, "async", source)
             check.access_shared(c, o_access)
-            accesses += [d_access, o_access]
+            accesses.append(o_access)
         _issued(M, warp, lane, accesses)
-    exec_tcgen05.tmem_mma(M, at, idx, n, mask, op, d, a_desc, a_tmem, b_desc, idesc, enable, scale, disable)
+    exec_tcgen05.tmem_mma(M, at, idx, n, mask, op, operands)
+
+
+def _footprint(
+    check: Any, key: Any, op: UmmaOp, code: int, args: tcgen05.MmaArguments
+) -> list[tuple[str, bool, int]]:
+    """(what, written, cells) of everything that an MMA touches in Tensor Memory."""
+    if key not in check.cells:
+        check.cells[key] = [
+            (what, write, cell_bits(lanes, columns))
+            for what, write, lanes, columns in tcgen05.mma_footprint(op, code, args)
+        ]
+    found: list[tuple[str, bool, int]] = check.cells[key]
+    return found
+
+
+def _operand_bits(op: UmmaOp, decoded: InstructionDescriptor, args: tcgen05.MmaArguments) -> int:
+    """What an MMA reads of each block's shared memory."""
+    width = decoded.n // op.cta_group
+    if args.zero_columns is not None:
+        width += ZeroColumns.decode(args.zero_columns).shift
+    bits = operand_element_bits(op.kind, decoded.b_type)
+    found = operand_bits(args.b_desc, "sm_100", width, op.k, bits, decoded.b_mn_major)
+    if args.a_desc is not None:
+        height = decoded.m // op.cta_group
+        bits = operand_element_bits(op.kind, decoded.a_type)
+        found |= operand_bits(args.a_desc, "sm_100", height, tcgen05.stored_k(op), bits, decoded.a_mn_major)
+    return found
 
 
 def _cached(check: Any, key: Any, cells: Any) -> int:
@@ -247,6 +253,24 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
             accesses += [to, read]
         _issued(M, warp, lane, accesses)
     exec_tcgen05.tmem_copy(M, at, idx, n, mask, op, addr, desc)
+
+
+def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, group: int) -> None:
+    check: Any = M.check
+    a = per_lane(addr, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        address = int(a[row, lane])
+        try:
+            bits = _cached(check, ("shift", address), lambda: tcgen05.shift_cells(address))  # noqa: B023
+        except DatapathError:
+            continue
+        accesses = []
+        for c in exec_tcgen05._ctas(M, int(M.warp_cta[warp]), group, at, warp):
+            moved = check.asynchronous("shift", at, warp, lane, True, "tensor", bits)
+            check.access_tensor(c, moved, reads=True)
+            accesses.append(moved)
+        _issued(M, warp, lane, accesses)
+    exec_tcgen05.tmem_shift(M, at, idx, n, mask, addr, group)
 
 
 def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int) -> None:
@@ -288,5 +312,7 @@ def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, mul
 
 HOOKS: dict[str, Any] = {
     f.__name__: f
-    for f in (tmem_alloc, tmem_dealloc, tmem_load, tmem_store, tmem_wait_stores, tmem_mma, tmem_copy, tmem_commit)
+    for f in (
+        tmem_alloc, tmem_dealloc, tmem_load, tmem_store, tmem_wait_stores, tmem_mma, tmem_copy, tmem_shift, tmem_commit
+    )
 }

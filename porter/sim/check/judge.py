@@ -41,6 +41,9 @@ _TENSOR_IDS = {
     ("mma", "ld"): "H1", ("mma", "st"): "H2", ("ld", "mma"): "H3", ("st", "mma"): "H4", ("st", "ld"): "H5",
     ("st", "st"): "H5", ("ld", "st"): "H6", ("mma", "mma"): "H7", ("cp", "mma"): "H9", ("mma", "cp"): "H10",
     ("ld", "cp"): "H10", ("st", "cp"): "H12", ("cp", "ld"): "H11", ("cp", "st"): "H11", ("cp", "cp"): "H12",
+    ("shift", "ld"): "H13", ("shift", "st"): "H13", ("shift", "mma"): "H9", ("shift", "cp"): "H10",
+    ("shift", "shift"): "H13", ("ld", "shift"): "H3", ("st", "shift"): "H4", ("mma", "shift"): "H9",
+    ("cp", "shift"): "H12",
 }  # fmt: skip
 
 # Orders that only the letter of the ISA denies: shipped code relies on them.
@@ -48,7 +51,7 @@ _STRICT_ONLY = frozenset((("mma", "cp"), ("cp", "cp")))
 
 
 def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
-    """Accesses to the same Tensor Memory cells; `new.kind` is ld, st, mma, cp or dealloc."""
+    """Accesses to the same Tensor Memory cells; `new.kind` is ld, st, mma, cp, shift or dealloc."""
     warp = new.warp
     if old.kind == "alloc":
         if clocks.knows(warp, ORDER, old.done):
@@ -78,7 +81,7 @@ def _keeps_order(old: Access, new: Access) -> bool:
     """Pairs that stay in order without completion (facts: PTX ISA 9.7.16.6.2)."""
     if old.kind == "mma" and new.kind == "mma":
         return old.pair is not None and old.pair == new.pair
-    return old.kind == "cp" and new.kind == "mma"
+    return (old.kind, new.kind) in (("cp", "mma"), ("shift", "mma"), ("mma", "shift"), ("shift", "cp"))
 
 
 def _tensor_edge(clocks: Clocks, old: Access, new: Access, keeps: bool) -> tuple[str, str]:
@@ -158,7 +161,7 @@ def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | N
 
 
 def _after_async(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdict:
-    if old.kind in ("mma", "cp"):
+    if old.kind in ("mma", "cp", "shift"):
         id = "H18" if new.proxy == "async" else "H19"
         return Verdict(id, *_completion(clocks, old))
     if old.kind == "wgmma":

@@ -18,6 +18,7 @@ from porter.ptx.types import FLOAT_FORMATS, ElementType
 Arithmetic = Literal["float64", "exact"]
 Words = NDArray[np.uint32]
 Decoded = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 # Stands for the exponent of zero: below that of any product, and sums of two still fit.
 _NO_EXPONENT = -10_000
@@ -25,26 +26,34 @@ _NO_EXPONENT = -10_000
 _F32_INF_BITS = 0x7F800000
 
 
-def fused_dot(a: Decoded, b: Decoded, c: Decoded | None, rule: DotRule, mode: Arithmetic) -> Words:
+def fused_dot(
+    a: Decoded,
+    b: Decoded,
+    c: Decoded | None,
+    rule: DotRule,
+    mode: Arithmetic,
+    *,
+    active: Mask | None = None,
+    scales: tuple[Decoded, Decoded] | None = None,
+) -> Words:
     """D = A·Bᵀ + C for a [M, K], b [N, K], c [M, N] or None for zero; all decoded to float64.
 
-    Returns the bits of D [M, N] as uint32 (f16 results in the low half). K beyond `rule.length` is added in
-    consecutive instructions of that length in exact mode.
+    `active` [M, K] marks the stored elements of a sparse A, which holds zeros elsewhere. `scales` are factors of
+    the rows of A [M] and of B [N]: powers of two, or NaN. Returns the bits of D [M, N] as uint32 (f16 results in
+    the low half). K of a dense A beyond `rule.length` is added in consecutive instructions of that length in
+    exact mode; a sparse A is one instruction.
     """
     if rule.rounding is Rounding.EXACT:
         return _integer_dot(a, b, c, rule)
     if mode == "float64":
-        with np.errstate(all="ignore"):
-            total = a @ b.T
-            if c is not None:
-                total += c
-            return _round_nearest(total, rule.d_type)
+        return _float64_dot(a, b, c, rule, active, scales)
     if c is None:
         c = np.zeros((a.shape[0], b.shape[0]))
     words = encode_accumulator(c, rule.d_type)
-    for start in range(0, a.shape[1], rule.length):
-        part = slice(start, start + rule.length)
-        words = _truncated_dot(a[:, part], b[:, part], c, rule)
+    length = rule.length if active is None else a.shape[1]
+    for start in range(0, a.shape[1], length):
+        part = slice(start, start + length)
+        words = _truncated_dot(a[:, part], b[:, part], c, rule, active, scales)
         c = decode_accumulator(words, rule.d_type)
     return words
 
@@ -78,6 +87,33 @@ def canonical(words: Words, d_type: ElementType) -> Words:
     return np.where(bad, np.uint32(CANONICAL_NAN[d_type]), words) if bad.any() else words
 
 
+def _scaled(
+    a: Decoded, b: Decoded, scales: tuple[Decoded, Decoded] | None
+) -> tuple[Decoded, Decoded]:
+    return (a, b) if scales is None else (a * scales[0][:, None], b * scales[1][:, None])
+
+
+def _float64_dot(
+    a: Decoded,
+    b: Decoded,
+    c: Decoded | None,
+    rule: DotRule,
+    active: Mask | None,
+    scales: tuple[Decoded, Decoded] | None,
+) -> Words:
+    with np.errstate(all="ignore"):
+        a, b = _scaled(a, b, scales)
+        mask = active is not None and not np.isfinite(b).all()
+        total = (_finite(a) @ _finite(b).T) if mask else a @ b.T
+        if c is not None:
+            total += c
+    words = round_nearest(total, rule.d_type)
+    if mask:
+        start = np.zeros_like(total) if c is None else c
+        _put_specials(words, a, b, start, rule.d_type, active)
+    return words
+
+
 def decode_accumulator(words: Words, d_type: ElementType) -> Decoded:
     """Accumulator bits (uint32, f16 in the low half) as float64."""
     if d_type is ElementType.F32:
@@ -93,7 +129,7 @@ def encode_accumulator(values: Decoded, d_type: ElementType) -> Words:
     """The inverse of `decode_accumulator` for representable values."""
     if d_type is ElementType.S32:
         return values.astype(np.int64).astype(np.uint32)
-    return _round_nearest(values, d_type)
+    return round_nearest(values, d_type)
 
 
 def _integer_dot(a: Decoded, b: Decoded, c: Decoded | None, rule: DotRule) -> Words:
@@ -106,7 +142,7 @@ def _integer_dot(a: Decoded, b: Decoded, c: Decoded | None, rule: DotRule) -> Wo
     return total.astype(np.int64).astype(np.uint32)
 
 
-def _round_nearest(total: Decoded, d_type: ElementType) -> Words:
+def round_nearest(total: Decoded, d_type: ElementType) -> Words:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if d_type is ElementType.F32:
             words = total.astype(np.float32).view(np.uint32)
@@ -125,13 +161,31 @@ def _exponents(values: Decoded, element: ElementType) -> NDArray[np.int32]:
     return np.where(values == 0, _NO_EXPONENT, exponent).astype(np.int32)
 
 
-def _truncated_dot(a: Decoded, b: Decoded, c: Decoded, rule: DotRule) -> Words:
-    finite_a, finite_b, finite_c = (np.where(np.isfinite(x), x, 0.0) for x in (a, b, c))
-    exponents_a = np.ascontiguousarray(_exponents(finite_a, rule.a_type).T)
-    exponents_b = np.ascontiguousarray(_exponents(finite_b, rule.b_type).T)
-    largest = _exponents(finite_c, rule.d_type)
+def _finite(values: Decoded) -> Decoded:
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _truncated_dot(
+    a: Decoded,
+    b: Decoded,
+    c: Decoded,
+    rule: DotRule,
+    active: Mask | None,
+    scales: tuple[Decoded, Decoded] | None,
+) -> Words:
+    exponents_a, exponents_b = _exponents(_finite(a), rule.a_type), _exponents(_finite(b), rule.b_type)
+    if scales is not None:
+        exponents_a += power_exponents(scales[0])[:, None]
+        exponents_b += power_exponents(scales[1])[:, None]
+        with np.errstate(invalid="ignore"):
+            a, b = _scaled(a, b, scales)
+    finite_a, finite_b, finite_c = _finite(a), _finite(b), _finite(c)
+    exponents_a, exponents_b = np.ascontiguousarray(exponents_a.T), np.ascontiguousarray(exponents_b.T)
+    largest = np.full(c.shape, 2 * _NO_EXPONENT, np.int32)
     for ea, eb in zip(exponents_a, exponents_b, strict=True):
         np.maximum(largest, ea[:, None] + eb[None, :], out=largest)
+    alone = largest < _NO_EXPONENT // 2
+    np.maximum(largest, _exponents(finite_c, rule.d_type), out=largest)
     # A sum of zeros has no exponent; any scale leaves it zero.
     scale = np.maximum(largest, -500) - rule.fraction_bits
     unit = np.ldexp(1.0, -scale)
@@ -139,16 +193,24 @@ def _truncated_dot(a: Decoded, b: Decoded, c: Decoded, rule: DotRule) -> Words:
     for column_a, column_b in zip(finite_a.T, finite_b.T, strict=True):
         total += np.trunc(column_a[:, None] * column_b[None, :] * unit)
     exact = np.ldexp(total, scale)
-    words = _round_nearest(exact, rule.d_type) if rule.rounding is Rounding.RNE10 else _toward_zero(exact)
+    words = round_nearest(exact, rule.d_type) if rule.rounding is Rounding.RNE10 else toward_zero(exact)
     if rule.rounding is Rounding.RZ13:
         words &= np.uint32(0xFFFFFFFF << 10 & 0xFFFFFFFF)
     words[exact == 0] = 0
+    if scales is not None:
+        # Without a product the accumulator stays as it is, also a negative zero.
+        words[alone] = encode_accumulator(finite_c, rule.d_type)[alone]
     if not (np.isfinite(a).all() and np.isfinite(b).all() and np.isfinite(c).all()):
-        _put_specials(words, a, b, c, rule.d_type)
+        _put_specials(words, a, b, c, rule.d_type, active)
     return words
 
 
-def _toward_zero(exact: Decoded) -> Words:
+def power_exponents(scales: Decoded) -> NDArray[np.int32]:
+    """Exponents of powers of two; 0 for NaN."""
+    return np.where(np.isfinite(scales), np.frexp(scales)[1] - 1, 0).astype(np.int32)
+
+
+def toward_zero(exact: Decoded) -> Words:
     """Truncation to f32. Values of 2^128 and more become infinity."""
     with np.errstate(over="ignore", under="ignore"):
         rounded = exact.astype(np.float32)
@@ -161,13 +223,16 @@ def _toward_zero(exact: Decoded) -> Words:
     return words
 
 
-def _put_specials(words: Words, a: Decoded, b: Decoded, c: Decoded, d_type: ElementType) -> None:
+def _put_specials(
+    words: Words, a: Decoded, b: Decoded, c: Decoded, d_type: ElementType, active: Mask | None
+) -> None:
     """Overwrite results that a NaN or an infinity takes part in."""
     with np.errstate(all="ignore"):
         # Infinities and NaNs dominate any finite sum, and float64 cannot overflow by the finite terms.
         total = c.copy()
-        for column_a, column_b in zip(a.T, b.T, strict=True):
+        for i, (column_a, column_b) in enumerate(zip(a.T, b.T, strict=True)):
             product = column_a[:, None] * column_b[None, :]
-            total += np.where(np.isfinite(product), 0.0, product)
+            term = np.where(np.isfinite(product), 0.0, product)
+            total += term if active is None else np.where(active[:, i, None], term, 0.0)
         special = ~np.isfinite(total)
-        words[special] = _round_nearest(total, d_type)[special]
+        words[special] = round_nearest(total, d_type)[special]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.ptx.mma_numerics import TF32_TRUNCATED_BITS
+from porter.ptx.packing import CHUNK_ELEMENTS, CONTAINER_SHIFT, PACKED_BITS
 from porter.ptx.smem_desc import Generation, SmemDescriptor, element_offset
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import FLOAT_FORMATS, ElementType
@@ -72,6 +73,34 @@ def decode(raw: Bytes, element: ElementType) -> Decoded:
     raise UnsupportedDatapathError(f"{element.value} elements are no matrix operand")
 
 
+def decode_pairs(raw: Bytes, element: ElementType) -> Decoded:
+    """Values of 4-bit elements, two in a byte: raw [..., bytes] to [..., 2 * bytes]."""
+    codes = np.stack([raw & 0xF, raw >> 4], axis=-1)
+    return _byte_values(element)[codes.reshape(*raw.shape[:-1], -1)]
+
+
+def unpack_chunks(raw: Bytes, bits: int) -> Bytes:
+    """Codes of padded 4- or 6-bit elements: raw [..., 16 n] to [..., 16 n], 16 codes from each 16 bytes."""
+    chunks = raw.reshape(*raw.shape[:-1], -1, CHUNK_ELEMENTS)
+    stored = np.unpackbits(chunks[..., : CHUNK_ELEMENTS * bits // 8], axis=-1, bitorder="little")
+    places = stored.reshape(*chunks.shape[:-1], CHUNK_ELEMENTS, bits)
+    weights = (1 << np.arange(bits)).astype(np.uint8)
+    codes = (places * weights).sum(axis=-1, dtype=np.uint8)
+    return codes.reshape(raw.shape)
+
+
+def decode_shared(raw: Bytes, element: ElementType) -> Decoded:
+    """Values of elements as shared memory holds them: narrow ones packed into padded chunks."""
+    bits = PACKED_BITS.get(element)
+    return decode(raw if bits is None else unpack_chunks(raw, bits), element)
+
+
+def decode_containers(raw: Bytes, element: ElementType) -> Decoded:
+    """Values of elements as Tensor Memory holds them: narrow ones inside 8-bit containers."""
+    shift = CONTAINER_SHIFT.get(element)
+    return decode(raw if shift is None else raw >> np.uint8(shift), element)
+
+
 def read_smem_operand(
     smem: Bytes,
     descriptor: int,
@@ -80,18 +109,22 @@ def read_smem_operand(
     k: int,
     element: ElementType,
     mn_major: bool = False,
+    element_bits: int | None = None,
 ) -> Decoded:
     """The operand [rows, k] that a matrix descriptor describes, decoded.
 
-    `smem` is one CTA's shared memory. Raises DatapathError for an invalid descriptor, a layout that the
+    `smem` is one CTA's shared memory. `element_bits` 4 says that 4-bit elements are packed without padding.
+    Raises DatapathError for an invalid descriptor, a layout that the
     element type does not have, or bytes outside `smem`.
     """
     desc = _decode_descriptor(descriptor, generation)
     _check_layout(desc, element, mn_major, generation)
+    if element_bits == 4:
+        return decode_pairs(_gather(smem, descriptor, desc, rows, k, 4, False), element)
     raw = _gather(smem, descriptor, desc, rows, k, element.bits, mn_major)
     if not mn_major:
-        return decode(raw, element)
-    return np.ascontiguousarray(decode(raw, element)[:, :rows].T)
+        return decode_shared(raw, element)
+    return np.ascontiguousarray(decode_shared(raw, element)[:, :rows].T)
 
 
 def read_smem_operands(
@@ -190,8 +223,6 @@ def _locate(
 
 
 def _check_layout(desc: SmemDescriptor, element: ElementType, mn_major: bool, generation: Generation) -> None:
-    if element in (ElementType.E2M3, ElementType.E3M2, ElementType.E2M1):
-        raise UnsupportedDatapathError(f"{element.value} operands in shared memory")
     atom32 = desc.swizzle is SwizzleMode.B128_ATOM32
     if mn_major:
         if element.bits == 32 and not atom32:
