@@ -63,7 +63,8 @@ def metadata_cell(
     """
     first = metadata_lanes(layout, row)
     if element_bits >= 16:
-        return first + row % 8 + 8 * (chunk // 4), selector + 0 * chunk, 16 * (row // 8 % 2) + NIBBLE * (chunk % 4)
+        lane, bit = first + row % 8 + 8 * (chunk // 4), 16 * (row // 8 % 2) + NIBBLE * (chunk % 4)
+        return lane, selector + 0 * lane, bit
     return first + row % 16 + 0 * chunk, chunk // 8 + 0 * row, NIBBLE * (chunk % 8) + 0 * row
 
 

@@ -180,9 +180,9 @@ def random_case(rng: random.Random, scale_type: ScaleType, k: int) -> Case:
 def test_rule_in_whole_numbers(scale_type: ScaleType, sparse: bool) -> None:
     rng = random.Random(11 + sparse)
     subnormal = 0
-    for _ in range(400):
+    for _ in range(150):
         case = random_case(rng, scale_type, 128 if sparse else 64)
         want = reference(case, sparse)
         subnormal += 0 < want & 0x7FFFFFFF < 1 << 23
         assert model(case, four_bit_rule(scale_type is UE4M3, sparse)) == want, case
-    assert subnormal > 5 or scale_type is UE4M3
+    assert subnormal > 1 or scale_type is UE4M3

@@ -46,8 +46,8 @@ _TENSOR_IDS = {
     ("cp", "shift"): "H12",
 }  # fmt: skip
 
-# Orders that only the letter of the ISA denies: shipped code relies on them.
-_STRICT_ONLY = frozenset((("mma", "cp"), ("cp", "cp")))
+# Orders that only the letter of the ISA denies: shipped code relies on them, or an MMA in between gives them.
+_STRICT_ONLY = frozenset((("mma", "cp"), ("cp", "cp"), ("cp", "shift"), ("shift", "shift")))
 
 
 def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
