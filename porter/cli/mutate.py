@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,13 +14,39 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.checking import prepare
 from porter.cli.context import Session, command
 from porter.cli.options import read_sizes, sim_options, simulator_options
+from porter.cli.porting import plan_of
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import mutation as report_mutation
-from porter.verify.builder import ToolkitBuilder
-from porter.verify.case import cases_of, load_case
+from porter.report.mutation_review import load_explanations, unexplained
+from porter.verify.builder import Builder, ToolkitBuilder
+from porter.verify.case import Case, cases_of, load_case
+from porter.verify.expr import Number
+from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult
 from porter.verify.mutation import mutate as run_mutants
+from porter.verify.mutation_record import (
+    Record,
+    make_record,
+    port_digest,
+    read_record,
+    record_path,
+    write_record,
+)
 from porter.verify.results import worst_exit
+from porter.verify.settings import SimOptions
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What one invocation does with every case."""
+
+    program: str
+    options: SimOptions
+    sizes: Sequence[str]
+    port: Path | None
+    jobs: int
+    folder: Path | None
+    again: bool
 
 
 @click.command()
@@ -28,7 +56,14 @@ from porter.verify.results import worst_exit
 @click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
               help="A finished port to mutate; without it Porter makes one.")  # fmt: skip
 @click.option("--original", is_flag=True, help="Mutate the original instead of its port.")
-@click.option("--sizes", default="default", show_default=True, help="Problem size.")
+@click.option("--sizes", multiple=True, metavar="NAME=N,...",
+              help="Problem size; mutants whose instruction is not reached there run at the further ones "
+                   "[default: mutate_sizes of the case, then its other sizes].")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+              help="Processes that run mutants.")  # fmt: skip
+@click.option("--record", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Keep each port's result in DIR and pass over ports whose result is there already.")  # fmt: skip
+@click.option("--again", is_flag=True, help="With --record: pass over none.")
 @simulator_options
 @command
 def mutate(
@@ -37,43 +72,105 @@ def mutate(
     case_path: Path | None,
     port_path: Path | None,
     original: bool,
-    sizes: str,
+    sizes: tuple[str, ...],
+    jobs: int,
+    folder: Path | None,
+    again: bool,
     seed: int,
     schedule: str,
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
-    """Drop or weaken each commit, wait, fence, barrier, arrival and allocation of PATH's port in turn.
+    """Drop or weaken each commit, wait, fence, barrier, arrival and allocation of PATH's port in turn. PATH is a
+    kernel, a case file, or a directory of cases.
 
-    Every mutant runs once in the checking simulator. The table says whether its values are wrong and which
-    hazards are reported. Exit code 1 if a mutant gives wrong values and no hazard, 5 if the kernel itself is
-    not clean.
+    Every mutant runs in the checking simulator. The table says whether its values are wrong and which hazards are
+    reported; kinds in parentheses are errors only at the strict level. For those that nobody notices it looks for
+    what else orders the same accesses. Exit code 1 if a mutant gives wrong values and no hazard, or, with --record,
+    if neither a run nor DIR/reviewed.yaml says why a mutant is harmless; 5 if the kernel itself is not clean.
     """
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
+    if folder is not None and original:
+        raise PorterError(Code.BAD_OPTION, option="--record", problem="results of originals are not kept")
     options = sim_options(seed, schedule, arithmetic, budget)
+    wanted = _Wanted("original" if original else "port", options, sizes, port_path, jobs, folder, again)
     builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
-    program = "original" if original else "port"
     results: list[tuple[str, MutationResult]] = []
+    records: list[Record] = []
     codes: list[ExitCode] = []
     for item in [case_path] if case_path is not None else cases_of(path):
         case = load_case(item)
-        prepared, left = prepare(case, [program], builder, read_sizes([sizes], case)[0], seed, port_path)
-        session.report(left)
-        codes += [d.code.value.exit_code for d in left]
-        for p in prepared:
-            with session.progress() as tell:
+        kept = _kept(case, wanted)
+        if kept is not None:
+            session.show(Text(f"{case.name} {wanted.program}, kept: {report_mutation.counts(kept.rows)}"))
+            records.append(kept)
+            continue
+        setups = _setups(session, case, wanted, builder, codes)
+        if not setups:
+            continue
+        with session.progress() as tell:
 
-                def step(done: int, of: int, name: str = case.name) -> None:
-                    if tell is not None:
-                        tell(f"{name}: mutant {done + 1} of {of}")
+            def step(text: str, name: str = case.name) -> None:
+                if tell is not None:
+                    tell(f"{name}: {text}")
 
-                result = run_mutants(p.kernel, p.problem, p.launch, p.images, options, step)
-            results.append((case.name, result))
-            codes.append(report_mutation.exit_code(result))
-            session.show(*report_mutation.table(case.name, program, result))
-    if len(results) > 1:
-        session.show(Text(report_mutation.summary(results)))
+            result = run_mutants(setups, options, step, jobs)
+        results.append((case.name, result))
+        codes.append(report_mutation.exit_code(result))
+        session.show(*report_mutation.table(case.name, wanted.program, result))
+        records.append(_keep(case, wanted, setups[0], result))
+    if len(records) > 1:
+        session.show(Text(report_mutation.summary(records)))
+    if folder is not None:
+        left = unexplained(records, load_explanations(folder))
+        for record, row in left:
+            session.show(Text(f"{record.case}: unexplained: {report_mutation.label(row)}"))
+        codes += [ExitCode.FINDINGS] * bool(left)
     code = worst_exit(codes)
-    session.write_json(report_mutation.document(program, results, code))
+    session.write_json(report_mutation.document(wanted.program, results, code))
     return code
+
+
+def _setups(
+    session: Session, case: Case, wanted: _Wanted, builder: Builder, codes: list[ExitCode]
+) -> list[Setup]:
+    """The kernel at the wanted sizes; none if it cannot be ported."""
+    chosen: Sequence[Mapping[str, Number]] = case.mutation_sizes()
+    if wanted.sizes:
+        chosen = read_sizes(wanted.sizes, case)
+    setups = []
+    for sizes in chosen:
+        prepared, left = prepare(case, [wanted.program], builder, sizes, wanted.options.seed, wanted.port)
+        if left:
+            session.report(left)
+            codes += [d.code.value.exit_code for d in left]
+        for p in prepared:
+            label = ", ".join(f"{name}={value}" for name, value in p.problem.sizes.items())
+            setups.append(Setup(label, p.kernel, p.problem, p.launch, p.images))
+        if not prepared:
+            break
+    return setups
+
+
+def _port(case: Case, wanted: _Wanted) -> str:
+    plan, _ = plan_of(case.kernel, wanted.port)
+    return "" if plan is None else port_digest(case, plan)
+
+
+def _kept(case: Case, wanted: _Wanted) -> Record | None:
+    """The result that is there already, of the same port with the same settings."""
+    if wanted.folder is None or wanted.again:
+        return None
+    found = read_record(record_path(wanted.folder, case))
+    o = wanted.options
+    same = found is not None and (found.seed, found.schedule, found.arithmetic) == (o.seed, o.schedule, o.arithmetic)
+    return found if found is not None and same and found.port == _port(case, wanted) else None
+
+
+def _keep(case: Case, wanted: _Wanted, setup: Setup, result: MutationResult) -> Record:
+    port = "" if wanted.folder is None else _port(case, wanted)
+    record = make_record(case, port, setup.sizes, setup.kernel.module, wanted.options, result)
+    if wanted.folder is not None:
+        write_record(record_path(wanted.folder, case), record)
+    return record

@@ -15,37 +15,54 @@ from porter.diagnostics import ExitCode
 from porter.report import json as report_json
 from porter.report.hazards import hazard
 from porter.verify.mutation import MutantRow, MutationResult
+from porter.verify.mutation_record import Record, Row, baseline_exit, record_row
+
+HARMLESS = {
+    "unreached": "no warp comes to it",
+    "unused": "the mbarrier is not used",
+    "first": "it only asks for the phase before the first",
+}
 
 
 def exit_code(result: MutationResult) -> ExitCode:
     """DIFFERENT if the kernel itself is not clean, FINDINGS if a mutant with wrong values goes unnoticed."""
-    if result.baseline.status == "incomplete":
-        return ExitCode.INCONCLUSIVE
-    if result.baseline.status == "error" or any(h.severity == "error" for h in result.baseline.hazards):
-        return ExitCode.DIFFERENT
+    code = baseline_exit(result.baseline)
+    if code is not ExitCode.OK:
+        return code
     return ExitCode.FINDINGS if any(r.by_value for r in result.survivors) else ExitCode.OK
 
 
-def place(row: MutantRow) -> str:
-    """The line of the kernel that the instruction was inlined into."""
-    loc = row.mutant.instruction.loc
-    if loc is None:
-        return f"PTX {row.mutant.instruction.line}"
-    while loc.inlined_at is not None:
-        loc = loc.inlined_at
-    return f"{loc.file.rpartition('/')[2]}:{loc.line}"
+def by_hazard(row: Row) -> str:
+    """What is reported; kinds that only the strict level makes errors stand in parentheses."""
+    return " ".join((*row.errors, *(f"({kind})" for kind in row.reviews), *([row.ended] if row.ended else [])))
 
 
-def by_hazard(row: MutantRow) -> str:
-    return " ".join((*row.by_hazard, *([row.by_run] if row.by_run else [])))
+def label(row: Row) -> str:
+    """A mutant in a sentence."""
+    return f"{row.how} {row.opcode} at {row.place}"
+
+
+def reason(row: Row, rows: Sequence[Row]) -> str:
+    """Why nobody notices a mutant, as far as runs show it."""
+    if row.reason is None:
+        return ""
+    by = [rows[n] for n in row.by]
+    if row.reason == "weaker":
+        return f"weaker than: {by[0].how}, which goes unnoticed as well"
+    if row.reason == "covered":
+        return f"covered: with {' and '.join(map(label, by))}, {' '.join(row.then)}"
+    return HARMLESS[row.reason]
 
 
 def table(name: str, program: str, result: MutationResult) -> Iterator[RenderableType]:
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=f"{name} {program}")
-    for heading in ("line", "mutant", "by value", "by hazard", "not caught because"):
+    for heading in ("line", "mutant", "level", "by value", "by hazard", "not caught because"):
         found.add_column(heading)
-    for row in result.rows:
-        found.add_row(place(row), row.mutant.name, "yes" if row.by_value else "no", by_hazard(row) or "no", row.reason)
+    rows = [record_row(row) for row in result.rows]
+    for row in rows:
+        mutant = f"{row.how} {row.opcode}" + (f" ({row.at})" if row.at else "")
+        because = "" if row.caught else reason(row, rows) or "no run shows why"
+        found.add_row(row.place, mutant, row.level, "yes" if row.value else "no", by_hazard(row) or "no", because)
     yield found
     yield Text(_line(name, program, result))
 
@@ -54,15 +71,21 @@ def _line(name: str, program: str, result: MutationResult) -> str:
     if not result.rows:
         ended = result.baseline.findings[0].message if result.baseline.findings else "it has nothing to mutate"
         return f"{name} {program}: no mutants run: {ended}"
-    caught = len(result.rows) - len(result.survivors)
-    values = sum(r.by_value for r in result.rows)
-    return f"{name} {program}: {caught} of {len(result.rows)} mutants caught by hazard, {values} by value"
+    return f"{name} {program}: {counts(result.rows)}"
 
 
-def summary(results: Sequence[tuple[str, MutationResult]]) -> str:
-    total = sum(len(r.rows) for _, r in results)
-    left = sum(len(r.survivors) for _, r in results)
-    return f"{len(results)} kernels: {total - left} of {total} mutants caught by hazard"
+def counts(rows: Sequence[MutantRow | Row]) -> str:
+    """A summary of some mutants of which the survivors may be explained."""
+    caught = sum(r.caught for r in rows)
+    values = sum(r.value if isinstance(r, Row) else r.by_value for r in rows)
+    unexplained = sum(not r.caught and r.reason is None for r in rows)
+    text = f"{caught} of {len(rows)} mutants caught by hazard, {values} by value"
+    return f"{text}; no run shows why {unexplained} do no harm" if unexplained else text
+
+
+def summary(records: Sequence[Record]) -> str:
+    rows = [row for record in records for row in record.rows]
+    return f"{len(records)} kernels: {counts(rows)}"
 
 
 def document(program: str, results: Sequence[tuple[str, MutationResult]], code: ExitCode) -> dict[str, Any]:
@@ -85,12 +108,16 @@ def _row(row: MutantRow) -> dict[str, Any]:
     return {
         "how": row.mutant.how,
         "opcode": ins.opcode,
+        "level": row.mutant.level,
         "ptx_line": ins.line or None,
         "source": ins.loc.file if ins.loc else None,
         "line": ins.loc.line if ins.loc else None,
+        "run": row.at,
         "by_value": row.by_value,
         "by_run": row.by_run or None,
-        "by_hazard": list(row.by_hazard),
+        "by_hazard": [*row.errors, *row.reviews],
+        "strict_only": not row.caught_in_practice and row.caught,
         "caught": row.caught,
-        "reason": row.reason or None,
+        "reason": row.reason.kind if row.reason else None,
+        "covered_by": list(row.reason.by) if row.reason else [],
     }

@@ -220,6 +220,7 @@ def simulate(
         if machine.check is not None:
             collect(hazards, machine.check.hazards.values())
             stats.lines |= machine.lines_reached()
+            stats.waits |= {program.code[at].line for at in machine.check.waits}
         stats.warp_instructions = machine.instructions
         stats.steps += machine.steps
         for opcode, times in machine.opcode_counts().items():

@@ -85,13 +85,15 @@ class Finding:
 @dataclass
 class Stats:
     """`warp_instructions` executed, scheduler `steps`, executions per opcode, wall `seconds`. Checking runs also
-    say which PTX `lines` were reached."""
+    say which PTX `lines` were reached, and at which ones an mbarrier wait was let through by a phase that arrivals
+    had completed, not by the one before the first (`waits`)."""
 
     warp_instructions: int = 0
     steps: int = 0
     opcodes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     lines: set[int] = field(default_factory=set)
+    waits: set[int] = field(default_factory=set)
 
 
 @dataclass

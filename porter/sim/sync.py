@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,32 @@ def _groups(M: Machine, at: int, idx: Any, n: int, lanes: Array, number: Any) ->
     return found
 
 
+def _turns(
+    M: Machine, at: int, idx: Any, n: int, lanes: Array, number: Any, expected: int | None
+) -> Iterator[tuple[int, int, Array]]:
+    """`_groups`, of which each fits into the barrier as it is then: where more threads come than it still waits
+    for, those beyond are there for its next phase."""
+    warps = M.warps(idx)
+    for cta, b, these in _groups(M, at, idx, n, lanes, number):
+        if expected is None or _threads(M, warps, these, True) + _arrived(M, cta, b) <= expected:
+            yield cta, b, these
+            continue
+        turn, total = np.zeros_like(these), _arrived(M, cta, b)
+        for row in np.flatnonzero(these.any(axis=1)).tolist():
+            turn[row] = these[row]
+            total += _threads(M, warps[row : row + 1], these[row : row + 1], True)
+            if total >= expected:
+                yield cta, b, turn
+                turn, total = np.zeros_like(these), 0
+        if total:
+            yield cta, b, turn
+
+
+def _arrived(M: Machine, cta: int, b: int) -> int:
+    state = M.barriers.get((cta, b))
+    return 0 if state is None else state.arrived
+
+
 def _check_number(M: Machine, at: int, idx: Any, n: int, lanes: Array, b: int) -> None:
     if not 0 <= b < 16:
         raise Stop(Code.SIM_BARRIER, f"barrier {b}: numbers go from 0 to 15", at, *M.first_lane(idx, n, lanes))
@@ -168,26 +195,21 @@ def barrier_sync(
         return following
     warps = M.warps(idx)
     expected = _expected(M, at, idx, n, lanes, count)
-    open_: list[tuple[int, int, Array]] = []
-    done: list[tuple[int, int]] = []
-    for cta, b, these in _groups(M, at, idx, n, lanes, number):
+    gone = False
+    for cta, b, these in _turns(M, at, idx, n, lanes, number, expected):
         threads = _threads(M, warps, these, expected is not None)
         need = expected if expected is not None else int(M.alive[cta])
         if threads == need and (cta, b) not in M.barriers:
             continue
+        if not gone:
+            M.goto(idx, n, active, following)
+            gone = True
         _arrive(M, at, cta, b, threads, expected)
-        open_.append((cta, b, these))
-        done.append((cta, b))
-    M.activity += 1
-    if not open_:
-        return following
-    M.goto(idx, n, active, following)
-    for cta, b, these in open_:
         rows = these.any(axis=1)
         M.park(warps[rows], int(rows.sum()), these[rows], ("bar", cta, b))
-    for cta, b in done:
         _complete(M, cta, b)
-    return None
+    M.activity += 1
+    return None if gone else following
 
 
 @runtime
@@ -198,7 +220,7 @@ def barrier_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, number: Any
         return
     warps = M.warps(idx)
     expected = _expected(M, at, idx, n, lanes, count)
-    for cta, b, these in _groups(M, at, idx, n, lanes, number):
+    for cta, b, these in _turns(M, at, idx, n, lanes, number, expected):
         _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
         _complete(M, cta, b)
 
@@ -215,7 +237,7 @@ def barrier_reduce(
     if fresh.any():
         p = np.broadcast_to(predicate, (n, 32))
         expected = _expected(M, at, idx, n, fresh, count)
-        for cta, b, these in _groups(M, at, idx, n, fresh, number):
+        for cta, b, these in _turns(M, at, idx, n, fresh, number, expected):
             state = _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
             votes = int((p & these).sum())
             if how == "and":

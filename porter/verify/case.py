@@ -92,6 +92,7 @@ class Case:
     template: tuple[Expr, ...] = ()
     constants: Mapping[str, Expr] = field(default_factory=dict)
     other_sizes: tuple[Mapping[str, Number], ...] = ()
+    mutate_sizes: Mapping[str, Number] = field(default_factory=dict)
     tensor_maps: Mapping[str, TensorMapSpec] = field(default_factory=dict)
     include_dirs: tuple[Path, ...] = ()
     defines: Mapping[str, Expr] = field(default_factory=dict)
@@ -114,6 +115,11 @@ class Case:
     def all_sizes(self) -> tuple[Mapping[str, Number], ...]:
         """The default size and every other one, complete."""
         return (self.sizes, *({**self.sizes, **other} for other in self.other_sizes))
+
+    def mutation_sizes(self) -> tuple[Mapping[str, Number], ...]:
+        """The size at which mutants run, and all others."""
+        first = {**self.sizes, **self.mutate_sizes}
+        return (first, *(sizes for sizes in self.all_sizes() if dict(sizes) != first))
 
 
 @functools.cache
@@ -261,6 +267,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         template=tuple(data.get("template", ())),
         constants=data.get("constants", {}),
         other_sizes=tuple(data.get("other_sizes", ())),
+        mutate_sizes=data.get("mutate_sizes", {}),
         include_dirs=tuple(base / d for d in data.get("include_dirs", ())),
         families=_tuple(data.get("families")),
         tile=_tuple(data.get("tile")),
@@ -297,10 +304,11 @@ def _check_names(case: Case) -> None:
             if name in seen:
                 raise bad(f"{group}.{name}", f"the name already stands in {seen[name]}")
             seen[name] = group
-    for index, sizes in enumerate(case.other_sizes):
+    more = [(f"other_sizes[{index}]", sizes) for index, sizes in enumerate(case.other_sizes)]
+    for where, sizes in [*more, ("mutate_sizes", case.mutate_sizes)]:
         for name in sizes:
             if name not in case.sizes:
-                raise bad(f"other_sizes[{index}].{name}", f"no such size (sizes: {', '.join(case.sizes)})")
+                raise bad(f"{where}.{name}", f"no such size (sizes: {', '.join(case.sizes)})")
     if not any(t.role in ("output", "inout") for t in case.tensors.values()):
         raise bad("tensors", "no tensor has the role output or inout, so there is nothing to compare")
 

@@ -1,45 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutation testing of the checker: every mutant of a kernel run once, and who notices."""
+"""Mutation testing of the checker: every mutant of a kernel run, and who notices."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from porter.verify.backends import RunResult, SimBackend
-from porter.verify.builder import BuiltKernel
-from porter.verify.images import Image
-from porter.verify.mutants import Mutant, mutants
-from porter.verify.problem import LaunchValues, Problem
+from porter.verify.backends import RunResult
+from porter.verify.mutant_runs import MutantRuns, Outcome, Setup
+from porter.verify.mutants import Mutant
+from porter.verify.redundancy import Covers, Reason
 from porter.verify.settings import SimOptions
 
-_BUDGET_FACTOR = 20
+Progress = Callable[[str], None]
+
+RANDOM_SCHEDULES = 1
+"""Random schedules under which survivors run again."""
 
 
 @dataclass(frozen=True)
 class MutantRow:
-    """`by_value`: an output differs from the unmutated kernel's. `by_run`: the ID of the error that ended the
-    run, such as a deadlock. `by_hazard`: the kinds of hazards reported as errors. `reason`: why nobody could
-    notice."""
+    """Who notices a mutant; `at` is the size or schedule of the run, empty for the first. `by_value`: an output
+    differs from the unmutated kernel's.
+    `by_run`: the ID of the error that ended the run, such as a deadlock. `errors` and `reviews`: the kinds of
+    hazards reported as errors at practice level, and those that only the strict level adds. `reason`: why nobody
+    notices, None for the noticed and where no run shows why."""
 
     mutant: Mutant
+    at: str
     by_value: bool
     by_run: str
-    by_hazard: tuple[str, ...]
-    reason: str = ""
+    errors: tuple[str, ...]
+    reviews: tuple[str, ...]
+    reason: Reason | None = None
 
     @property
     def caught(self) -> bool:
-        """Whether the checking run notices without looking at values."""
-        return bool(self.by_run or self.by_hazard)
+        """Whether the checking run notices at strict level without looking at values."""
+        return bool(self.by_run or self.errors or self.reviews)
+
+    @property
+    def caught_in_practice(self) -> bool:
+        """The same at practice level."""
+        return bool(self.by_run or self.errors)
 
 
 @dataclass(frozen=True)
 class MutationResult:
-    """`baseline` is the unmutated kernel's run, whose hazards would hide those of mutants."""
+    """`baseline` is the unmutated kernel's run, whose hazards would hide those of mutants. `rows` are in the
+    order of `porter.verify.mutants.mutants`."""
 
     kernel: str
     baseline: RunResult
@@ -49,47 +58,124 @@ class MutationResult:
     def survivors(self) -> tuple[MutantRow, ...]:
         return tuple(r for r in self.rows if not r.caught)
 
+    @property
+    def unexplained(self) -> tuple[MutantRow, ...]:
+        """Survivors of which no run shows why they are harmless."""
+        return tuple(r for r in self.survivors if r.reason is None)
+
 
 def mutate(
-    kernel: BuiltKernel,
-    problem: Problem,
-    launch: LaunchValues,
-    images: Mapping[str, Image],
+    setups: Sequence[Setup],
     options: SimOptions,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
+    jobs: int = 1,
+    only: Sequence[int] | None = None,
 ) -> MutationResult:
-    """Run a kernel and all its mutants in checking mode on the same inputs."""
-    settings = dataclasses.replace(options, checking=options.checking or "strict")
-    baseline = SimBackend(settings).run(kernel, problem, launch, images)
-    if baseline.status != "ok":
-        return MutationResult(kernel.entry, baseline, ())
-    # A mutant may poll for ever.
-    limit = _BUDGET_FACTOR * max(baseline.warp_instructions, 10_000)
-    backend = SimBackend(dataclasses.replace(settings, budget=min(limit, options.budget or limit)))
-    known = {h.identity for h in baseline.hazards}
-    rows = []
-    found = mutants(kernel.module, kernel.entry)
-    for number, mutant in enumerate(found):
-        if progress is not None:
-            progress(number, len(found))
-        changed = dataclasses.replace(kernel, module=mutant.module)
-        result = backend.run(changed, problem, launch, images)
-        ids = sorted({h.kind.id for h in result.hazards if h.severity == "error" and h.identity not in known})
-        ended = result.findings[0].code.id if result.status != "ok" and result.findings else ""
-        row = MutantRow(mutant, not ended and _differs(baseline, result), ended, tuple(ids))
-        rows.append(row if row.caught else dataclasses.replace(row, reason=_reason(row, baseline)))
-    return MutationResult(kernel.entry, baseline, tuple(rows))
+    """Run a kernel and its mutants in checking mode.
+
+    All run at the first size; those whose instruction no warp comes to there, at the other sizes, as far as the
+    same instructions are there. Survivors run again under random schedules. Then it is looked for what covers
+    them.
+
+    Args:
+        only: numbers of the mutants to run, None for all. Their survivors get no reason.
+    """
+    first, *others = setups
+    with MutantRuns(first, options, jobs) as runs:
+        if runs.baseline.status != "ok":
+            return MutationResult(first.kernel.entry, runs.baseline, ())
+        numbers = list(range(len(runs.mutants))) if only is None else list(only)
+        outcomes = runs.run_all([(n,) for n in numbers], _counted(progress, "mutant"))
+        rows = {n: _row(runs, n, outcome, "") for n, outcome in zip(numbers, outcomes, strict=True)}
+        more: list[MutantRuns] = []
+        for setup in others:
+            unreached = [n for n in numbers if not rows[n].caught and not any(r.reached(n) for r in (runs, *more))]
+            if unreached:
+                more += _try_again(MutantRuns(setup, options, jobs), runs, unreached, rows, progress)
+        for seed in range(1, RANDOM_SCHEDULES + 1):
+            left = [n for n in numbers if not rows[n].caught]
+            if left:
+                _try_again(MutantRuns(first, _random(options, seed), jobs), runs, left, rows, progress)
+        if only is None:
+            survivors = [n for n in numbers if not rows[n].caught]
+            _explain([runs, *more], survivors, outcomes, rows, progress)
+    return MutationResult(first.kernel.entry, runs.baseline, tuple(rows[n] for n in numbers))
 
 
-def _differs(one: RunResult, other: RunResult) -> bool:
-    return any(not np.array_equal(one.after[name].data, other.after[name].data) for name in one.after)
+def _random(options: SimOptions, seed: int) -> SimOptions:
+    return replace(options, schedule="random", seed=options.seed + seed)
 
 
-def _reason(row: MutantRow, baseline: RunResult) -> str:
-    if row.by_value:
-        return ""
-    if row.mutant.instruction.line not in baseline.stats.lines:
-        return "not reached in this run"
-    if row.mutant.instruction.parts[:2] == ("tcgen05", "relinquish_alloc_permit"):
-        return "matters only to other blocks on the SM"
-    return "nothing in this run depends on it"
+def _row(runs: MutantRuns, number: int, outcome: Outcome, at: str) -> MutantRow:
+    return MutantRow(
+        runs.mutants[number],
+        at,
+        runs.differs(outcome),
+        outcome.ended,
+        outcome.errors,
+        outcome.reviews,
+    )
+
+
+def _try_again(
+    other: MutantRuns, runs: MutantRuns, left: Sequence[int], rows: dict[int, MutantRow], progress: Progress | None
+) -> list[MutantRuns]:
+    """Run mutants elsewhere and take over what is noticed there. Returns where they ran, if they could."""
+    with other:
+        if other.baseline.status != "ok" or not _alike(other, runs):
+            return []
+        outcomes = other.run_all([(n,) for n in left], _counted(progress, f"{other.label}: mutant"))
+        for n, outcome in zip(left, outcomes, strict=True):
+            row = _row(other, n, outcome, other.label)
+            if row.caught or (row.by_value and not rows[n].by_value):
+                rows[n] = row
+    return [other]
+
+
+def _alike(one: MutantRuns, other: MutantRuns) -> bool:
+    """Whether two compilations of a kernel hold the same synchronizing instructions."""
+    return [(m.name, m.path) for m in one.mutants] == [(m.name, m.path) for m in other.mutants]
+
+
+def _explain(
+    sizes: Sequence[MutantRuns],
+    survivors: Sequence[int],
+    outcomes: Sequence[Outcome],
+    rows: dict[int, MutantRow],
+    progress: Progress | None,
+) -> None:
+    runs = sizes[0]
+    covers = Covers(runs, survivors, outcomes)
+    tell = _counted(progress, "what covers survivor")
+    for done, n in enumerate(survivors):
+        reason = _plain_reason(sizes, n, survivors)
+        if reason is None and runs.reached(n) and runs.mutants[n].drops and runs.mutants[n].level != "other":
+            reason = covers.of(n)
+        if reason is not None:
+            rows[n] = _explained(rows[n], reason)
+        if tell is not None:
+            tell(done + 1, len(survivors))
+
+
+def _plain_reason(sizes: Sequence[MutantRuns], n: int, survivors: Sequence[int]) -> Reason | None:
+    runs = sizes[0]
+    mutant = runs.mutants[n]
+    if not any(size.reached(n) for size in sizes):
+        return Reason("unreached")
+    waits = mutant.instruction.parts[0] == "mbarrier" and mutant.instruction.parts[1] in ("try_wait", "test_wait")
+    if waits and not any(size.waited(n) for size in sizes):
+        return Reason("first")
+    same = [s for s in survivors if runs.mutants[s].place == mutant.place and runs.mutants[s].drops]
+    if mutant.instruction.parts[:2] == ("mbarrier", "init") and same:
+        return Reason("unused")
+    return Reason("weaker", (same[0],)) if same and not mutant.drops else None
+
+
+def _explained(row: MutantRow, reason: Reason) -> MutantRow:
+    return MutantRow(row.mutant, row.at, row.by_value, row.by_run, row.errors, row.reviews, reason)
+
+
+def _counted(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda done, of: progress(f"{what} {done} of {of}")

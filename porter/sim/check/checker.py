@@ -101,6 +101,8 @@ class Checker:
         self.wgmmas: dict[int, Groups] = {}
         self.loads: dict[int, list[Access]] = {}
         self.stores: dict[int, list[Access]] = {}
+        # Instructions that waited for a phase of an mbarrier which arrivals completed.
+        self.waits: set[int] = set()
 
     # Accesses -----------------------------------------------------------------------------------------
 

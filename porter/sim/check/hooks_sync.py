@@ -119,10 +119,17 @@ def barrier_sync(
 ) -> int | None:
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     keys = _join_barrier(M, at, idx, n, lanes, number, True) if lanes.any() else []
+    check: Any = M.check
+    joined = {key: check.barriers[key] for key in keys}
     result = sync.barrier_sync(M, at, idx, n, active, mask, number, count, following)
     for key in keys:
         if key not in M.barriers:
-            M.check.barrier_done(*key)
+            check.barrier_done(*key)
+        elif key not in check.barriers:
+            # More came than the barrier was waiting for: these now wait in its next phase.
+            message, waiting = joined[key]
+            left = {warp for warp, _ in M.parked.get(("bar", *key), ())}
+            check.barriers[key] = message, waiting & left
     return result
 
 
@@ -225,15 +232,46 @@ def mbar_arrive(
 ) -> Array:
     check: Any = M.check
     relaxed = "relaxed" in M.program.code[at].parts
+    messages: dict[tuple[int, int], list[Any]] = {}
     for warp, places in _places(M, at, idx, n, mask, addr):
         for cta in {cta for _, cta in places if cta != int(M.warp_cta[warp])}:
             check.remote_arrival(at, warp, cta)
         check.lanes.arrived.add(warp)
         message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
-        for slot, cta in places:
-            check_init(M, at, warp, slot, cta, False)
-            check.arrive(slot, cta, message.copy())
-    return mbarrier.mbar_arrive(M, at, idx, n, mask, addr, count, expect, drop)
+        for place in places:
+            check_init(M, at, warp, *place, False)
+            messages.setdefault(place, []).append((warp, message))
+    late = _late(M, at, idx, n, mask, addr, count) if messages else set()
+    for place, arrivals in messages.items():
+        for warp, message in arrivals:
+            if (place, warp) not in late:
+                check.arrive(*place, message.copy())
+    result = mbarrier.mbar_arrive(M, at, idx, n, mask, addr, count, expect, drop)
+    for place, warp in late:
+        check.arrive(*place, dict(messages[place])[warp].copy())
+    return result
+
+
+def _late(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any
+) -> set[tuple[tuple[int, int], int]]:
+    """(mbarrier, warp) where not all of the warp's arrivals fall into the phase that is current now: what the warp
+    has done is known only from the next one on."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    slots, ctas = M.mbar.locate(at, idx, n, lanes, addr)
+    warps = np.broadcast_to(M.warps(idx)[:, None], (n, 32))[lanes]
+    counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes]
+    totals: dict[tuple[tuple[int, int], int], int] = {}
+    for slot, cta, warp, k in zip(slots.tolist(), ctas.tolist(), warps.tolist(), counts.tolist(), strict=True):
+        key = (slot, cta), warp
+        totals[key] = totals.get(key, 0) + k
+    left: dict[tuple[int, int], int] = {}
+    found = set()
+    for (place, warp), k in totals.items():
+        left[place] = left.get(place, int(M.mbar.pending[place])) - k
+        if left[place] < 0:
+            found.add((place, warp))
+    return found
 
 
 def mbar_wait(
@@ -258,6 +296,8 @@ def mbar_wait(
     for warp, places in _places(M, at, idx, n, seen & lanes, addr):
         for slot, cta in places:
             check_init(M, at, warp, slot, cta, False)
+            if M.mbar.phase[slot, cta]:
+                check.waits.add(at)
             check.waited(warp, slot, cta, relaxed)
         check.lanes.waited(warp)
     return result

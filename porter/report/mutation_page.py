@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kept mutation results as a page: a table of the kernels, one of the mutations, and every survivor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from porter.report.mutation import reason
+from porter.report.mutation_review import Explanation, explained
+from porter.verify.mutation_record import Record, Row
+
+_HEAD = ("mutants", "of error level", "caught by value", "by hazard in practice", "by hazard", "harmless by a run",
+         "harmless by review", "unexplained")  # fmt: skip
+_LEVELS = {"error": "error", "strict": "strict", "other": "-"}
+
+
+def mutation_tables(records: Sequence[Record], explanations: Sequence[Explanation]) -> Iterator[str]:
+    """Lines of Markdown."""
+    yield "## Kernels"
+    yield ""
+    groups = [(r.case, [(r, row) for row in r.rows]) for r in records]
+    yield from _table("port", groups, explanations, total=True)
+    yield ""
+    yield "## Mutations"
+    yield ""
+    by_how: dict[str, list[tuple[Record, Row]]] = {}
+    for record in records:
+        for row in record.rows:
+            by_how.setdefault(f"{row.how} `{family(row.opcode)}`", []).append((record, row))
+    yield from _table("mutation", sorted(by_how.items(), key=lambda item: item[0].split("`")[1]), explanations)
+    yield ""
+    yield "## Survivors"
+    for record in records:
+        if record.survivors:
+            yield ""
+            yield f"### {record.case}"
+            yield ""
+            yield "| line | mutant | level | why nobody notices |"
+            yield "|------|--------|-------|--------------------|"
+            for row in record.survivors:
+                yield _survivor(record, row, explanations)
+
+
+def family(opcode: str) -> str:
+    """An opcode without what does not matter to synchronization."""
+    parts = opcode.split(".")
+    left_out = ("sync", "aligned", "b64", "b32", "shared", "cta_group", "mbarrier::", "L2::")
+    kept = [p for p in parts if p not in ("cta", "cluster") and not any(p.startswith(x) for x in left_out)]
+    return ".".join(kept) if parts[0] not in ("bar", "barrier") or "cluster" in parts else "bar.sync"
+
+
+def _table(
+    first: str,
+    groups: Iterable[tuple[str, Sequence[tuple[Record, Row]]]],
+    explanations: Sequence[Explanation],
+    total: bool = False,
+) -> Iterator[str]:
+    yield f"| {first} | " + " | ".join(_HEAD) + " |"
+    yield "|------|" + "-----:|" * len(_HEAD)
+    everything: list[tuple[Record, Row]] = []
+    for name, rows in groups:
+        everything += rows
+        yield _counts(name, rows, explanations)
+    if total:
+        yield _counts("**all**", everything, explanations)
+
+
+def _counts(name: str, found: Sequence[tuple[Record, Row]], explanations: Sequence[Explanation]) -> str:
+    rows = [row for _, row in found]
+    survivors = [(record, row) for record, row in found if not row.caught]
+    reviewed = sum(row.reason is None and explained(explanations, rec, row) is not None for rec, row in survivors)
+    shown = sum(row.reason is not None for _, row in survivors)
+    cells = (
+        len(rows),
+        sum(row.level == "error" for row in rows),
+        sum(row.value for row in rows),
+        sum(row.caught_in_practice for row in rows),
+        sum(row.caught for row in rows),
+        shown,
+        reviewed,
+        len(survivors) - shown - reviewed,
+    )
+    return f"| {name} | " + " | ".join(map(str, cells)) + " |"
+
+
+def _survivor(record: Record, row: Row, explanations: Sequence[Explanation]) -> str:
+    why = reason(row, record.rows)
+    if not why:
+        found = explained(explanations, record, row)
+        why = f"*reviewed:* {found.why}" if found is not None else "**unexplained**"
+    place = row.place if not row.place.startswith("#") else f"no. {row.nth}"
+    return f"| {place} | {row.how} `{row.opcode}` | {_LEVELS[row.level]} | {why} |"

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a kernel with some of its mutants' changes, each set once, on several processes if wanted."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from porter.diagnostics import Code
+from porter.sim.check.hazard import Hazard
+from porter.verify.backends import RunResult, SimBackend
+from porter.verify.builder import BuiltKernel
+from porter.verify.images import Image
+from porter.verify.mutants import Mutant, mutants, mutated
+from porter.verify.problem import LaunchValues, Problem
+from porter.verify.settings import SimOptions
+
+_BUDGET_FACTOR = 4
+_LEAST_BUDGET = 50_000
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A kernel at one problem size with its inputs; `sizes` names the size."""
+
+    sizes: str
+    kernel: BuiltKernel
+    problem: Problem
+    launch: LaunchValues
+    images: Mapping[str, Image]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run showed. `ended` is the ID of what stopped it, such as a deadlock, empty if it came to its
+    end. `errors` and `reviews` are the kinds of hazards that the unmutated kernel has not, as errors and as what
+    only the letter of the ISA forbids; `keys` tells them apart by place. `values` is a digest of all tensors."""
+
+    ended: str
+    errors: tuple[str, ...]
+    reviews: tuple[str, ...]
+    keys: frozenset[Key]
+    values: str
+
+    @property
+    def caught(self) -> bool:
+        """Whether the checking run notices without looking at values."""
+        return bool(self.ended or self.keys)
+
+
+class MutantRuns:
+    """All mutants of one kernel at one size. A set of mutants is named by their numbers.
+
+    Raises:
+        PorterError: what the simulator raises on a kernel that it cannot run at all.
+    """
+
+    def __init__(self, setup: Setup, options: SimOptions, jobs: int = 1) -> None:
+        self.setup = setup
+        self.mutants: Sequence[Mutant] = mutants(setup.kernel.module, setup.kernel.entry)
+        # At this level a hazard tells whether it is an error in every reading of the ISA.
+        self._options = dataclasses.replace(options, checking="practice")
+        random = options.schedule == "random"
+        self.label = f"random schedule, seed {options.seed}" if random else setup.sizes
+        self._jobs = jobs
+        self.baseline = SimBackend(self._options).run(setup.kernel, setup.problem, setup.launch, setup.images)
+        # A mutant may poll for ever.
+        limit = max(_BUDGET_FACTOR * self.baseline.warp_instructions, _LEAST_BUDGET)
+        self._backend = SimBackend(
+            dataclasses.replace(self._options, budget=min(limit, options.budget or limit), progress=None)
+        )
+        self._known = {hazard.identity for hazard in self.baseline.hazards}
+        self._values = digest(self.baseline)
+        self._outcomes: dict[frozenset[int], Outcome] = {}
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> MutantRuns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def reached(self, number: int) -> bool:
+        """Whether some warp of the unmutated kernel comes to the mutant's instruction."""
+        return self.mutants[number].instruction.line in self.baseline.stats.lines
+
+    def waited(self, number: int) -> bool:
+        """Whether the mutant's instruction, in the unmutated kernel, ever waits for a phase that threads and copies
+        have to complete."""
+        return self.mutants[number].instruction.line in self.baseline.stats.waits
+
+    def differs(self, outcome: Outcome) -> bool:
+        """Whether a run that came to its end left other values than the unmutated kernel."""
+        return not outcome.ended and outcome.values != self._values
+
+    def run(self, *numbers: int) -> Outcome:
+        """The outcome with these mutants' changes together."""
+        (outcome,) = self.run_all([numbers])
+        return outcome
+
+    def run_all(
+        self, sets: Sequence[Iterable[int]], progress: Callable[[int, int], None] | None = None
+    ) -> list[Outcome]:
+        """The outcomes of several sets of mutants."""
+        wanted = [frozenset(s) for s in sets]
+        new = [s for s in dict.fromkeys(wanted) if s not in self._outcomes]
+        for done, (numbers, outcome) in enumerate(zip(new, self._map(new), strict=True)):
+            self._outcomes[numbers] = outcome
+            if progress is not None:
+                progress(done + 1, len(new))
+        return [self._outcomes[s] for s in wanted]
+
+    def _map(self, sets: Sequence[frozenset[int]]) -> Iterable[Outcome]:
+        if self._jobs < 2 or len(sets) < 2:
+            return map(self.outcome, sets)
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self._jobs, multiprocessing.get_context("fork"), initializer=_install, initargs=(self,)
+            )
+        return self._pool.map(_outcome, sets)
+
+    def outcome(self, numbers: frozenset[int]) -> Outcome:
+        """Run once, here."""
+        s = self.setup
+        module = mutated(s.kernel.module, [self.mutants[n] for n in numbers])
+        kernel = dataclasses.replace(s.kernel, module=module)
+        result = self._backend.run(kernel, s.problem, s.launch, s.images)
+        new = [h for h in result.hazards if h.identity not in self._known]
+        ended = [f.code for f in result.findings] if result.status != "ok" else []
+        return Outcome(
+            # What the simulator cannot execute, it has not noticed.
+            ended=next((code.id for code in ended if code is not Code.SIM_UNKNOWN_INSTRUCTION), ""),
+            errors=_kinds(new, "error"),
+            reviews=_kinds(new, "review"),
+            keys=frozenset(h.identity for h in new),
+            values=digest(result),
+        )
+
+
+def _kinds(hazards: Iterable[Hazard], severity: str) -> tuple[str, ...]:
+    return tuple(sorted({h.kind.id for h in hazards if h.severity == severity}))
+
+
+def digest(result: RunResult) -> str:
+    """All tensors after a run, as one number."""
+    total = hashlib.sha256()
+    for name in sorted(result.after):
+        total.update(result.after[name].data.tobytes())
+    return total.hexdigest()
+
+
+# Worker processes --------------------------------------------------------------------------------------
+
+_installed: Any = None
+
+
+def _install(runs: MutantRuns) -> None:
+    global _installed
+    _installed = runs
+
+
+def _outcome(numbers: frozenset[int]) -> Outcome:
+    outcome: Outcome = _installed.outcome(numbers)
+    return outcome
