@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Literal
 
 from porter.ptx import ast
+from porter.ptx.tmem import MIN_ALLOCATION
 
 Level = Literal["error", "strict", "other"]
 Statements = tuple[ast.Statement, ...]
@@ -92,6 +93,9 @@ def _tcgen05(ins: ast.Instruction) -> list[Mutation]:
     if what == "relinquish_alloc_permit":
         return [_drop("other")]
     if what in ("alloc", "dealloc"):
+        columns = ins.operands[1]
+        if isinstance(columns, ast.Imm) and int(columns.value) <= MIN_ALLOCATION:
+            return [_drop()]
         return [_drop(), ("half the columns for", "error", _computed(ins, 1, "shr", 1))]
     if what == "commit":
         return [_drop(), *_elsewhere(ins, 0), *_alone(ins)]

@@ -13,7 +13,9 @@ from porter.sim.check.hazard import Hazard
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.hazards import check_case
-from porter.verify.mutation import MutationResult, mutate
+from porter.verify.mutant_runs import Setup
+from porter.verify.mutants import mutants
+from porter.verify.mutation import MutantRow, mutate
 from porter.verify.results import Verdict
 from porter.verify.settings import SimOptions
 
@@ -58,41 +60,27 @@ def test_the_verdict_does_not_depend_on_the_schedule(schedule: str) -> None:
         assert hazards(name, "port", "strict", schedule) == (Verdict.CLEAN, ())
 
 
-@functools.cache
-def mutated(name: str) -> MutationResult:
+def mutated(name: str, how: str, opcode: str) -> tuple[MutantRow, ...]:
+    """What becomes of one kind of mutants of a port."""
     p = built(name, "port")
-    return mutate(p.kernel, p.problem, p.launch, p.images, SimOptions())
-
-
-# What may be left out of a port without harm: nothing in these kernels' runs depends on it.
-HARMLESS = ("relinquish", "mbarrier.init", "fence.mbarrier_init", "fence::", "bar", "fence.proxy", "mbarrier.try_wait",
-            "wait::ld", "dealloc")  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["gemm_coop", "gemm_fp8_scaled"])
-def test_mutants_are_caught_or_explained(name: str) -> None:
-    result = mutated(name)
-    assert result.baseline.status == "ok"
-    assert not result.baseline.hazards
-    for row in result.survivors:
-        assert not row.by_value, row.mutant.name
-        assert row.reason
-        assert any(text in row.mutant.name for text in HARMLESS), row.mutant.name
-    caught = [(row.mutant.instruction, row) for row in result.rows if row.caught]
-    opcodes = {ins.opcode for ins, _ in caught}
-    for needed in ("tcgen05.commit", "tcgen05.wait::ld", "tcgen05.fence::after_thread_sync", "barrier.cta.sync",
-                   "tcgen05.fence::before_thread_sync", "tcgen05.dealloc", "tcgen05.alloc"):  # fmt: skip
-        assert any(opcode.startswith(needed) for opcode in opcodes), needed
+    setup = Setup("", p.kernel, p.problem, p.launch, p.images)
+    found = mutants(p.kernel.module, p.kernel.entry)
+    only = [n for n, m in enumerate(found) if m.how == how and m.instruction.opcode.startswith(opcode)]
+    assert only
+    return mutate([setup], SimOptions(), only=only).rows
 
 
 def test_the_barrier_of_the_warpgroup_orders_loads_before_the_next_mma() -> None:
     """gemm_fp8_scaled reads its accumulators after every K block; the next MMA overwrites them."""
-    result = mutated("gemm_fp8_scaled")
-    by_h3 = {row.mutant.instruction.opcode for row in result.rows if "H3" in row.by_hazard}
-    assert {"bar.sync", "tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync"} <= by_h3
+    assert any("H3" in row.errors for row in mutated("gemm_fp8_scaled", "drop", "bar.sync"))
+    for side in ("before", "after"):
+        rows = mutated("gemm_fp8_scaled", "drop", f"tcgen05.fence::{side}_thread_sync")
+        assert any("H3" in row.reviews and not row.errors for row in rows)
 
 
-def test_the_proxy_fence_of_cooperative_stores() -> None:
-    result = mutated("gemm_coop")
-    (row,) = [r for r in result.rows if r.mutant.instruction.opcode.startswith("fence.proxy.async")]
-    assert row.by_hazard == ("H16",)
+@pytest.mark.parametrize("how", ["drop", "other memory for"])
+def test_the_proxy_fence_of_cooperative_stores(how: str) -> None:
+    (row,) = mutated("gemm_coop", how, "fence.proxy.async")
+    assert row.reviews == ("H16",)
+    assert row.caught
+    assert not row.caught_in_practice

@@ -12,6 +12,7 @@ fence.mbarrier_init.release.cluster;
 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], 64;
 NOALLOC: bar.sync 0; ld.shared.u32 %r10, [%r9];
 """
+AFTER_ALLOC = "tcgen05.fence::after_thread_sync;\n"
 READY = FILL + DESCRIPTORS + "fence.proxy.async.shared::cta; bar.sync 0;\n"
 FREE = """tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; @!%p1 bra END;
 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 64;
@@ -26,7 +27,7 @@ SHIFTED = "add.u32 %r20, %r10, {columns}; tcgen05.mma.cta_group::1.kind::f16 [%r
 
 
 def tensor(*steps: str) -> set[str]:
-    outcome = check(ALLOC + READY + "".join(steps) + FREE)
+    outcome = check(ALLOC + AFTER_ALLOC + READY + "".join(steps) + FREE)
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     return found(outcome)
 
@@ -34,6 +35,14 @@ def tensor(*steps: str) -> set[str]:
 def issued(text: str) -> str:
     """Steps of thread 0."""
     return f"@!%p0 bra JOIN;\n{text}\n{COMMIT}\nJOIN:\n"
+
+
+def test_asynchronous_operations_of_other_warps_need_a_fence_after_the_allocation() -> None:
+    steps = READY + ST + WAIT_ST
+    assert not found(check(ALLOC + AFTER_ALLOC + steps + FREE))
+    missing = check(ALLOC + steps + FREE)
+    assert {(h.kind.id, h.remedy) for h in missing.hazards} == {("H15", "tcgen05.fence::after_thread_sync")}
+    assert not found(check(ALLOC + steps + FREE, level="practice"))
 
 
 def test_mmas_on_one_accumulator_keep_their_order() -> None:

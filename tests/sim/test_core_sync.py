@@ -214,6 +214,15 @@ def test_barrier_deadlock() -> None:
     assert "barrier 3, 32 of 128 threads arrived" in found.message
 
 
+@SCHEDULES
+def test_more_threads_than_a_barrier_expects_wait_for_its_next_phase(schedule: Schedule) -> None:
+    """Of four warps a barrier of three holds the last one back; one of two lets them through in pairs."""
+    left = launch("bar.sync 1, 96; mov.u32 %r10, 1;" + STORE, 1, 128, schedule=schedule)[0]
+    assert left.findings[0].code is Code.SIM_DEADLOCK
+    assert "barrier 1, 32 of 96 threads arrived" in left.findings[0].message
+    assert launch("bar.sync 1, 64; mov.u32 %r10, 1;" + STORE, 1, 128, schedule=schedule)[0].status == "ok"
+
+
 @pytest.mark.parametrize(("body", "text"), [
     ("bar.sync 16; ret;", "0 to 15"), ("bar.sync 1, 33; ret;", "multiple of 32"),
     ("setp.lt.u32 %p0, %r0, 32; @%p0 bar.arrive 1, 64; @!%p0 bar.arrive 1, 96; bar.sync 0; ret;", "waiting for"),

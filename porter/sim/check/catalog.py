@@ -63,7 +63,7 @@ KINDS: dict[str, HazardKind] = {
          "completion of every access, fence::before_thread_sync, a barrier, fence::after_thread_sync",
          "PTX ISA 9.7.16.7"),
         ("H15", "use of what tcgen05.alloc gives before it is published",
-         "a barrier between the allocation and other warps", "PTX ISA 9.7.16.7"),
+         "a barrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.1, 9.7.16.6.3, 9.7.16.7"),
     ),
     **_kinds(
         Code.HAZARD_OPERAND,

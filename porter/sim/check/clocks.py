@@ -154,6 +154,14 @@ class Clocks:
         view[PARKED, self.own[warp]] = self.epoch[warp]
         self.advance(warp)
 
+    def publish_alloc(self, warp: int) -> tuple[int, int]:
+        """tcgen05.alloc: the event of an operation that is over when the warp goes on, so that no
+        before_thread_sync fence need publish it."""
+        component = self.component(("alloc", int(self.own[warp])))
+        value = int(self.state[warp, ORDER, component]) + 1
+        self.state[warp, (ORDER, PARKED), component] = value
+        return component, value
+
     def after_thread_sync(self, warp: int) -> None:
         view = self.state[warp]
         np.maximum(view[TENSOR], view[PARKED], out=view[TENSOR])

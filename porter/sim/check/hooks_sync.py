@@ -261,6 +261,8 @@ def _late(
     slots, ctas = M.mbar.locate(at, idx, n, lanes, addr)
     warps = np.broadcast_to(M.warps(idx)[:, None], (n, 32))[lanes]
     counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes]
+    if int(M.mbar.pending[slots, ctas].min()) >= int(counts.sum()):
+        return set()
     totals: dict[tuple[tuple[int, int], int], int] = {}
     for slot, cta, warp, k in zip(slots.tolist(), ctas.tolist(), warps.tolist(), counts.tolist(), strict=True):
         key = (slot, cta), warp

@@ -54,8 +54,8 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
         offset, size = int(where[row, 0]) & 0xFFFFFF, int(count[row, 0])
         address = int.from_bytes(M.smem[cta, offset : offset + 4].tobytes(), "little")
         check.access_shared(cta, check.generic("alloc", at, warp, True, range_bits(offset, 4), 4))
-        now = check.clocks.now(warp)
-        cells = Access("alloc", at, warp, None, True, "tensor", column_bits(address & 0xFFFF, size), [now], now)
+        now, done = check.clocks.now(warp), check.clocks.publish_alloc(warp)
+        cells = Access("alloc", at, warp, None, True, "tensor", column_bits(address & 0xFFFF, size), [done], now)
         check.tensor[cta].accesses.append(cells)
     return result
 

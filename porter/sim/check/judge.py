@@ -54,9 +54,12 @@ def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
     """Accesses to the same Tensor Memory cells; `new.kind` is ld, st, mma, cp, shift or dealloc."""
     warp = new.warp
     if old.kind == "alloc":
-        if clocks.knows(warp, ORDER, old.done):
+        if not clocks.knows(warp, ORDER, old.done):
+            return Verdict("H15", "synchronization with the warp that allocates", "bar.sync after tcgen05.alloc")
+        # tcgen05.dealloc is synchronous like tcgen05.alloc; the others may overtake the synchronization.
+        if old.warp == warp or new.kind == "dealloc" or clocks.knows(warp, TENSOR, old.done):
             return None
-        return Verdict("H15", "synchronization with the warp that allocates", "bar.sync after tcgen05.alloc")
+        return Verdict("H15", _AFTER, "tcgen05.fence::after_thread_sync", strict=True)
     keeps = _keeps_order(old, new)
     if keeps and (old.warp, old.lane) == (new.warp, new.lane):
         return None
