@@ -159,10 +159,13 @@ def _before_exits(block: Node, child: Node, stops: list[Node]) -> Node:
     """`child`, or the first of the statements between it and the last MMA or wait that may let single threads
     leave: a load needs the whole warp."""
     first = child
+    # behind the last of the block's statements that holds a stop
+    before = [s.start_byte for s in stops if block.start_byte <= s.start_byte < child.start_byte]
+    last = max(before, default=block.start_byte)
     for sibling in reversed(block.named_children):
         if sibling.start_byte >= child.start_byte or sibling.type in ("comment", "preproc_call"):
             continue
-        if any(_inside(s, sibling) for s in stops):
+        if sibling.end_byte <= last or any(_inside(s, sibling) for s in stops):
             break
         if any(True for _ in find(sibling, "return_statement", "break_statement", "continue_statement")):
             first = sibling

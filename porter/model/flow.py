@@ -122,6 +122,8 @@ class FlowBuilder:
         }
         self._statements = {s.statement.node.id: s for s in program.statements}
         self._by_key = {a.variable.key: a for a in accumulators.accumulators}
+        self._calls: dict[int, dict[int, Call]] = {}
+        self._names = {n for a in accumulators.accumulators for n in (a.variable.name, *a.scalars)}
         self._seen_macros: set[tuple[int, int]] = set()
         self._declared: dict[int, list[Accumulator]] = {}
         for accumulator in accumulators.accumulators:
@@ -285,7 +287,14 @@ class FlowBuilder:
         return items
 
     def _object_macro(self, frame: _Frame, node: Node) -> Call | None:
-        return next((c for c in frame.function.calls if c.node.id == node.id), None)
+        return self._call_at(frame.function, node)
+
+    def _call_at(self, function: Function, node: Node) -> Call | None:
+        calls = self._calls.get(id(function))
+        if calls is None:
+            # the first call of a node, as in `function.calls`
+            calls = self._calls[id(function)] = {c.node.id: c for c in reversed(function.calls)}
+        return calls.get(node.id)
 
     def _declares(self, frame: _Frame, node: Node, child: Node) -> bool:
         """Whether `child` is the declared name, not a use of a variable."""
@@ -314,6 +323,8 @@ class FlowBuilder:
         name = frame.function.text(node)
         if name in frame.bound:
             return frame.bound[name]
+        if name not in self._names and all(name != outer[2] for outer in frame.outer):
+            return None
         variable = resolve(frame.function, node, name)
         if variable is None:
             return None
@@ -376,7 +387,7 @@ class FlowBuilder:
             alias = self._alias(frame, node)
             if alias is not None:
                 return alias
-        call = next((c for c in frame.function.calls if c.node.id == node.id), None)
+        call = self._call_at(frame.function, node)
         if call is None:
             return [i for child in node.named_children for i in self._expression(frame, child)]
         targets = self.program.targets(call)

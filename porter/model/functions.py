@@ -88,6 +88,8 @@ class Function:
     """A macro without a parameter list, used by its bare name."""
     asm: list[AsmStatement] = field(default_factory=list, repr=False)
     calls: list[Call] = field(default_factory=list, repr=False)
+    blocks: dict[int, dict[str, list[Node]]] = field(default_factory=dict, repr=False)
+    """What `scopes` found out: by id of a block, by name, the children that declare the name."""
 
     def span(self, node: Node) -> Span:
         return Span(node.start_byte + self.shift, node.end_byte + self.shift)

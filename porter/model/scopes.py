@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
@@ -45,7 +46,7 @@ def resolve(function: Function, node: Node, name: str) -> Variable | None:
     inner, current = node, node.parent
     while current is not None and inner.id != function.node.id:
         if current.type in _BLOCKS:
-            for child in current.children:
+            for child in _declaring(function, current).get(name, ()):
                 if child.start_byte >= node.start_byte and child.id != inner.id:
                     break
                 found = _declares(function, child, name, node.start_byte)
@@ -58,6 +59,30 @@ def resolve(function: Function, node: Node, name: str) -> Variable | None:
     if function.style is Style.LAMBDA and function.parent is not None:
         return resolve(function.parent, function.node, name)
     return None
+
+
+def _declaring(function: Function, block: Node) -> dict[str, list[Node]]:
+    """By name, the children of a block that may declare it, in source order."""
+    found = function.blocks.get(block.id)
+    if found is None:
+        found = function.blocks[block.id] = {}
+        for child in block.children:
+            for name in dict.fromkeys(_declared(function, child)):
+                found.setdefault(name, []).append(child)
+    return found
+
+
+def _declared(function: Function, node: Node) -> Iterator[str]:
+    if node.type == "condition_clause":
+        node = node.named_children[0] if node.named_children else node
+    if node.type in PREPROCESSOR_BLOCKS:
+        for child in node.named_children:
+            yield from _declared(function, child)
+    elif node.type == "declaration":
+        for child in node.children_by_field_name("declarator"):
+            name = declared_name(child)
+            if name is not None:
+                yield function.text(name)
 
 
 def _declares(function: Function, node: Node, name: str, before: int) -> Variable | None:
