@@ -25,6 +25,8 @@ LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
 _TOUCHES = (Kind.READ, Kind.WRITE, Kind.ALIAS)
 _CHANGES = (Kind.WRITE, Kind.ALIAS)
+_MOST_GROUPS = 16
+"""No wait leaves more groups pending: `wgmma.wait_group` takes an immediate, and CUTLASS none above 7."""
 
 
 class Where(Enum):
@@ -40,7 +42,8 @@ class Where(Enum):
 @dataclass(frozen=True)
 class _State:
     where: Where
-    in_flight: bool
+    in_flight: int = -1
+    """How many groups were committed since its last MMA, its own included; -1 if that MMA is known to be over."""
     written_at: int = -1
     """Byte offset of the last change by threads, while it is only in registers."""
     unfenced: bool = False
@@ -61,7 +64,8 @@ def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     """Statements in front of which the accumulator must be loaded; registers them as `builder.anchors`."""
     function = accumulator.function
     events = events_of(builder.flow(function))
-    mma = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
+    # a cleared accumulator is cleared in Tensor Memory only, so reading it takes a load as after an MMA
+    mma = [e.node for e in events if e.kind in (Kind.MMA, Kind.ZERO) and e.accumulator is accumulator]
     waits = [e.node for e in events if e.kind is Kind.WAIT]
     touches = [e.node for e in events if e.kind in _TOUCHES and e.accumulator is accumulator]
     anchors: list[Node] = []
@@ -139,12 +143,9 @@ def _anchor(body: Node, touch: Node, mma: list[Node], waits: list[Node]) -> Node
     behind any wait that stands between the two."""
     for block, child in _blocks_above(body, touch):
         earlier = [m for m in mma if _inside(m, block) and m.end_byte <= child.start_byte]
-        if not earlier:
-            if not any(_inside(m, block) for m in mma):
-                continue
-            if not _in_loop(body, block):
-                return None
-            # the MMA of the loop's last turn
+        # in a loop, also the MMA of the loop's last turn
+        if not earlier and not (_in_loop(body, block) and any(_inside(m, block) for m in mma)):
+            continue
         between = [w for w in waits if _inside(w, child) and w.end_byte <= touch.start_byte]
         if not between:
             return _before_exits(block, child, mma + waits)
@@ -198,7 +199,7 @@ def check(builder: FlowBuilder, accumulator: Accumulator) -> list[Problem]:
     flow = builder.flow(accumulator.function)
     mma = [e.node for e in events_of(flow) if e.kind is Kind.MMA]
     interpreter = _Interpreter(accumulator, mma)
-    interpreter.run(flow, {_State(Where.NOWHERE, False)})
+    interpreter.run(flow, {_State(Where.NOWHERE)})
     return interpreter.problems
 
 
@@ -211,8 +212,13 @@ class _Interpreter(Interpreter[_State]):
         self._seen: set[tuple[int, str, int]] = set()
 
     def event(self, event: Event, state: _State) -> _State:
-        if event.kind is Kind.WAIT and event.pending == 0:
-            return replace(state, in_flight=False)
+        if event.kind is Kind.COMMIT:
+            groups = min(state.in_flight + 1, _MOST_GROUPS)
+            return state if state.in_flight < 0 else replace(state, in_flight=groups)
+        if event.kind is Kind.WAIT and event.pending is not None:
+            # the newest `pending` groups may still run
+            over = event.pending == 0 or state.in_flight > event.pending
+            return replace(state, in_flight=-1) if over else state
         if event.kind is Kind.FENCE:
             return replace(state, unfenced=False)
         if event.accumulator is not self.accumulator:
@@ -228,11 +234,11 @@ class _Interpreter(Interpreter[_State]):
                 self._problem(event, what, state.written_at)
             elif state.unfenced:
                 self._problem(event, "threads use its registers and an MMA follows without a wgmma.fence in between")
-            return _State(Where.TMEM, True)
+            return _State(Where.TMEM, 0)
         if event.kind is Kind.LOAD:
-            if state.in_flight:
+            if state.in_flight >= 0:
                 self._problem(event, "it is read while MMAs that no wait covers may be in flight")
-            return _State(Where.BOTH if where is not Where.NOWHERE else where, False, unfenced=True)
+            return _State(Where.BOTH if where is not Where.NOWHERE else where, unfenced=True)
         if event.kind is Kind.READ:
             if where in (Where.TMEM, Where.ZERO):
                 self._problem(event, "it is read where no single load can be placed in front")

@@ -4,33 +4,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
-from porter.model.constants import Constants, local_definitions
+from porter.model.constants import local_definitions
 from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program, TensorCoreStatement
+from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 
-WARPGROUP = 128
 _THREAD_WORDS = re.compile(r"\bthreadIdx\b|\blaneid\b|\blane_id\b|\belect|\bwarpid\b|\bthread_rank\b|%%tid")
 _NAMED_BARRIER = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)")
-
-
-@dataclass(frozen=True)
-class WarpgroupRoles:
-    """Warpgroups `first` .. `first + count` - 1 of a CTA run MMAs; `count` is a C++ constant expression.
-
-    `value` is its number if known. `exact` is false if `count` is only an upper bound.
-    """
-
-    first: int
-    count: str
-    value: int | None
-    exact: bool = True
 
 
 @dataclass(eq=False)
@@ -75,7 +62,14 @@ def kernels_of(program: Program) -> list[Kernel]:
                 function,
                 setup,
                 threads,
-                _roles(program, function, uses, threads, constants),
+                warpgroup_roles(
+                    program,
+                    function,
+                    top_level(function),
+                    partial(contains_tensor_core, program, function, uses=uses),
+                    threads,
+                    constants,
+                ),
                 _has_dynamic_shared(program, function),
                 barriers,
                 unknown,
@@ -211,108 +205,6 @@ def _split_commas(text: str) -> list[str]:
         else:
             current += character
     return [*parts, current]
-
-
-def _roles(
-    program: Program, function: Function, uses: set[int], threads: str | None, constants: Constants
-) -> WarpgroupRoles:
-    total = constants.evaluate(threads) if threads is not None else None
-    first, fewer = _producers(program, function, uses, constants)
-    if total is not None:
-        # the producer may be a part of a warpgroup; without one, only whole warpgroups can run MMAs
-        count = max(1, -(-total // WARPGROUP) - fewer if fewer else total // WARPGROUP)
-        return WarpgroupRoles(first, str(count), count)
-    if threads is not None and re.fullmatch(r"[\w:\s*+/()-]+", threads):
-        bound = threads if re.fullmatch(r"[\w:]+", threads) else f"({threads})"
-        text = f"({bound} + {WARPGROUP - 1}) / {WARPGROUP} - {fewer}" if fewer else f"{bound} / {WARPGROUP}"
-        return WarpgroupRoles(first, text, None)
-    return WarpgroupRoles(first, "8", 8, exact=False)
-
-
-def _producers(program: Program, function: Function, uses: set[int], constants: Constants) -> tuple[int, int]:
-    """(index of the first warpgroup that runs MMAs, warpgroups that run none), from the role branch
-    `if (warpgroup == 0) { … } else { … }` over an index computed as thread / 128."""
-    indices, warps = _indices(function, _is_warpgroup_index), _indices(function, _is_warp_index)
-    for node in top_level(function):
-        if node.type != "if_statement":
-            continue
-        condition = node.child_by_field_name("condition")
-        then, other = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
-        if condition is None or then is None:
-            continue
-        match = re.fullmatch(r"\(\s*(.+?)\s*(==|!=|>=|>|<)\s*([\w:]+)\s*\)", function.text(condition).strip())
-        if match is None:
-            continue
-        value = constants.evaluate(match.group(3))
-        if match.group(1) in warps or _is_warp_index(match.group(1)):
-            if value is None or value % 4 or match.group(2) not in ("<", ">="):
-                continue
-            value //= 4
-        elif not (match.group(1) in indices or _is_warpgroup_index(match.group(1))):
-            continue
-        in_then = contains_tensor_core(program, function, then, uses)
-        in_other = (other is not None and contains_tensor_core(program, function, other, uses)) or (
-            other is None and not in_then
-        )
-        operator = match.group(2)
-        if operator == "==" and in_other and not in_then:
-            return (1, 1) if value == 0 else (0, 1)
-        if in_then and not in_other and ((operator in ("!=", ">") and value == 0) or (operator == ">=" and value == 1)):
-            return 1, 1
-        if operator == ">=" and in_then and not in_other and value is not None:
-            return value, value
-        if operator == "<" and in_then and not in_other:
-            return 0, 1
-        if operator == "<" and in_other and not in_then and value is not None:
-            return value, value
-    return 0, 0
-
-
-_SHUFFLED = re.compile(r"__shfl_sync\s*\(\s*[\w~]+\s*,(.*),\s*0\s*\)", re.DOTALL)
-
-
-_INTEGER_CAST = re.compile(
-    r"^(?:static_cast\s*<[^<>]*>|u?int(?:32_t)?|unsigned|\(\s*(?:u?int(?:32_t)?|unsigned)\s*\))\s*"
-)
-
-
-def _thread_quotient(text: str) -> str | None:
-    """What `threadIdx.x` is divided by, if that is all the expression says: `128`, `kWarpSize`, `>>5`."""
-    text = text.strip()
-    shuffled = _SHUFFLED.fullmatch(text)
-    if shuffled:
-        text = shuffled.group(1).strip()
-    text = re.sub(
-        r"^(?:static_cast\s*<[^<>]*>|u?int(?:32_t)?|unsigned|\(\s*(?:u?int(?:32_t)?|unsigned)\s*\))\s*", "", text
-    )
-    while text.startswith("(") and text.endswith(")"):
-        text = text[1:-1].strip()
-    match = re.fullmatch(r"threadIdx\.x\s*(?:/\s*([\w:]+)|(>>\s*\d+))", text)
-    return re.sub(r"\s", "", match.group(1) or match.group(2)) if match else None
-
-
-def _is_warpgroup_index(text: str) -> bool:
-    if re.fullmatch(r"(?:\w+::)*\w*warp_?group_?(?:idx|index|id)\w*\s*\(\s*\)", text.strip(), re.IGNORECASE):
-        return True
-    by = _thread_quotient(text)
-    return by is not None and (by in ("128", ">>7") or re.search(r"warp_?group", by, re.IGNORECASE) is not None)
-
-
-def _is_warp_index(text: str) -> bool:
-    by = _thread_quotient(text)
-    if by is None or _is_warpgroup_index(text):
-        return False
-    return by in ("32", ">>5", "warpSize") or re.search(r"warp_?size|kwarp", by, re.IGNORECASE) is not None
-
-
-def _indices(function: Function, is_index: Callable[[str], bool]) -> set[str]:
-    """Variables that are initialized with such an index."""
-    names: set[str] = set()
-    for declaration in find(function.body, "init_declarator"):
-        value, name = declaration.child_by_field_name("value"), declared_name(declaration)
-        if value is not None and name is not None and is_index(function.text(value)):
-            names.add(function.text(name))
-    return names
 
 
 def _has_dynamic_shared(program: Program, function: Function) -> bool:

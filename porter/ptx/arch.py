@@ -13,6 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+WARP = 32
+"""Threads of a warp (PTX ISA 9.0 §10, WARP_SZ)."""
+
 
 @dataclass(frozen=True)
 class Target:

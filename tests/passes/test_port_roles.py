@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which warpgroups run MMAs, and where an accumulator is loaded when batches overlap or lie in branches."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kernels import LOOP, STORE, kernel, ported, refused
+
+GEMM = "float acc[8] = {0};\n" + LOOP + STORE
+FILL = "if (threadIdx.x == 0) out[0] = 0.f;"
+
+
+def _warpgroups(tmp_path: Path, body: str, bounds: str, before: str = "") -> tuple[int, str]:
+    """(first warpgroup, count) as the port writes them."""
+    text = ported(tmp_path, kernel(body, bounds=f"__launch_bounds__({bounds})", before=before))
+    count = re.search(r"Tmem<[^>]*?, ([^>]*?)> tmem", text)
+    first = re.search(r"tmem\.warpgroup\(.*? - (\d+)\)", text)
+    assert count is not None
+    return int(first[1]) if first else 0, count[1]
+
+
+UNIFORM = "__device__ int uniform(int x) { return __shfl_sync(0xffffffff, x, 0); }\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "bounds", "expected"),
+    [
+        (GEMM, "256", (0, "2")),
+        (f"int wg = threadIdx.x / 128;\nif (wg == 0) {{ {FILL} }} else {{ {GEMM} }}", "384", (1, "2")),
+        (f"int wg = threadIdx.x / 128;\nif (wg == 0) {{ {FILL} return; }}\n{GEMM}", "384", (1, "2")),
+        # who comes back from the branch runs the MMAs too
+        (f"int wg = threadIdx.x / 128;\nif (wg == 0) {{ {FILL} }}\n{GEMM}", "384", (0, "3")),
+        (f"const int tid = threadIdx.x;\nconst int warp = uniform(tid / 32);\n"
+         f"if (warp <= 3) {{ {FILL} }}\nif (warp >= 4 && warp <= 11) {{ {GEMM} }}", "512", (1, "2")),
+        (f"int warp = threadIdx.x >> 5;\nif (warp == 8) {{ {FILL} }} else {{ {GEMM} }}", "288", (0, "2")),
+        (f"bool producer = threadIdx.x / 128 == 2;\nif (!producer) {{ {GEMM} }}", "384", (0, "2")),
+        (f"if (threadIdx.x >= 256) {{ {FILL} return; }}\n{GEMM}", "384", (0, "2")),
+        (f"if (threadIdx.x < 128) return;\n{GEMM}", "384", (1, "2")),
+        # known only at run time, or not warpgroups: everybody gets Tensor Memory
+        (f"if (steps == 0) return;\n{GEMM}", "256", (0, "2")),
+        (f"if (threadIdx.x / 32 == 0) {{ {FILL} return; }}\n{GEMM}", "256", (1, "1")),
+        (f"int wg = threadIdx.x / 128;\nif (wg) {{ {GEMM} }}", "kThreads", (1, "2")),
+    ],
+)  # fmt: skip
+def test_warpgroups_that_run_mmas(tmp_path: Path, body: str, bounds: str, expected: tuple[int, str]) -> None:
+    assert _warpgroups(tmp_path, body, bounds, UNIFORM + "constexpr int kThreads = 384;\n") == expected
+
+
+def test_an_open_ended_role_counts_from_the_block_size(tmp_path: Path) -> None:
+    body = f"int wg = threadIdx.x / 128;\nif (wg == 0) {{ {FILL} return; }}\n{GEMM}"
+    text = kernel(body, bounds="__launch_bounds__(kThreads)").replace(
+        "__global__", "template <int kThreads>\n__global__"
+    )
+    assert "(kThreads + 127) / 128 - 1> tmem" in ported(tmp_path, text)
+
+
+def _overlapped(pending: int) -> str:
+    """Scores of one accumulator are read while a batch of the other may still run."""
+    return kernel(
+        f"""
+    float scores[8] = {{0}};
+    float acc[8] = {{0}};
+    for (int k = 0; k < steps; ++k) {{
+        arrive();
+        mma(scores, a, b);
+        commit();
+        mma(acc, a + k, b + k);
+        commit();
+        wait<{pending}>();
+        out[k] = scores[0] + scores[1];
+    }}
+    wait<0>();
+"""
+        + STORE
+    )
+
+
+def test_an_older_batch_is_over_when_newer_ones_may_run(tmp_path: Path) -> None:
+    text = ported(tmp_path, _overlapped(1))
+    assert text.index("wait<1>(", text.index("__global__")) < text.index("load(scores")
+
+
+def test_a_wait_that_leaves_the_batch_pending_is_no_wait(tmp_path: Path) -> None:
+    assert any("no wait covers" in d for d in refused(tmp_path, _overlapped(2)))
+
+
+def test_a_read_in_a_branch_finds_the_mma_of_the_branch_before(tmp_path: Path) -> None:
+    body = f"""
+    float acc[8] = {{0}};
+    if (steps > 0) {{ arrive(); mma(acc, a, b); commit(); wait<0>(); }}
+    if (steps > 1) {{
+        for (int i = 0; i < 8; ++i) acc[i] *= 2.f;
+        arrive(); mma(acc, a, b); commit(); wait<0>();
+    }}
+{STORE}"""
+    text = ported(tmp_path, kernel(body))
+    main = text[text.index("__global__") :]
+    assert main.index("steps > 0") < main.index("load(acc") < main.index("*= 2.f") < main.index("store(acc")
