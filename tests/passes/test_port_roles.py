@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from kernels import LOOP, STORE, kernel, ported, refused
 
 GEMM = "float acc[8] = {0};\n" + LOOP + STORE
