@@ -102,6 +102,9 @@ class Mbarriers:
     def complete_tx(self, slot: int, cta: int, nbytes: int) -> None:
         """`nbytes` of an asynchronous copy have arrived."""
         self.tx[slot, cta] -= nbytes
+        if self.tx[slot, cta] < -MAX_COUNT:
+            warp = cta * self.machine.warps_per_cta
+            raise Stop(Code.SIM_MBARRIER, f"{self.describe(slot, cta)}: beyond -{MAX_COUNT} bytes", -1, warp)
         self.machine.activity += 1
         if self.tx[slot, cta] == 0 and self.pending[slot, cta] == 0:
             self._check(np.array([slot]), np.array([cta]))
@@ -237,6 +240,13 @@ def mbar_inval(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> N
         M.mbar.valid[slot, cta] = False
 
 
+def _check_tx(M: Machine, at: int, idx: Any, n: int, mask: Any, slot: Array, cta: Array) -> None:
+    """The transaction count has a range of its own (PTX ISA 9.7.13.15.5)."""
+    if (np.abs(M.mbar.tx[slot, cta]) > MAX_COUNT).any():
+        where = M.first_lane(idx, n, mask)
+        raise Stop(Code.SIM_MBARRIER, f"transaction count beyond {MAX_COUNT} bytes", at, *where)
+
+
 @runtime
 def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nbytes: Any, sign: int) -> None:
     """expect_tx (sign 1) and complete_tx (sign -1) as instructions."""
@@ -247,6 +257,7 @@ def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nby
     slot, cta = B.locate(at, idx, n, lanes, addr)
     amount = np.broadcast_to(np.asarray(nbytes), (n, 32))[lanes].astype(np.int64)
     np.add.at(B.tx, (slot, cta), sign * amount)
+    _check_tx(M, at, idx, n, mask, slot, cta)
     M.activity += 1
     B._check(slot, cta)
 
@@ -275,10 +286,7 @@ def mbar_arrive(
     if expect is not None:
         amount = np.broadcast_to(np.asarray(expect), (n, 32))[lanes].astype(np.int64)
         np.add.at(B.tx, (slot, cta), amount)
-        over = np.abs(B.tx[slot, cta]) > MAX_COUNT
-        if over.any():
-            where = M.first_lane(idx, n, mask)
-            raise Stop(Code.SIM_MBARRIER, f"transaction count beyond {MAX_COUNT} bytes", at, *where)
+        _check_tx(M, at, idx, n, mask, slot, cta)
     counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes].astype(np.int64)
     if drop:
         np.subtract.at(B.count, (slot, cta), counts)

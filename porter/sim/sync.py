@@ -389,7 +389,8 @@ def describe(M: Machine) -> str:
 
 def _describe_key(M: Machine, key: Any) -> str:
     if key[0] == "mbar":
-        return M.mbar.describe(key[1], key[2])
+        arrivals = f" ({M.check.mbarriers.history(key[1], key[2])})" if M.check is not None else ""
+        return M.mbar.describe(key[1], key[2]) + arrivals
     if key[0] == "bar":
         state = M.barriers.get((key[1], key[2]))
         if state is None:

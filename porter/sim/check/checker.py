@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.sim.check.catalog import KINDS
-from porter.sim.check.clocks import ORDER, Clocks
+from porter.sim.check.clocks import ORDER, Clocks, Done
 from porter.sim.check.global_memory import GlobalMemoryCheck
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hazard import Hazard, Level, Severity, Site
 from porter.sim.check.judge import Verdict, judge_shared, judge_tensor, race_name
 from porter.sim.check.lanes import Lanes, lane_of
+from porter.sim.check.mbarriers import MbarrierLife
 from porter.sim.check.shadow import GRANULE, Access, Shadow, describe_bytes, describe_cells
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Checker:
         self.tensor = [Shadow() for _ in range(machine.n_cta)]
         self.global_memory = GlobalMemoryCheck(self)
         self.lanes = Lanes(machine)
+        self.mbarriers = MbarrierLife(self)
         # The byte indices and active lanes of the threads' access that is being checked.
         self.acting: tuple[Array, Array] | None = None
         self.hazards: dict[Any, Hazard] = {}
@@ -112,6 +114,10 @@ class Checker:
         if new.proxy == "async" and new.lane is not None and new.bits:
             self._lanes_before_issue(cta, new)
         home = int(self.machine.warp_cta[new.warp])
+        if cta != home and self.machine.alive[cta] == 0:
+            self.report(_GONE, None, new, "", cta)
+        if new.write and self.mbarriers.bits[cta]:
+            self.mbarriers.written(cta, new)
         for old, common in shadow.conflicts(new):
             same_block = int(self.machine.warp_cta[old.warp]) == home
             verdict = judge_shared(self.clocks, old, new, cta != home, same_block)
@@ -204,6 +210,7 @@ class Checker:
     def phase_done(self, slot: int, cta: int, phase: int) -> None:
         """An mbarrier has completed `phase` phases."""
         key = slot, cta
+        self.mbarriers.phase_done(key)
         component = self.mbar_component(slot, cta)
         news = self.mbar_messages.pop(key, None)
         if news is None or news.shape[1] <= component:
@@ -224,6 +231,8 @@ class Checker:
         issue = self.landing
         if issue is None:
             return
+        if issue.at >= 0:
+            self.mbarriers.arrived((slot, cta), issue.at, None)
         component = self.mbar_component(slot, cta)
         phase = int(self.machine.mbar.phase[slot, cta]) + 1
         if issue.kind == "commit":
@@ -331,9 +340,14 @@ class Checker:
 
     # Ends ---------------------------------------------------------------------------------------------
 
-    def remote_arrival(self, at: int, warp: int, cta: int) -> None:
-        """A thread of another block arrives on an mbarrier of block `cta`, which must still be there."""
+    def remote_arrival(self, at: int, warp: int, cta: int, done: Done | None = None) -> None:
+        """A thread of another block arrives on an mbarrier of block `cta`, which must still be there.
+
+        `done` proves the arrival of an operation over, such as a tcgen05.commit.
+        """
         arrival = self.generic("arrival", at, warp, True, 1, 8)
+        if done is not None:
+            arrival.done = done
         if self.machine.alive[cta] == 0:
             self.report(_PEER_GONE, None, arrival, "", cta)
         else:
@@ -345,7 +359,9 @@ class Checker:
         first, count = cta * M.warps_per_cta, M.warps_per_cta
         for shadow in (self.shared[cta], self.tensor[cta]):
             for old in shadow.accesses:
-                if old.proxy == "generic" or old.kind in ("ld", "st", "alloc"):
+                # Of what threads do, only what other blocks' threads do may still go on.
+                local = old.proxy == "generic" and int(M.warp_cta[old.warp]) == cta
+                if local or old.kind in ("ld", "st", "alloc"):
                     continue
                 if self.clocks.known_by_block(first, count, old.done):
                     continue
@@ -364,10 +380,11 @@ class Checker:
         return self.clocks.knows(warp, ORDER, access.done)
 
 
+_GONE = Verdict("H26", "a wait of the other block for this access before it ends", "barrier.cluster")
 _PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "barrier.cluster")
 
 _WHAT = {
-    ("arrival", "generic"): "mbarrier.arrive on another block's mbarrier",
+    ("arrival", "generic"): "arrival on another block's mbarrier", ("wait", "generic"): "wait on an mbarrier",
     ("register", "generic"): "use of registers", ("commit", "generic"): "tcgen05.commit",
     ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",

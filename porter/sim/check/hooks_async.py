@@ -295,7 +295,7 @@ def cp_async_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any,
             warp = key // M.n_cta // len(M.mbar.offsets)
             groups = check.copies.get(warp)
             pending = [] if groups is None else [a for g in (*groups.groups, groups.open) for (a,) in g]
-            check.queue.append(Issue("arrive", pending))
+            check.queue.append(Issue("arrive", pending, at=at))
     exec_async.cp_async_arrive(M, at, idx, n, mask, addr, noinc)
     check.queue.clear()
 

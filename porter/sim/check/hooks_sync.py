@@ -197,6 +197,7 @@ def check_init(M: Machine, at: int, warp: int, slot: int, cta: int, asynchronous
     if init is None:
         return
     remote = int(M.warp_cta[warp]) != cta
+    check.mbarriers.used((slot, cta), check.generic("use of the mbarrier", at, warp, True, 1, 8))
     edge, strict = None, False
     if not check.clocks.knows(warp, ORDER, init.done):
         edge = "synchronization after the initialization", "bar.sync, or barrier.cluster across blocks"
@@ -212,12 +213,24 @@ def check_init(M: Machine, at: int, warp: int, slot: int, cta: int, asynchronous
 
 
 def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any) -> None:
-    mbarrier.mbar_init(M, at, idx, n, mask, addr, count)
     check: Any = M.check
+    valid = {(slot, cta) for slot, cta in np.argwhere(M.mbar.valid).tolist()}
+    mbarrier.mbar_init(M, at, idx, n, mask, addr, count)
     for warp, places in _places(M, at, idx, n, mask, addr):
         for place in places:
-            check.mbar_inits[place] = check.generic("mbarrier.init", at, warp, True, 1, 8)
+            init = check.generic("mbarrier.init", at, warp, True, 1, 8)
+            check.mbarriers.initialized(place, init, place in valid)
+            check.mbar_inits[place] = init
             check.mbar_messages.pop(place, None)
+
+
+def mbar_inval(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> None:
+    check: Any = M.check
+    for warp, places in _places(M, at, idx, n, mask, addr):
+        for slot, cta in places:
+            check_init(M, at, warp, slot, cta, False)
+            check.mbarriers.invalidated((slot, cta), check.generic("mbarrier.inval", at, warp, True, 1, 8))
+    mbarrier.mbar_inval(M, at, idx, n, mask, addr)
 
 
 def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nbytes: Any, sign: int) -> None:
@@ -240,6 +253,7 @@ def mbar_arrive(
         message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
         for place in places:
             check_init(M, at, warp, *place, False)
+            check.mbarriers.arrived(place, at, warp)
             messages.setdefault(place, []).append((warp, message))
     late = _late(M, at, idx, n, mask, addr, count) if messages else set()
     for place, arrivals in messages.items():
@@ -300,6 +314,7 @@ def mbar_wait(
             check_init(M, at, warp, slot, cta, False)
             if M.mbar.phase[slot, cta]:
                 check.waits.add(at)
+            check.mbarriers.waited((slot, cta), at, warp)
             check.waited(warp, slot, cta, relaxed)
         check.lanes.waited(warp)
     return result
@@ -307,7 +322,7 @@ def mbar_wait(
 
 HOOKS: dict[str, Any] = {
     f.__name__: f
-    for f in (barrier_sync, barrier_arrive, barrier_reduce, cluster_arrive, cluster_wait, mbar_init, mbar_expect,
-              mbar_arrive, mbar_wait)
+    for f in (barrier_sync, barrier_arrive, barrier_reduce, cluster_arrive, cluster_wait, mbar_init, mbar_inval,
+              mbar_expect, mbar_arrive, mbar_wait)
 }  # fmt: skip
 EVENTS: dict[str, Any] = {"fence_event": fence_event, "tensor_map_fence": tensor_map_fence, **registers.EVENTS}

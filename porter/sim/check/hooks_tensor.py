@@ -306,6 +306,8 @@ def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, mul
         for view in (ORDER, PARKED):
             message[view, component] = channel.issued
         check.queue.append(Issue("commit", [], message, at=at))
+        for owner in {owner for _, owner in signals if owner != cta}:
+            check.remote_arrival(at, warp, owner, [(component, channel.issued)])
     exec_tcgen05.tmem_commit(M, at, idx, n, mask, addr, multicast, group)
     check.queue.clear()
 
