@@ -214,7 +214,9 @@ def test_shared_memory_of_a_block_that_may_have_ended() -> None:
 
 
 def test_an_arrival_on_a_block_that_may_have_ended() -> None:
-    arrive = "mapa.shared::cluster.u32 %r20, %r8, 1; @%p2 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r20];\n"
+    arrive = """mapa.shared::cluster.u32 %r20, %r8, 1;
+@%p2 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r20];
+"""
     begin = INIT.format(count=128) + CLUSTER_SYNC + arrive
     assert clustered(begin) == {"H26"}
     wait = "@%p2 bra END; W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p6, [%r8], 0; @!%p6 bra W; END:"
@@ -273,7 +275,8 @@ def test_a_count_that_one_of_two_commits_reaches_releases_too_early() -> None:
     two = f"@%p0 {COMMIT}\n@%p0 {MMA.format(enable='%p4')}\n@%p0 {COMMIT}\n"
     start = MULTICAST.partition("@!%p0 bra JOIN")[0].replace(CLUSTER_SYNC, "bar.sync 0;\n")
     start = start.replace("mbarrier.init.shared.b64 [%r8], 1;", "mbarrier.init.shared.b64 [%r8], COUNT;")
-    end = try_wait("W1", 0, "wait") + """tcgen05.fence::after_thread_sync; shl.b32 %r13, %r1, 21; add.u32 %r13, %r13, %r10;
+    end = try_wait("W1", 0, "wait") + """tcgen05.fence::after_thread_sync;
+shl.b32 %r13, %r1, 21; add.u32 %r13, %r13, %r10;
 tcgen05.ld.sync.aligned.16x256b.x1.b32 {%r40, %r41, %r42, %r43}, [%r13]; tcgen05.wait::ld.sync.aligned;
 tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
 @!%p1 bra END; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 64; END: ret;"""
