@@ -106,6 +106,15 @@ def _without_arguments(demangled: str) -> str:
     return demangled
 
 
+def function_name(mangled: str) -> str:
+    """The function's own name, without namespaces, template arguments and parameters."""
+    text, depth, kept = _without_arguments(demangle(mangled)).rstrip("( "), 0, ""
+    for char in text:
+        depth += (char == "<") - (char == ">")
+        kept += char if depth == 0 and char != ">" else ""
+    return re.split(r"::|\s", kept)[-1]
+
+
 @cache
 def demangle(name: str) -> str:
     """The C++ name as people read it; `name` itself where the platform cannot demangle."""

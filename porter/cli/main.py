@@ -27,6 +27,7 @@ _COMMANDS = {
     "nvcc": "nvcc",
     "selfcheck": "selfcheck",
     "record": "record",
+    "capture": "capture",
 }
 
 

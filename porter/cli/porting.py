@@ -104,12 +104,14 @@ def port_paths(
     return ported
 
 
-def plan_of(kernel: Path, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:
+def plan_of(
+    kernel: Path, port: Path | None = None, include_dirs: Sequence[Path] = ()
+) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a kernel file: `port` if it is given, else one made now. None if constructs were left
     unported; the diagnostics then say which."""
     if port is not None:
         return PortPlan(source=port), []
-    ported = port_paths([kernel])
+    ported = port_paths([kernel], include_dirs=include_dirs)
     if ported.exit_code is not ExitCode.OK:
         left = Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)})
         return None, [left, *ported.diagnostics]

@@ -76,16 +76,27 @@ def run_source_or_executable(
     if request.is_source:
         place = tempfile.TemporaryDirectory(prefix="porter-")
     with place as folder:
-        executable = request.path
-        if request.is_source:
-            executable = Path(folder) / request.path.stem
-            arch = request.arch or default_arch
-            tell(f"{request.path.name}: compiling for {arch}")
-            build_program(
-                request.path, arch, executable, request.include_dirs, defines=request.defines, flags=request.flags,
-                libraries=request.libraries, toolkit=toolkit,
-            )  # fmt: skip
+        executable = executable_of(request, toolkit, default_arch, Path(folder))
         return run_program(executable.resolve(), list(request.arguments), settings)
+
+
+def executable_of(request: Request, toolkit: Toolkit, default_arch: str, folder: Path) -> Path:
+    """The executable of a request, built in `folder` if it is given as source.
+
+    Raises:
+        PorterError: what the compiler raises.
+    """
+    if not request.is_source:
+        return request.path
+    executable = folder / request.path.stem
+    arch = request.arch or default_arch
+    if request.tell is not None:
+        request.tell(f"{request.path.name}: compiling for {arch}")
+    build_program(
+        request.path, arch, executable, request.include_dirs, defines=request.defines, flags=request.flags,
+        libraries=request.libraries, toolkit=toolkit,
+    )  # fmt: skip
+    return executable
 
 
 def compile_options(function: Callable[..., object]) -> Callable[..., object]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -68,4 +69,5 @@ def record(
 
 
 def _run(entry: Entry) -> dict[str, object]:
-    return {**{k: v for k, v in vars(entry).items() if k != "outputs"}, "sizes": dict(entry.sizes)}
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in entry.outputs.items()}
+    return {**vars(entry), "sizes": dict(entry.sizes), "outputs": hashes}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from porter.verify.backends import SimBackend, make_backend
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import cases_of, load_case
 from porter.verify.gpu.selfcheck import BitsRow, compare_bits
+from porter.verify.record import environment
 from porter.verify.results import Verdict
 
 
@@ -70,12 +72,17 @@ def selfcheck(
         code = ExitCode.DIFFERENT
     elif errors or not rows or any(r.verdict is not Verdict.CLEAN for r in rows):
         code = ExitCode.INCONCLUSIVE
-    session.write_json(report_json.document("selfcheck", code, {"rows": [_row(r) for r in rows]}))
+    body = {
+        "environment": environment(" ".join(sys.argv), gpu=sorted({r.right for r in rows})),
+        "rows": [_row(r) for r in rows],
+        "diagnostics": report_json.diagnostics(errors),
+    }
+    session.write_json(report_json.document("selfcheck", code, body))
     return code
 
 
 def _row(row: BitsRow) -> dict[str, object]:
-    return {**vars(row), "sizes": dict(row.sizes), "verdict": row.verdict.value}
+    return {**vars(row), "sizes": dict(row.sizes), "outputs": dict(row.outputs), "verdict": row.verdict.value}
 
 
 def _table(rows: list[BitsRow]) -> Table:

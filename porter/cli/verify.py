@@ -14,7 +14,7 @@ from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
-from porter.cli.inputs import cases_beside, require_file
+from porter.cli.inputs import cases_beside, require_directories, require_file
 from porter.cli.options import gpu_options, read_gpu_options, read_sizes, sim_options, simulator_options, split_list
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
@@ -38,6 +38,10 @@ SECOND_SCHEDULE: Literal["random"] = "random"
               help="The case to use instead of the one beside the kernel.")  # fmt: skip
 @click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
               help="A finished port to verify; without it Porter makes one.")  # fmt: skip
+@click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
+              help="Recorded cases: the CUDA C++ file the kernel was compiled from, to make the port of.")  # fmt: skip
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Recorded cases: include directory of the source.")  # fmt: skip
 @click.option("--original-only", is_flag=True, help="Only compare the original with the reference.")
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
 @click.option("--sizes", multiple=True, metavar="SIZES",
@@ -54,6 +58,8 @@ def verify(
     path: Path,
     case_path: Path | None,
     port_path: Path | None,
+    source: Path | None,
+    include_dirs: tuple[Path, ...],
     original_only: bool,
     families: tuple[str, ...],
     sizes: tuple[str, ...],
@@ -69,8 +75,10 @@ def verify(
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
 
     The kernel is ported unless --port or --original-only is given; original and port are built, run on the
-    same inputs, and compared with the float64 reference and with each other. On the simulator the integer
-    inputs run once more under a random schedule: a buffer given back too early shows only there.
+    same inputs, and compared with the float64 reference and with each other. A recorded case (porter capture) is
+    compared with what was recorded, in the hardware's arithmetic; it has a port if its source is known. On the
+    simulator the integer inputs run once more under a random schedule: a buffer given back too early shows only
+    there.
     """
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
@@ -84,7 +92,12 @@ def verify(
             raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
     if families and not split_list(families):
         raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
+    if source is not None:
+        require_file(source, "verify --source")
+    require_directories("-I", include_dirs)
     began = time.perf_counter()
+    if any(_is_recorded(item) for item in cases or paths):
+        arithmetic = "exact"  # What hardware computed is compared with in its own arithmetic.
     settings = replace(
         sim_options(seed, schedule, arithmetic, budget), gpu=read_gpu_options(mode, gpu_timeout, session.toolkit)
     )
@@ -103,7 +116,7 @@ def verify(
         )
         for item in cases if cases is not None else paths:
             try:
-                case = item if isinstance(item, Case) else load_case(item)
+                case = _with_source(item if isinstance(item, Case) else load_case(item), source, include_dirs)
                 chosen = replace(options, sizes=read_sizes(sizes, case))
                 found, left = _one(case, port_path, original_only, builder, backend_used, chosen)
                 rows += found
@@ -130,7 +143,24 @@ def verify(
 def _with_kernel(case: Case, path: Path) -> Case:
     """The case given by --case, run on the kernel given as PATH."""
     require_file(path, "verify --case")
-    return case if path.suffix in (".yaml", ".yml") else replace(case, kernel=path)
+    if path.suffix in (".yaml", ".yml"):
+        return case
+    return replace(case, kernel=path) if case.recorded is None else replace(case, source=path)
+
+
+def _is_recorded(item: Path | Case) -> bool:
+    try:
+        return (item if isinstance(item, Case) else load_case(item)).recorded is not None
+    except PorterError:
+        return False  # It is reported when its turn comes.
+
+
+def _with_source(case: Case, source: Path | None, include_dirs: tuple[Path, ...]) -> Case:
+    if case.recorded is None:
+        if source is not None or include_dirs:
+            raise PorterError(Code.BAD_OPTION, option="--source, -I", problem=f"{case.path} is no recorded case")
+        return case
+    return replace(case, source=source or case.source, include_dirs=(*case.include_dirs, *include_dirs))
 
 
 def _named(diagnostic: Diagnostic, item: Path | Case) -> Diagnostic:
@@ -149,8 +179,10 @@ def _one(
 ) -> tuple[Sequence[Row], list[Diagnostic]]:
     plan: PortPlan | None = None
     notes: list[Diagnostic] = []
+    if case.recorded is not None and case.source is None and port_path is None:
+        original_only = True  # PTX and cubins are not ported.
     if not original_only:
-        plan, notes = plan_of(case.kernel, port_path)
+        plan, notes = plan_of(case.source or case.kernel, port_path, case.include_dirs)
         if plan is None:
             return (), notes
     return run_case(case, plan, builder, backend, options).rows, []

@@ -128,6 +128,11 @@ class Code(Enum):
     RECORD_UNREADABLE = verification.RECORD_UNREADABLE
     RECORD_MISMATCH = verification.RECORD_MISMATCH
     RECORD_MISSING = verification.RECORD_MISSING
+    CAPTURE_NO_PTX = verification.CAPTURE_NO_PTX
+    CAPTURE_NO_CUPTI = verification.CAPTURE_NO_CUPTI
+    CAPTURE_NOT_BUILT = verification.CAPTURE_NOT_BUILT
+    CAPTURE_NOTHING = verification.CAPTURE_NOTHING
+    CAPTURE_LEFT_OUT = verification.CAPTURE_LEFT_OUT
 
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE

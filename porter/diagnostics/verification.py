@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.diagnostics.types import ExitCode, error
+from porter.diagnostics.types import ExitCode, error, warning
 
 CASE_NOT_FOUND = error(
     "PT5001",
@@ -170,8 +170,8 @@ PROGRAM_NO_PTX = error(
     "PT5903",
     ExitCode.INCONCLUSIVE,
     "no PTX for kernel {kernel}: {reason}",
-    "The simulator runs PTX. A program carries it uncompressed only if it was built so.",
-    "Build with `-gencode arch=compute_100a,code=compute_100a -no-compress` (or compute_90a).",
+    "The simulator runs PTX. A program carries it only if it was built so.",
+    "Build with `-gencode arch=compute_100a,code=compute_100a` (or compute_90a).",
 )
 PROGRAM_UNANSWERED = error(
     "PT5904",
@@ -253,4 +253,39 @@ RECORD_MISSING = error(
     "{path} holds no run of {case} with these inputs",
     "Inputs come from the family, the seed, the sizes and the case; with other ones there is nothing to compare with.",
     "Choose the sizes, families and seed of the record, or record these.",
+)
+CAPTURE_NO_PTX = error(
+    "PT5060",
+    ExitCode.INCONCLUSIVE,
+    "there is no PTX of {kernel}",
+    "The program that was captured carries the kernel as a binary only, which a GPU can run and the simulator cannot.",
+    "Name the kernel's CUDA C++ source with --source, or build the program with PTX in it: "
+    "-gencode arch=compute_90a,code=[sm_90a,compute_90a].",
+)
+CAPTURE_NO_CUPTI = error(
+    "PT5061",
+    ExitCode.INCONCLUSIVE,
+    "CUPTI is not installed",
+    "Launches of a program on a GPU are seen through CUPTI, NVIDIA's profiling interface, a part of the CUDA toolkit.",
+    "pip install nvidia-cuda-cupti, or name the folder of libcupti.so in CUPTI_LIBRARY_DIR.",
+)
+CAPTURE_NOT_BUILT = error(
+    "PT5062",
+    ExitCode.BUILD_FAILED,
+    "cannot build the library that records launches: {reason}",
+    "It is loaded into the program, and built once with the host's C++ compiler and the toolkit's headers.",
+    "Install a C++ compiler (g++) and a CUDA toolkit with its headers; `porter doctor` shows what is found.",
+)
+CAPTURE_NOTHING = error(
+    "PT5063",
+    ExitCode.INCONCLUSIVE,
+    "no launch of {program} was captured: {reason}",
+    "A case is made of each launch that changes memory, in every process that the program starts.",
+    "See what the program wrote; check --kernel; on a machine without a GPU use --backend sim.",
+)
+CAPTURE_LEFT_OUT = warning(
+    "PT5064",
+    "a launch of {kernel} was left out: {reason}",
+    "Only launches whose whole memory can be recorded become cases.",
+    "Choose launches with --kernel and --limit, raise --max-bytes, or use smaller sizes.",
 )

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensor maps in the hardware's own format, as host code compiled by CuTe DSL writes them.
+"""Tensor maps in the hardware's own format, as cuTensorMapEncodeTiled and host code of CuTe DSL write them.
 
-CuTe DSL encodes its tensor maps in the host function instead of calling cuTensorMapEncodeTiled. The format is
-not documented; the fields below were found by compiling tensor maps that differ in one property. Sixteen
+The format is not documented; the fields below were found by encoding tensor maps that differ in one property, with
+the driver on a Hopper GPU (580.159, CUDA 13.0) and with CuTe DSL, which does not call the driver. Sixteen
 64-bit little-endian words, the first eight of which matter:
 
 =====  ======  ===========================================================
 word   bits    field
 =====  ======  ===========================================================
 0      0-63    global address
-1      0-3     2: tiled
+1      0       1: im2col
+1      1-3     0 from the driver, 1 from CuTe DSL
 1      4-6     rank minus 1
 1      7-10    element type (`_TYPES`, not the driver's numbers)
 1      11-12   interleave
 1      13-14   swizzle: 0 none, 1 32B, 2 64B, 3 128B
 1      15      fill elements outside the tensor with NaN
-1      16      round f32 to tf32
+1      16      round f32 to tf32, with type 8 to tf32 without subnormals
 1      17-18   L2 promotion
 1      19      128B swizzle in atoms of 32 bytes instead of 16 (sm_100a only)
 1      21      set for tensors of at least 128 KiB
@@ -30,9 +31,8 @@ word   bits    field
 7      0-31    box of dimensions 1 to 4 minus 1, eight bits each
 =====  ======  ===========================================================
 
-Fill, interleave and element strides keep their value in every map that CuTe DSL makes: a map where they
-are not zero is refused rather than guessed at. Bit 21 is the one that CUTLASS clears in
-include/cute/atom/copy_traits_sm90_tma.hpp for small tensors.
+Bit 21 is the one that CUTLASS clears in include/cute/atom/copy_traits_sm90_tma.hpp for small tensors. The driver
+also writes the bytes of a box into word 8 and the alignment of shared memory into word 9.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ import struct
 from porter.ptx.tensormap import (
     ENCODED_BYTES,
     TensorMap,
+    TensorMapInterleave,
     TensorMapL2Promotion,
     TensorMapSwizzle,
     TensorMapType,
@@ -56,12 +57,14 @@ _TYPES = {
     5: TensorMapType.INT64,
     6: TensorMapType.FLOAT16,
     7: TensorMapType.FLOAT32,
+    8: TensorMapType.FLOAT32_FTZ,
     9: TensorMapType.FLOAT64,
     10: TensorMapType.BFLOAT16,
 }
 
-_TILED = 2
-_KNOWN_FLAGS = 0x2F_E7FF
+_TF32 = {TensorMapType.FLOAT32: TensorMapType.TFLOAT32, TensorMapType.FLOAT32_FTZ: TensorMapType.TFLOAT32_FTZ}
+_TILED = (0, 2)
+_KNOWN_FLAGS = 0x2F_FFFF
 """The bits of word 1's lower half that are understood; any other one set makes the map unreadable."""
 
 
@@ -75,16 +78,18 @@ def decode_hardware(data: bytes) -> TensorMap:
         raise ValueError(f"a tensor map has {ENCODED_BYTES} bytes, not {len(data)}")
     address, flags, stride23, stride4, size01, size23, tail, boxes = struct.unpack_from("<8Q", data)
     low = flags & 0xFFFF_FFFF
-    if low & 0xF != _TILED or low & ~_KNOWN_FLAGS:
+    if low & 0xF not in _TILED or low & ~_KNOWN_FLAGS:
         raise ValueError(f"tensor map flags {low:#010x} are not those of a tiled map")
-    if low >> 11 & 3 or tail >> 32 & 0xFF_FFFF or stride4 >> 48 or boxes >> 32:
-        raise ValueError("interleaved, strided or unknown tensor map")
+    if low >> 11 & 3 == 3 or tail >> 47 & 0x1FF or stride4 >> 48 or boxes >> 32:
+        raise ValueError("unknown tensor map")
     rank = (low >> 4 & 7) + 1
     kind = _TYPES.get(low >> 7 & 0xF)
     if kind is None or rank > 5:
         raise ValueError(f"tensor map of element type {low >> 7 & 0xF}, rank {rank}")
     if low >> 16 & 1:
-        kind = TensorMapType.TFLOAT32
+        if kind not in _TF32:
+            raise ValueError(f"tensor map that rounds {kind.name} to tf32")
+        kind = _TF32[kind]
     swizzle = TensorMapSwizzle(low >> 13 & 3)
     if low >> 19 & 1:
         if swizzle is not TensorMapSwizzle.B128:
@@ -100,6 +105,9 @@ def decode_hardware(data: bytes) -> TensorMap:
         sizes=tuple(n + 1 for n in sizes[:rank]),
         strides=tuple(strides[: rank - 1]),
         box=tuple(n + 1 for n in box[:rank]),
+        element_strides=tuple((tail >> 32 + 3 * i & 7) + 1 for i in range(rank)),
         swizzle=swizzle,
+        interleave=TensorMapInterleave(low >> 11 & 3),
+        oob_nan=bool(low >> 15 & 1),
         l2_promotion=TensorMapL2Promotion(low >> 17 & 3),
     )

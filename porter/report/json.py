@@ -20,7 +20,10 @@ from porter.verify.compare import ULP_BINS, Comparison
 from porter.verify.results import Row, RunSummary, VerifyResult
 
 SCHEMA_VERSION = 1
-KINDS = ("scan", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "error")
+KINDS = (
+    "scan", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc", "record",
+    "selfcheck", "capture", "error",
+)  # fmt: skip
 
 
 @functools.cache

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -15,7 +15,8 @@ from porter.ptx.tensormap import ENCODED_BYTES
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
 from porter.sim.check.hazard import Hazard
 from porter.verify.builder import BuiltKernel
-from porter.verify.images import Image
+from porter.verify.case import place
+from porter.verify.images import Image, placed, recorded_again
 from porter.verify.params import argument_bytes
 from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
 from porter.verify.results import RunFinding
@@ -82,15 +83,15 @@ class SimBackend:
     def run(
         self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
     ) -> RunResult:
+        function = kernel.function
+        if function is None:
+            raise PorterError(Code.CAPTURE_NO_PTX, place(problem.case, "kernel"), kernel=kernel.entry)
+        problem = kernel.bound(problem)
         memory = GlobalMemory()
-        starts: dict[str, int] = {}
-        for name, image in images.items():
-            if kernel.recorded is not None:
-                starts[name] = kernel.recorded.addresses[name]
-                memory.map(starts[name], image.data.copy(), name=name)
-                continue
-            starts[name] = memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
-            memory.write(starts[name], image.data)
+        starts = {
+            name: memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
+            for name, image in images.items()
+        }
 
         def map_data(name: str) -> bytes:
             bound = problem.tensor_maps[name]
@@ -107,21 +108,24 @@ class SimBackend:
         def by_value(argument: MapValue) -> bytes:
             return map_data(argument.tensor_map)
 
-        values: Sequence[bytes]
-        if kernel.recorded is not None:
-            values = kernel.recorded.params
-        else:
-            values = argument_bytes(problem, kernel.function, address, by_value)
+        before = {name: placed(image, address, by_value) for name, image in images.items()}
+        for name, data in before.items():
+            memory.write(starts[name], data)
+        values = argument_bytes(problem, function, address, by_value)
         outcome = simulate(
             kernel.module,
             kernel.entry,
             Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem),
-            pack_params(kernel.function, values),
+            pack_params(function, values),
             memory,
             simulator_options(self.options),
         )
         after = {
-            name: Image(image.tensor, image.guard, np.array(memory.read(starts[name], image.data.size)))
+            name: Image(
+                image.tensor,
+                image.guard,
+                recorded_again(image, before[name], np.array(memory.read(starts[name], image.data.size))),
+            )
             for name, image in images.items()
         }
         return RunResult(

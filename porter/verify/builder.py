@@ -6,11 +6,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from porter.build.cache import default_directory
+from porter.build.entry import demangle, function_name, named
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, Location, PorterError
@@ -26,7 +27,8 @@ PORT_ARCH = "sm_100a"
 @dataclass(frozen=True)
 class BuiltKernel:
     """A compiled kernel: its module, the mangled name of its entry, the PTX text and the compiler's
-    figures. `recorded` is the launch that the kernel's own host code makes, where it has some."""
+    figures. `recorded` is the launch that the kernel's own host code makes, where it has some. `cubin` is set for
+    a kernel that is known as a binary only; its module is empty."""
 
     arch: str
     entry: str
@@ -34,10 +36,18 @@ class BuiltKernel:
     ptx: str
     resources: Any = None
     recorded: RecordedLaunch | None = None
+    cubin: bytes | None = None
 
     @property
-    def function(self) -> ast.Function:
-        return self.module.function(self.entry)
+    def function(self) -> ast.Function | None:
+        """None for a kernel that is known as a binary only."""
+        return self.module.function(self.entry) if self.ptx else None
+
+    def bound(self, problem: Problem) -> Problem:
+        """The problem with the arguments that the kernel's own host code passes, where it has some."""
+        if self.recorded is None:
+            return problem
+        return replace(problem, arguments=self.recorded.arguments, tensor_maps=self.recorded.tensor_maps)
 
     def launch(self, problem: Problem) -> LaunchValues:
         """The launch that the kernel's own host code makes, else the case's."""
@@ -61,7 +71,7 @@ def compile_request(problem: Problem, source: Path, arch: str) -> CompileRequest
         arch=arch,
         entry=case.entry,
         template_args=problem.template,
-        include_dirs=(case.kernel.parent, *case.include_dirs),
+        include_dirs=((case.source or case.kernel).parent, *case.include_dirs),
         defines=tuple(f"{name}={value}" for name, value in problem.defines.items()),
     )
 
@@ -82,6 +92,8 @@ class ToolkitBuilder:
 
     def build(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
         """Raises what `porter.build.nvcc.compile_ptx` and `porter.verify.dsl.compile_case` raise."""
+        if problem.case.recorded is not None:
+            return self._recorded(problem, source, arch)
         if problem.case.dsl is not None:
             compiled_dsl, recorded = compile_case(problem, source, arch)
             module = self._module(compiled_dsl.ptx, source, arch)
@@ -90,6 +102,28 @@ class ToolkitBuilder:
         if compiled.entry is None:
             raise PorterError(Code.ENTRY_NOT_FOUND, path=str(source), entry=problem.case.entry)
         return BuiltKernel(arch, compiled.entry, self._module(compiled.ptx, source, arch), compiled.ptx)
+
+    def _recorded(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
+        """The kernel of a recorded case: its PTX or cubin, or a source that instantiates it by itself. A binary
+        only is passed over for the source it was compiled from."""
+        case = problem.case
+        if source.suffix == ".cubin" and case.source is not None:
+            source = case.source
+        if source.suffix == ".cubin":
+            return BuiltKernel(arch, case.entry, ast.Module((9, 0), arch, 64, (), ()), "", cubin=source.read_bytes())
+        if source.suffix == ".ptx":
+            ptx = source.read_text("utf-8", "surrogateescape")
+        else:
+            request = replace(compile_request(problem, source, arch), entry=None)
+            ptx = compile_ptx(request, self.toolkit).ptx
+        module = self._module(ptx, source, arch)
+        names = [f.name for f in module.entries()]
+        found = [case.entry] if case.entry in names else named(names, function_name(case.entry))
+        if len(found) != 1:
+            code = Code.ENTRY_AMBIGUOUS if found else Code.ENTRY_NOT_FOUND
+            listed = "\n".join(demangle(n) for n in found or names)
+            raise PorterError(code, path=str(source), entry=demangle(case.entry), detail=listed)
+        return BuiltKernel(arch, found[0], module, ptx)
 
     def _module(self, ptx: str, source: Path, arch: str) -> ast.Module:
         key = hashlib.sha256(ptx.encode()).hexdigest()

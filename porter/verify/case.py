@@ -29,7 +29,8 @@ CASE_FILE = "case.yaml"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor of the case: dimensions outermost first, strides in elements (None: row-major)."""
+    """A tensor of the case: dimensions outermost first, strides in elements (None: row-major). In a recorded
+    case `before` and `after` are files of its bytes, `contains` the addresses and tensor maps among them."""
 
     name: str
     dtype: str
@@ -38,6 +39,9 @@ class TensorSpec:
     strides: tuple[Expr, ...] | None = None
     fill: Expr | None = None
     align: Expr = 256
+    before: Path | None = None
+    after: Path | None = None
+    contains: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,19 @@ class DslSpec:
 
 
 @dataclass(frozen=True)
+class RecordedFrom:
+    """Where a recorded case comes from: the architecture of its kernel, and for people the program, the device
+    and the date."""
+
+    arch: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Case:
-    """One case file. `path` is the file, `kernel` the source it names."""
+    """One case file. `path` is the file, `kernel` the source it names. A recorded case has `recorded` and no
+    reference: its inputs and outputs are files. Its kernel is PTX or a cubin, `source` the CUDA C++ it was
+    compiled from, where that is known, and `entry` a mangled name."""
 
     path: Path
     kernel: Path
@@ -104,10 +119,15 @@ class Case:
     families: tuple[str, ...] | None = None
     tile: tuple[Expr, Expr] | None = None
     dsl: DslSpec | None = None
+    recorded: RecordedFrom | None = None
+    source: Path | None = None
+    tolerance: float = 0.0
 
     @property
     def name(self) -> str:
         """The kernel's file stem, with the case file's own name where a kernel has several cases."""
+        if self.recorded is not None:
+            return self.path.parent.name
         if self.path.name == CASE_FILE:
             return self.kernel.stem
         return f"{self.kernel.stem}:{self.path.name.removesuffix('.yaml').removesuffix('.case')}"
@@ -218,6 +238,16 @@ def _tuple(value: list[Any] | None) -> tuple[Any, ...] | None:
     return None if value is None else tuple(value)
 
 
+def _file(case: Path, name: str | None) -> Path | None:
+    """A file that a case names, which has to be there."""
+    if name is None:
+        return None
+    found = case.parent / name
+    if not found.is_file():
+        raise PorterError(Code.FILE_NOT_FOUND, Location(str(case)), path=found)
+    return found
+
+
 def _tensor_map(name: str, fields: dict[str, Any]) -> TensorMapSpec:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     return TensorMapSpec(name=name, **values)
@@ -229,8 +259,12 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
     if not kernel.is_file():
         raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=kernel)
     reference = data["reference"]
-    function = None
-    if isinstance(reference, dict):
+    function = recorded = None
+    if isinstance(reference, dict) and "recorded" in reference:
+        facts = reference["recorded"]
+        recorded = RecordedFrom(facts["arch"], {k: v for k, v in facts.items() if k != "arch"})
+        reference = None
+    elif isinstance(reference, dict):
         file, _, function_name = reference["python"].rpartition(":")
         function, reference = (base / file, function_name), None
         if not function[0].is_file():
@@ -251,6 +285,9 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
                 strides=_tuple(t.get("strides")),
                 fill=t.get("fill"),
                 align=t.get("align", 256),
+                before=_file(path, t.get("before")),
+                after=_file(path, t.get("after")),
+                contains=tuple(t.get("contains", ())),
             )
             for name, t in data["tensors"].items()
         },
@@ -269,12 +306,16 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         other_sizes=tuple(data.get("other_sizes", ())),
         mutate_sizes=data.get("mutate_sizes", {}),
         include_dirs=tuple(base / d for d in data.get("include_dirs", ())),
+        recorded=recorded,
+        source=_file(path, data.get("source")),
         families=_tuple(data.get("families")),
         tile=_tuple(data.get("tile")),
         dsl=DslSpec(dsl.get("init", {}), tuple(dsl["call"]), dsl.get("dynamic", False)) if dsl is not None else None,
         **{
             key: data[key]
-            for key in ("magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare")
+            for key in (
+                "magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare", "tolerance",
+            )
             if key in data
         },
     )
@@ -309,6 +350,9 @@ def _check_names(case: Case) -> None:
         for name in sizes:
             if name not in case.sizes:
                 raise bad(f"{where}.{name}", f"no such size (sizes: {', '.join(case.sizes)})")
+    for t in case.tensors.values():
+        if (t.before is None) != (case.recorded is None) or (t.after is not None and case.recorded is None):
+            raise bad(f"tensors.{t.name}", "files of bytes belong to recorded cases, each tensor of which has one")
     if not any(t.role in ("output", "inout") for t in case.tensors.values()):
         raise bad("tensors", "no tensor has the role output or inout, so there is nothing to compare")
 

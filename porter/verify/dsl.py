@@ -10,11 +10,10 @@ from typing import Any
 
 from porter.build.dsl import DslCompiled, DslRequest, compile_dsl
 from porter.diagnostics import Code, PorterError
-from porter.ptx.tensormap import ENCODED_BYTES
-from porter.ptx.tensormap_hw import decode_hardware
 from porter.verify.case import place
 from porter.verify.expr import ExpressionError, evaluate
-from porter.verify.problem import LaunchValues, Problem, Tensor
+from porter.verify.layout import Area, Layout
+from porter.verify.problem import Argument, BoundMap, LaunchValues, Problem, Raw, Tensor
 
 CLASSES = {
     "f64": "Float64", "f32": "Float32", "tf32": "TFloat32", "f16": "Float16", "bf16": "BFloat16",
@@ -23,19 +22,22 @@ CLASSES = {
 }  # fmt: skip
 """Element types of cases as classes of the cutlass package."""
 
+_FIRST = 0x1_D5A5 << 32
+"""The first tensor's made-up device address. Two 32-bit numbers side by side, as shapes and strides lie in a
+parameter, are not taken for an address near it."""
+
 _STEP = 1 << 40
 """Bytes from one tensor's made-up device address to the next."""
 
 
 @dataclass(frozen=True)
 class RecordedLaunch:
-    """What the host code launched: `params` in the kernel's order, tensor maps in Porter's format, with every
-    tensor at its address in `addresses`."""
+    """What the host code launched: arguments in the kernel's order, and the tensor maps that it made."""
 
     kernel: str
     launch: LaunchValues
-    params: tuple[bytes, ...]
-    addresses: Mapping[str, int]
+    arguments: tuple[Argument, ...]
+    tensor_maps: Mapping[str, BoundMap]
 
 
 def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled, RecordedLaunch]:
@@ -46,7 +48,7 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
     """
     case = problem.case
     assert case.dsl is not None
-    addresses = {name: (i + 1) * _STEP for i, name in enumerate(problem.tensors)}
+    addresses = {name: _FIRST + i * _STEP for i, name in enumerate(problem.tensors)}
     request = DslRequest(
         source=source,
         entry=case.entry,
@@ -61,19 +63,11 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
         raise PorterError(Code.CASE_PARAMETERS, place(case, "entry"), problem=what)
     found = compiled.launches[0]
     launch = LaunchValues(found.grid, found.block, found.cluster, found.dynamic_smem)
-    params = tuple(_translated(p) for p in found.params)
-    return compiled, RecordedLaunch(found.kernel, launch, params, addresses)
-
-
-def _translated(param: bytes) -> bytes:
-    """A tensor map in Porter's format; anything else as it is."""
-    if len(param) != ENCODED_BYTES:
-        return param
-    try:
-        return decode_hardware(param).encode()
-    except ValueError:
-        # Not every struct of this size is a tensor map; the simulator reports one that it cannot read.
-        return param
+    areas = [Area(name, address, problem.tensors[name].nbytes) for name, address in addresses.items()]
+    layout = Layout(areas, lambda number: f"launch.tensor_map[{number}]")
+    arguments = tuple(Raw(p, layout.contents(p)) for p in found.params)
+    maps = {name: BoundMap(name, tensor, map_) for name, (tensor, map_) in layout.maps.items()}
+    return compiled, RecordedLaunch(found.kernel, launch, arguments, maps)
 
 
 def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, int]) -> dict[str, Any]:

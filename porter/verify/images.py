@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.tensormap import ENCODED_BYTES
 from porter.verify.dtypes import Array
-from porter.verify.problem import Tensor
+from porter.verify.params import Address, MapBytes, with_contents
+from porter.verify.problem import MapValue, Tensor
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -57,6 +59,25 @@ def make_image(tensor: Tensor, elements: Array | None, guard: int) -> Image:
     data = np.full(tensor.nbytes + 2 * guard, POISON, np.uint8)
     data[guard : guard + tensor.nbytes] = inner
     return Image(tensor, guard, data)
+
+
+def placed(image: Image, address: Address, map_bytes: MapBytes) -> Bytes:
+    """The image's bytes as they have to be in a run: recorded addresses and tensor maps are those of the run."""
+    contains = [(image.guard + at, what) for at, what in image.tensor.contains]
+    if not contains:
+        return image.data
+    return np.frombuffer(with_contents(image.data.tobytes(), contains, address, map_bytes), np.uint8)
+
+
+def recorded_again(image: Image, before: Bytes, after: Bytes) -> Bytes:
+    """`after` with the recorded addresses and tensor maps again where the run left those of `before` alone."""
+    result = after
+    for at, what in image.tensor.contains:
+        where = slice(image.guard + at, image.guard + at + (ENCODED_BYTES if isinstance(what, MapValue) else 8))
+        if np.array_equal(before[where], after[where]):
+            result = after.copy() if result is after else result
+            result[where] = image.data[where]
+    return result
 
 
 def stray_write(before: Image, after: Bytes) -> str | None:

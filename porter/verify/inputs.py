@@ -11,11 +11,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from porter.diagnostics import Code, PorterError
+from porter.diagnostics import Code, Location, PorterError
 from porter.verify.arithmetic import exact_integer_limit
+from porter.verify.case import place
 from porter.verify.dtypes import DTYPES, Array, DType, Float64
 from porter.verify.problem import Problem, Tensor
 
@@ -166,6 +168,9 @@ FAMILIES: dict[str, Family] = {
     )
 }
 
+RECORDED = Family("recorded", "the inputs that were recorded", lambda problem, tensor, rng: np.zeros(tensor.shape))
+"""The one family of a recorded case; its values are files."""
+
 DEFAULT_FAMILIES = ("integers", "index", "normal", "uniform", "wide", "special", "nonfinite")
 
 
@@ -176,6 +181,8 @@ def choose(names: list[str] | None, problem: Problem) -> tuple[Family, ...]:
     Raises:
         PorterError: UNKNOWN_FAMILY.
     """
+    if problem.case.recorded is not None:
+        return (RECORDED,)
     asked = list(DEFAULT_FAMILIES) if not names or names == ["all"] else names
     for name in [*asked, *(problem.case.families or ())]:
         if name not in FAMILIES:
@@ -188,6 +195,8 @@ def choose(names: list[str] | None, problem: Problem) -> tuple[Family, ...]:
 
 def generate(problem: Problem, family: Family, seed: int) -> dict[str, Array]:
     """Elements of every input tensor, in its number format and shape."""
+    if problem.case.recorded is not None:
+        return {t.name: recorded_elements(problem, t, t.before) for t in problem.tensors.values() if t.before}
     result: dict[str, Array] = {}
     for tensor in problem.inputs:
         key = [seed, zlib.crc32(family.name.encode()), zlib.crc32(tensor.name.encode())]
@@ -199,6 +208,23 @@ def generate(problem: Problem, family: Family, seed: int) -> dict[str, Array]:
             values = problem.operand.decode(problem.operand.encode(values))
         result[tensor.name] = tensor.dtype.encode(values)
     return result
+
+
+def recorded_elements(problem: Problem, tensor: Tensor, path: Path) -> Array:
+    """The elements that a file of a recorded case holds.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND; CASE_DOES_NOT_FIT if the file is not as long as the tensor.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError:
+        raise PorterError(Code.FILE_NOT_FOUND, Location(str(problem.case.path)), path=path) from None
+    if len(data) != tensor.nbytes:
+        field = f"tensors.{tensor.name}"
+        what = f"{path.name} holds {len(data)} bytes, the tensor {tensor.nbytes}"
+        raise PorterError(Code.CASE_DOES_NOT_FIT, place(problem.case, field), field=field, problem=what)
+    return np.frombuffer(data, tensor.dtype.container).reshape(tensor.shape)
 
 
 def decoded(problem: Problem, inputs: Mapping[str, Array]) -> dict[str, Float64]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from porter.ptx import ast
 from porter.ptx.tensormap import ALIGNMENT, ENCODED_BYTES
 from porter.verify.case import place
 from porter.verify.dtypes import DTYPES
-from porter.verify.problem import Argument, MapAddress, MapValue, Pointer, Problem, Scalar, Struct
+from porter.verify.problem import Argument, Inside, MapAddress, MapValue, Pointer, Problem, Raw, Scalar, Struct
 
 Address = Callable[[Pointer | MapAddress], int]
 MapBytes = Callable[[MapValue], bytes]
@@ -23,9 +23,10 @@ _SIZES = {"s8": 1, "u8": 1, "bool": 1, "s16": 2, "u16": 2, "f16": 2, "bf16": 2, 
 
 
 def argument_bytes(
-    problem: Problem, function: ast.Function, address: Address, map_bytes: MapBytes
+    problem: Problem, function: ast.Function | None, address: Address, map_bytes: MapBytes
 ) -> list[bytes]:
-    """The value of each parameter, as many bytes as the kernel declares.
+    """The value of each parameter, as many bytes as the kernel declares; without `function`, which a kernel has
+    that is known as a binary only, as many as the argument has.
 
     `address` gives the device address of a tensor or tensor map, `map_bytes` the 128 bytes of a map.
 
@@ -33,6 +34,10 @@ def argument_bytes(
         PorterError: CASE_PARAMETERS if number or sizes do not agree with the kernel.
     """
     wanted = problem.arguments
+    if function is None:
+        return [
+            _packed(problem, f"params[{i}]", argument, address, map_bytes)[0] for i, argument in enumerate(wanted)
+        ]
     if len(wanted) != len(function.params):
         raise _error(
             problem, "params", f"{len(wanted)} arguments, but the kernel takes {len(function.params)}"
@@ -43,7 +48,7 @@ def argument_bytes(
     ]
 
 
-def check_arguments(problem: Problem, function: ast.Function) -> None:
+def check_arguments(problem: Problem, function: ast.Function | None) -> None:
     """Raise what `argument_bytes` would raise, before anything is run."""
     argument_bytes(problem, function, lambda _: 0, lambda _: bytes(ENCODED_BYTES))
 
@@ -102,6 +107,8 @@ def _packed(
                 return scalar_bytes(value, kind), _SIZES[kind]
             except (ValueError, OverflowError) as failure:
                 raise _error(problem, where, f"{where}: {failure}") from None
+        case Raw(data=recorded, contains=contains):
+            return with_contents(recorded, contains, address, map_bytes), 1
         case Struct(members=members):
             data, widest = b"", 1
             for i, member in enumerate(members):
@@ -109,6 +116,17 @@ def _packed(
                 data += bytes(-len(data) % align) + piece
                 widest = max(widest, align)
             return data + bytes(-len(data) % widest), widest
+
+
+def with_contents(
+    data: bytes, contains: Sequence[Inside], address: Address, map_bytes: MapBytes
+) -> bytes:
+    """Recorded bytes with the addresses and tensor maps of this run in their places."""
+    result = bytearray(data)
+    for at, what in contains:
+        piece = struct.pack("<Q", address(what)) if isinstance(what, Pointer) else map_bytes(what)
+        result[at : at + len(piece)] = piece
+    return bytes(result)
 
 
 def scalar_bytes(value: int | float | bool, kind: str) -> bytes:
@@ -143,3 +161,5 @@ def _describe(argument: Argument) -> str:
             return f"{kind} {value}"
         case Struct():
             return "a struct"
+        case Raw():
+            return "recorded bytes"

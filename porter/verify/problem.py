@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, TypeVar
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx.tensormap import (
+    ENCODED_BYTES,
     TensorMap,
     TensorMapInterleave,
     TensorMapL2Promotion,
@@ -31,7 +33,8 @@ _Enum = TypeVar("_Enum", bound=IntEnum)
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor with its concrete shape and strides (elements, outermost first)."""
+    """A tensor with its concrete shape and strides (elements, outermost first). In a recorded case `before` and
+    `after` are files of its bytes, `contains` the addresses and tensor maps among them."""
 
     name: str
     dtype: DType
@@ -41,6 +44,9 @@ class Tensor:
     fill: float | None
     align: int
     symbolic: tuple[Expr, ...]
+    before: Path | None = None
+    after: Path | None = None
+    contains: tuple[Inside, ...] = ()
 
     @property
     def is_input(self) -> bool:
@@ -99,7 +105,18 @@ class Struct:
     members: tuple[Argument, ...]
 
 
-Argument = Pointer | MapValue | MapAddress | Scalar | Struct
+@dataclass(frozen=True)
+class Raw:
+    """A kernel argument: recorded bytes, with the addresses and tensor maps among them."""
+
+    data: bytes
+    contains: tuple[Inside, ...] = ()
+
+
+Inside = tuple[int, Pointer | MapValue]
+"""Something among recorded bytes, and its offset there."""
+
+Argument = Pointer | MapValue | MapAddress | Scalar | Struct | Raw
 
 
 @dataclass(frozen=True)
@@ -217,6 +234,9 @@ def bind(case: Case, sizes: Mapping[str, Number] | None = None) -> Problem:
     for name, expression in case.constants.items():
         scope.names[name] = scope.number(f"constants.{name}", expression)
     tensors = {name: _tensor(scope, spec) for name, spec in case.tensors.items()}
+    for name, spec in case.tensors.items():
+        found = _contained(scope, f"tensors.{name}.contains", spec.contains, tensors, tensors[name].nbytes)
+        tensors[name] = replace(tensors[name], contains=found)
     maps = {name: _tensor_map(scope, spec, tensors) for name, spec in case.tensor_maps.items()}
     reduction = scope.integer("reduction", case.reduction, 1)
     tile = _tile(scope)
@@ -249,7 +269,9 @@ def _tensor(scope: _Scope, spec: TensorSpec) -> Tensor:
     align = scope.integer(f"{where}.align", spec.align, 1)
     if align & (align - 1):
         raise scope.error(f"{where}.align", f"{align} is no power of two")
-    return Tensor(spec.name, DTYPES[spec.dtype], shape, strides, spec.role, fill, align, spec.shape)
+    return Tensor(
+        spec.name, DTYPES[spec.dtype], shape, strides, spec.role, fill, align, spec.shape, spec.before, spec.after
+    )  # fmt: skip
 
 
 def _check_overlap(
@@ -263,19 +285,19 @@ def _check_overlap(
 
 
 def _member(values: type[_Enum], text: str) -> _Enum:
-    """`128B` is the member B128, `none` NONE."""
-    return values["NONE" if text == "none" else f"B{text.removesuffix('B')}"]
+    """`128B` is the member B128, `128B_ATOM_32B` B128_ATOM_32B, `none` NONE."""
+    return values["NONE" if text == "none" else "B" + text.replace("B", "", 1)]
 
 
 def _tensor_map(scope: _Scope, spec: TensorMapSpec, tensors: Mapping[str, Tensor]) -> BoundMap:
     where = f"tensor_maps.{spec.name}"
     tensor = tensors[spec.tensor]
-    item = tensor.dtype.itemsize
+    item = DTYPES[spec.dtype].itemsize if spec.dtype in DTYPES else tensor.dtype.itemsize
     dims = scope.integers(f"{where}.dims", spec.dims, 1) if spec.dims else tensor.shape
     rank = len(dims)
     if spec.strides is not None:
         strides = scope.integers(f"{where}.strides", spec.strides)
-    elif rank == len(tensor.shape):
+    elif rank == len(tensor.shape) and item == tensor.dtype.itemsize:
         strides = tensor.strides
     else:
         raise scope.error(f"{where}.dims", f"{rank} dimensions need {rank} strides of their own")
@@ -288,8 +310,8 @@ def _tensor_map(scope: _Scope, spec: TensorMapSpec, tensors: Mapping[str, Tensor
         raise scope.error(where, f"the innermost stride is {strides[-1]} elements; a tensor map needs 1")
     offset = scope.integer(f"{where}.offset", spec.offset)
     reach = offset + sum((n - 1) * s for n, s in zip(dims, strides, strict=True))
-    if reach >= tensor.span:
-        raise scope.error(where, f"reaches element {reach} of {tensor.name}, which has {tensor.span}")
+    if reach >= tensor.nbytes // item:
+        raise scope.error(where, f"reaches element {reach} of {tensor.name}, which has {tensor.nbytes // item}")
     bound = TensorMap(
         dtype=_map_type(scope, where, spec, tensor),
         address=offset * item,
@@ -319,7 +341,7 @@ def _map_type(scope: _Scope, where: str, spec: TensorMapSpec, tensor: Tensor) ->
     name = spec.dtype or tensor.dtype.name
     if name not in _MAP_TYPES:
         raise scope.error(f"{where}.dtype", f"{name} is no element type of tensor maps")
-    if spec.dtype and DTYPES[name].itemsize != tensor.dtype.itemsize:
+    if spec.dtype and DTYPES[name].itemsize != tensor.dtype.itemsize and tensor.dtype.name != "u8":
         raise scope.error(f"{where}.dtype", f"{name} is not as wide as {tensor.dtype.name}")
     return TensorMapType[_MAP_TYPES[name]]
 
@@ -355,6 +377,24 @@ def _template_argument(scope: _Scope, expression: Expr) -> str:
     return repr(value)
 
 
+def _contained(
+    scope: _Scope, where: str, items: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], size: int
+) -> tuple[Inside, ...]:
+    """What recorded bytes contain, checked to lie inside of them."""
+    result: list[Inside] = []
+    for i, item in enumerate(items):
+        name = item.get("address_of", item.get("tensor_map"))
+        known: Mapping[str, Any] = tensors if "address_of" in item else scope.case.tensor_maps
+        if name not in known:
+            raise scope.error(f"{where}[{i}]", f"no tensor or tensor map {name}")
+        length = 8 if "address_of" in item else ENCODED_BYTES
+        if item["at"] + length > size:
+            raise scope.error(f"{where}[{i}].at", f"{length} bytes from byte {item['at']} on; there are {size}")
+        what = Pointer(name, item.get("byte_offset", 0)) if "address_of" in item else MapValue(name)
+        result.append((item["at"], what))
+    return tuple(result)
+
+
 def _argument(scope: _Scope, where: str, param: Any, tensors: Mapping[str, Tensor]) -> Argument:
     if isinstance(param, dict):
         if "struct" in param:
@@ -362,6 +402,10 @@ def _argument(scope: _Scope, where: str, param: Any, tensors: Mapping[str, Tenso
                 _argument(scope, f"{where}.struct[{i}]", m, tensors) for i, m in enumerate(param["struct"])
             )
             return Struct(tuple(members))
+        if "bytes" in param:
+            data = bytes.fromhex(param["bytes"])
+            found = _contained(scope, f"{where}.contains", param.get("contains", ()), tensors, len(data))
+            return Raw(data, found)
         if "value" in param:
             return Scalar(scope.number(f"{where}.value", param["value"]), param.get("type"))
         name = param["address_of"]

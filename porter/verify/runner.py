@@ -23,6 +23,7 @@ from porter.verify.judge import Expectation, expectation, failed_controls
 from porter.verify.locate import place_of
 from porter.verify.params import check_arguments
 from porter.verify.problem import LaunchValues, Problem, bind
+from porter.verify.recorded import RecordedExpectation
 from porter.verify.results import Row, RunSummary, Verdict, VerifyResult
 
 ProgressCall = Callable[[str], None]
@@ -107,10 +108,11 @@ class _Session:
         return rows
 
     def _programs(self, problem: Problem) -> list[_Program]:
-        original = self.builder.build(problem, self.case.kernel, ORIGINAL_ARCH)
-        programs = [_Program("original", ORIGINAL_ARCH, original, launch_of(problem, original))]
+        arch = ORIGINAL_ARCH if self.case.recorded is None else self.case.recorded.arch
+        original = self.builder.build(problem, self.case.kernel, arch)
+        programs = [_Program("original", arch, original, launch_of(problem, original))]
         if self.port is not None:
-            source: Path = materialize(self.port, self.case.kernel)
+            source: Path = materialize(self.port, self.case.source or self.case.kernel)
             kernel = self.builder.build(problem, source, PORT_ARCH)
             launch = changed_launch(launch_of(problem, kernel), self.port)
             programs.append(_Program("port", PORT_ARCH, kernel, launch))
@@ -186,7 +188,9 @@ def changed_launch(launch: LaunchValues, plan: PortPlan) -> LaunchValues:
     return dataclasses.replace(launch, block=plan.block or launch.block, dynamic_smem=smem)
 
 
-def _between(wanted: Expectation, outputs: Mapping[str, Mapping[str, Array]]) -> tuple[Comparison, ...]:
+def _between(
+    wanted: Expectation | RecordedExpectation, outputs: Mapping[str, Mapping[str, Array]]
+) -> tuple[Comparison, ...]:
     if not {"original", "port"} <= outputs.keys():
         return ()
     return tuple(

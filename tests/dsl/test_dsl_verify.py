@@ -66,7 +66,8 @@ def test_the_launch_is_the_one_of_the_host_code() -> None:
     assert recorded.launch.block == (128, 1, 1)
     assert recorded.launch.cluster == (2, 1, 1)
     assert recorded.launch.dynamic_smem > 3 * 2 * 128 * 64 * 2
-    assert sum(p[:4] == b"PTMA" for p in recorded.params) == 3
+    assert len(recorded.tensor_maps) == 3
+    assert sorted(m.tensor for m in recorded.tensor_maps.values()) == ["A", "B", "C"]
 
 
 def test_two_warpgroups_become_one() -> None:

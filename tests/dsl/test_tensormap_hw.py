@@ -70,11 +70,12 @@ def test_decodes(name: str) -> None:
     "parts",
     [
         (0x1000046313, 0, 0, 0xFF0000007F, 0, 0x3F << 56, 0x7F),
-        (0x1000056B12 | 1 << 11, 0, 0, 0xFF0000007F, 0, 0x3F << 56, 0x7F),
+        (0x1000047B12, 0, 0, 0xFF0000007F, 0, 0x3F << 56, 0x7F),
         (0x1000046612 | 0xF << 7, 0, 0, 0xFF0000007F, 0, 0x3F << 56, 0x7F),
-        (0x1000046312, 0, 0, 0xFF0000007F, 0, 0x3F << 56 | 1 << 32, 0x7F),
+        (0x1000046312, 0, 0, 0xFF0000007F, 0, 0x3F << 56 | 1 << 47, 0x7F),
+        (0x1000056512, 0, 0, 0xFF0000007F, 0, 0x3F << 56, 0x7F),
     ],
-    ids=["not tiled", "interleaved", "unknown type", "element strides"],
+    ids=["im2col", "unknown interleave", "unknown type", "stray bits", "bf16 as tf32"],
 )
 def test_refuses_what_it_does_not_know(parts: tuple) -> None:
     with pytest.raises(ValueError, match="tensor map"):

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
+from porter.cli.selfcheck import _row as report_row
+from porter.diagnostics import ExitCode
 from porter.ptx.parser import parse_module
+from porter.report import json as report_json
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import load_case
@@ -87,3 +91,12 @@ def test_approximate_instructions_are_for_review(tmp_path: Path, body: str, verd
 def test_a_run_that_did_not_end_is_no_agreement(tmp_path: Path) -> None:
     assert compared(tmp_path, Copying(64, status="incomplete")).verdict is Verdict.INCOMPLETE
     assert compared(tmp_path, Copying(64, status="error")).verdict is Verdict.ERROR
+
+
+def test_rows_say_how_to_repeat_them_and_what_came_out(tmp_path: Path) -> None:
+    first, second = compared(tmp_path, Copying(64)), compared(tmp_path, Copying(64, step=1))
+    assert first.seed == 0
+    assert len(first.outputs["C"]) == 64
+    assert first.outputs != second.outputs
+    body = {"environment": {}, "rows": [report_row(first)], "diagnostics": []}
+    jsonschema.validate(report_json.document("selfcheck", ExitCode.OK, body), report_json.schema("selfcheck"))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import subprocess
 from collections.abc import Callable
@@ -64,14 +65,18 @@ def test_binaries_are_told_from_ptx(nvcc: Callable[..., Path]) -> None:
         _ = cubin.ptx
 
 
-@pytest.mark.parametrize("mode", ["size", "speed"])
-def test_compressed_ptx_is_refused(nvcc: Callable[..., Path], mode: str) -> None:
-    packed = nvcc(f"{mode}.fatbin", "-fatbin", f"-compress-mode={mode}", gencode("90a", "compute"))
-    (image,) = images(packed.read_bytes())
+@pytest.mark.parametrize("mode", ["size", "speed", "balance"])
+def test_compressed_ptx_is_unpacked(nvcc: Callable[..., Path], mode: str) -> None:
+    plain, = images(nvcc("plain.fatbin", "-fatbin", "-no-compress", gencode("90a", "compute")).read_bytes())
+    data = nvcc(f"{mode}.fatbin", "-fatbin", f"-compress-mode={mode}", gencode("90a", "compute")).read_bytes()
+    (image,) = images(data)
     assert image.compressed
-    assert image.target == "sm_90"
-    with pytest.raises(FatbinError, match="compressed"):
-        _ = image.ptx
+    assert image.target == "sm_90a"
+    assert image.ptx == plain.ptx
+    damaged = dataclasses.replace(image, payload=image.payload[: len(image.payload) // 2])
+    with pytest.raises(FatbinError, match="cannot be unpacked"):
+        _ = damaged.ptx
+
 
 
 def test_an_empty_fat_binary_has_no_images() -> None:

@@ -20,7 +20,7 @@ from porter.verify.backends import Backend, RunResult, SimBackend
 from porter.verify.builder import BuiltKernel
 from porter.verify.gpu.emulation import Emulation, Lowerer, trap_finding
 from porter.verify.gpu.process import GpuFailure, GpuInfo, GpuProcess
-from porter.verify.images import Image
+from porter.verify.images import Image, placed, recorded_again
 from porter.verify.params import argument_bytes
 from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
 from porter.verify.results import RunFinding
@@ -76,7 +76,9 @@ class GpuBackend:
         where = self.where(kernel.arch)
         sites: tuple[Site, ...] = ()
         try:
-            if native:
+            if native and kernel.cubin is not None:
+                cubin = kernel.cubin
+            elif native:
                 cubin = assemble(self.toolkit, kernel.ptx, kernel.arch, name=kernel.entry[:80]).cubin
             else:
                 emulated = self._lowerer.emulated(kernel.module, kernel.entry[:80])
@@ -107,11 +109,12 @@ class GpuBackend:
         native: bool,
     ) -> RunResult:
         gpu = self.gpu
+        problem = kernel.bound(problem)
         gpu.call("release")
-        starts = {}
-        for name, image in images.items():
-            starts[name] = int(gpu.call("allocate", size=image.data.size, name=name)[0]["address"])
-            gpu.call("write", image.data.tobytes(), address=starts[name])
+        starts = {
+            name: int(gpu.call("allocate", size=image.data.size, name=name)[0]["address"])
+            for name, image in images.items()
+        }
 
         def map_data(name: str) -> bytes:
             bound = problem.tensor_maps[name]
@@ -130,6 +133,9 @@ class GpuBackend:
         def by_value(argument: MapValue) -> bytes:
             return map_data(argument.tensor_map)
 
+        before = {name: placed(image, address, by_value) for name, image in images.items()}
+        for name, data in before.items():
+            gpu.call("write", data.tobytes(), address=starts[name])
         values = argument_bytes(problem, kernel.function, address, by_value)
         module = gpu.call("load", cubin)[0]["module"]
         emulation = None
@@ -144,8 +150,9 @@ class GpuBackend:
         )  # fmt: skip
         after = {}
         for name, image in images.items():
-            _, data = gpu.call("read", address=starts[name], size=image.data.size)
-            after[name] = Image(image.tensor, image.guard, np.frombuffer(data, np.uint8))
+            _, found = gpu.call("read", address=starts[name], size=image.data.size)
+            data = recorded_again(image, before[name], np.frombuffer(found, np.uint8))
+            after[name] = Image(image.tensor, image.guard, data)
         findings = tuple(emulation.left_behind(kernel.entry)) if emulation else ()
         return RunResult(
             status="error" if findings else "ok",

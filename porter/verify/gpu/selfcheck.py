@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from porter.diagnostics import PorterError
+from porter.verify.arithmetic import APPROXIMATE
 from porter.verify.backends import Backend, RunResult
 from porter.verify.builder import ORIGINAL_ARCH, Builder
 from porter.verify.case import Case
@@ -20,15 +21,13 @@ from porter.verify.inputs import choose, generate
 from porter.verify.problem import Problem, bind
 from porter.verify.results import Verdict
 
-# What the hardware's approximations give in the last bits is documented as a bound only (PTX ISA 9.0 §9.7.3).
-_APPROXIMATE = re.compile(r"^\s*(?:@!?%\w+\s+)?(?:ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|div)\.approx", re.MULTILINE)
-
 
 @dataclass(frozen=True)
 class BitsRow:
     """One case, size and family. `different` counts elements whose bits differ between `left` and `right`,
     which say what ran where; with approximate instructions in the kernel that is for review, else an error.
-    `problem` names the first of them, or why there is nothing to compare."""
+    `problem` names the first of them, or why there is nothing to compare; `outputs` are the SHA-256 of the bytes of
+    each output of `right`."""
 
     case: str
     sizes: Mapping[str, Number]
@@ -40,6 +39,8 @@ class BitsRow:
     verdict: Verdict
     problem: str = ""
     seconds: float = 0.0
+    seed: int = 0
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
 
 def compare_bits(
@@ -69,8 +70,8 @@ def compare_bits(
                 results.append(backend.run(kernel, problem, kernel.launch(problem), images))
             except PorterError as error:
                 raise PorterError(error.diagnostic.code, **error.diagnostic.values) from None
-        row = _row(problem, family.name, (left, right), results, time.perf_counter() - began)
-        if row.different and _APPROXIMATE.search(kernel.ptx):
+        row = replace(_row(problem, family.name, (left, right), results, time.perf_counter() - began), seed=seed)
+        if row.different and APPROXIMATE.search(kernel.ptx):
             row = replace(row, verdict=Verdict.REVIEW)
         rows.append(row)
     return rows
@@ -87,10 +88,12 @@ def _row(
     ]
     total = different = 0
     first = ""
+    outputs = {}
     if not failed:
         for tensor in problem.outputs:
             a, b = (np.ascontiguousarray(r.after[tensor.name].elements()).view(tensor.dtype.bits) for r in results)
             total += a.size
+            outputs[tensor.name] = hashlib.sha256(b.tobytes()).hexdigest()
             bad = np.argwhere(a != b)
             different += len(bad)
             if len(bad) and not first:
@@ -104,5 +107,5 @@ def _row(
         verdict = Verdict.ERROR
     return BitsRow(
         problem.case.name, problem.sizes, family, names[0], names[1], total, different, verdict,
-        "; ".join(failed) or first, seconds,
+        "; ".join(failed) or first, seconds, outputs=outputs,
     )  # fmt: skip

@@ -42,8 +42,8 @@ _PORTABLE_CLUSTER = 8
 class LaunchRecord:
     """One launch: grid in blocks, block in threads, `dynamic_smem` in bytes, `params` one item each.
 
-    `allocations` are address and size of what was allocated when it began, oldest first. `outcome` is None
-    before the run. `repeated` says that the launch was not simulated again, because the one
+    `allocations` are address and size of what was allocated when it began, oldest first. `ptx` is the kernel's
+    module. `outcome` is None before the run. `repeated` says that the launch was not simulated again, because the one
     before it was the same, ran on the same memory and left it as it was; its statistics are empty.
     """
 
@@ -58,6 +58,7 @@ class LaunchRecord:
     outcome: Outcome | None = None
     printed: str = ""
     repeated: bool = False
+    ptx: str = field(default="", repr=False, compare=False)
 
 
 LaunchHook = Callable[[Literal["before", "after"], LaunchRecord, GlobalMemory], None]
@@ -68,6 +69,7 @@ class _Module:
     images: list[Image]
     parsed: ast.Module | None = None
     variables: dict[str, int] | None = None
+    text: str = ""
 
 
 @dataclass
@@ -189,7 +191,8 @@ class SimulatedDevice:
                     kinds = {KIND_PTX: "PTX"}
                     there = ", ".join(f"{kinds.get(i.kind, 'binary')} for {i.target}" for i in module.images)
                     raise FatbinError(f"sm_{chip} cannot run what there is ({there or 'nothing'})")
-                module.parsed = parse_module(max(fitting, key=lambda i: i.arch).ptx)
+                module.text = max(fitting, key=lambda i: i.arch).ptx
+                module.parsed = parse_module(module.text)
             except FatbinError as error:
                 self._refuse(Code.PROGRAM_NO_PTX, kernel=wanted, reason=str(error))
                 return Status.NO_KERNEL_IMAGE
@@ -324,7 +327,8 @@ class SimulatedDevice:
         cluster = fixed or (cluster if any(cluster) else (1, 1, 1))
         params = tuple(request.take(p.size) for p in loaded.function.params)
         live = tuple((a.address, a.size) for a in self.arena.live.values())
-        record = LaunchRecord(kernel.name, grid, block, cluster, dynamic_smem, params, live, cooperative)
+        text = kernel.module.text
+        record = LaunchRecord(kernel.name, grid, block, cluster, dynamic_smem, params, live, cooperative, ptx=text)
         refused = self._refused(record, loaded.facts, kernel)
         if refused is not None:
             return refused, b""

@@ -14,10 +14,15 @@ The letter of the architecture (`a`, `f`) stands only in the PTX text.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import lz4.block
+import zstandard
 
 MAGIC = 0xBA55ED50
 KIND_PTX = 1
@@ -26,7 +31,7 @@ KIND_CUBIN = 2
 _HEAD = struct.Struct("<IHHQ")
 _IMAGE = struct.Struct("<HHIQI4xHHI8xQ8xQ")
 _TARGET = re.compile(rb"^\.target\s+(sm_\w+)", re.MULTILINE)
-_COMPRESSED = 0x2000 | 0x8000
+_LZ4, _ZSTD = 0x2000, 0x8000
 
 
 class FatbinError(ValueError):
@@ -35,29 +40,46 @@ class FatbinError(ValueError):
 
 @dataclass(frozen=True)
 class Image:
-    """One image: `arch` is 90, 100, …; `payload` still compressed if `compressed`."""
+    """One image: `arch` is 90, 100, …; `payload` as it stands there, `compression` (0 none) how it was made
+    smaller, `unpacked` how long it is without."""
 
     kind: int
     arch: int
-    compressed: bool
+    compression: int
     payload: bytes
+    unpacked: int = 0
+
+    @property
+    def compressed(self) -> bool:
+        return bool(self.compression)
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """The image itself. Raises FatbinError if it cannot be unpacked."""
+        try:
+            if self.compression == _LZ4:
+                return bytes(lz4.block.decompress(self.payload, uncompressed_size=self.unpacked))
+            if self.compression == _ZSTD:
+                return zstandard.ZstdDecompressor().decompress(self.payload, max_output_size=self.unpacked)
+        except (lz4.block.LZ4BlockError, zstandard.ZstdError) as error:
+            raise FatbinError(f"the image for sm_{self.arch} cannot be unpacked: {error}") from None
+        return self.payload
 
     @property
     def ptx(self) -> str:
-        """The PTX text. Raises FatbinError if the image is compressed or no PTX."""
+        """The PTX text. Raises FatbinError if it cannot be unpacked or is no PTX."""
         if self.kind != KIND_PTX:
             raise FatbinError(f"the image for sm_{self.arch} is no PTX")
-        if self.compressed:
-            raise FatbinError(f"the PTX for sm_{self.arch} is compressed")
-        return self.payload.rstrip(b"\0").decode("utf-8", "replace")
+        return self.data.rstrip(b"\0").decode("utf-8", "replace")
 
     @property
     def target(self) -> str:
         """`sm_90a`: from the PTX text if that can be read, else without its letter."""
-        if self.kind == KIND_PTX and not self.compressed:
-            stated = _TARGET.search(self.payload)
-            if stated:
-                return stated[1].decode()
+        if self.kind == KIND_PTX:
+            with contextlib.suppress(FatbinError):
+                stated = _TARGET.search(self.data)
+                if stated:
+                    return stated[1].decode()
         return f"sm_{self.arch}"
 
 
@@ -75,10 +97,10 @@ def images(data: bytes) -> list[Image]:
 
 def _images(data: bytes, at: int, end: int) -> Iterator[Image]:
     while at + _IMAGE.size <= end:
-        kind, _, head, size, packed, _, _, arch, flags, _ = _IMAGE.unpack_from(data, at)
+        kind, _, head, size, packed, _, _, arch, flags, unpacked = _IMAGE.unpack_from(data, at)
         if head < _IMAGE.size or at + head + size > end:
             raise FatbinError(f"image at byte {at} runs past the end of the fat binary")
-        compressed = bool(flags & _COMPRESSED)
-        length = packed if compressed else size
-        yield Image(kind, arch, compressed, data[at + head : at + head + length])
+        compression = flags & (_LZ4 | _ZSTD)
+        length = packed if compression else size
+        yield Image(kind, arch, compression, data[at + head : at + head + length], unpacked)
         at += head + size

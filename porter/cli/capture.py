@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter capture`: the launches of a real program become cases."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from porter.build.entry import function_name
+from porter.build.toolchain import find_toolkit
+from porter.cli.context import Session, command
+from porter.cli.inputs import require_directories, require_file
+from porter.cli.programs import Request, compile_options, executable_of
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.report import json as report_json
+from porter.verify.builder import ORIGINAL_ARCH
+from porter.verify.capture.events import Captured, Refusal
+from porter.verify.capture.program import CaptureOptions, capture_program
+from porter.verify.capture.simulated import capture_simulated
+from porter.verify.capture.write import Source, Written, cases_summary, write_cases
+from porter.verify.program import build_runtime
+from porter.verify.record import environment
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGUMENTS...]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("captured"), show_default=True,
+              metavar="DIR", help="Where the cases are written, a folder each.")  # fmt: skip
+@click.option("--kernel", default="", metavar="REGEX",
+              help="Only kernels whose mangled or readable name this matches somewhere.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
+              help="Most launches; one like an earlier one is not counted.")  # fmt: skip
+@click.option("--max-bytes", type=click.IntRange(min=1), default=1 << 30, show_default=True, metavar="BYTES",
+              help="Most memory that a launch may reach.")  # fmt: skip
+@click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
+              help="CUDA C++ file of the kernels: ports are made of it.")  # fmt: skip
+@compile_options
+@click.option("--backend", type=click.Choice(["gpu", "sim"]), default="gpu", show_default=True,
+              help="Where the program runs; the simulator takes .cu files and programs built for it.")  # fmt: skip
+@click.option("--arch", default=None, metavar="ARCH", help="Simulator: the chip, sm_90a or sm_100a.")
+@click.option("--multiprocessors", type=click.IntRange(min=1), default=8, show_default=True, metavar="N",
+              help="Simulator: how many the device reports.")  # fmt: skip
+@command
+def capture(
+    session: Session,
+    program: tuple[str, ...],
+    output: Path,
+    kernel: str,
+    limit: int,
+    max_bytes: int,
+    source: Path | None,
+    include_dirs: tuple[Path, ...],
+    defines: tuple[str, ...],
+    flags: tuple[str, ...],
+    libraries: tuple[str, ...],
+    backend: str,
+    arch: str | None,
+    multiprocessors: int,
+) -> ExitCode:
+    """Run PROGRAM and make a case of each of its launches: kernel, launch values, parameters, tensor maps, and the
+    memory that it reaches, before and after. `porter verify DIR` then runs them on any backend, without the program.
+
+    Options of Porter stand before PROGRAM, whose output goes to standard error. On a GPU the launches are seen
+    through CUDA's injection mechanism and CUPTI, in PROGRAM and all that it starts: programs with the CUDA runtime
+    or driver, PyTorch extensions, CuTe DSL.
+    """
+    try:
+        re.compile(kernel)
+    except re.error as error:
+        raise PorterError(Code.BAD_OPTION, option="--kernel", problem=str(error)) from None
+    if source is not None:
+        require_file(source, "capture --source")
+    require_directories("-I", include_dirs)
+    options = CaptureOptions(kernel, limit, max_bytes)
+    toolkit = find_toolkit(session.toolkit)
+    with tempfile.TemporaryDirectory(prefix="porter-capture-") as scratch:
+        folder = Path(scratch)
+        with session.progress() as tell:
+            if tell is not None:
+                tell(f"running {program[0]}")
+            notes: tuple[Diagnostic, ...] = ()
+            if backend == "gpu":
+                captured = capture_program(program, folder, options, toolkit)
+            else:
+                require_file(Path(program[0]), "capture --backend sim")
+                request = Request(
+                    Path(program[0]), program[1:], arch, include_dirs, defines, flags, libraries, tell=tell
+                )
+                path = executable_of(request, toolkit, ORIGINAL_ARCH, folder)
+                runtime = build_runtime(toolkit)
+                target = None if request.is_source else arch
+                captured, notes = capture_simulated(
+                    [str(path), *program[1:]], folder, options, target, multiprocessors, runtime
+                )
+            facts = environment(shlex.join(program), device=captured.device.get("name", ""))
+            chip = None if arch is None else int(re.sub(r"\D", "", arch) or 0)
+            written = write_cases(captured, output, facts, Source(source, include_dirs), chip, tell)
+    return _report(session, program, captured, written, notes)
+
+
+def _report(
+    session: Session, program: tuple[str, ...], captured: Captured, written: Written, notes: Iterable[Diagnostic]
+) -> ExitCode:
+    rows = cases_summary(written.cases)
+    left_out = [_left_out(r) for r in written.refusals]
+    diagnostics = [*notes, *left_out]
+    if not rows:
+        reason = "it launched none"
+        if captured.exit_status:
+            reason = f"it ended with exit status {captured.exit_status}"
+        if written.refusals:
+            reason = written.refusals[0].text
+        values = {"program": program[0], "reason": reason}
+        diagnostics.append(Diagnostic(Code.CAPTURE_NOTHING, None, values))
+    session.report(diagnostics)
+    if rows:
+        session.show(_table(rows))
+    ended = f", {program[0]} ended with exit status {captured.exit_status}" if captured.exit_status else ""
+    session.show(Text(f"{len(rows)} cases, {len(written.refusals)} launches left out{ended}"))
+    code = ExitCode.OK if rows else ExitCode.INCONCLUSIVE
+    body: dict[str, Any] = {
+        "program": list(program),
+        "program_exit_status": captured.exit_status,
+        "device": dict(captured.device),
+        "cases": rows,
+        "diagnostics": report_json.diagnostics(diagnostics),
+    }
+    session.write_json(report_json.document("capture", code, body))
+    return code
+
+
+def _left_out(refusal: Refusal) -> Diagnostic:
+    values = {"kernel": function_name(refusal.kernel) if refusal.kernel else "any kernel", "reason": refusal.text}
+    return Diagnostic(Code.CAPTURE_LEFT_OUT, None, values)
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("case", "kernel", "grid", "block", "cluster", "shared", "tensors", "maps", "MiB"):
+        table.add_column(heading)
+    for row in rows:
+        numbers = [" ".join(map(str, row[name])) for name in ("grid", "block", "cluster")]
+        table.add_row(
+            str(Path(row["path"]).parent), function_name(row["kernel"]), *numbers, str(row["dynamic_smem"]),
+            str(row["tensors"]), str(row["tensor_maps"]), f"{row['bytes'] / 2**20:.1f}",
+        )  # fmt: skip
+    return table

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs on the simulator become cases, without a GPU; original and port hold on them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from porter.build.toolchain import find_toolkit
+from porter.cli.main import main
+from porter.diagnostics import PorterError
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        find_toolkit()
+    except PorterError as error:
+        pytest.skip(f"no CUDA compiler: {error}")
+    whole = tmp_path_factory.mktemp("program") / "gemm.cu"
+    folder = CORPUS / "gemm_ws"
+    whole.write_text(f'#include "{folder}/gemm_ws.cu"\n#include "{folder}/main.cu"\n')
+    return whole
+
+
+def test_a_corpus_kernel_in_a_program(program: Path, tmp_path: Path) -> None:
+    output = tmp_path / "cases"
+    source = CORPUS / "gemm_ws" / "gemm_ws.cu"
+    command = ["capture", "--backend", "sim", "-o", str(output), "--source", str(source), "--", str(program)]
+    done = CliRunner().invoke(main, ["--format", "json", *command, "128", "128", "128"])
+    assert done.exit_code == 0, done.output
+    (case,) = json.loads(done.stdout)["cases"]
+    assert (case["grid"], case["block"], case["tensor_maps"]) == ([1, 1, 1], [384, 1, 1], 2)
+    done = CliRunner().invoke(main, ["--format", "json", "verify", str(output)])
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["verdict"] == "clean"
+    assert [c["mismatches"] for c in (*row["original"], *row["port"], *row["between"])] == [0, 0, 0]
