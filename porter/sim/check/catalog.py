@@ -130,6 +130,9 @@ KINDS: dict[str, HazardKind] = {
     ),
     **_kinds(
         Code.HAZARD_REGISTERS,
-        ("H29", "wgmma registers touched before wgmma.wait_group", "wgmma.wait_group", "PTX ISA 9.7.15.4"),
+        ("H29", "wgmma registers touched without wgmma.wait_group before, or wgmma.fence after",
+         "wgmma.wait_group before the access, wgmma.fence between it and the next wgmma", "PTX ISA 9.7.15.4"),
+        ("H30", "source registers of a tcgen05.st overwritten while the store is under way", "wait::st",
+         "PTX ISA 9.7.16.6.4.2"),
     ),
 }  # fmt: skip

@@ -103,6 +103,8 @@ class Checker:
         self.wgmmas: dict[int, Groups] = {}
         self.loads: dict[int, list[Access]] = {}
         self.stores: dict[int, list[Access]] = {}
+        # Stretches of writes to wgmma registers since the warp's last wgmma.fence; no entry before its first.
+        self.unfenced: dict[int, set[int]] = {}
         # Instructions that waited for a phase of an mbarrier which arrivals completed.
         self.waits: set[int] = set()
 
@@ -300,7 +302,10 @@ class Checker:
         lenient = verdict.strict
         if isinstance(old, Access) and isinstance(new, Access):
             lenient = lenient or self._consumed(old, new) or self._by_warpgroup(old, new)
-        severity: Severity = "review" if lenient and self.level == "practice" else "error"
+        if verdict.doubtful and self.level == "practice":
+            return
+        lenient = lenient and self.level == "practice"
+        severity: Severity = "review" if lenient or verdict.doubtful else "error"
         # Unrolled loops repeat one source line; each line is reported once.
         key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
         found = self.hazards.get(key)
@@ -385,7 +390,8 @@ _PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "bar
 
 _WHAT = {
     ("arrival", "generic"): "arrival on another block's mbarrier", ("wait", "generic"): "wait on an mbarrier",
-    ("register", "generic"): "use of registers", ("commit", "generic"): "tcgen05.commit",
+    ("register", "generic"): "use of registers", ("wgmma", "generic"): "wgmma using registers",
+    ("commit", "generic"): "tcgen05.commit",
     ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",
     ("mma", "tensor"): "tcgen05.mma on Tensor Memory", ("mma", "async"): "tcgen05.mma reading shared memory",

@@ -18,12 +18,14 @@ _PROXY = "fence.proxy.async between the threads' accesses and the synchronizatio
 
 @dataclass(frozen=True)
 class Verdict:
-    """An ordering that is missing. `strict`: only the letter of the ISA asks for it."""
+    """An ordering that is missing. `strict`: only the letter of the ISA asks for it; `doubtful`: the ISA does not
+    say, so that it is to review at strict level and passed over in practice."""
 
     id: str
     missing: str
     remedy: str
     strict: bool = False
+    doubtful: bool = False
 
 
 def race_name(old: Access | GlobalAccess | None, new: Access | GlobalAccess) -> str:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers that asynchronous operations still write: results of wgmma and tcgen05.ld before their wait."""
+"""Registers of asynchronous operations: results of wgmma and tcgen05.ld used before their wait, registers of a
+wgmma written without a wgmma.fence, sources of a tcgen05.st overwritten before its wait."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from porter.ptx import ast
@@ -14,19 +16,70 @@ if TYPE_CHECKING:
     from porter.sim.machine import Machine
 
 
+@dataclass
+class Writes:
+    """Registers that a stretch of code writes; `at` is its first instruction that does."""
+
+    at: int
+    names: set[str]
+
+
+class Stretch:
+    """The writes of some registers since a fence or wait, as the code of a function is generated.
+
+    One call at the first of them tells of all: the set is complete by the time that the function runs.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[Writes] = []
+        self._context: Context | None = None
+
+    def end(self) -> None:
+        self._context = None
+
+    def add(self, cg: Context, names: set[str], event: str) -> None:
+        if self._context is not cg:
+            self._context = cg
+            self.all.append(Writes(cg.at, set()))
+            cg.line(cg.call(event, str(len(self.all) - 1)))
+        self.all[-1].names |= names
+
+
 class RegisterWatch:
     """Which registers of a kernel may be pending: those that some wgmma or tcgen05.ld writes."""
 
     def __init__(self, program: Program) -> None:
         self.accumulators: set[str] = set()
         self.loaded: set[str] = set()
+        self.stored: set[str] = set()
+        inputs: set[str] = set()
         for ins in program.code:
             if ins.parts[0] == "wgmma" and ins.parts[1] == "mma_async":
                 self.accumulators.update(uses_and_defs(ins)[1])
+                inputs |= matrix_registers(ins)
             elif ins.parts[0] == "tcgen05" and ins.parts[1] == "ld":
                 self.loaded.update(uses_and_defs(ins)[1])
+            elif ins.parts[0] == "tcgen05" and ins.parts[1] == "st":
+                self.stored |= stored_registers(ins)
         self.origins = {name: frozenset((name,)) for name in self.loaded}
         self._follow_copies(program)
+        # Registers whose values come to be a wgmma's, by way of copies.
+        self.sources = {name: frozenset((name,)) for name in inputs}
+        self._follow_sources(program)
+        self.unfenced = Stretch()
+        self.overwrites = Stretch()
+
+    def _follow_sources(self, program: Program) -> None:
+        moves = [(ins.operands[0].name, ins.operands[1].name) for ins in program.code if _is_copy(ins)]  # type: ignore[union-attr]
+        grown = bool(self.sources)
+        while grown:
+            grown = False
+            for to, source in moves:
+                if to in self.sources:
+                    before = self.sources.get(source, frozenset())
+                    if not self.sources[to] <= before:
+                        self.sources[source] = before | self.sources[to]
+                        grown = True
 
     def _follow_copies(self, program: Program) -> None:
         """Which loaded registers a register may hold a copy of."""
@@ -44,6 +97,7 @@ class RegisterWatch:
 
     def emit(self, cg: Context, ins: ast.Instruction) -> None:
         head = ins.parts[0]
+        self._emit_writes(cg, ins)
         # Compilers copy registers freely, also while an operation owns them; a copy is no use yet.
         if head == "mov" or not (self.accumulators or self.loaded):
             return
@@ -54,6 +108,90 @@ class RegisterWatch:
         read = frozenset().union(*(self.origins[u] for u in uses if u in self.origins))
         if read and not (head == "tcgen05" and ins.parts[1] == "ld"):
             cg.line(cg.call("use_loaded", repr(read)))
+
+
+    def _emit_writes(self, cg: Context, ins: ast.Instruction) -> None:
+        p = ins.parts
+        if p[0] == "wgmma":
+            if p[1] == "fence":
+                self.unfenced.end()
+                cg.line(cg.call("wgmma_fenced"))
+            elif p[1] == "mma_async":
+                cg.line(cg.call("need_wgmma_fence", repr(frozenset(matrix_registers(ins)))))
+            return
+        if p[0] == "tcgen05" and p[1] in ("st", "wait::st"):
+            self.overwrites.end()
+        if not (self.sources or self.stored) or _is_copy(ins):
+            return
+        defs = uses_and_defs(ins)[1]
+        written = {name for d in defs if d in self.sources for name in self.sources[d]}
+        if written:
+            self.unfenced.add(cg, written, "write_unfenced")
+        overwritten = self.stored.intersection(defs)
+        if overwritten:
+            self.overwrites.add(cg, overwritten, "overwrite_stored")
+
+
+def matrix_registers(ins: ast.Instruction) -> set[str]:
+    """The accumulators of a wgmma and, if A is in registers, those of A."""
+    vectors = [o for o in ins.operands[:2] if isinstance(o, ast.Vec)]
+    return {i.name for o in vectors for i in o.items if isinstance(i, ast.Reg)}
+
+
+def stored_registers(ins: ast.Instruction) -> set[str]:
+    """What a tcgen05.st stores."""
+    last = ins.operands[-1]
+    items = last.items if isinstance(last, ast.Vec) else (last,)
+    return {i.name for i in items if isinstance(i, ast.Reg)}
+
+
+def _is_copy(ins: ast.Instruction) -> bool:
+    """From register to register; compilers make these freely."""
+    regs = [isinstance(o, ast.Reg) for o in ins.operands]
+    return ins.parts[0] == "mov" and ins.guard is None and regs == [True, True]
+
+
+def wgmma_fenced(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    check: Any = M.check
+    for warp in M.warps(idx).tolist():
+        check.unfenced[warp] = set()
+
+
+def write_unfenced(M: Machine, at: int, idx: Any, n: int, mask: Any, stretch: int) -> None:
+    check: Any = M.check
+    for warp in M.warps(idx).tolist():
+        if warp in check.unfenced:
+            check.unfenced[warp].add(stretch)
+
+
+def need_wgmma_fence(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
+    """A wgmma uses registers: what others have written there needs a wgmma.fence, and the first one needs it too."""
+    check: Any = M.check
+    for warp in M.warps(idx).tolist():
+        stretches = check.unfenced.get(warp)
+        new = check.generic("wgmma", at, warp, True, 1, 4)
+        if stretches is None:
+            verdict = Verdict("H29", "wgmma.fence before the first wgmma", "wgmma.fence.sync.aligned")
+            check.report(verdict, None, new, "", int(M.warp_cta[warp]))
+            continue
+        for number in stretches:
+            writes = check.machine.watched.unfenced.all[number]
+            if not names.isdisjoint(writes.names):
+                old = check.generic("register", writes.at, warp, True, 1, 4)
+                verdict = Verdict("H29", "wgmma.fence after the registers are written", "wgmma.fence.sync.aligned")
+                check.report(verdict, old, new, "", int(M.warp_cta[warp]))
+
+
+def overwrite_stored(M: Machine, at: int, idx: Any, n: int, mask: Any, stretch: int) -> None:
+    check: Any = M.check
+    names = check.machine.watched.overwrites.all[stretch].names
+    for warp in M.warps(idx).tolist():
+        for store in check.stores.get(warp, ()):
+            if not names.isdisjoint(stored_registers(M.program.code[store.at])):
+                new = check.generic("register", at, warp, True, 1, 4)
+                wait = "tcgen05.wait::st.sync.aligned"
+                verdict = Verdict("H30", "tcgen05.wait::st after the store", wait, doubtful=True)
+                check.report(verdict, store, new, "", int(M.warp_cta[warp]))
 
 
 def touch_accumulator(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
@@ -87,4 +225,7 @@ def use_loaded(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozense
             check.report(verdict, access, new, "", int(M.warp_cta[warp]))
 
 
-EVENTS: dict[str, Any] = {"touch_accumulator": touch_accumulator, "use_loaded": use_loaded}
+EVENTS: dict[str, Any] = {
+    f.__name__: f
+    for f in (touch_accumulator, use_loaded, wgmma_fenced, write_unfenced, need_wgmma_fence, overwrite_stored)
+}
