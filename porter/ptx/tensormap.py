@@ -24,11 +24,12 @@ bytes   content
 ======  =========================================================
 
 Sources: CUDA driver API, cuTensorMapEncodeTiled (limits and the numbers of the enumerations); PTX ISA 9.0
-§5.5 (tensors, tiled mode, swizzles).
+§5.5 (tensors, sub-byte types, tiled mode, swizzles).
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -62,14 +63,39 @@ class TensorMapType(IntEnum):
     FLOAT32_FTZ = 10
     TFLOAT32 = 11
     TFLOAT32_FTZ = 12
+    U4_ALIGN8B = 13
+    U4_ALIGN16B = 14
+    U6_ALIGN16B = 15
 
     @property
     def element_bytes(self) -> int:
-        return _ELEMENT_BYTES[self]
+        """Bytes of an element; 1 for the types that pack 16 elements (§5.5.1.1)."""
+        return _ELEMENT_BYTES.get(self, 1)
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of an element in global memory."""
+        return NARROW_BITS.get(self, 8 * self.element_bytes)
+
+    @property
+    def padded(self) -> bool:
+        """Whether 16 elements take 16 bytes of shared memory, of which the first hold them (.b4x16_p64 and
+        .b6x16_p32). An mbarrier counts the bytes of global memory (CUTLASS
+        python/CuTeDSL/cutlass/experimental/cuda/tensor_map.py, global_tx_bytes)."""
+        return self in (TensorMapType.U4_ALIGN16B, TensorMapType.U6_ALIGN16B)
 
     @property
     def is_float(self) -> bool:
-        return self >= TensorMapType.FLOAT16
+        return TensorMapType.FLOAT16 <= self <= TensorMapType.TFLOAT32_FTZ
+
+
+NARROW_BITS: dict[TensorMapType, int] = {
+    TensorMapType.U4_ALIGN8B: 4,
+    TensorMapType.U4_ALIGN16B: 4,
+    TensorMapType.U6_ALIGN16B: 6,
+}
+PADDED_BOX = 128
+"""Box of dimension 0 of padded types, which its size is a multiple of."""
 
 
 _ELEMENT_BYTES: dict[TensorMapType, int] = {
@@ -163,8 +189,8 @@ class TensorMap:
 
     @cached_property
     def inner_bytes(self) -> int:
-        """Bytes of the box along dimension 0."""
-        return self.box[0] * self.dtype.element_bytes
+        """Bytes of shared memory that the box takes along dimension 0."""
+        return self.box[0] if self.dtype.padded else self.box[0] * self.dtype.element_bits // 8
 
     @cached_property
     def box_counts(self) -> tuple[int, ...]:
@@ -176,10 +202,12 @@ class TensorMap:
     @cached_property
     def box_bytes(self) -> int:
         """Bytes that one copy moves, as an mbarrier counts them."""
-        total = self.dtype.element_bytes
-        for count in self.box_counts:
-            total *= count
-        return total
+        return math.prod(self.box_counts) * self.dtype.element_bits // 8
+
+    @cached_property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that one copy covers, with the padding of padded types."""
+        return math.prod(self.box_counts[1:]) * self.inner_bytes
 
     def problems(self) -> list[str]:
         """Why cuTensorMapEncodeTiled would refuse this map, one sentence each; empty if it is legal."""
@@ -190,12 +218,13 @@ class TensorMap:
         if set(lengths) != {rank}:
             return [f"{rank} sizes need {rank} box sizes and element strides, and {rank - 1} strides"]
         found = []
-        if self.address % 16:
-            found.append(f"the global address {self.address:#x} is not a multiple of 16")
+        unit = 32 if self.dtype.padded else 16
+        if self.address % unit:
+            found.append(f"the global address {self.address:#x} is not a multiple of {unit}")
         found += [f"size {n} is not 1 to 2^32" for n in self.sizes if not 1 <= n <= 1 << 32]
         for stride in self.strides:
-            if stride % 16 or not 0 <= stride < 1 << 40:
-                found.append(f"stride {stride} bytes is not a multiple of 16 below 2^40")
+            if stride % unit or not 0 <= stride < 1 << 40:
+                found.append(f"stride {stride} bytes is not a multiple of {unit} below 2^40")
         found += [f"box size {n} is not 1 to 256" for n in self.box if not 1 <= n <= 256]
         found += [f"element stride {n} is not 1 to 8" for n in self.element_strides if not 1 <= n <= 8]
         if self.interleave is TensorMapInterleave.NONE:
@@ -208,6 +237,13 @@ class TensorMap:
                 )
         elif rank < 3:
             found.append("interleaved layouts have at least three dimensions")
+        if self.dtype.padded and (self.box[0] != PADDED_BOX or self.sizes[0] % PADDED_BOX):
+            found.append(
+                f"{self.dtype.name} elements need a box of {PADDED_BOX} and a multiple of it as size, "
+                f"not {self.box[0]} and {self.sizes[0]}"
+            )
+        if self.dtype in NARROW_BITS and self.sizes[0] % 2:
+            found.append(f"{self.sizes[0]} elements of {self.dtype.element_bits} bits end within a byte")
         if self.oob_nan and not self.dtype.is_float:
             found.append(f"{self.dtype.name} elements have no NaN to fill with")
         return found

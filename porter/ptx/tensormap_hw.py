@@ -60,6 +60,7 @@ _TYPES = {
     8: TensorMapType.FLOAT32_FTZ,
     9: TensorMapType.FLOAT64,
     10: TensorMapType.BFLOAT16,
+    11: TensorMapType.U4_ALIGN8B,
 }
 
 _TF32 = {TensorMapType.FLOAT32: TensorMapType.TFLOAT32, TensorMapType.FLOAT32_FTZ: TensorMapType.TFLOAT32_FTZ}

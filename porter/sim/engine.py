@@ -71,6 +71,9 @@ class Engine:
         self._serial += 1
         op.number = self._serial
         self.pending[op.number] = op
+        if len(op.keys) > 1:
+            # Several signals may go to one place: those of a pair of blocks to the mbarrier of one.
+            op.keys = list(dict.fromkeys(op.keys))
         for key in op.keys:
             self.by_key.setdefault(key, {})[op.number] = op
         return op

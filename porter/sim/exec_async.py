@@ -390,7 +390,7 @@ def tensor_load(
         cta = int(M.warp_cta[warp])
         tm = tensor_map(M, int(a[row, lane]), at, warp, lane)
         place = [int(x[row, lane]) for x in c]
-        first, offset = shared_place(M, cta, int(d[row, lane]), tm.box_bytes, at, warp, lane)
+        first, offset = shared_place(M, cta, int(d[row, lane]), tm.shared_bytes, at, warp, lane)
         targets = [first]
         if multicast is not None:
             targets = _mask_targets(M, cta, int(per_lane(multicast, n)[row, lane]), at, warp, lane)

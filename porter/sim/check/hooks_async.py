@@ -79,14 +79,14 @@ def tensor_load(
     for row, lane, warp in active_lanes(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
         tm = exec_async.tensor_map(M, int(a[row, lane]), at, warp, lane)
-        first, offset = exec_async.shared_place(M, cta, int(d[row, lane]), tm.box_bytes, at, warp, lane)
+        first, offset = exec_async.shared_place(M, cta, int(d[row, lane]), tm.shared_bytes, at, warp, lane)
         targets = [first]
         if multicast is not None:
             chosen = int(per_lane(multicast, n)[row, lane])
             targets = exec_async._mask_targets(M, cta, chosen, at, warp, lane)
         signals = [exec_async._signal(M, cta, int(b[row, lane]), t, pair, at, warp) for t in targets]
         check.global_memory.use_tensor_map(at, warp, lane, int(a[row, lane]))
-        issue = _copy_in(M, at, warp, lane, targets, signals, offset, tm.box_bytes)
+        issue = _copy_in(M, at, warp, lane, targets, signals, offset, tm.shared_bytes)
         place = [int(per_lane(x, n)[row, lane]) for x in coords]
         check.global_memory.copy_tile(tm, place, _source(M, at, warp, lane, issue))
     exec_async.tensor_load(M, at, idx, n, mask, dst, address, coords, mbar, multicast, pair)

@@ -57,6 +57,12 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
         now, done = check.clocks.now(warp), check.clocks.publish_alloc(warp)
         cells = Access("alloc", at, warp, None, True, "tensor", column_bits(address & 0xFFFF, size), [done], now)
         check.tensor[cta].accesses.append(cells)
+        if group == 2:
+            # Neither block of a pair gets its columns before the other, so either allocation tells of both.
+            other = exec_tcgen05._ctas(M, cta, group, at, warp)[1 - int(M.cta_rank[cta]) % 2]
+            for old in check.tensor[other].accesses:
+                if old.kind == "alloc" and old.bits == cells.bits:
+                    old.done, cells.done = [*old.done, now], [*cells.done, *old.done]
     return result
 
 

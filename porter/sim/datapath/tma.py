@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, Protocol
 
@@ -53,7 +54,7 @@ def load_tile(
         tile = _fill(tensor_map)
         if box is not None:
             tile[box.inside] = _global_view(memory, box)
-    _scatter(tensor_map, smem, smem_address, tile)
+    _scatter(tensor_map, smem, smem_address, _pad(tensor_map, tile))
     return tensor_map.box_bytes
 
 
@@ -65,6 +66,8 @@ def store_tile(
     Returns the bytes of the box. Raises as `load_tile` does.
     """
     _check(tensor_map, coords, smem_address)
+    if tensor_map.dtype.padded:
+        raise UnsupportedDatapathError(f"tensor stores of {tensor_map.dtype.name} elements")
     box = _valid_box(tensor_map, coords)
     if box is not None:
         tile = _gather(tensor_map, smem, smem_address)
@@ -166,8 +169,41 @@ class _Box:
         self.strides = strides
 
 
+def _bytewise(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[TensorMap, Sequence[int]]:
+    """The global side of a map of elements narrower than a byte, counted in bytes."""
+    bits = tensor_map.dtype.element_bits
+    if bits >= 8:
+        return tensor_map, coords
+    if coords[0] * bits % 8:
+        raise DatapathError(f"coordinate {coords[0]} of {bits}-bit elements is not on a byte")
+    return _bytes_map(tensor_map), (coords[0] * bits // 8, *coords[1:])
+
+
+@lru_cache(maxsize=64)
+def _bytes_map(tensor_map: TensorMap) -> TensorMap:
+    bits = tensor_map.dtype.element_bits
+    size, box = tensor_map.sizes[0] * bits // 8, tensor_map.box[0] * bits // 8
+    return replace(
+        tensor_map,
+        dtype=TensorMapType.UINT8,
+        sizes=(size, *tensor_map.sizes[1:]),
+        box=(box, *tensor_map.box[1:]),
+    )
+
+
+def _pad(tensor_map: TensorMap, tile: Bytes) -> Bytes:
+    """16 elements of a padded type in 16 bytes each."""
+    if not tensor_map.dtype.padded:
+        return tile
+    chunks = tile.reshape(*tile.shape[:-1], -1, 2 * tensor_map.dtype.element_bits)
+    out = np.zeros((*chunks.shape[:-1], 16), np.uint8)
+    out[..., : chunks.shape[-1]] = chunks
+    return out.reshape(*tile.shape[:-1], -1)
+
+
 def _valid_box(tensor_map: TensorMap, coords: Sequence[int]) -> _Box | None:
     """None if all of the box lies outside."""
+    tensor_map, coords = _bytewise(tensor_map, coords)
     size = tensor_map.dtype.element_bytes
     address = tensor_map.address
     whole = True
@@ -203,7 +239,8 @@ def _global_view(memory: GlobalBytes, box: _Box) -> Bytes:
 
 def _fill(tensor_map: TensorMap) -> Bytes:
     """A tile of out-of-bounds elements: [.., dim 1, bytes of dim 0]."""
-    shape = (*reversed(tensor_map.box_counts[1:]), tensor_map.inner_bytes)
+    width = tensor_map.box[0] * tensor_map.dtype.element_bits // 8
+    shape = (*reversed(tensor_map.box_counts[1:]), width)
     if not tensor_map.oob_nan:
         return np.zeros(shape, np.uint8)
     pattern = np.full(tensor_map.dtype.element_bytes, 0xFF, np.uint8)
@@ -229,12 +266,12 @@ def _smem_index(
 def _smem_chunks(
     tensor_map: TensorMap, smem: Bytes, smem_address: int
 ) -> tuple[NDArray[np.complex128], NDArray[np.int64]]:
-    rows = tensor_map.box_bytes // tensor_map.inner_bytes
+    rows = tensor_map.shared_bytes // tensor_map.inner_bytes
     index, largest = _smem_index(smem_address % _PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
     chunks = smem[: smem.size // 16 * 16].view(_CHUNK)[smem_address // _PERIOD * (_PERIOD // 16) :]
     if largest >= chunks.size:
         raise DatapathError(
-            f"a tile of {tensor_map.box_bytes} bytes at {smem_address:#x} passes the end of {smem.size} "
+            f"a tile of {tensor_map.shared_bytes} bytes at {smem_address:#x} passes the end of {smem.size} "
             "bytes of shared memory"
         )
     return chunks, index
