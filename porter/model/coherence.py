@@ -177,7 +177,7 @@ def _in_loop(body: Node, block: Node) -> bool:
     """Whether the block runs again and again."""
     node: Node | None = block
     while node is not None and node.id != body.id:
-        if node.type in LOOPS:
+        if node.type in LOOPS or node.type == "lambda_expression":
             return True
         node = node.parent
     return False

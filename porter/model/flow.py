@@ -470,7 +470,7 @@ class FlowBuilder:
         if node.type == "lambda_expression":
             inner = next((f for f in self.program.functions if f.node.id == node.id), None)
             if inner is not None:
-                body = self._statements_of(frame.into(inner, {}, None, node), inner.body)
+                body = self._statements_of(frame.into(inner, {}, None, node, lexical=True), inner.body)
                 return [Loop([Inlined(body)])]
         element = take_apart(frame.function, without_casts(frame.function, node))
         accumulator = self._accumulator(frame, element.root) if element is not None else None
@@ -517,7 +517,7 @@ class FlowBuilder:
             )
         else:
             values = dict(zip(target.template_params, call.template_args, strict=False))
-        inner = frame.into(target, bound, values, call.node, call)
+        inner = frame.into(target, bound, values, call.node, call, lexical=True)
         return [Inlined(self._statements_of(inner, target.body))]
 
 
@@ -541,13 +541,19 @@ class _Frame:
         values: dict[str, str] | None,
         at: Node,
         call: Call | None = None,
+        lexical: bool = False,
     ) -> _Frame:
-        """A callee's frame. Template arguments that are the caller's own are replaced by what those are."""
+        """A callee's frame. Template arguments that are the caller's own are replaced by what those are. A lambda
+        that stands in the outermost function and sees all its variables is a part of that function."""
+        if lexical and self.at is None and function.captures_all and function.parent is self.function:
+            at_or_own = None
+        else:
+            at_or_own = self.at or at
         resolved = {k: self.values.get(v, v) for k, v in (values or {}).items()}
         outer = dict(self.outer)
         for name, accumulator in self.bound.items():
             outer[(self.function.node.id, -1, name)] = accumulator
-        return _Frame(function, bound, self.at or at, self.depth + 1, resolved, outer, call)
+        return _Frame(function, bound, at_or_own, self.depth + 1, resolved, outer, call)
 
     def constants(self, known: Constants) -> Constants:
         return known.extended(self.values) if self.values else known

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -103,6 +104,12 @@ class Function:
     def own_nodes(self, *types: str) -> Iterator[Node]:
         """Nodes of the body outside nested lambdas, in source order."""
         return _outside_lambdas(self.body, types) if types else _all_outside_lambdas(self.body)
+
+    @property
+    def captures_all(self) -> bool:
+        """Whether it is a lambda that sees every variable around it by reference: `[&]`, `[&, x]`."""
+        captures = self.node.child_by_field_name("captures") if self.style is Style.LAMBDA else None
+        return captures is not None and re.match(r"\[\s*&\s*[\],]", self.text(captures)) is not None
 
     @property
     def qualified_name(self) -> str:

@@ -76,10 +76,7 @@ class PortContext:
         return not self.sees_context(function)
 
     def sees_context(self, function: Function) -> bool:
-        if function.style is not Style.LAMBDA or function.parent is None:
-            return False
-        captures = function.node.child_by_field_name("captures")
-        if captures is None or not re.match(r"\[\s*&\s*[\],]", function.text(captures)):
+        if function.parent is None or not function.captures_all:
             return False
         return self.needs_context(function.parent) or function.parent.style is Style.KERNEL
 

@@ -99,3 +99,36 @@ def test_a_read_in_a_branch_finds_the_mma_of_the_branch_before(tmp_path: Path) -
     text = ported(tmp_path, kernel(body))
     main = text[text.index("__global__") :]
     assert main.index("steps > 0") < main.index("load(acc") < main.index("*= 2.f") < main.index("store(acc")
+
+
+def test_a_lambda_that_sees_everything_is_part_of_its_kernel(tmp_path: Path) -> None:
+    """Promotion of partial sums in a lambda that is handed to a helper which calls it for each K block."""
+    before = "template <typename F> __device__ void each(int n, const F& f) { for (int i = 0; i < n; ++i) f(i); }\n"
+    body = f"""
+    float acc[8], total[8] = {{0}};
+    each(steps, [&](int k) {{
+        arrive();
+        mma(acc, a + k, b + k);
+        commit();
+        wait<0>();
+        for (int i = 0; i < 8; ++i) total[i] += acc[i];
+    }});
+{STORE.replace("acc[i]", "total[i]")}"""
+    text = ported(tmp_path, kernel(body, before=before))
+    inner = text[text.index("[&](int k)") :]
+    assert inner.index("wait<0>") < inner.index("load(acc") < inner.index("total[i] +=") < inner.index("});")
+
+
+def test_a_lambda_that_sees_a_part_is_not(tmp_path: Path) -> None:
+    body = """
+    float acc[8];
+    auto promote = [&acc, a, b, out](int k) {
+        arrive();
+        mma(acc, a + k, b + k);
+        commit();
+        wait<0>();
+        out[k] += acc[0];
+    };
+    promote(0);
+"""
+    assert any("no single load" in d for d in refused(tmp_path, kernel(body)))
