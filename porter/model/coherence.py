@@ -18,10 +18,9 @@ from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
 from porter.model.flow import Event, FlowBuilder, Kind, events_of
 from porter.model.interpret import Interpreter
-from porter.model.scopes import PREPROCESSOR_BLOCKS
+from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 
 STATEMENT_LISTS = ("compound_statement", "case_statement", *PREPROCESSOR_BLOCKS)
-LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
 _TOUCHES = (Kind.READ, Kind.WRITE, Kind.ALIAS)
 _CHANGES = (Kind.WRITE, Kind.ALIAS)

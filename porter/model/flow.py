@@ -15,6 +15,7 @@ from porter.lang.cuda import walk
 from porter.model.accumulators import Accumulator, AccumulatorMap
 from porter.model.constants import Constants
 from porter.model.functions import Call, Function, Style
+from porter.model.library_calls import REGISTER_FENCE
 from porter.model.program import Program
 from porter.model.registers import CASTS, take_apart, without_casts
 from porter.model.scopes import PREPROCESSOR_BLOCKS, resolve
@@ -67,7 +68,7 @@ class Branch:
 @dataclass(frozen=True, eq=False)
 class Exit:
     kind: str
-    """`return`, `break` or `continue`."""
+    """`return`, `break`, `continue`, or `abort`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +99,27 @@ def is_register_fence(function: Function) -> bool:
     """Whether a function only pins registers with empty asm statements (CUTLASS's `warpgroup_fence_operand`)."""
     if not function.asm or any(s.template.strip() for s in function.asm):
         return False
-    return not function.calls and not any(
+    return all(ABORTS.fullmatch(c.name) for c in function.calls) and not any(
         True for n in function.own_nodes("assignment_expression") if n.parent and n.parent.type != "for_statement"
     )
+
+
+def is_register_fence_call(call: Call, targets: list[Function]) -> bool:
+    """Whether a call only pins registers: of such functions of the sources, or of CuTe's."""
+    return all(is_register_fence(t) for t in targets) if targets else call.name == REGISTER_FENCE
+
+
+ABORTS = re.compile(r"\w*INVALID_CONTROL_PATH|__trap|abort|__assert_fail|__builtin_unreachable|\w*UNREACHABLE\w*")
+"""What stands where a build for another architecture must not come."""
+
+
+def _aborts(function: Function, arm: Node | None) -> bool:
+    """Whether a preprocessor branch only says that no thread gets there."""
+    inner = [c for c in arm.named_children if c.type != "comment"] if arm is not None else []
+    calls = [c.named_children[0] if c.type == "expression_statement" and c.named_children else c for c in inner]
+    called = [c.child_by_field_name("function") if c.type == "call_expression" else None for c in calls]
+    names = [function.text(c) if c is not None else "" for c in called]
+    return bool(names) and all(names) and any(ABORTS.fullmatch(n) for n in names)
 
 
 class FlowBuilder:
@@ -205,6 +224,10 @@ class FlowBuilder:
             skipped = {c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)}
             kept = [c for c in node.named_children if c.id not in skipped]
             main = [i for c in kept for i in self._statements_of(frame, c)]
+            if _aborts(frame.function, node if kind == "preproc_else" else None):
+                return [*items, Exit("abort")]
+            if kind == "preproc_else":
+                return items + main
             items.append(Branch([main, self._statements_of(frame, alternative)]))
         elif kind == "for_range_loop":
             items += self._range(frame, node)
@@ -250,7 +273,7 @@ class FlowBuilder:
     def _expression(self, frame: _Frame, node: Node | None) -> list[Item]:
         if node is None or node.type in ("sizeof_expression", "lambda_expression", "decltype", "comment"):
             return []
-        if node.type == "gnu_asm_expression":
+        if node.type == "gnu_asm_expression" or node.id in self._statements:
             return self._asm(frame, node)
         if node.type == "call_expression":
             return self._call(frame, node)
@@ -391,7 +414,7 @@ class FlowBuilder:
         if call is None:
             return [i for child in node.named_children for i in self._expression(frame, child)]
         targets = self.program.targets(call)
-        if targets and all(is_register_fence(t) for t in targets):
+        if is_register_fence_call(call, targets):
             return []
         held = self._held(frame, call)
         inlined = [t for t in targets if id(t) in self._uses or t.style is Style.LAMBDA or self._is_method_of(t, held)]

@@ -16,7 +16,7 @@ class Interpreter(ABC, Generic[State]):
     """Runs all paths of a flow at once; subclasses say what an event does to a state."""
 
     def __init__(self) -> None:
-        self._exits: dict[str, list[set[State]]] = {"break": [], "continue": [], "return": []}
+        self._exits: dict[str, list[set[State]]] = {"break": [], "continue": [], "return": [], "abort": []}
 
     @abstractmethod
     def event(self, event: Event, state: State) -> State:

@@ -11,6 +11,7 @@ from porter.lang.asm import AsmStatement
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants
 from porter.model.functions import Call, Function, Style, declarations_of, functions_of, uses_of_object_macros
+from porter.model.library_calls import as_statement
 from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps
 
@@ -141,8 +142,10 @@ def build_program(sources: SourceSet) -> Program:
         for call in function.calls:
             for target in program.targets(call):
                 program._callers.setdefault(id(target), []).append(call)
+    own_mma = any("wgmma.mma_async" in s.template for f in functions for s in f.asm)
     for function in functions:
-        for statement in function.asm:
+        called = [c for c in function.calls if own_mma and not program.targets(c)]
+        for statement in [*function.asm, *(s for c in called if (s := as_statement(c)) is not None)]:
             try:
                 steps = tensor_core_steps(function, statement)
             except Unsupported as reason:

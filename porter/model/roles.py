@@ -13,7 +13,7 @@ from porter.lang.cuda import find
 from porter.model.constants import Constants
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
-from porter.model.scopes import PREPROCESSOR_BLOCKS
+from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.ptx.arch import WARP, Limits
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
@@ -109,24 +109,29 @@ class _Branches:
             else:
                 self._conditions[self.function.text(name)] = value
 
-    def running(self, statements: Sequence[Node], runs_mma: Callable[[Node], bool]) -> frozenset[int]:
-        """The warps that reach a statement with MMAs."""
-        alive = frozenset(range(self.warps))
+    def running(
+        self, statements: Sequence[Node], runs_mma: Callable[[Node], bool], alive: frozenset[int] | None = None
+    ) -> frozenset[int]:
+        """The warps, of those `alive` at the first statement, that reach one with MMAs."""
+        alive = frozenset(range(self.warps)) if alive is None else alive
         found: frozenset[int] = frozenset()
         for node in statements:
-            if node.type != "if_statement":
-                found |= alive if runs_mma(node) else frozenset()
-                continue
-            then, other = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
-            taken = self._taken(node.child_by_field_name("condition"))
-            before = alive
-            for arm, inside in ((then, taken), (other, None if taken is None else before - taken)):
-                if arm is None:
-                    continue
-                if runs_mma(arm):
-                    found |= before if inside is None else before & inside
-                if inside is not None and _leaves(arm):
-                    alive -= inside
+            if node.type == "if_statement":
+                before = alive
+                taken = self._taken(node.child_by_field_name("condition"))
+                then, other = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
+                for arm, inside in ((then, taken), (other, None if taken is None else before - taken)):
+                    if arm is None:
+                        continue
+                    found |= self.running([arm], runs_mma, before if inside is None else before & inside)
+                    if inside is not None and _leaves(arm):
+                        alive -= inside
+            elif runs_mma(node):
+                inner = node.child_by_field_name("body") if node.type in LOOPS else node
+                if inner is not None and inner.type in ("compound_statement", "else_clause"):
+                    found |= self.running(inner.named_children, runs_mma, alive)
+                else:
+                    found |= alive
         return found
 
     def _taken(self, condition: Node | None) -> frozenset[int] | None:

@@ -11,6 +11,7 @@ from tree_sitter import Node
 from porter.model.functions import Function, Param, Style, declared_name
 
 PREPROCESSOR_BLOCKS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")
+LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 _BLOCKS = (
     "compound_statement",
     "for_statement",

@@ -266,7 +266,8 @@ def _known_columns(context: PortContext, kernel: Kernel, owned: list[Accumulator
     columns = context.program.constants.evaluate(text) if text is not None else None
     if columns is not None and tmem_lifetime.uses_register_operands(context.program, kernel):
         columns += OPERANDS * OPERAND_COLUMNS
-    warpgroups = kernel.roles.value
+    # an upper bound of the warpgroups is cut to what Tensor Memory has room for
+    warpgroups = kernel.roles.value if kernel.roles.exact else 1
     if columns is None or warpgroups is None:
         return None
     return columns * ((warpgroups + 1) // 2)

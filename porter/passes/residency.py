@@ -7,10 +7,9 @@ from tree_sitter import Node
 
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator, AccumulatorArgument, AccumulatorParam
-from porter.model.coherence import LOOPS
-from porter.model.flow import is_register_fence
+from porter.model.flow import is_register_fence_call
 from porter.model.functions import Function, Style
-from porter.model.scopes import resolve
+from porter.model.scopes import LOOPS, resolve
 from porter.model.zeroing import Zeroing
 from porter.passes import overloads
 from porter.passes.context import PortContext, qualified
@@ -268,7 +267,7 @@ def remove_register_fences(context: PortContext) -> None:
     for function in context.program.functions:
         for call in function.calls:
             targets = context.program.targets(call)
-            if not targets or not all(is_register_fence(t) for t in targets) or len(call.args) != 1:
+            if not is_register_fence_call(call, targets) or len(call.args) != 1:
                 continue
             root = call.args[0]
             while root.named_children and root.type != "identifier":

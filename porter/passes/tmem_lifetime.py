@@ -10,11 +10,11 @@ from tree_sitter import Node
 
 from porter.diagnostics import Code
 from porter.model.accumulators import Accumulator
-from porter.model.coherence import LOOPS, STATEMENT_LISTS
+from porter.model.coherence import STATEMENT_LISTS
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, top_level, top_level_above
 from porter.model.program import Program, needs_warpgroup
-from porter.model.scopes import PREPROCESSOR_BLOCKS
+from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import OPERAND_COLUMNS

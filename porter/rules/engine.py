@@ -70,13 +70,13 @@ def pattern_groups(
             continue
         for path, file in sources.files.items():
             for match in matches(rule, file):
+                if any(span.overlaps(match.span) for span in claimed.get(path, ())):
+                    continue
                 if rule.report is not None:
                     if _first_word(match.text) in defined:
                         continue
                     values = {"name": match.text.strip(), "library": rule.report}
                     planned.diagnostics.append(Diagnostic(Code.LIBRARY_CONSTRUCT, location(file, match.span), values))
-                    continue
-                if any(span.overlaps(match.span) for span in claimed.get(path, ())):
                     continue
                 assert match.replacement is not None
                 if match.replacement.encode("latin-1") == file.source[match.span.start : match.span.end]:
