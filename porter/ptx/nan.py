@@ -6,8 +6,9 @@ stores copy bits, `copysign` changes the sign bit only. Conversions to 8-bit for
 (9.7.9.21). f64 keeps the payload of an operand, made quiet.
 
 What the ISA leaves open ("an unspecified NaN") is what an H200 does: `neg` and `abs` make the canonical NaN but
-pass an f64 NaN on, sign and all; a tf32 NaN has its low 13 bits clear; of several f64 NaN operands the one
-listed first in `F64_ORDER` is kept; an invalid f64 operation gives `F64_INVALID`.
+pass an f64 NaN on, sign and all; atomics on memory leave an f64 NaN signalling; a tf32 NaN has its low 13 bits
+clear; of several f64 NaN operands the one listed first in `F64_ORDER` is kept; an invalid f64 operation gives
+`F64_INVALID`.
 """
 
 from __future__ import annotations

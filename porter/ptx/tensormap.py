@@ -4,9 +4,9 @@
 The hardware's encoding is undocumented, so a map is written in a form of Porter's: kernels only pass the
 128 bytes on, and the simulator reads them back. All words are little-endian:
 
-======  =========================================================
+======= =========================================================
 bytes   content
-======  =========================================================
+======= =========================================================
 0-3     magic "PTMA"
 4       form version, 1
 5       rank, 1 to 5
@@ -20,11 +20,14 @@ bytes   content
 24-43   sizes of dimensions 0 to 4, minus 1, 32 bits each
 44-83   byte strides of dimensions 1 to 4 and one unused, 64 bits each
 84-93   box of dimensions 0 to 4, 16 bits each
-94-127  zero
-======  =========================================================
+94      1 in im2col mode, else 0
+95-100  im2col: lower corner of the bounding box, dimensions 1 to 3, 16 bits each
+101-106 im2col: upper corner
+107-127 zero
+======= =========================================================
 
-Sources: CUDA driver API, cuTensorMapEncodeTiled (limits and the numbers of the enumerations); PTX ISA 9.0
-§5.5 (tensors, sub-byte types, tiled mode, swizzles).
+Sources: CUDA driver API, cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col (limits and the numbers of the
+enumerations); PTX ISA 9.0 §5.5 (tensors, sub-byte types, tiled and im2col modes, swizzles).
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ ALIGNMENT = 64
 MAGIC = b"PTMA"
 FORM_VERSION = 1
 MAX_RANK = 5
-_HEAD = struct.Struct("<4s7B5BQ5I5Q5H34x")
+_HEAD = struct.Struct("<4s7B5BQ5I5Q5HB6h21x")
 
 
 class TensorMapType(IntEnum):
@@ -161,11 +164,15 @@ class TensorMapL2Promotion(IntEnum):
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tiled tensor map. Dimensions run innermost first.
+    """A tensor map. Dimensions run innermost first.
 
     `sizes` and `box` in elements, `strides` in bytes for dimensions 1 up (rank - 1 values),
     `element_strides` in elements (empty: all 1). `oob_nan` fills elements outside the tensor with NaN
     instead of zero.
+
+    With `lower` and `upper` it is a map for im2col: `box` is then (channels per pixel, pixels per column), and the
+    two are the corners of the bounding box in dimensions 1 to rank - 2, relative to the tensor's first and last
+    elements.
     """
 
     dtype: TensorMapType
@@ -178,6 +185,8 @@ class TensorMap:
     interleave: TensorMapInterleave = TensorMapInterleave.NONE
     oob_nan: bool = False
     l2_promotion: TensorMapL2Promotion = field(default=TensorMapL2Promotion.NONE)
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.element_strides:
@@ -187,6 +196,10 @@ class TensorMap:
     def rank(self) -> int:
         return len(self.sizes)
 
+    @property
+    def im2col(self) -> bool:
+        return bool(self.lower)
+
     @cached_property
     def inner_bytes(self) -> int:
         """Bytes of shared memory that the box takes along dimension 0."""
@@ -195,7 +208,9 @@ class TensorMap:
     @cached_property
     def box_counts(self) -> tuple[int, ...]:
         """Elements that a copy moves along each dimension: the box divided by the element strides, upward.
-        Dimension 0 has no stride in tiled mode."""
+        Dimension 0 has no stride in tiled mode; in im2col mode strides leave the number of pixels as it is."""
+        if self.im2col:
+            return self.box
         pairs = zip(self.box, (1, *self.element_strides[1:]), strict=True)
         return tuple(-(-box // stride) for box, stride in pairs)
 
@@ -214,10 +229,10 @@ class TensorMap:
         rank = self.rank
         if not 1 <= rank <= MAX_RANK:
             return [f"rank {rank} is not 1 to {MAX_RANK}"]
-        lengths = (len(self.box), len(self.element_strides), len(self.strides) + 1)
+        lengths = (rank if self.im2col else len(self.box), len(self.element_strides), len(self.strides) + 1)
         if set(lengths) != {rank}:
             return [f"{rank} sizes need {rank} box sizes and element strides, and {rank - 1} strides"]
-        found = []
+        found = self._im2col_problems() if self.im2col else []
         unit = 32 if self.dtype.padded else 16
         if self.address % unit:
             found.append(f"the global address {self.address:#x} is not a multiple of {unit}")
@@ -225,7 +240,8 @@ class TensorMap:
         for stride in self.strides:
             if stride % unit or not 0 <= stride < 1 << 40:
                 found.append(f"stride {stride} bytes is not a multiple of {unit} below 2^40")
-        found += [f"box size {n} is not 1 to 256" for n in self.box if not 1 <= n <= 256]
+        if not self.im2col:
+            found += [f"box size {n} is not 1 to 256" for n in self.box if not 1 <= n <= 256]
         found += [f"element stride {n} is not 1 to 8" for n in self.element_strides if not 1 <= n <= 8]
         if self.interleave is TensorMapInterleave.NONE:
             if self.inner_bytes % 16:
@@ -246,6 +262,20 @@ class TensorMap:
             found.append(f"{self.sizes[0]} elements of {self.dtype.element_bits} bits end within a byte")
         if self.oob_nan and not self.dtype.is_float:
             found.append(f"{self.dtype.name} elements have no NaN to fill with")
+        return found
+
+    def _im2col_problems(self) -> list[str]:
+        """The limits of corners depend on the rank."""
+        rank = self.rank
+        if rank < 3 or len(self.lower) != rank - 2 or len(self.upper) != rank - 2 or len(self.box) != 2:
+            return ["im2col needs three dimensions or more, corners in all but two, channels and pixels"]
+        limit = {3: 15, 4: 7, 5: 4}[rank]
+        found = [f"corner {n} is not of {limit + 1} bits" for n in (*self.lower, *self.upper)
+                 if not -(1 << limit) <= n < 1 << limit]  # fmt: skip
+        if not 1 <= self.box[0] <= 256:
+            found.append(f"{self.box[0]} channels per pixel are not 1 to 256")
+        if not 1 <= self.box[1] <= 1024:
+            found.append(f"{self.box[1]} pixels per column are not 1 to 1024")
         return found
 
     def validate(self) -> None:
@@ -274,6 +304,9 @@ class TensorMap:
             *padded(tuple(n - 1 for n in self.sizes), 5, 0),
             *padded(self.strides, 5, 0),
             *padded(self.box, 5, 1),
+            int(self.im2col),
+            *padded(self.lower, 3, 0),
+            *padded(self.upper, 3, 0),
         )
 
     @staticmethod
@@ -295,5 +328,7 @@ class TensorMap:
             address=values[13],
             sizes=tuple(n + 1 for n in values[14 : 14 + rank]),
             strides=tuple(values[19 : 19 + rank - 1]),
-            box=tuple(values[24 : 24 + rank]),
+            box=tuple(values[24 : 24 + (2 if values[29] else rank)]),
+            lower=tuple(values[30 : 30 + rank - 2]) if values[29] else (),
+            upper=tuple(values[33 : 33 + rank - 2]) if values[29] else (),
         )

@@ -285,6 +285,10 @@ class _Writer:
                 self.value(register, "i32")
             else:
                 self.lines.append(f"mov.b32 {register}, {0 if name == 'a' else self.threads};")
+        elif opcode == "fns" and name != "mask":
+            self.value(register, "small")
+            fix = "and.b32 {0}, {0}, 31;" if name == "base" else "sub.s32 {0}, {0}, 20;"
+            self.lines.append(fix.format(register))
         elif opcode == "shfl" and name in ("b", "c"):
             self.value(register, "i32")
             self.lines.append(f"and.b32 {register}, {register}, {31 if name == 'b' else 0x1F1F};")
@@ -361,7 +365,8 @@ class _Writer:
         for form, operand in bind(self.ins):
             self.operand(form, operand)
         if self.ins.parts[0] in ("addc", "subc", "madc"):
-            self.lines.append("add.cc.u32 %zw2, %zw1, 0xFFFFFC00;")
+            before = "sub" if self.ins.parts[0] == "subc" else "add"
+            self.lines.append(f"{before}.cc.u32 %zw2, %zw1, 0xFFFFFC00;")
         return Trial(self.text, self.module(self.text), self.threads, VALUES // self.threads, self.cluster)
 
     def module(self, text: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous copies: cp.async, bulk copies, tensor copies and reductions (PTX ISA 9.7.9.25 to 9.7.9.27)."""
+"""Asynchronous copies: cp.async, bulk copies and reductions, st.async (PTX ISA 9.7.9.25 to 9.7.9.27)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
-from porter.sim.datapath.tma import load_tile, reduce_tile, store_tile
 from porter.sim.engine import Operation
 from porter.sim.exec_memory import global_groups, shared_index
 from porter.sim.mbarrier import shared_address
 from porter.sim.memory import MemoryAccessError
+from porter.sim.reduction import combine
 from porter.sim.results import Stop
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ def _mask_targets(M: Machine, cta: int, mask: int, at: int, warp: int, lane: int
     return [int(M.cta_first[cta]) + r for r in range(M.cluster_size) if mask >> r & 1]
 
 
-def _signal(M: Machine, cta: int, mbar: int, target: int, pair: bool, at: int, warp: int) -> tuple[int, int]:
+def signal_of(M: Machine, cta: int, mbar: int, target: int, pair: bool, at: int, warp: int) -> tuple[int, int]:
     """The mbarrier that counts the bytes landing in block `target`: same offset, same block.
 
     With .cta_group::2 it is that of the target's pair whose rank has the parity of the address's.
@@ -248,8 +247,10 @@ def bulk_load(
     mbar: Any,
     multicast: Any,
     from_shared: bool,
+    how: str,
+    kind: str,
 ) -> None:
-    """cp.async.bulk to shared memory, completing on an mbarrier."""
+    """cp.async.bulk and cp.reduce.async.bulk to shared memory, completing on an mbarrier."""
     d, s, z, b = (per_lane(x, n) for x in (dst, src, size, mbar))
     for row, lane, warp in active_lanes(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
@@ -263,7 +264,7 @@ def bulk_load(
             targets = _mask_targets(M, cta, int(per_lane(multicast, n)[row, lane]), at, warp, lane)
         barrier = int(b[row, lane])
         signals = [
-            _signal(M, cta, barrier, t, False, at, warp)
+            signal_of(M, cta, barrier, t, False, at, warp)
             if multicast is not None or not from_shared
             else M.mbar.resolve(cta, barrier, at)
             for t in targets
@@ -283,10 +284,17 @@ def bulk_load(
             else:
                 data = view_global(M, source, nbytes)
             for t, (slot, c) in zip(targets, signals, strict=True):
-                M.smem[t, offset : offset + nbytes] = data
+                place = M.smem[t, offset : offset + nbytes]
+                place[:] = _combined(place, data, how, kind) if how else data
                 M.mbar.complete_tx(slot, c, nbytes)
 
         M.engine.issue(Operation(at, warp, land, keys=[("mbar", *sc) for sc in signals]))
+
+
+def _combined(old: Array, new: Array, how: str, kind: str) -> Array:
+    """Bytes of a reduction. Sums of f32 keep subnormals, unlike those of `red`."""
+    dtype, _ = _REDUCTION[kind]
+    return combine(old.copy().view(dtype), new.view(dtype), None, how, kind).view(np.uint8)
 
 
 def view_global(M: Machine, address: int, nbytes: int) -> Array:
@@ -306,7 +314,7 @@ class _Everything:
         return view_global(self.machine, address, nbytes)
 
 
-def _bulk_out(
+def bulk_out(
     M: Machine, at: int, warp: int, lane: int, read: Callable[[], None] | None, land: Callable[[], None]
 ) -> None:
     op = Operation(at, warp, land, read=read)
@@ -318,9 +326,22 @@ def _bulk_out(
 
 @runtime
 def bulk_store(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src: Any, size: Any, how: str, kind: str
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    dst: Any,
+    src: Any,
+    size: Any,
+    how: str,
+    kind: str,
+    chosen: Any,
 ) -> None:
-    """cp.async.bulk and cp.reduce.async.bulk from shared to global memory."""
+    """cp.async.bulk and cp.reduce.async.bulk from shared to global memory.
+
+    `chosen`: bit i says whether byte i of every 16 is written (.cp_mask).
+    """
     d, s, z = (per_lane(x, n) for x in (dst, src, size))
     for row, lane, warp in active_lanes(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
@@ -334,18 +355,20 @@ def bulk_store(
         def read(owner: int = owner, offset: int = offset, nbytes: int = nbytes, box: list[Array] = box) -> None:
             box.append(M.smem[owner, offset : offset + nbytes].copy())
 
-        def land(target: int = target, nbytes: int = nbytes, box: list[Array] = box) -> None:
+        which = None if chosen is None else int(per_lane(chosen, n)[row, lane])
+
+        def land(
+            target: int = target, nbytes: int = nbytes, box: list[Array] = box, which: int | None = which
+        ) -> None:
             out = view_global(M, target, nbytes)
-            if not how:
+            if how:
+                out[:] = _combined(out, box[0], how, kind)
+            elif which is None:
                 out[:] = box[0]
             else:
-                from porter.sim.exec_atomic import combine
+                out[:] = np.where(which >> (np.arange(nbytes) % 16) & 1, box[0], out)
 
-                dtype, _ = _REDUCTION[kind]
-                old = out.copy().view(dtype)
-                out[:] = combine(old, box[0].view(dtype), None, how, kind).view(np.uint8)
-
-        _bulk_out(M, at, warp, lane, read, land)
+        bulk_out(M, at, warp, lane, read, land)
 
 
 _REDUCTION = {
@@ -354,107 +377,7 @@ _REDUCTION = {
 }  # fmt: skip
 
 
-# Tensor copies ------------------------------------------------------------------------------------------
-
-
-def tensor_map(M: Machine, address: int, at: int, warp: int, lane: int) -> TensorMap:
-    """The tensor map at a generic address."""
-    try:
-        raw = bytes(view_global(M, address, ENCODED_BYTES))
-        found = M.tensor_maps.get(raw)
-        if found is None:
-            found = M.tensor_maps[raw] = TensorMap.decode(raw)
-        return found
-    except (MemoryAccessError, ValueError) as problem:
-        raise Stop(Code.SIM_TENSOR_MAP, f"at {address:#x}: {problem}", at, warp, lane) from problem
-
-
-@runtime
-def tensor_load(
-    M: Machine,
-    at: int,
-    idx: Any,
-    n: int,
-    mask: Any,
-    dst: Any,
-    address: Any,
-    coords: tuple[Any, ...],
-    mbar: Any,
-    multicast: Any,
-    pair: bool,
-) -> None:
-    """cp.async.bulk.tensor from global to shared memory, tiled mode."""
-    d, a, b = (per_lane(x, n) for x in (dst, address, mbar))
-    c = [per_lane(x, n) for x in coords]
-    for row, lane, warp in active_lanes(M, idx, n, mask):
-        cta = int(M.warp_cta[warp])
-        tm = tensor_map(M, int(a[row, lane]), at, warp, lane)
-        place = [int(x[row, lane]) for x in c]
-        first, offset = shared_place(M, cta, int(d[row, lane]), tm.shared_bytes, at, warp, lane)
-        targets = [first]
-        if multicast is not None:
-            targets = _mask_targets(M, cta, int(per_lane(multicast, n)[row, lane]), at, warp, lane)
-        barrier = int(b[row, lane])
-        if multicast is None and not pair and M.clustered and barrier >> 24 != int(M.cta_rank[first]):
-            what = f"mbarrier {barrier:#x} is not in the block that the copy goes to"
-            raise Stop(Code.SIM_MBARRIER, what, at, warp, lane)
-        signals = [_signal(M, cta, barrier, t, pair, at, warp) for t in targets]
-
-        def land(
-            tm: TensorMap = tm,
-            place: list[int] = place,
-            targets: list[int] = targets,
-            signals: list[tuple[int, int]] = signals,
-            offset: int = offset,
-        ) -> None:
-            memory = M.everything
-            nbytes = load_tile(tm, memory, place, M.smem[targets[0]], offset)
-            # Other blocks of a multicast get the same bytes at the same offsets.
-            for t in targets[1:]:
-                load_tile(tm, memory, place, M.smem[t], offset)
-            for slot, owner in signals:
-                M.mbar.complete_tx(slot, owner, nbytes)
-
-        M.engine.issue(Operation(at, warp, land, keys=[("mbar", *sc) for sc in signals]))
-
-
-@runtime
-def tensor_store(
-    M: Machine,
-    at: int,
-    idx: Any,
-    n: int,
-    mask: Any,
-    address: Any,
-    coords: tuple[Any, ...],
-    src: Any,
-    how: str,
-) -> None:
-    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor from shared to global memory, tiled mode."""
-    a, s = per_lane(address, n), per_lane(src, n)
-    c = [per_lane(x, n) for x in coords]
-    for row, lane, warp in active_lanes(M, idx, n, mask):
-        cta = int(M.warp_cta[warp])
-        tm = tensor_map(M, int(a[row, lane]), at, warp, lane)
-        place = [int(x[row, lane]) for x in c]
-        owner, offset = shared_place(M, cta, int(s[row, lane]), tm.box_bytes, at, warp, lane)
-        box: list[Array] = []
-        # The copy keeps the tile's place relative to the swizzle pattern, which repeats every 1024 bytes.
-        base = offset // 1024 * 1024
-        end = offset + tm.box_bytes
-
-        def read(owner: int = owner, base: int = base, end: int = end, box: list[Array] = box) -> None:
-            box.append(M.smem[owner, base : -(-end // 1024) * 1024].copy())
-
-        def land(
-            tm: TensorMap = tm, place: list[int] = place, start: int = offset - base, box: list[Array] = box
-        ) -> None:
-            if how:
-                reduce_tile(tm, M.everything, place, box[0], start, how)  # type: ignore[arg-type]
-            else:
-                store_tile(tm, M.everything, place, box[0], start)
-
-        _bulk_out(M, at, warp, lane, read, land)
+# Stores that complete on an mbarrier -------------------------------------------------------------------
 
 
 @runtime
@@ -489,8 +412,6 @@ def store_async(
         ) -> None:
             place = M.smem[owner, offset : offset + nbytes].view(data.dtype)
             if how:
-                from porter.sim.exec_atomic import combine
-
                 place[:] = combine(place.copy(), data, None, how, kind)
             else:
                 place[:] = data
@@ -555,18 +476,21 @@ def _cp_async(cg: Context, ins: ast.Instruction) -> None:
 
 @emits("cp.reduce")
 def _cp_reduce(cg: Context, ins: ast.Instruction) -> None:
+    from porter.sim.exec_tensor_copy import tensor_copy
+
     p, ops = ins.parts, ins.operands
     how = next(x for x in p if x in ("add", "min", "max", "inc", "dec", "and", "or", "xor"))
     if "tensor" in p:
-        _tensor(cg, ins, how)
+        tensor_copy(cg, ins, how)
     elif p[4] == "global" and p[5].startswith("shared"):
         kind = p[-1]
         if kind not in _REDUCTION:
             raise Unsupported(f"reduction of .{kind}")
         args = cg.addr(ops[0], "u64"), cg.addr(ops[1], "u32"), cg.src(ops[2], "u32")
-        cg.line(cg.call("bulk_store", *args, repr(how), repr(kind)))
+        cg.line(cg.call("bulk_store", *args, repr(how), repr(kind), "None"))
     else:
-        raise Unsupported("reduction into shared memory")
+        places = cg.addr(ops[0], "u32"), cg.addr(ops[1], "u32"), cg.src(ops[2], "u32"), cg.addr(ops[3], "u32")
+        cg.line(cg.call("bulk_load", *places, "None", "True", repr(how), repr(p[-1])))
 
 
 def _integer(op: ast.Operand) -> int:
@@ -581,6 +505,8 @@ def _is_predicate(cg: Context, op: ast.Operand) -> bool:
 
 
 def _bulk_form(cg: Context, ins: ast.Instruction) -> None:
+    from porter.sim.exec_tensor_copy import tensor_copy
+
     p, ops = ins.parts, ins.operands
     if "commit_group" in p:
         cg.line(cg.call("bulk_commit"))
@@ -589,12 +515,11 @@ def _bulk_form(cg: Context, ins: ast.Instruction) -> None:
     elif "prefetch" in p:
         return
     elif "tensor" in p:
-        _tensor(cg, ins, "")
+        tensor_copy(cg, ins, "")
     elif p[3] == "global":
-        if "cp_mask" in p:
-            raise Unsupported(".cp_mask")
+        chosen = cg.src(ops[-1], "u32") if "cp_mask" in p else "None"
         args = cg.addr(ops[0], "u64"), cg.addr(ops[1], "u32"), cg.src(ops[2], "u32")
-        cg.line(cg.call("bulk_store", *args, "''", "''"))
+        cg.line(cg.call("bulk_store", *args, "''", "''", chosen))
     else:
         from_shared = p[4].startswith("shared")
         multicast = cg.src(ops[4], "u32") if "multicast::cluster" in p else "None"
@@ -608,39 +533,7 @@ def _bulk_form(cg: Context, ins: ast.Instruction) -> None:
                 cg.addr(ops[3], "u32"),
                 multicast,
                 str(from_shared),
+                "''",
+                "''",
             )
         )
-
-
-def _tensor(cg: Context, ins: ast.Instruction, how: str) -> None:
-    p, ops = ins.parts, ins.operands
-    special = next((x for x in p if x.startswith(("im2col", "tile::"))), None)
-    if special is not None:
-        raise Unsupported(f"tensor copy mode .{special}")
-    at_dim = next(i for i, x in enumerate(p) if x in ("1d", "2d", "3d", "4d", "5d"))
-
-    def target(op: ast.Operand) -> tuple[str, str]:
-        assert isinstance(op, ast.Mem)
-        vector = op.parts[0]
-        items = vector.items if isinstance(vector, ast.Vec) else (vector,)
-        coords = ", ".join(cg.src(i, "s32") for i in items)
-        return cg.src(op.base, "u64") if op.offset == 0 else cg.addr(ast.Mem(op.base, op.offset), "u64"), f"({coords},)"
-
-    to = next(x for x in p[at_dim + 1 :] if x.startswith(("shared", "global")))
-    if to.startswith("shared"):
-        address, coords = target(ops[1])
-        multicast = cg.src(ops[3], "u32") if "multicast::cluster" in p else "None"
-        cg.line(
-            cg.call(
-                "tensor_load",
-                cg.addr(ops[0], "u32"),
-                address,
-                coords,
-                cg.addr(ops[2], "u32"),
-                multicast,
-                str("cta_group::2" in p),
-            )
-        )
-    else:
-        address, coords = target(ops[0])
-        cg.line(cg.call("tensor_store", address, coords, cg.addr(ops[1], "u32"), repr(how)))

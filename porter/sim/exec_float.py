@@ -22,6 +22,8 @@ from porter.sim.rounding import (
     bf16_to_f32,
     canonical_nan,
     f32_to_bf16,
+    float_max,
+    float_min,
     flush_f16,
     flush_f32,
     kept_nan,
@@ -41,6 +43,8 @@ runtime(flush_f16)
 runtime(flush_f32)
 runtime(canonical_nan)
 runtime(kept_nan)
+runtime(float_max)
+runtime(float_min)
 runtime(directed)
 
 
@@ -147,28 +151,6 @@ def saturate(x: Array) -> Array:
     """.sat: clamp to [0, 1]; NaN becomes +0."""
     one = x.dtype.type(1)
     return np.where(x > 0, np.minimum(x, one), x.dtype.type(0))
-
-
-@runtime
-def float_min(a: Array, b: Array, nan_wins: bool) -> Array:
-    """The number if one operand is NaN, unless `nan_wins`; -0 is less than +0."""
-    a, b = np.broadcast_arrays(a, b)
-    r = np.where((a == b) & np.signbit(b), b, np.fmin(a, b))
-    return _nan_rule(a, b, np.where((a == b) & np.signbit(a), a, r), nan_wins)
-
-
-@runtime
-def float_max(a: Array, b: Array, nan_wins: bool) -> Array:
-    a, b = np.broadcast_arrays(a, b)
-    r = np.where((a == b) & np.signbit(a), b, np.fmax(a, b))
-    return _nan_rule(a, b, np.where((a == b) & np.signbit(b), a, r), nan_wins)
-
-
-def _nan_rule(a: Array, b: Array, r: Array, nan_wins: bool) -> Array:
-    bad = (np.isnan(a) | np.isnan(b)) if nan_wins else (np.isnan(a) & np.isnan(b))
-    if not bad.any():
-        return r
-    return kept_nan(np.where(bad, np.nan, r), b, a) if r.dtype == np.float64 else np.where(bad, r.dtype.type(np.nan), r)
 
 
 @runtime

@@ -46,6 +46,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_move,
     exec_tcgen05,
     exec_tensor,
+    exec_tensor_copy,
     exec_warp,
     mbarrier,
 )

@@ -36,7 +36,7 @@ def canonical_nan(x: Array) -> Array:
     return float_bits(x).view(x.dtype)
 
 
-def kept_nan(result: Array, *operands: Array) -> Array:
+def kept_nan(result: Array, *operands: Array, quiet: bool = True) -> Array:
     """An f64 result whose NaN is that of the first operand that is one, else that of an invalid operation."""
     r = np.asarray(result)
     bad = r != r
@@ -45,8 +45,28 @@ def kept_nan(result: Array, *operands: Array) -> Array:
     bits = np.full(r.shape, nan.F64_INVALID, np.uint64)
     for x in reversed(operands):
         x = np.broadcast_to(x, r.shape)
-        bits = np.where(x != x, x.view(np.uint64) | np.uint64(nan.F64_QUIET), bits)
+        bits = np.where(x != x, x.view(np.uint64) | np.uint64(nan.F64_QUIET if quiet else 0), bits)
     return np.where(bad, bits, r.view(np.uint64)).view(np.float64)
+
+
+def float_min(a: Array, b: Array, nan_wins: bool) -> Array:
+    """The number if one operand is NaN, unless `nan_wins`; -0 is less than +0."""
+    a, b = np.broadcast_arrays(a, b)
+    r = np.where((a == b) & np.signbit(b), b, np.fmin(a, b))
+    return _nan_rule(a, b, np.where((a == b) & np.signbit(a), a, r), nan_wins)
+
+
+def float_max(a: Array, b: Array, nan_wins: bool) -> Array:
+    a, b = np.broadcast_arrays(a, b)
+    r = np.where((a == b) & np.signbit(a), b, np.fmax(a, b))
+    return _nan_rule(a, b, np.where((a == b) & np.signbit(b), a, r), nan_wins)
+
+
+def _nan_rule(a: Array, b: Array, r: Array, nan_wins: bool) -> Array:
+    bad = (np.isnan(a) | np.isnan(b)) if nan_wins else (np.isnan(a) & np.isnan(b))
+    if not bad.any():
+        return r
+    return kept_nan(np.where(bad, np.nan, r), b, a) if r.dtype == np.float64 else np.where(bad, r.dtype.type(np.nan), r)
 
 
 def flush_f16(x: Array) -> Array:

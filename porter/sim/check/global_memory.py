@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from porter.sim.check.flags import FlagUser
 from porter.sim.check.foreign import Imports
 from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalState, Wave
 from porter.sim.check.judge_global import GlobalJudge
-from porter.sim.datapath.tma import _valid_box
+from porter.sim.datapath.tma import Mode, boxes
 from porter.sim.memory import Allocation
 
 if TYPE_CHECKING:
@@ -256,17 +257,26 @@ class GlobalMemoryCheck:
         if found is not None and nbytes and address + nbytes <= found.end:
             self._copy(found, address - found.start, (nbytes,), (1,), access, nbytes)
 
-    def copy_tile(self, tensor_map: TensorMap, coords: list[int], access: GlobalAccess) -> None:
-        if len(coords) != tensor_map.rank or tensor_map.problems():
+    def copy_tile(
+        self,
+        tensor_map: TensorMap,
+        coords: list[int],
+        access: GlobalAccess,
+        mode: Mode = "tile",
+        offsets: Sequence[int] = (),
+    ) -> None:
+        if tensor_map.problems() or tensor_map.im2col != (mode == "im2col"):
             return
-        box = _valid_box(tensor_map, coords)
-        found = None if box is None else self.allocation(box.address)
-        if box is None or found is None:
+        if len(coords) != (5 if mode == "rows" else tensor_map.rank):
             return
-        span = sum((n - 1) * s for n, s in zip(box.shape, box.strides, strict=True)) + 1
-        if box.address + span <= found.end:
-            item = tensor_map.dtype.element_bytes
-            self._copy(found, box.address - found.start, box.shape, box.strides, access, item)
+        for box in boxes(tensor_map, coords, mode, offsets):
+            found = self.allocation(box.address)
+            if found is None:
+                continue
+            span = sum((n - 1) * s for n, s in zip(box.shape, box.strides, strict=True)) + 1
+            if box.address + span <= found.end:
+                item = tensor_map.dtype.element_bytes
+                self._copy(found, box.address - found.start, box.shape, box.strides, access, item)
 
     def _copy(
         self,

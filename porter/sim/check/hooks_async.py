@@ -10,13 +10,14 @@ import numpy.typing as npt
 
 from porter.ptx import ast
 from porter.ptx.wgmma import WgmmaOp
-from porter.sim import exec_async, exec_memory, exec_tensor
+from porter.sim import exec_async, exec_memory, exec_tensor, exec_tensor_copy
 from porter.sim.check.checker import Groups, Issue
 from porter.sim.check.footprints import operand_bits, operand_rows_bits
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hooks_sync import active, check_init
 from porter.sim.check.shadow import Access, byte_bits, range_bits
 from porter.sim.datapath.errors import DatapathError
+from porter.sim.datapath.tma import Mode, covered_bytes
 from porter.sim.exec_async import active_lanes, per_lane
 
 if TYPE_CHECKING:
@@ -73,23 +74,26 @@ def tensor_load(
     mbar: Any,
     multicast: Any,
     pair: bool,
+    mode: Mode = "tile",
+    offsets: tuple[Any, ...] = (),
 ) -> None:
     check: Any = M.check
     d, a, b = (per_lane(x, n) for x in (dst, address, mbar))
     for row, lane, warp in active_lanes(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
-        tm = exec_async.tensor_map(M, int(a[row, lane]), at, warp, lane)
-        first, offset = exec_async.shared_place(M, cta, int(d[row, lane]), tm.shared_bytes, at, warp, lane)
+        tm = exec_tensor_copy.tensor_map(M, int(a[row, lane]), at, warp, lane)
+        nbytes = covered_bytes(tm, mode)
+        first, offset = exec_async.shared_place(M, cta, int(d[row, lane]), nbytes, at, warp, lane)
         targets = [first]
         if multicast is not None:
             chosen = int(per_lane(multicast, n)[row, lane])
             targets = exec_async._mask_targets(M, cta, chosen, at, warp, lane)
-        signals = [exec_async._signal(M, cta, int(b[row, lane]), t, pair, at, warp) for t in targets]
+        signals = [exec_async.signal_of(M, cta, int(b[row, lane]), t, pair, at, warp) for t in targets]
         check.global_memory.use_tensor_map(at, warp, lane, int(a[row, lane]))
-        issue = _copy_in(M, at, warp, lane, targets, signals, offset, tm.shared_bytes)
-        place = [int(per_lane(x, n)[row, lane]) for x in coords]
-        check.global_memory.copy_tile(tm, place, _source(M, at, warp, lane, issue))
-    exec_async.tensor_load(M, at, idx, n, mask, dst, address, coords, mbar, multicast, pair)
+        issue = _copy_in(M, at, warp, lane, targets, signals, offset, nbytes)
+        place, shift = ([int(per_lane(x, n)[row, lane]) for x in values] for values in (coords, offsets))
+        check.global_memory.copy_tile(tm, place, _source(M, at, warp, lane, issue), mode, shift)
+    exec_tensor_copy.tensor_load(M, at, idx, n, mask, dst, address, coords, mbar, multicast, pair, mode, offsets)
     check.queue.clear()
 
 
@@ -105,6 +109,8 @@ def bulk_load(
     mbar: Any,
     multicast: Any,
     from_shared: bool,
+    how: str,
+    kind: str,
 ) -> None:
     check: Any = M.check
     d, s, z, b = (per_lane(x, n) for x in (dst, src, size, mbar))
@@ -117,7 +123,7 @@ def bulk_load(
             chosen = int(per_lane(multicast, n)[row, lane])
             targets = exec_async._mask_targets(M, cta, chosen, at, warp, lane)
         signals = [
-            exec_async._signal(M, cta, barrier, t, False, at, warp)
+            exec_async.signal_of(M, cta, barrier, t, False, at, warp)
             if multicast is not None or not from_shared
             else M.mbar.resolve(cta, barrier, at)
             for t in targets
@@ -132,7 +138,7 @@ def bulk_load(
             copied = check.queue[-1].accesses[0]
             # Landing completes reading and writing alike.
             read.done = copied.done
-    exec_async.bulk_load(M, at, idx, n, mask, dst, src, size, mbar, multicast, from_shared)
+    exec_async.bulk_load(M, at, idx, n, mask, dst, src, size, mbar, multicast, from_shared, how, kind)
     check.queue.clear()
 
 
@@ -176,7 +182,17 @@ def _copy_out(
 
 
 def bulk_store(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src: Any, size: Any, how: str, kind: str
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    dst: Any,
+    src: Any,
+    size: Any,
+    how: str,
+    kind: str,
+    chosen: Any,
 ) -> None:
     check: Any = M.check
     d, s, z = per_lane(dst, n), per_lane(src, n), per_lane(size, n)
@@ -185,22 +201,32 @@ def bulk_store(
         owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), nbytes, at, warp, lane)
         target = _copy_out(M, at, warp, lane, owner, offset, nbytes, how)
         check.global_memory.copy_span(int(d[row, lane]), nbytes, target)
-    exec_async.bulk_store(M, at, idx, n, mask, dst, src, size, how, kind)
+    exec_async.bulk_store(M, at, idx, n, mask, dst, src, size, how, kind, chosen)
 
 
 def tensor_store(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, coords: tuple[Any, ...], src: Any, how: str
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    address: Any,
+    coords: tuple[Any, ...],
+    src: Any,
+    how: str,
+    mode: Mode = "tile",
 ) -> None:
     check: Any = M.check
     a, s = per_lane(address, n), per_lane(src, n)
     for row, lane, warp in active_lanes(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
-        tm = exec_async.tensor_map(M, int(a[row, lane]), at, warp, lane)
-        owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), tm.box_bytes, at, warp, lane)
+        tm = exec_tensor_copy.tensor_map(M, int(a[row, lane]), at, warp, lane)
+        nbytes = covered_bytes(tm, mode)
+        owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), nbytes, at, warp, lane)
         check.global_memory.use_tensor_map(at, warp, lane, int(a[row, lane]))
-        target = _copy_out(M, at, warp, lane, owner, offset, tm.box_bytes, how)
-        check.global_memory.copy_tile(tm, [int(per_lane(x, n)[row, lane]) for x in coords], target)
-    exec_async.tensor_store(M, at, idx, n, mask, address, coords, src, how)
+        target = _copy_out(M, at, warp, lane, owner, offset, nbytes, how)
+        check.global_memory.copy_tile(tm, [int(per_lane(x, n)[row, lane]) for x in coords], target, mode)
+    exec_tensor_copy.tensor_store(M, at, idx, n, mask, address, coords, src, how, mode)
 
 
 def bulk_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:

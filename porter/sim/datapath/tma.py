@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiled TMA copies between global memory and one CTA's shared memory."""
+"""TMA copies between global memory and one CTA's shared memory: tiled, by rows (gather4, scatter4) and im2col.
+
+Source: PTX ISA 9.0 §5.5.3 (tiled mode, gather4 and scatter4), §5.5.4 (im2col mode).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, Protocol
 
-import ml_dtypes
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from porter.ptx.tensormap import (
     TMA_SWIZZLES,
@@ -20,6 +22,7 @@ from porter.ptx.tensormap import (
     TensorMapType,
 )
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.reduction import combine
 
 Bytes = NDArray[np.uint8]
 ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
@@ -37,42 +40,70 @@ class GlobalBytes(Protocol):
     def view(self, address: int, nbytes: int) -> Bytes: ...
 
 
+Mode = Literal["tile", "rows", "im2col"]
+"""How coordinates name elements: a box; a column and four rows; pixels of a convolution."""
+
+
+def copied_bytes(tensor_map: TensorMap, mode: Mode = "tile") -> int:
+    """Bytes that one copy moves, as an mbarrier counts them."""
+    return tensor_map.box_bytes * (4 if mode == "rows" else 1)
+
+
+def covered_bytes(tensor_map: TensorMap, mode: Mode = "tile") -> int:
+    """Bytes of shared memory that one copy covers."""
+    return tensor_map.shared_bytes * (4 if mode == "rows" else 1)
+
+
 def load_tile(
-    tensor_map: TensorMap, memory: GlobalBytes, coords: Sequence[int], smem: Bytes, smem_address: int
+    tensor_map: TensorMap,
+    memory: GlobalBytes,
+    coords: Sequence[int],
+    smem: Bytes,
+    smem_address: int,
+    mode: Mode = "tile",
+    offsets: Sequence[int] = (),
 ) -> int:
     """Copy the box at `coords` (elements, innermost first) to shared memory.
+
+    `offsets` are those of im2col, in dimensions 1 up.
 
     Elements outside the tensor become zero or NaN, as the map says. Returns the bytes that the mbarrier is
     to count, which include them. Raises DatapathError for illegal maps, coordinates and addresses; errors
     of `memory.view` pass through.
     """
-    _check(tensor_map, coords, smem_address)
-    box = _valid_box(tensor_map, coords)
-    if box is not None and box.whole:
-        tile = np.ascontiguousarray(_global_view(memory, box))
+    _check(tensor_map, coords, smem_address, mode)
+    parts = boxes(tensor_map, coords, mode, offsets)
+    if len(parts) == 1 and parts[0].whole:
+        tile = np.ascontiguousarray(_global_view(memory, parts[0]))
     else:
-        tile = _fill(tensor_map)
-        if box is not None:
+        tile = _fill(tensor_map, mode)
+        for box in parts:
             tile[box.inside] = _global_view(memory, box)
     _scatter(tensor_map, smem, smem_address, _pad(tensor_map, tile))
-    return tensor_map.box_bytes
+    return copied_bytes(tensor_map, mode)
 
 
 def store_tile(
-    tensor_map: TensorMap, memory: GlobalBytes, coords: Sequence[int], smem: Bytes, smem_address: int
+    tensor_map: TensorMap,
+    memory: GlobalBytes,
+    coords: Sequence[int],
+    smem: Bytes,
+    smem_address: int,
+    mode: Mode = "tile",
 ) -> int:
     """Copy a box from shared memory to the tensor; what lies outside it is not written.
 
     Returns the bytes of the box. Raises as `load_tile` does.
     """
-    _check(tensor_map, coords, smem_address)
+    _check(tensor_map, coords, smem_address, mode)
     if tensor_map.dtype.padded:
         raise UnsupportedDatapathError(f"tensor stores of {tensor_map.dtype.name} elements")
-    box = _valid_box(tensor_map, coords)
-    if box is not None:
-        tile = _gather(tensor_map, smem, smem_address)
+    tile = None
+    for box in boxes(tensor_map, coords, mode):
+        if tile is None:
+            tile = _gather(tensor_map, smem, smem_address, mode)
         _global_view(memory, box)[...] = tile[box.inside]
-    return tensor_map.box_bytes
+    return copied_bytes(tensor_map, mode)
 
 
 def reduce_tile(
@@ -82,49 +113,37 @@ def reduce_tile(
     smem: Bytes,
     smem_address: int,
     op: ReduceOp,
+    mode: Mode = "tile",
 ) -> int:
     """Combine a box of shared memory into the tensor. Returns and raises as `store_tile` does."""
-    _check(tensor_map, coords, smem_address)
-    dtype = _REDUCE_TYPES.get(tensor_map.dtype)
-    if dtype is None or (tensor_map.dtype.is_float and op not in ("add", "min", "max")):
+    _check(tensor_map, coords, smem_address, mode)
+    kind = _REDUCE_TYPES.get(tensor_map.dtype)
+    if kind is None or (tensor_map.dtype.is_float and op not in ("add", "min", "max")):
         raise DatapathError(f"no reduction .{op} of {tensor_map.dtype.name} elements")
     if op not in ("add", "min", "max", "inc", "dec", "and", "or", "xor"):
         raise DatapathError(f"unknown reduction .{op}")
-    box = _valid_box(tensor_map, coords)
-    if box is not None:
-        source = np.ascontiguousarray(_gather(tensor_map, smem, smem_address)[box.inside]).view(dtype)
+    words = f"u{tensor_map.dtype.element_bytes}"
+    flush = op == "add" and tensor_map.dtype is TensorMapType.FLOAT32_FTZ
+    for box in boxes(tensor_map, coords, mode):
+        source = np.ascontiguousarray(_gather(tensor_map, smem, smem_address, mode)[box.inside]).view(words)
         target = _global_view(memory, box)
         with np.errstate(all="ignore"):
-            result = _combine(np.ascontiguousarray(target).view(dtype), source, op)
+            result = combine(np.ascontiguousarray(target).view(words), source, None, op, kind, flush)
         target[...] = np.ascontiguousarray(result).view(np.uint8)
-    return tensor_map.box_bytes
+    return copied_bytes(tensor_map, mode)
 
 
-_REDUCE_TYPES: dict[TensorMapType, DTypeLike] = {
-    TensorMapType.UINT32: np.uint32,
-    TensorMapType.INT32: np.int32,
-    TensorMapType.UINT64: np.uint64,
-    TensorMapType.INT64: np.int64,
-    TensorMapType.FLOAT16: np.float16,
-    TensorMapType.BFLOAT16: ml_dtypes.bfloat16,
-    TensorMapType.FLOAT32: np.float32,
-    TensorMapType.FLOAT32_FTZ: np.float32,
-    TensorMapType.FLOAT64: np.float64,
+_REDUCE_TYPES: dict[TensorMapType, str] = {
+    TensorMapType.UINT32: "u32",
+    TensorMapType.INT32: "s32",
+    TensorMapType.UINT64: "u64",
+    TensorMapType.INT64: "s64",
+    TensorMapType.FLOAT16: "f16",
+    TensorMapType.BFLOAT16: "bf16",
+    TensorMapType.FLOAT32: "f32",
+    TensorMapType.FLOAT32_FTZ: "f32",
+    TensorMapType.FLOAT64: "f64",
 }
-
-
-def _combine(old: NDArray, new: NDArray, op: ReduceOp) -> NDArray:
-    if op == "add":
-        return old + new
-    if op == "min":
-        return np.fmin(old, new)
-    if op == "max":
-        return np.fmax(old, new)
-    if op == "inc":
-        return np.where(old >= new, 0, old + 1).astype(old.dtype)
-    if op == "dec":
-        return np.where((old == 0) | (old > new), new, old - 1).astype(old.dtype)
-    return {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op](old, new)
 
 
 @lru_cache(maxsize=256)
@@ -132,10 +151,15 @@ def _problems(tensor_map: TensorMap) -> str:
     return "; ".join(tensor_map.problems())
 
 
-def _check(tensor_map: TensorMap, coords: Sequence[int], smem_address: int) -> None:
+def _check(tensor_map: TensorMap, coords: Sequence[int], smem_address: int, mode: Mode) -> None:
     if problems := _problems(tensor_map):
         raise DatapathError(f"tensor map: {problems}")
-    if len(coords) != tensor_map.rank:
+    if tensor_map.im2col != (mode == "im2col"):
+        raise DatapathError("an im2col copy needs an im2col tensor map, any other copy a tiled one")
+    if mode == "rows":
+        if tensor_map.rank != 2 or tensor_map.box[1] != 1 or len(coords) != 5:
+            raise DatapathError("gather4 and scatter4 need a two-dimensional tensor map with boxes of one row")
+    elif len(coords) != tensor_map.rank:
         raise DatapathError(f"{len(coords)} coordinates for a tensor map of rank {tensor_map.rank}")
     if tensor_map.interleave is not TensorMapInterleave.NONE:
         raise UnsupportedDatapathError("interleaved tensor maps")
@@ -160,7 +184,7 @@ class _Box:
         address: int,
         shape: tuple[int, ...],
         strides: tuple[int, ...],
-        whole: bool,
+        whole: bool = False,
     ) -> None:
         self.inside = inside
         self.whole = whole
@@ -201,6 +225,69 @@ def _pad(tensor_map: TensorMap, tile: Bytes) -> Bytes:
     return out.reshape(*tile.shape[:-1], -1)
 
 
+def boxes(
+    tensor_map: TensorMap, coords: Sequence[int], mode: Mode = "tile", offsets: Sequence[int] = ()
+) -> list[_Box]:
+    """The parts of a copy that lie inside the tensor, each with its place in the tile."""
+    if mode == "im2col":
+        return _pixel_runs(tensor_map, coords, offsets)
+    if mode == "tile":
+        box = _valid_box(tensor_map, coords)
+        return [] if box is None else [box]
+    found = []
+    for row, coord in enumerate(coords[1:]):
+        box = _valid_box(tensor_map, (coords[0], coord))
+        if box is not None:
+            box.inside, box.whole = (slice(row, row + 1), *box.inside[1:]), False
+            found.append(box)
+    return found
+
+
+def _pixel_runs(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[int]) -> list[_Box]:
+    """The pixels of an im2col copy, those side by side along dimension 1 as one part.
+
+    The filter's base walks through the bounding box, dimension 1 first, in steps of the traversal strides, from
+    `coords` on and through the following images; `offsets` lead from the base to the pixel.
+    """
+    spatial = tensor_map.rank - 2
+    size = tensor_map.dtype.element_bytes
+    channels, pixels = tensor_map.box
+    first = max(0, -coords[0])
+    last = min(channels, tensor_map.sizes[0] - coords[0])
+    if first >= last:
+        return []
+    shift = tuple(offsets) or (0,) * spatial
+    low = tensor_map.lower
+    high = [n - 1 + u for n, u in zip(tensor_map.sizes[1:-1], tensor_map.upper, strict=True)]
+    steps = tensor_map.element_strides[1:-1]
+    place, image = list(coords[1:-1]), coords[-1]
+    unit, along = tensor_map.strides[0], slice(first * size, last * size)
+    runs: list[_Box] = []
+    for pixel in range(pixels):
+        at = [p + s for p, s in zip(place, shift, strict=True)]
+        inside = all(0 <= x < n for x, n in zip(at, tensor_map.sizes[1:-1], strict=True))
+        if inside and 0 <= image < tensor_map.sizes[-1]:
+            position = [*at, image]
+            address = tensor_map.address + (coords[0] + first) * size
+            address += sum(x * stride for x, stride in zip(position, tensor_map.strides, strict=True))
+            before = runs[-1] if runs else None
+            if before is not None and before.inside[0].stop == pixel and \
+                    address == before.address + before.shape[0] * unit * steps[0]:
+                before.inside = (slice(before.inside[0].start, pixel + 1), along)
+                before.shape = (before.shape[0] + 1, before.shape[1])
+            else:
+                runs.append(_Box((slice(pixel, pixel + 1), along), address, (1, (last - first) * size),
+                                 (unit * steps[0], 1)))  # fmt: skip
+        for axis in range(spatial):
+            place[axis] += steps[axis]
+            if place[axis] <= high[axis]:
+                break
+            place[axis] = low[axis]
+        else:
+            image += 1
+    return runs
+
+
 def _valid_box(tensor_map: TensorMap, coords: Sequence[int]) -> _Box | None:
     """None if all of the box lies outside."""
     tensor_map, coords = _bytewise(tensor_map, coords)
@@ -237,10 +324,15 @@ def _global_view(memory: GlobalBytes, box: _Box) -> Bytes:
     return np.ndarray(box.shape, np.uint8, memory.view(box.address, span), 0, box.strides)
 
 
-def _fill(tensor_map: TensorMap) -> Bytes:
-    """A tile of out-of-bounds elements: [.., dim 1, bytes of dim 0]."""
-    width = tensor_map.box[0] * tensor_map.dtype.element_bits // 8
-    shape = (*reversed(tensor_map.box_counts[1:]), width)
+def _shape(tensor_map: TensorMap, mode: Mode, width: int) -> tuple[int, ...]:
+    """A tile: [.., dim 1, bytes of dim 0]."""
+    counts = (4,) if mode == "rows" else tuple(reversed(tensor_map.box_counts[1:]))
+    return (*counts, width)
+
+
+def _fill(tensor_map: TensorMap, mode: Mode) -> Bytes:
+    """A tile of out-of-bounds elements."""
+    shape = _shape(tensor_map, mode, tensor_map.box[0] * tensor_map.dtype.element_bits // 8)
     if not tensor_map.oob_nan:
         return np.zeros(shape, np.uint8)
     pattern = np.full(tensor_map.dtype.element_bytes, 0xFF, np.uint8)
@@ -264,25 +356,25 @@ def _smem_index(
 
 
 def _smem_chunks(
-    tensor_map: TensorMap, smem: Bytes, smem_address: int
+    tensor_map: TensorMap, smem: Bytes, smem_address: int, rows: int
 ) -> tuple[NDArray[np.complex128], NDArray[np.int64]]:
-    rows = tensor_map.shared_bytes // tensor_map.inner_bytes
     index, largest = _smem_index(smem_address % _PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
     chunks = smem[: smem.size // 16 * 16].view(_CHUNK)[smem_address // _PERIOD * (_PERIOD // 16) :]
     if largest >= chunks.size:
         raise DatapathError(
-            f"a tile of {tensor_map.shared_bytes} bytes at {smem_address:#x} passes the end of {smem.size} "
+            f"a tile of {rows * tensor_map.inner_bytes} bytes at {smem_address:#x} passes the end of {smem.size} "
             "bytes of shared memory"
         )
     return chunks, index
 
 
 def _scatter(tensor_map: TensorMap, smem: Bytes, smem_address: int, tile: Bytes) -> None:
-    chunks, index = _smem_chunks(tensor_map, smem, smem_address)
+    chunks, index = _smem_chunks(tensor_map, smem, smem_address, tile.size // tensor_map.inner_bytes)
     chunks[index] = tile.reshape(-1, tensor_map.inner_bytes).view(_CHUNK)
 
 
-def _gather(tensor_map: TensorMap, smem: Bytes, smem_address: int) -> Bytes:
-    chunks, index = _smem_chunks(tensor_map, smem, smem_address)
-    shape = (*reversed(tensor_map.box_counts[1:]), tensor_map.inner_bytes)
+def _gather(tensor_map: TensorMap, smem: Bytes, smem_address: int, mode: Mode) -> Bytes:
+    shape = _shape(tensor_map, mode, tensor_map.inner_bytes)
+    rows = covered_bytes(tensor_map, mode) // tensor_map.inner_bytes
+    chunks, index = _smem_chunks(tensor_map, smem, smem_address, rows)
     return chunks[index].view(np.uint8).reshape(shape)
