@@ -192,6 +192,9 @@ given, it is one to review if only the letter of the PTX ISA forbids it and code
 a missing `tcgen05.fence`, a proxy fence before an MMA or after an initialization where a barrier is there, a
 `tcgen05.ld` without `wait::ld` whose registers have all been used.
 
+With `--seeds N` a kernel is run under N random schedules; each report then says with which seed it comes again.
+`porter verify --hazards` compares values and looks for hazards in the same runs.
+
 `porter mutate` leaves out or weakens every synchronizing instruction of a port in turn and shows which mutants
 are reported.
 

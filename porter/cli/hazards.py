@@ -23,7 +23,7 @@ from porter.report import hazards_sarif
 from porter.verify.bare import pick_entry, read_argument
 from porter.verify.builder import ORIGINAL_ARCH, Builder, ToolkitBuilder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
-from porter.verify.hazards import HazardRun, OneRun, check_bare, check_case, check_runs
+from porter.verify.hazards import HazardRun, OneRun, check_bare, check_case, check_runs, usual_level
 from porter.verify.program.results import as_run
 from porter.verify.results import worst_exit
 from porter.verify.settings import SimOptions
@@ -195,8 +195,6 @@ def _case(
     for size in read_sizes([sizes], case):
         prepared, left = prepare(case, programs, builder, size, options.seed, port, arch or "")
         for p in prepared:
-            # Ports of CuTe DSL kernels synchronize through NVIDIA's library, which emits no tcgen05.fence.
-            emitted = p.program == "port" and case.dsl is None
-            at: Level = level or ("strict" if emitted else "practice")
+            at = level or usual_level(case, p.program)
             runs.append(check_case(p.kernel, p.problem, p.launch, p.images, p.program, at, options, seeds))
     return runs, left

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -18,16 +18,18 @@ from porter.cli.inputs import cases_beside, require_directories, require_file
 from porter.cli.options import gpu_options, read_gpu_options, read_sizes, sim_options, simulator_options, split_list
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.report import hazards as report_hazards
 from porter.report import json as report_json
 from porter.report.terminal import detail_lines, summary_line, verdict_table
-from porter.verify.backends import Backend, make_backend
+from porter.verify.backends import Backend, SimBackend, make_backend
 from porter.verify.builder import Builder, PortPlan, ToolkitBuilder
 from porter.verify.case import Case, load_case
+from porter.verify.hazards import usual_level
 from porter.verify.record import ReplayBackend, load
 from porter.verify.results import Row, VerifyResult
 from porter.verify.runner import VerifyOptions
 from porter.verify.runner import verify as run_case
-from porter.verify.settings import BACKENDS
+from porter.verify.settings import BACKENDS, SimOptions
 
 SECOND_SCHEDULE: Literal["random"] = "random"
 
@@ -46,6 +48,8 @@ SECOND_SCHEDULE: Literal["random"] = "random"
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
 @click.option("--sizes", multiple=True, metavar="SIZES",
               help="`default`, `all`, or M=128,N=256,...; repeatable.")  # fmt: skip
+@click.option("--hazards", is_flag=True,
+              help="Also look for hazards in the same runs, with the first input family of each size.")  # fmt: skip
 @simulator_options
 @click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
               help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
@@ -63,6 +67,7 @@ def verify(
     original_only: bool,
     families: tuple[str, ...],
     sizes: tuple[str, ...],
+    hazards: bool,
     seed: int,
     schedule: str,
     arithmetic: str,
@@ -78,7 +83,7 @@ def verify(
     same inputs, and compared with the float64 reference and with each other. A recorded case (porter capture) is
     compared with what was recorded, in the hardware's arithmetic; it has a port if its source is known. On the
     simulator the integer inputs run once more under a random schedule: a buffer given back too early shows only
-    there.
+    there. With --hazards values and synchronization are checked in one go, on the levels of `porter hazards`.
     """
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
@@ -102,6 +107,8 @@ def verify(
         sim_options(seed, schedule, arithmetic, budget), gpu=read_gpu_options(mode, gpu_timeout, session.toolkit)
     )
     backend_used = make_backend(backend, settings)
+    if hazards and (backend_used.name != "sim" or against is not None):
+        raise PorterError(Code.BAD_OPTION, option="--hazards", problem="needs --backend sim and no --against")
     if against is not None:
         backend_used = ReplayBackend(load(against), against, backend_used)
     builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
@@ -117,7 +124,8 @@ def verify(
         for item in cases if cases is not None else paths:
             try:
                 case = _with_source(item if isinstance(item, Case) else load_case(item), source, include_dirs)
-                chosen = replace(options, sizes=read_sizes(sizes, case))
+                checking = _checking(case, settings) if hazards else None
+                chosen = replace(options, sizes=read_sizes(sizes, case), checking=checking)
                 found, left = _one(case, port_path, original_only, builder, backend_used, chosen)
                 rows += found
                 errors += left
@@ -138,6 +146,11 @@ def verify(
     _show(session, result)
     session.write_json(report_json.verify(result))
     return result.exit_code
+
+
+def _checking(case: Case, settings: SimOptions) -> Callable[[str], SimBackend]:
+    """Backends that look for hazards, by program."""
+    return lambda program: SimBackend(replace(settings, checking=usual_level(case, program)))
 
 
 def _with_kernel(case: Case, path: Path) -> Case:
@@ -191,6 +204,9 @@ def _one(
 def _show(session: Session, result: VerifyResult) -> None:
     for row in result.rows:
         session.report(row.diagnostics)
+        if session.verbosity > 0 and not session.json:
+            for line in report_hazards.text(row.hazards):
+                session.out.print(Text(line), soft_wrap=True)
     session.report(result.errors)
     if result.rows:
         session.show(verdict_table(result))

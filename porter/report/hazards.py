@@ -19,8 +19,8 @@ _LONGEST_NAME = 80
 def text(runs: Sequence[HazardRun]) -> Iterator[str]:
     """All runs, one block for each hazard, then one line for each run."""
     for run in runs:
-        for finding in run.findings:
-            yield from _finding_block(run, finding)
+        for number, finding in enumerate(run.findings):
+            yield from _finding_block(run, finding, number)
         for hazard in run.hazards:
             yield from _hazard_block(run, hazard)
     for run in runs:
@@ -56,7 +56,7 @@ def _hazard_block(run: HazardRun, hazard: Hazard) -> Iterator[str]:
     yield f"{_PREFIX}     rule: {hazard.kind.rule} ({hazard.kind.source})"
     if hazard.count > 1:
         yield f"{_PREFIX}     seen {hazard.count} times"
-    yield from _replay(run)
+    yield from _replay(run, hazard.seed)
     yield _PREFIX
 
 
@@ -71,16 +71,17 @@ def _site(role: str, site: Site) -> Iterator[str]:
     yield f"{_PREFIX}         {site.opcode} at {site.place}"
 
 
-def _finding_block(run: HazardRun, finding: RunFinding) -> Iterator[str]:
+def _finding_block(run: HazardRun, finding: RunFinding, number: int) -> Iterator[str]:
     yield f"{_PREFIX} Error: {finding.code.id}: {finding.message}"
     yield f"{_PREFIX}     {finding.where}"
-    yield from _replay(run)
+    yield from _replay(run, run.finding_seeds[number] if run.finding_seeds else run.replay)
     yield _PREFIX
 
 
-def _replay(run: HazardRun) -> Iterator[str]:
-    if run.schedule == "random" and run.replay is not None:
-        yield f"{_PREFIX}     replay: --schedule random --seed {run.replay}"
+def _replay(run: HazardRun, seed: int | None) -> Iterator[str]:
+    """How to see one finding again, alone."""
+    if run.schedule == "random" and seed is not None:
+        yield f"{_PREFIX}     replay: --schedule random --seed {seed}"
 
 
 # JSON ---------------------------------------------------------------------------------------------------
@@ -131,6 +132,7 @@ def hazard(h: Hazard) -> dict[str, Any]:
         "rule": h.kind.rule,
         "reference": h.kind.source,
         "count": h.count,
+        "seed": h.seed,
     }
 
 

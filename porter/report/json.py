@@ -136,6 +136,8 @@ def finding(f: Any) -> dict[str, Any]:
 
 
 def _row(row: Row) -> dict[str, Any]:
+    from porter.report import hazards
+
     return {
         "case": row.case,
         "sizes": dict(row.sizes),
@@ -149,6 +151,7 @@ def _row(row: Row) -> dict[str, Any]:
         "between": [comparison(c) for c in row.between],
         "runs": [run(r) for r in row.runs],
         "diagnostics": diagnostics(row.diagnostics),
+        "hazards": [hazards.run_body(r) for r in row.hazards],
     }
 
 

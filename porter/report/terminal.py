@@ -12,6 +12,7 @@ from rich.text import Text
 from porter.build.table import ResourceRow
 from porter.verify.compare import Comparison
 from porter.verify.expr import Number
+from porter.verify.hazards import HazardRun
 from porter.verify.results import Row, Verdict, VerifyResult
 
 _VERDICT_STYLES = {
@@ -44,6 +45,9 @@ def verdict_table(result: VerifyResult) -> Table:
     columns = ["case", "sizes", "inputs", "original / reference"]
     if has_port:
         columns += ["port / reference", "port / original"]
+    checked = any(row.hazards for row in result.rows)
+    if checked:
+        columns.append("hazards")
     table = _table(*columns, "verdict")
     for row in result.rows:
         cells: list[str | Text] = [
@@ -54,8 +58,19 @@ def verdict_table(result: VerifyResult) -> Table:
         ]
         if has_port:
             cells += [comparisons_text(row.port), comparisons_text(row.between)]
+        if checked:
+            cells.append(hazards_text(row.hazards))
         table.add_row(*cells, verdict_text(row.verdict))
     return table
+
+
+def hazards_text(runs: Sequence[HazardRun]) -> Text:
+    """`clean`, or what was found in which program; empty where nothing was checked."""
+    bad = [r for r in runs if r.verdict is not Verdict.CLEAN]
+    if not bad:
+        return Text("clean" if runs else "", style="" if runs else "dim")
+    lines = [f"{r.program}: {', '.join(sorted({h.kind.id for h in r.hazards})) or r.verdict.value}" for r in bad]
+    return Text("\n".join(lines), style="red" if any(r.verdict is Verdict.ERROR for r in bad) else "yellow")
 
 
 def comparisons_text(comparisons: Sequence[Comparison]) -> Text:

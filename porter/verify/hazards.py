@@ -14,6 +14,7 @@ from porter.sim.check.hazard import Hazard, Level, collect
 from porter.verify.backends import SimBackend
 from porter.verify.bare import Buffer, run_bare
 from porter.verify.builder import BuiltKernel
+from porter.verify.case import Case
 from porter.verify.images import Image
 from porter.verify.problem import LaunchValues, Problem
 from porter.verify.results import RunFinding, Verdict
@@ -30,7 +31,7 @@ _EXIT = {
 @dataclass(frozen=True)
 class HazardRun:
     """What was found in one kernel, over all its runs. `replay` is the seed of the first run that was not
-    clean."""
+    clean, `finding_seeds` those of the first runs with each finding."""
 
     name: str
     program: str
@@ -45,6 +46,7 @@ class HazardRun:
     warp_instructions: int
     seconds: float
     replay: int | None = None
+    finding_seeds: tuple[int, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -128,12 +130,17 @@ def check_runs(
     status: Literal["ok", "incomplete", "error"] = "ok"
     findings: list[RunFinding] = []
     hazards: list[Hazard] = []
+    finding_seeds: list[int] = []
     instructions, seconds = 0, 0.0
     replay = None
     for seed in seeds:
         one = run(dataclasses.replace(options, checking=level, seed=seed))
+        for hazard in one.hazards:
+            hazard.seed = seed
         collect(hazards, one.hazards)
-        findings += [f for f in one.findings if (f.code, f.ptx_line) not in {(g.code, g.ptx_line) for g in findings}]
+        new = [f for f in one.findings if (f.code, f.ptx_line) not in {(g.code, g.ptx_line) for g in findings}]
+        findings += new
+        finding_seeds += [seed] * len(new)
         if one.status == "error" or (one.status == "incomplete" and status == "ok"):
             status = "error" if one.status == "error" else "incomplete"
         if replay is None and (one.hazards or one.status != "ok"):
@@ -141,4 +148,10 @@ def check_runs(
         instructions += one.warp_instructions
         seconds += one.seconds
     return HazardRun(name, program, entry, arch, level, options.schedule, tuple(seeds), status, tuple(findings),
-                     tuple(hazards), instructions, seconds, replay)  # fmt: skip
+                     tuple(hazards), instructions, seconds, replay, tuple(finding_seeds))  # fmt: skip
+
+
+def usual_level(case: Case, program: str) -> Level:
+    """Strict for what Porter emits; ports of CuTe DSL kernels synchronize through NVIDIA's library, which emits no
+    tcgen05.fence."""
+    return "strict" if program == "port" and case.dsl is None else "practice"

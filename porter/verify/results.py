@@ -6,10 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from porter.diagnostics import Code, Diagnostic, ExitCode
 from porter.verify.compare import Comparison
 from porter.verify.expr import Number
+
+if TYPE_CHECKING:
+    from porter.verify.hazards import HazardRun
 
 
 class Verdict(StrEnum):
@@ -69,7 +73,7 @@ class RunSummary:
 @dataclass(frozen=True)
 class Row:
     """Case x size x family. The comparisons hold one entry per output tensor. `schedule` is set where it is not
-    that of the whole run."""
+    that of the whole run. `hazards`: the runs that were checked, one per program."""
 
     case: str
     sizes: Mapping[str, Number]
@@ -83,6 +87,7 @@ class Row:
     runs: tuple[RunSummary, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     schedule: str | None = None
+    hazards: tuple[HazardRun, ...] = ()
 
     @property
     def inputs(self) -> str:

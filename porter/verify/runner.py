@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
-from porter.verify.backends import Backend, RunResult
+from porter.sim.check.hazard import Hazard
+from porter.verify.backends import Backend, RunResult, SimBackend
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel, PortPlan, materialize
 from porter.verify.case import Case
 from porter.verify.compare import Comparison
 from porter.verify.dtypes import Array
 from porter.verify.expr import Number
+from porter.verify.hazards import HazardRun
 from porter.verify.images import Image, changed_element, make_image, stray_write
 from porter.verify.inputs import Family, choose, generate
 from porter.verify.judge import Expectation, expectation, failed_controls
@@ -33,7 +35,8 @@ ProgressCall = Callable[[str], None]
 class VerifyOptions:
     """`families` None: all that apply. `sizes`: one mapping per problem size; names left out keep the case's
     default. `schedule` is recorded with the result. `second` is a backend with another schedule, named
-    `second_schedule`: the family with exact sums is run on it once more, at the first size."""
+    `second_schedule`: the family with exact sums is run on it once more, at the first size. `checking` gives, for
+    original or port, a backend that also looks for hazards, which the first family of each size is run on."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
@@ -42,8 +45,10 @@ class VerifyOptions:
     progress: ProgressCall | None = None
     second: Backend | None = None
     second_schedule: str = "random"
+    checking: Callable[[str], SimBackend] | None = None
 
 
+_GOOD = (Verdict.CLEAN, Verdict.REVIEW)
 _SECOND_FAMILY = "integers"
 """Exact sums show a tile that was read too early or overwritten too soon in every element it reaches."""
 
@@ -99,10 +104,10 @@ class _Session:
             if error.exit_code is not ExitCode.BUILD_FAILED:
                 raise
             return [self._row(problem, f, Verdict.ERROR, (error.diagnostic,)) for f in families]
-        rows = [self._family(problem, family, programs, self.backend) for family in families]
+        rows = [self._family(problem, f, programs, self.backend, check=i == 0) for i, f in enumerate(families)]
         again = next((f for f in families if f.name == _SECOND_FAMILY), None)
         # Where the usual schedule already shows an error, another one has nothing to add.
-        if second and self.options.second is not None and again and all(r.verdict is Verdict.CLEAN for r in rows):
+        if second and self.options.second is not None and again and all(r.verdict in _GOOD for r in rows):
             row = self._family(problem, again, programs, self.options.second)
             rows.append(dataclasses.replace(row, schedule=self.options.second_schedule))
         return rows
@@ -118,13 +123,21 @@ class _Session:
             programs.append(_Program("port", PORT_ARCH, kernel, launch))
         return programs
 
-    def _family(self, problem: Problem, family: Family, programs: Sequence[_Program], backend: Backend) -> Row:
+    def _family(
+        self,
+        problem: Problem,
+        family: Family,
+        programs: Sequence[_Program],
+        backend: Backend,
+        check: bool = False,
+    ) -> Row:
         inputs = generate(problem, family, self.options.seed)
         wanted = expectation(problem, family, inputs, backend.arithmetic)
         controls, diagnostics = failed_controls(wanted)
         comparisons: dict[str, tuple[Comparison, ...]] = {}
         outputs: dict[str, dict[str, Array]] = {}
         runs: list[RunSummary] = []
+        hazards: list[HazardRun] = []
         incomplete = False
         for program in programs:
             self._tell(problem, f"{family.name}: {program.name}")
@@ -132,7 +145,10 @@ class _Session:
                 name: make_image(tensor, inputs.get(name), backend.guard)
                 for name, tensor in problem.tensors.items()
             }
-            result = backend.run(program.kernel, problem, program.launch, images)
+            checking = self.options.checking(program.name) if check and self.options.checking else None
+            result = (checking or backend).run(program.kernel, problem, program.launch, images)
+            if checking is not None:
+                hazards.append(_checked(self.case, program, checking, self.options.seed, result))
             runs.append(_summary(program, backend, result))
             if result.status != "ok":
                 incomplete |= result.status == "incomplete"
@@ -150,18 +166,23 @@ class _Session:
         between = _between(wanted, outputs)
         if all(c.ok for found in comparisons.values() for c in found):
             diagnostics += [_bits_differ(problem, c) for c in between if not c.ok]
+        diagnostics += [_hazard(self.case, run, h) for run in hazards for h in run.hazards if h.severity == "error"]
+        verdict = _verdict(diagnostics, incomplete)
+        if verdict is Verdict.CLEAN and any(run.hazards for run in hazards):
+            verdict = Verdict.REVIEW
         return Row(
             case=self.case.name,
             sizes=problem.sizes,
             family=family.name,
             seed=self.options.seed,
-            verdict=_verdict(diagnostics, incomplete),
+            verdict=verdict,
             original=comparisons.get("original", ()),
             port=comparisons.get("port", ()),
             between=between,
             controls=controls,
             runs=tuple(runs),
             diagnostics=tuple(diagnostics),
+            hazards=tuple(hazards),
         )
 
     def _row(
@@ -209,6 +230,25 @@ def _summary(program: _Program, backend: Backend, result: RunResult) -> RunSumma
         warp_instructions=result.warp_instructions,
         seconds=result.seconds,
     )
+
+
+def _checked(case: Case, program: _Program, backend: SimBackend, seed: int, result: RunResult) -> HazardRun:
+    options = backend.options
+    bad = bool(result.hazards) or result.status != "ok"
+    return HazardRun(case.name, program.name, program.kernel.entry, program.arch, options.checking or "strict",
+                     options.schedule, (seed,), result.status, result.findings, tuple(result.hazards),
+                     result.warp_instructions, result.seconds, seed if bad else None)  # fmt: skip
+
+
+def _hazard(case: Case, run: HazardRun, hazard: Hazard) -> Diagnostic:
+    """What a report of hazards says in several lines, as one diagnostic."""
+    loc = hazard.second.loc
+    where = Location(str(case.kernel)) if loc is None else Location(loc.file, loc.line)
+    sites = [s for s in (hazard.first, hazard.second) if s is not None]
+    lines = [f"{run.program}: {hazard.where}"]
+    lines += [f"{s.what} by {s.who}: {s.opcode} at {s.place}" for s in sites]
+    lines.append(f"missing: {hazard.missing}" + (f"; add {hazard.remedy}" if hazard.remedy else ""))
+    return Diagnostic(hazard.kind.code, where, {"id": hazard.kind.id, "what": hazard.kind.title}, "\n".join(lines))
 
 
 def _verdict(diagnostics: Sequence[Diagnostic], incomplete: bool) -> Verdict:

@@ -50,7 +50,8 @@ class Hazard:
     """Two accesses without the edge that must be between them. `first` is None where one access is enough.
 
     `race` is RAW, WAR, WAW or empty. `missing` is the edge, `remedy` the instruction that would supply it.
-    `strict` marks what only the letter of the PTX ISA forbids. `count` is how often the pair was seen.
+    `strict` marks what only the letter of the PTX ISA forbids. `count` is how often the pair was seen, `seed` that
+    of the first run that showed it, where there were several.
     """
 
     kind: HazardKind
@@ -64,6 +65,7 @@ class Hazard:
     remedy: str
     strict: bool
     count: int = 1
+    seed: int | None = None
 
     @property
     def message(self) -> str:
