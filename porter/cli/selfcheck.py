@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from rich import box
@@ -14,20 +17,25 @@ from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
+from porter.cli.inputs import require_file
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
-from porter.diagnostics import Diagnostic, ExitCode, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
 from porter.verify.backends import SimBackend, make_backend
 from porter.verify.builder import ToolkitBuilder
-from porter.verify.case import cases_of, load_case
-from porter.verify.gpu.selfcheck import BitsRow, compare_bits
+from porter.verify.case import Case, cases_of, load_case
+from porter.verify.gpu.selfcheck import BitsRow, compare_bits, read_simulated, simulated
 from porter.verify.record import environment
 from porter.verify.results import Verdict
 
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path), default=Path("corpus"))
-@click.option("--gpu", is_flag=True, required=True, help="Compare with the GPU of this machine.")
+@click.option("--gpu", is_flag=True, help="Compare with the GPU of this machine.")
+@click.option("--simulate", type=click.Path(path_type=Path), metavar="FILE",
+              help="Run the simulator only, and keep what it computes for --simulated.")  # fmt: skip
+@click.option("--simulated", "earlier", type=click.Path(path_type=Path), metavar="FILE",
+              help="With --gpu: what the simulator computed earlier, perhaps elsewhere.")  # fmt: skip
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
 @click.option("--sizes", multiple=True, metavar="SIZES", help="`default`, `all`, or M=128,N=256,...; repeatable.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs.")
@@ -38,20 +46,42 @@ def selfcheck(
     session: Session,
     path: Path,
     gpu: bool,
+    simulate: Path | None,
+    earlier: Path | None,
     families: tuple[str, ...],
     sizes: tuple[str, ...],
     seed: int,
     gpu_timeout: float,
 ) -> ExitCode:
     """Run every original below PATH in the simulator, with the hardware's arithmetic, and on the GPU, and
-    compare all bits of the outputs."""
-    toolkit = find_toolkit(session.toolkit)
-    builder = ToolkitBuilder(toolkit)
+    compare all bits of the outputs, for every input family."""
+    if gpu == (simulate is not None):
+        raise PorterError(Code.BAD_OPTION, option="--gpu, --simulate", problem="choose one")
+    known = read_simulated(_rows(earlier)) if earlier is not None else {}
+    builder = ToolkitBuilder(find_toolkit(session.toolkit))
     settings = replace(
         sim_options(seed, "late", "exact", None), gpu=read_gpu_options("deferred", gpu_timeout, session.toolkit)
     )
-    simulator, hardware = SimBackend(settings), make_backend("gpu", settings)
-    rows: list[BitsRow] = []
+    simulator = SimBackend(settings)
+    wanted = split_list(families) or None
+    if simulate is not None:
+        found, errors = _each(
+            session, path, sizes, lambda case, chosen: simulated(case, chosen, wanted, builder, simulator, seed)
+        )
+        return _keep(session, simulate, found, errors)
+    hardware = make_backend("gpu", settings)
+    rows, errors = _each(
+        session, path, sizes,
+        lambda case, chosen: compare_bits(case, chosen, wanted, builder, simulator, hardware, seed, known),
+    )  # fmt: skip
+    return _report(session, rows, errors)
+
+
+def _each(
+    session: Session, path: Path, sizes: tuple[str, ...], work: Callable[[Case, Any], Sequence[Any]]
+) -> tuple[list[Any], list[Diagnostic]]:
+    """`work` for every case and size; what cannot be run does not hide the rest."""
+    rows: list[Any] = []
     errors: list[Diagnostic] = []
     with session.progress() as tell:
         for item in cases_of(path):
@@ -60,13 +90,44 @@ def selfcheck(
                 if tell is not None:
                     tell(case.name)
                 for chosen in read_sizes(sizes, case):
-                    rows += compare_bits(case, chosen, split_list(families) or None, builder, simulator, hardware, seed)
+                    rows += work(case, chosen)
             except PorterError as error:
                 errors.append(error.diagnostic)
+    return rows, errors
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    require_file(path, "selfcheck --simulated")
+    try:
+        rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["simulated"]
+        read_simulated(rows)
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise PorterError(Code.RECORD_UNREADABLE, Location(str(path)), path=path, problem=problem) from None
+    return rows
+
+
+def _keep(session: Session, path: Path, found: list[Any], errors: list[Diagnostic]) -> ExitCode:
+    session.report(errors)
+    rows = [{**vars(one), "sizes": dict(one.sizes), "outputs": dict(one.outputs)} for one in found]
+    failed = sum(one.status != "ok" for one in found)
+    code = ExitCode.INCONCLUSIVE if errors or failed or not rows else ExitCode.OK
+    facts = environment(" ".join(sys.argv))
+    try:
+        path.write_text(json.dumps({"environment": facts, "simulated": rows}, indent=1) + "\n", "utf-8")
+    except OSError as error:
+        raise PorterError(Code.WRITE_FAILED, path=path, reason=error.strerror) from None
+    session.show(Text(f"{len(rows)} runs in {path}, {failed} did not finish"))
+    body = {"environment": facts, "rows": [], "simulated": rows, "diagnostics": report_json.diagnostics(errors)}
+    session.write_json(report_json.document("selfcheck", code, body))
+    return code
+
+
+def _report(session: Session, rows: list[BitsRow], errors: list[Diagnostic]) -> ExitCode:
     session.report(errors)
     session.show(_table(rows))
     different = sum(r.verdict is Verdict.ERROR for r in rows)
-    session.show(Text(f"{len(rows) - different} of {len(rows)} agree in every bit"))
+    session.show(Text(f"{len(rows) - different} of {len(rows)} agree in every bit or are for review"))
     code = ExitCode.OK
     if different:
         code = ExitCode.DIFFERENT

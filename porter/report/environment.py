@@ -16,6 +16,8 @@ import porter
 from porter.build.cache import default_directory
 from porter.build.toolchain import find_host_compiler, search_toolkits
 from porter.diagnostics import PorterError
+from porter.verify.capture.library import find_cupti
+from porter.verify.gpu.process import GpuFailure, GpuProcess
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,10 @@ def probe(toolkit: Path | None = None) -> list[Probe]:
         *_toolkits(toolkit),
         _guarded("host compiler", _host_compiler, "build, verify", True),
         _package("nvidia-cutlass-dsl", "CuTe DSL kernels: build, verify"),
-        _package("cuda-bindings", "verify on a GPU"),
         _guarded("GPU", _gpu, "verify on a GPU (the simulator needs none)", False),
+        _package("cuda-bindings", "verify on a GPU"),
+        *_backends(),
+        _guarded("CUPTI", lambda: _cupti(toolkit), "capture from programs on a GPU", False),
         Probe("git", shutil.which("git") is not None, shutil.which("git") or "not on PATH",
               "port --apply without --allow-dirty"),
         Probe("cache", True, str(default_directory()), "fast rebuilds"),
@@ -85,11 +89,40 @@ def _package(name: str, needed_for: str) -> Probe:
     return Probe(name, True, version, needed_for)
 
 
+def _backends() -> list[Probe]:
+    """What runs here, as the process that talks to the GPU finds it."""
+    originals, ports = "verify: originals (sm_90a) on Hopper, ports (sm_100a) on Blackwell", "verify: ports on Hopper"
+    try:
+        with GpuProcess() as process:
+            info = process.info()
+    except PorterError as error:
+        reason = str(error.diagnostic.values["reason"])
+        return [Probe("driver", False, reason, "verify on a GPU"), Probe("backend gpu", False, reason, originals),
+                Probe("backend hopper", False, reason, ports)]  # fmt: skip
+    except GpuFailure as failure:
+        return [Probe("driver", False, str(failure), "verify on a GPU")]
+    version = f"CUDA {info.driver // 1000}.{info.driver % 1000 // 10}"
+    native = {9: "originals, natively", 10: "ports, natively"}.get(info.capability[0])
+    hopper = info.capability[0] == 9
+    return [
+        Probe("driver", True, version, "verify on a GPU"),
+        Probe(
+            "backend gpu", native is not None, f"{info.name} ({info.arch}): {native or 'neither runs on it'}", originals
+        ),
+        Probe("backend hopper", hopper, f"{info.name}: {'ports, emulated' if hopper else 'no Hopper GPU'}", ports),
+    ]
+
+
+def _cupti(toolkit: Path | None) -> str | None:
+    found = next((a.toolkit for a in search_toolkits(toolkit) if a.toolkit is not None), None)
+    return str(find_cupti(found))
+
+
 def _gpu() -> str | None:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
-    command = [tool, "--query-gpu=name,compute_cap", "--format=csv,noheader"]
+    command = [tool, "--query-gpu=name,compute_cap,driver_version,memory.total", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -33,6 +33,7 @@ class Family:
     exact: bool = False
     classes: bool = False
     floats_only: bool = True
+    integers_only: bool = False
     default: bool = True
 
 
@@ -63,6 +64,15 @@ def _integers(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> Flo
         return rng.integers(1, largest + 1, tensor.shape).astype(np.float64)
     values = rng.integers(lowest, largest + 1, tensor.shape).astype(np.float64)
     if share < 1:
+        _thin(values, problem.reduction_axis(tensor) or 0, share)
+    return values
+
+
+def _positive(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> Float64:
+    """Large integers of one sign: sums grow as far as they can and still be exact."""
+    largest, share = _integer_range(problem, tensor)
+    values = rng.integers((largest + 1) // 2, largest + 1, tensor.shape).astype(np.float64)
+    if share < 1 and problem.reduction_axis(tensor) is not None:
         _thin(values, problem.reduction_axis(tensor) or 0, share)
     return values
 
@@ -160,6 +170,9 @@ FAMILIES: dict[str, Family] = {
     for f in (
         Family("integers", "small integers, every sum exact", _integers, exact=True, floats_only=False),
         Family("index", "codes that name the element they come from", _index, exact=True, floats_only=False),
+        Family(
+            "positive", "large integers of one sign", _positive, exact=True, floats_only=False, integers_only=True
+        ),
         Family("normal", "standard normal", _normal),
         Family("uniform", "one sign, truncation adds up", _uniform),
         Family("wide", "exponents spread over the range", _wide),
@@ -171,12 +184,12 @@ FAMILIES: dict[str, Family] = {
 RECORDED = Family("recorded", "the inputs that were recorded", lambda problem, tensor, rng: np.zeros(tensor.shape))
 """The one family of a recorded case; its values are files."""
 
-DEFAULT_FAMILIES = ("integers", "index", "normal", "uniform", "wide", "special", "nonfinite")
+DEFAULT_FAMILIES = ("integers", "index", "positive", "normal", "uniform", "wide", "special", "nonfinite")
 
 
-def choose(names: list[str] | None, problem: Problem) -> tuple[Family, ...]:
+def choose(names: list[str] | None, problem: Problem, restricted: bool = True) -> tuple[Family, ...]:
     """The families asked for (None: all) that apply to the problem: integer operands only have exact ones,
-    and a case may name its own.
+    and a case may name its own, for which its reference holds (`restricted`).
 
     Raises:
         PorterError: UNKNOWN_FAMILY.
@@ -187,10 +200,10 @@ def choose(names: list[str] | None, problem: Problem) -> tuple[Family, ...]:
     for name in [*asked, *(problem.case.families or ())]:
         if name not in FAMILIES:
             raise PorterError(Code.UNKNOWN_FAMILY, name=name, known=", ".join(FAMILIES))
-    allowed = problem.case.families or DEFAULT_FAMILIES
+    allowed = (problem.case.families if restricted else None) or DEFAULT_FAMILIES
     integral = not problem.operand.is_float
     found = [FAMILIES[n] for n in dict.fromkeys(asked) if n in allowed]
-    return tuple(f for f in found if not (integral and f.floats_only))
+    return tuple(f for f in found if not (f.floats_only if integral else f.integers_only))
 
 
 def generate(problem: Problem, family: Family, seed: int) -> dict[str, Array]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import jsonschema
@@ -16,7 +17,7 @@ from porter.report import json as report_json
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import load_case
-from porter.verify.gpu.selfcheck import BitsRow, compare_bits
+from porter.verify.gpu.selfcheck import BitsRow, compare_bits, read_simulated, simulated
 from porter.verify.images import Image, make_image
 from porter.verify.problem import LaunchValues, Problem
 from porter.verify.results import Verdict
@@ -100,3 +101,36 @@ def test_rows_say_how_to_repeat_them_and_what_came_out(tmp_path: Path) -> None:
     assert first.outputs != second.outputs
     body = {"environment": {}, "rows": [report_row(first)], "diagnostics": []}
     jsonschema.validate(report_json.document("selfcheck", ExitCode.OK, body), report_json.schema("selfcheck"))
+
+
+class Refusing(Copying):
+    def run(self, *args: object) -> RunResult:
+        raise AssertionError("the simulator ran again")
+
+
+def test_what_was_simulated_before_is_not_run_again(tmp_path: Path) -> None:
+    compared(tmp_path, Copying(64))
+    case = load_case(tmp_path / "case.yaml")
+    rows = simulated(case, {}, ["normal"], Builder(""), Copying(0))
+    known = read_simulated(json.loads(json.dumps([{**vars(r), "outputs": dict(r.outputs)} for r in rows])))
+    (row,) = compare_bits(case, {}, ["normal"], Builder(""), Refusing(0), Copying(64), known=known)
+    assert (row.verdict, row.left, row.elements) == (Verdict.CLEAN, "fake (earlier)", 32)
+    # Another seed, or other bits on the GPU: only a run says where they differ.
+    with pytest.raises(AssertionError, match="ran again"):
+        compare_bits(case, {}, ["normal"], Builder(""), Refusing(0), Copying(64), seed=1, known=known)
+    (row,) = compare_bits(case, {}, ["normal"], Builder(""), Copying(0), Copying(64, step=1), known=known)
+    assert (row.verdict, row.different) == (Verdict.ERROR, 1)
+
+
+def test_families_that_a_case_leaves_out_are_compared_too(tmp_path: Path) -> None:
+    compared(tmp_path, Copying(64))
+    (tmp_path / "case.yaml").write_text(CASE + "families: [normal]\n")
+    case = load_case(tmp_path / "case.yaml")
+    names = [r.family for r in compare_bits(case, {}, None, Builder(""), Copying(0), Copying(0))]
+    assert names == ["integers", "index", "normal", "uniform", "wide", "special", "nonfinite"]
+
+
+@pytest.mark.parametrize("text", ["red.global.add.f32 [%rd1], %f1;", "atom.add.noftz.bf16x2 %r1, [%rd1], %r2;"])
+def test_atomic_sums_are_for_review(text: str, tmp_path: Path) -> None:
+    declared = ".reg .b64 %rd<2>; .reg .b32 %r<3>;\n  "
+    assert compared(tmp_path, Copying(0, step=1), declared + text).verdict is Verdict.REVIEW

@@ -97,7 +97,7 @@ def test_index_family_outputs_name_elements(tmp_path):
 
 def test_integer_operands_only_have_exact_families(tmp_path):
     problem = problem_of(tmp_path, "s8", "s32", "s32")
-    assert [f.name for f in choose(None, problem)] == ["integers", "index"]
+    assert [f.name for f in choose(None, problem)] == ["integers", "index", "positive"]
 
 
 def test_a_case_may_name_its_families(tmp_path):
