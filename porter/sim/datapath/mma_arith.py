@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from porter.ptx.mma_numerics import CANONICAL_NAN, DotRule, Rounding
 from porter.ptx.types import FLOAT_FORMATS, ElementType
+from porter.sim.datapath.narrow_dot import narrow_dot
 
 Arithmetic = Literal["float64", "exact"]
 Words = NDArray[np.uint32]
@@ -24,6 +25,9 @@ Mask = NDArray[np.bool_]
 _NO_EXPONENT = -10_000
 
 _F32_INF_BITS = 0x7F800000
+
+# Tiles that `accumulate` adds together in exact mode: few enough to stay in a core's cache.
+_TOGETHER = 4
 
 
 def fused_dot(
@@ -52,8 +56,11 @@ def fused_dot(
     words = encode_accumulator(c, rule.d_type)
     length = rule.length if active is None else a.shape[1]
     for start in range(0, a.shape[1], length):
-        part = slice(start, start + length)
-        words = _truncated_dot(a[:, part], b[:, part], c, rule, active, scales)
+        left, right = a[:, start : start + length], b[:, start : start + length]
+        found = None
+        if scales is None:
+            found = narrow_dot(np.ascontiguousarray(left)[None], np.ascontiguousarray(right.T)[None], c[None], rule)
+        words = _truncated_dot(left, right, c, rule, active, scales) if found is None else found[0]
         c = decode_accumulator(words, rule.d_type)
     return words
 
@@ -73,6 +80,18 @@ def accumulate(
         if scale_d:
             total += values
         values[...] = total
+        return
+    if mode == "exact" and rule.rounding is not Rounding.EXACT and a.shape[2] <= rule.length:
+        for first in range(0, len(words), _TOGETHER):
+            some = slice(first, first + _TOGETHER)
+            starts = decode_accumulator(words[some], rule.d_type) if scale_d else np.zeros(words[some].shape)
+            found = narrow_dot(a[some], b[some], starts, rule)
+            if found is None:
+                found = np.stack([
+                    _truncated_dot(left, right.T, start, rule, None, None)
+                    for left, right, start in zip(a[some], b[some], starts, strict=True)
+                ])  # fmt: skip
+            words[some] = found
         return
     for one, left, right in zip(words, a, b, strict=True):
         c = decode_accumulator(one, rule.d_type) if scale_d else None
