@@ -42,11 +42,6 @@ def logical_offset(nibble: IntLike, stored: IntLike, element_bits: int) -> IntLi
     return nibble >> 2 * stored & 3
 
 
-def metadata_columns(element_bits: int) -> int:
-    """Tensor Memory columns of one instruction's metadata: 32 bits a row for 16- and 32-bit types, else 64."""
-    return 1 if element_bits >= 16 else 2
-
-
 def metadata_lanes(layout: DLayout, row: IntLike) -> IntLike:
     """First lane of the 16 rows that `row` belongs to, in the first lane range of the accumulator."""
     return (32 if layout in (DLayout.F, DLayout.C) else 16) * (row // 16)

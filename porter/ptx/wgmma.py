@@ -79,6 +79,11 @@ class WgmmaOp:
         return M
 
     @property
+    def stored_k(self) -> int:
+        """Elements of a row of A that are stored."""
+        return self.k // 2 if self.sparse else self.k
+
+    @property
     def d_registers(self) -> int:
         """32-bit registers of D in each thread."""
         return self.n // 4 if self.d_type is T.F16 else self.n // 2

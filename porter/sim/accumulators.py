@@ -158,8 +158,8 @@ class Fragment(Operation):
 
     prepare = staticmethod(_prepare)
 
-    __slots__ = ("a", "b", "copies", "cta", "error", "following", "form", "machine", "place", "previous",
-                 "ready", "saved", "scale", "tiles")  # fmt: skip
+    __slots__ = ("a", "b", "copies", "cta", "error", "following", "form", "machine", "metadata", "place",
+                 "previous", "ready", "saved", "scale", "tiles")  # fmt: skip
 
     def __init__(
         self,
@@ -183,6 +183,8 @@ class Fragment(Operation):
         self.tiles = tiles
         self.place = tiles.place_of(warp)
         self.a, self.b, self.scale = a, b, scale
+        # Of a sparse A, of the 128 threads.
+        self.metadata: Array | None = None
         self.previous = previous
         self.following: Fragment | None = None
         self.copies: list[tuple[int, int, int, Array]] = []
@@ -248,8 +250,9 @@ def _compute(fragments: list[Fragment]) -> None:
         here = span([f.place for f in group])
         words = one.tiles.words[here]
         a: int | Array = one.a if isinstance(one.a, int) else np.stack([np.asarray(f.a) for f in group])
+        metadata = None if one.metadata is None else np.stack([np.asarray(f.metadata) for f in group])
         try:
-            multiply(one.form, one.machine.smem, ctas, a, one.b, words, one.scale, seen)
+            multiply(one.form, one.machine.smem, ctas, a, one.b, words, one.scale, seen, metadata)
         except DatapathError as problem:
             for f in group:
                 f.error = problem

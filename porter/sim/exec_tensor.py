@@ -113,10 +113,15 @@ def wgmma_issue(
     b: Any,
     scale_d: Any,
     flags: tuple[bool, bool, bool, bool],
+    metadata: Any = None,
+    selector: int = 0,
 ) -> None:
-    """Issue a wgmma for each warpgroup selected. `rows` are D's rows in the 32-bit register bank."""
+    """Issue a wgmma for each warpgroup selected. `rows` are D's rows in the 32-bit register bank; a sparse A has
+    a `metadata` register and the `selector` of the threads that supply it."""
     negate_a, negate_b, trans_a, trans_b = flags
-    form = WgmmaForm(op, negate_a != negate_b, trans_a, trans_b, M.options.arithmetic, M.options.rules)
+    negate = negate_a != negate_b
+    form = WgmmaForm(op, negate, trans_a, trans_b, M.options.arithmetic, M.options.rules, selector)
+    sparse = None if metadata is None else per_lane(metadata, n).reshape(n // 4, 128)
     tiles = M.accumulators.tiles(rows, op.n, op.d_type)
     firsts = M.warps(idx)[::4].tolist()
     scales = per_lane(scale_d, n)[::4, 0].tolist()
@@ -136,6 +141,8 @@ def wgmma_issue(
         fragment = Fragment(
             M, at, w, cta, form, tiles, a_values[i], b_values[i], scaled, previous[i], state.last
         )
+        if sparse is not None:
+            fragment.metadata = sparse[i].astype(np.uint32)
         fragments.append(fragment)
         state.last = fragment
         if M.late:
@@ -223,8 +230,6 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
         cg.line(cg.call("wgmma_wait", str(_immediate(ops[0]))))
         return
     op = WgmmaOp.parse(p)
-    if op.sparse:
-        raise Unsupported("sparse wgmma")
     if cg.leads:
         cg.narrow(f"gather_group(M, {cg.at}, idx, n, {'None' if cg.converged else 'mask'})")
         if not cg.converged:
@@ -242,6 +247,10 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
     else:
         a, registers = cg.src(ops[1], "u64"), "None"
     b = cg.src(ops[2], "u64")
+    sparse = ""
+    if op.sparse:
+        sparse = f", {cg.src(ops[3], 'u32')}, {_immediate(ops[4])}"
+        ops = (*ops[:3], *ops[5:])
     scale = cg.src(ops[3], "p")
     rest = [_immediate(o) for o in ops[4:]]
     negate_a = negate_b = trans_a = trans_b = False
@@ -258,7 +267,8 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
     rows = tuple(cg.machine_row(name) for name in names)
     cg.compiler.namespace[f"rows_{cg.at}"] = rows
     flags = (negate_a, negate_b, trans_a, trans_b)
-    cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {key}, rows_{cg.at}, {a}, {registers}, {b}, {scale}, {flags})")
+    operands = f"{a}, {registers}, {b}, {scale}, {flags}{sparse}"
+    cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {key}, rows_{cg.at}, {operands})")
     # Whatever of these registers was read meanwhile may be out of date once the wgmma lands.
     cg.forget([r for r in cg.env if r in cg.compiler.fragments])
 

@@ -11,7 +11,7 @@ from porter.ptx.smem_desc import SmemDescriptor, sm90_to_sm100
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
 from porter.ptx.wgmma import WgmmaOp, a_position, d_position, d_position_f16
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.operands import decode, read_smem_operand
 from porter.sim.datapath.wgmma import wgmma
 
@@ -287,5 +287,7 @@ def test_refusals() -> None:
     with pytest.raises(DatapathError, match="K-major"):
         wgmma(op, np.zeros(4096, np.uint8), trans_b=True, **arguments)
     sparse = WgmmaOp.parse(("wgmma", "mma_async", "sp", "sync", "aligned", "m64n8k64", "f32", "e4m3", "e4m3"))
-    with pytest.raises(UnsupportedDatapathError, match="sp"):
-        wgmma(sparse, np.zeros(4096, np.uint8), **arguments)
+    with pytest.raises(DatapathError, match="without metadata"):
+        wgmma(sparse, np.zeros(1 << 16, np.uint8), **arguments)
+    with pytest.raises(DatapathError, match="selector 1 of 8-bit"):
+        wgmma(sparse, np.zeros(1 << 16, np.uint8), metadata=np.zeros(128, np.uint32), selector=1, **arguments)

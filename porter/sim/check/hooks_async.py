@@ -341,6 +341,8 @@ def wgmma_issue(
     b: Any,
     scale_d: Any,
     flags: tuple[bool, bool, bool, bool],
+    metadata: Any = None,
+    selector: int = 0,
 ) -> None:
     check: Any = M.check
     warps = M.warps(idx)
@@ -359,7 +361,7 @@ def wgmma_issue(
                 # A warp multiplies its own 16 rows of A.
                 first = int(M.warp_rank[warp]) % 4 * 16
                 bits |= operand_rows_bits(
-                    int(a_desc[row, 0]), "sm_90", op.m, op.k, op.a_type.bits, trans_a, first, 16
+                    int(a_desc[row, 0]), "sm_90", op.m, op.stored_k, op.a_type.bits, trans_a, first, 16
                 )
         except DatapathError:
             continue
@@ -372,7 +374,7 @@ def wgmma_issue(
         shared = access.done
         check.access_shared(cta, access)
         check.wgmmas.setdefault(warp, Groups()).open.append((access,))
-    exec_tensor.wgmma_issue(M, at, idx, n, op, rows, a, a_registers, b, scale_d, flags)
+    exec_tensor.wgmma_issue(M, at, idx, n, op, rows, a, a_registers, b, scale_d, flags, metadata, selector)
 
 
 def wgmma_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:

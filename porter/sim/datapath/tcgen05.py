@@ -43,10 +43,10 @@ from porter.sim.datapath.mma_arith import (
     fused_dot,
 )
 from porter.sim.datapath.operands import Bytes
+from porter.sim.datapath.sparse import expand
 from porter.sim.datapath.tcgen05_operands import (
     a_cells,
     decode_idesc,
-    expand,
     layout_of,
     metadata_cells,
     read_a,

@@ -13,14 +13,7 @@ from porter.ptx.block_scale import b_rows_per_copy, scale_cell, scale_columns, s
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.idesc_scaled import ScaledDescriptor
 from porter.ptx.packing import operand_element_bits
-from porter.ptx.sparse import (
-    NIBBLE,
-    chunk_elements,
-    legal_nibbles,
-    logical_offset,
-    metadata_cell,
-    metadata_columns,
-)
+from porter.ptx.sparse import NIBBLE, chunk_elements, metadata_cell
 from porter.ptx.tmem import (
     COLUMNS,
     LANES,
@@ -38,7 +31,7 @@ from porter.ptx.umma import UmmaOp
 from porter.ptx.zero_columns import ZeroColumns
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.four_bit import decode_scales
-from porter.sim.datapath.mma_arith import Decoded, Mask, Words
+from porter.sim.datapath.mma_arith import Decoded, Words
 from porter.sim.datapath.operands import Bytes, decode_containers, decode_pairs, read_smem_operand
 
 Indices = NDArray[np.int64]
@@ -191,31 +184,6 @@ def read_metadata(op: UmmaOp, idesc: int, tmem: Words, address: int) -> list[Ind
     return list(nibbles.reshape(-1, rows_per_cta(layout_of(op, decoded.m)), nibbles.shape[1]))
 
 
-def expand(stored: Decoded, nibbles: Indices, element_bits: int) -> tuple[Decoded, Mask]:
-    """Sparse A [rows, K] with zeros, and where its stored elements are.
-
-    `stored` is [rows, K / 2], `nibbles` the metadata [rows, chunks]. Raises DatapathError for metadata that has
-    no meaning.
-    """
-    legal = np.array(sorted(legal_nibbles(element_bits)))
-    bad = ~np.isin(nibbles, legal)
-    if bad.any():
-        row, chunk = np.argwhere(bad)[0]
-        raise DatapathError(
-            f"sparsity metadata {int(nibbles[row, chunk]):#06b} of row {row}, chunk {chunk} has no meaning"
-        )
-    width = chunk_elements(element_bits)
-    place = np.arange(stored.shape[1], dtype=np.int64)[None, :]
-    chunk = place // (width // 2)
-    k = chunk * width + logical_offset(nibbles[:, chunk[0]], place % (width // 2), element_bits)
-    full = np.zeros((stored.shape[0], 2 * stored.shape[1]))
-    active = np.zeros(full.shape, bool)
-    rows = np.arange(stored.shape[0])[:, None]
-    full[rows, k] = stored
-    active[rows, k] = True
-    return full, active
-
-
 # Block scaling ----------------------------------------------------------------------------------------
 
 
@@ -249,8 +217,3 @@ def read_scales(op: UmmaOp, idesc: int, tmem: Words, address: int, operand: str)
     codes = np.ascontiguousarray(tmem[lanes, columns]).view(np.uint8).reshape(*lanes.shape, 4)
     count = scale_count(op.kind, op.scale_vector)
     return decode_scales(codes[:, :, scale_id : scale_id + count], decoded.scale_type)
-
-
-def metadata_width(op: UmmaOp, decoded: InstructionDescriptor) -> int:
-    """Tensor Memory columns of the metadata of one instruction."""
-    return metadata_columns(operand_element_bits(op.kind, decoded.a_type))

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from porter.ptx.mma_numerics import Architecture, DotRule, dot_rule
 from porter.ptx.types import ElementType
 from porter.ptx.wgmma import WgmmaOp
-from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
-from porter.sim.datapath.mma_arith import Arithmetic, Words, accumulate, decode_accumulator, fused_dot
+from porter.sim.datapath.errors import DatapathError
+from porter.sim.datapath.mma_arith import Arithmetic, Mask, Words, accumulate, decode_accumulator, fused_dot
 from porter.sim.datapath.operands import Bytes, Decoded, read_register_operand, read_smem_operand, read_smem_operands
+from porter.sim.datapath.sparse import expand, register_nibbles
 
 
 def wgmma(
@@ -31,23 +32,24 @@ def wgmma(
     negate_b: bool = False,
     trans_a: bool = False,
     trans_b: bool = False,
+    metadata: Words | None = None,
+    selector: int = 0,
     mode: Arithmetic = "float64",
     rules: Architecture = "sm_90",
 ) -> Words:
     """The D registers [128 threads, op.d_registers] after the instruction; `d` is left alone.
 
-    A comes from `a_desc` or from `a_regs` [128, 4]. `scale_d` false ignores `d`. `rules` "sm_100" adds as
+    A comes from `a_desc` or from `a_regs` [128, 4]. A sparse A has `metadata` registers [128] and a sparsity
+    `selector`. `scale_d` false ignores `d`. `rules` "sm_100" adds as
     tcgen05 does, so that 8-bit floats can be compared bit for bit with a port. Raises DatapathError for
     invalid operands.
     """
-    if op.sparse:
-        raise UnsupportedDatapathError("wgmma.mma_async.sp")
     if (trans_a or trans_b) and not op.has_transpose:
         raise DatapathError(f"{op.a_type.value} operands of wgmma are K-major only")
     if a_regs is not None:
         a = read_register_operand(a_regs, op.a_type)
     elif a_desc is not None:
-        a = read_smem_operand(smem, a_desc, "sm_90", op.m, op.k, op.a_type, trans_a)
+        a = read_smem_operand(smem, a_desc, "sm_90", op.m, op.stored_k, op.a_type, trans_a)
     else:
         raise DatapathError("wgmma without an A operand")
     b = read_smem_operand(smem, b_desc, "sm_90", op.n, op.k, op.b_type, trans_b)
@@ -55,7 +57,16 @@ def wgmma(
         a = -a
     rule = _rule(op, rules)
     c = decode_accumulator(tile_of_registers(d, op.n, op.d_type), op.d_type) if scale_d else None
-    return registers_of_tile(fused_dot(a, b, c, rule, mode), op.d_type)
+    active = None
+    if op.sparse:
+        a, active = _expand(op, a, metadata, selector)
+    return registers_of_tile(fused_dot(a, b, c, rule, mode, active=active), op.d_type)
+
+
+def _expand(op: WgmmaOp, stored: Decoded, metadata: Words | None, selector: int) -> tuple[Decoded, Mask]:
+    if metadata is None:
+        raise DatapathError("a sparse wgmma without metadata")
+    return expand(stored, register_nibbles(metadata, op.k, op.a_type.bits, selector), op.a_type.bits)
 
 
 @lru_cache(maxsize=64)
@@ -80,6 +91,7 @@ class WgmmaForm:
     trans_b: bool
     mode: Arithmetic
     rules: Architecture
+    selector: int = 0
 
 
 def multiply(
@@ -91,21 +103,20 @@ def multiply(
     words: Words,
     scale_d: bool,
     seen: dict[Any, Decoded],
+    metadata: Words | None = None,
 ) -> None:
     """One wgmma of many warpgroups, in place on their accumulators `words` [warpgroups, 64, n].
 
     `smem` [blocks, bytes]; `ctas` is the block of each warpgroup. `a` is the descriptor of all, or registers
     [warpgroups, 128, 4]; `b` the descriptor of all. `seen` keeps decoded B operands, and room to work in, for
-    calls between which shared memory stays as it is. In float64 mode NaN results are left for `canonical`.
-    Raises DatapathError as `wgmma` does; then `words` is unchanged.
+    calls between which shared memory stays as it is. A sparse A has `metadata` [warpgroups, 128]. In float64 mode
+    NaN results are left for `canonical`. Raises DatapathError as `wgmma` does; then `words` is unchanged.
     """
     op = form.op
-    if op.sparse:
-        raise UnsupportedDatapathError("wgmma.mma_async.sp")
     if (form.trans_a or form.trans_b) and not op.has_transpose:
         raise DatapathError(f"{op.a_type.value} operands of wgmma are K-major only")
     if isinstance(a, int):
-        left = read_smem_operands(smem, ctas, a, "sm_90", op.m, op.k, op.a_type, form.trans_a)
+        left = read_smem_operands(smem, ctas, a, "sm_90", op.m, op.stored_k, op.a_type, form.trans_a)
     else:
         left = np.stack([read_register_operand(one, op.a_type) for one in a])
     key = b, op.n, op.k, op.b_type, form.trans_b, tuple(ctas)
@@ -115,11 +126,24 @@ def multiply(
         seen[key] = right
     if form.negate:
         left = -left
+    if op.sparse:
+        _multiply_sparse(form, left, right, metadata, words, scale_d)
+        return
     shape = words.shape
     scratch = seen.get(shape)
     if scratch is None:
         scratch = seen[shape] = np.empty(shape)
     accumulate(words, left, right, scale_d, _rule(op, form.rules), form.mode, scratch)
+
+
+def _multiply_sparse(
+    form: WgmmaForm, left: Decoded, right: Decoded, metadata: Words | None, words: Words, scale_d: bool
+) -> None:
+    op, rule = form.op, _rule(form.op, form.rules)
+    groups = [_expand(op, a, None if metadata is None else metadata[i], form.selector) for i, a in enumerate(left)]
+    for one, (a, active), b in zip(words, groups, right, strict=True):
+        c = decode_accumulator(one, rule.d_type) if scale_d else None
+        one[...] = fused_dot(a, b.T, c, rule, form.mode, active=active)
 
 
 def take_registers(registers: Words, n: int, d_type: ElementType) -> Words:
