@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Literal
 
 from porter.ptx import nan
@@ -94,6 +95,7 @@ DOT_RULES = _rules()
 """By (architecture, unit, A type, D type); mixed operand types follow A's entry."""
 
 
+@lru_cache(maxsize=256)
 def dot_rule(
     arch: Architecture,
     unit: Unit,

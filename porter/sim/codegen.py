@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -400,6 +402,12 @@ def _is_double(op: ast.Imm) -> bool:
     return not (single == op.value or (single != single and op.value != op.value))
 
 
+@lru_cache(maxsize=1024)
+def _code(source: str, name: str) -> CodeType:
+    """Launches of a kernel with the same parameters have the same code."""
+    return compile(source, name, "exec")
+
+
 class Compiler:
     """Compiles the blocks of one launch on demand. Addresses and parameters are constants of the code."""
 
@@ -489,8 +497,7 @@ class Compiler:
             cg.write_back(sorted(last.live_out))
             cg.line(f"return idx, mask, {last.succ[0]}")
         source = f"def block_{number}(M, R, idx, n, mask):\n" + "\n".join(cg.lines) + "\n"
-        code = compile(source, f"<block {number}{' converged' if converged else ''}>", "exec")
-        exec(code, self.namespace)
+        exec(_code(source, f"<block {number}{' converged' if converged else ''}>"), self.namespace)
         return self.namespace[f"block_{number}"], chain
 
     def _instruction(self, cg: Context, at: int, leads: bool, last: BasicBlock) -> bool:

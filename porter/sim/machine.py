@@ -206,7 +206,9 @@ class Machine:
         self.regs = [self.banks[w][i] for w, i in zip(widths, self.bank_index, strict=True)]
 
     def follow(self, before: Machine | None) -> None:
-        """The wave before this one of the same launch has ended."""
+        """The wave before this one of the same launch has ended. What it compiled serves this one too."""
+        if before is not None:
+            self._functions = before._functions
 
     # Geometry -----------------------------------------------------------------------------------------
 

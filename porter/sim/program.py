@@ -9,6 +9,7 @@ its block, so that its threads can stay there until it may go on.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field, replace
 
 from porter.ptx import ast
@@ -530,7 +531,15 @@ def liveness(program: Program) -> None:
         b.live_out = frozenset(live_out[b.number])
 
 
+_RECENT: deque[Program] = deque(maxlen=8)
+
+
 def load_program(module: ast.Module, entry: str) -> Program:
-    """The kernel `entry` of a module. Raises KeyError if it has none of that name."""
+    """The kernel `entry` of a module; nobody changes it. Raises KeyError if it has none of that name."""
+    for program in _RECENT:
+        if program.module is module and program.entry.name == entry:
+            return program
     function = module.function(entry)
-    return Loader(module, function).load()
+    program = Loader(module, function).load()
+    _RECENT.append(program)
+    return program

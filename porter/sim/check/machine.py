@@ -94,6 +94,7 @@ class CheckingMachine(Machine):
         self.compiler.namespace.update(hooks_sync.EVENTS)
 
     def follow(self, before: Machine | None) -> None:
+        super().follow(before)
         if before is not None:
             self.check.global_memory.follow(before.check.global_memory.state)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,13 +67,39 @@ that a program relying on it fails."""
 
 
 @lru_cache(maxsize=128)
-def _d_index(layout: DLayout, n: int) -> tuple[Indices, Indices, Indices]:
-    """Lane, column and index in flat Tensor Memory of D [rows of one CTA, n], relative to its address."""
+def _d_index(layout: DLayout, n: int) -> tuple[Indices, Indices]:
+    """Lane and column of D [rows of one CTA, n], relative to its address."""
     rows = np.arange(rows_per_cta(layout), dtype=np.int64)[:, None]
     cols = np.arange(n, dtype=np.int64)[None, :]
     _, lanes, columns = d_cell(layout, rows, cols, n)
-    lanes, columns = lanes + 0 * cols, columns + 0 * rows
-    return lanes, columns, lanes * COLUMNS + columns
+    return lanes + 0 * cols, columns + 0 * rows
+
+
+@lru_cache(maxsize=128)
+def _d_rows(layout: DLayout, n: int) -> Indices | None:
+    """Lane of each row of D, relative to its address, if a row's columns follow each other in one lane."""
+    lanes, columns = _d_index(layout, n)
+    plain = (lanes == lanes[:, :1]).all() and (columns == np.arange(n)).all()
+    return lanes[:, 0] if plain else None
+
+
+class _Place:
+    """Where D lies in Tensor Memory."""
+
+    def __init__(self, layout: DLayout, n: int, lane: int, column: int) -> None:
+        self.index: tuple[Any, Any]
+        rows = _d_rows(layout, n)
+        if rows is not None:
+            self.index = rows + lane, slice(column, column + n)
+        else:
+            lanes, columns = _d_index(layout, n)
+            self.index = lanes + lane, columns + column
+
+    def take(self, tmem: Words) -> Words:
+        return tmem[self.index]
+
+    def put(self, tmem: Words, words: Words) -> None:
+        tmem[self.index] = words
 
 
 def _flat(tmem: Words) -> Words:
@@ -90,7 +116,7 @@ def mma_cells(op: UmmaOp, idesc: int, d_addr: int) -> tuple[Indices, Indices]:
     """
     decoded = decode_idesc(op, idesc)
     lane, column = _check_d(op, decoded, d_addr)
-    lanes, columns, _ = _d_index(layout_of(op, decoded.m), decoded.n)
+    lanes, columns = _d_index(layout_of(op, decoded.m), decoded.n)
     return lanes + lane, columns + column
 
 
@@ -169,12 +195,11 @@ def mma(
     for name, address in (("A", args.a_tmem), ("the metadata", args.metadata)):
         if address is not None and lane_of(address) != lane:
             raise DatapathError(f"{name} lies at lane {lane_of(address)} of Tensor Memory, the accumulator at {lane}")
-    lanes, _, index = _d_index(layout, decoded.n)
-    index = index + (lane * COLUMNS + column)
+    lanes = _d_index(layout, decoded.n)[0]
+    place = _Place(layout, decoded.n, lane, column)
     b = read_b(op, decoded, smem, args.b_desc, args.zero_columns)
     dot = _Dot(op, idesc, decoded, mode, rules)
     for cta, memory in enumerate(tmem):
-        flat = _flat(memory)
         copies = read_a(op, idesc, smem[cta], memory, args.a_desc, args.a_tmem)
         masks = None
         if args.metadata is not None:
@@ -183,7 +208,7 @@ def mma(
             copies = [-a for a in copies]
         c = None
         if args.enable_d:
-            c = decode_accumulator(np.take(flat, index), decoded.d_type)
+            c = decode_accumulator(place.take(memory), decoded.d_type)
             if args.scale_d:
                 c *= 2.0**-args.scale_d
         if args.scale_a is not None and args.scale_b is not None:
@@ -197,8 +222,8 @@ def mma(
         if args.disable_lanes is not None:
             off = args.disable_lanes >> (128 * cta)
             keep = np.array([off >> i & 1 for i in range(128)], dtype=bool)[lanes + lane]
-            words = np.where(keep, np.take(flat, index), words)
-        flat[index] = words
+            words = np.where(keep, place.take(memory), words)
+        place.put(memory, words)
         if op.ashift and args.a_tmem is not None:
             a_lanes, a_columns = a_cells(op, idesc, args.a_tmem)
             shift_rows(memory, a_lanes[:, 0], a_columns[0])
