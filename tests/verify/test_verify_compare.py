@@ -104,3 +104,11 @@ def test_owners_of_a_fragment_are_a_permutation():
     assert owners.min() == 0
     assert owners[:, 0].max() == 127
     assert owners[:, 1].max() == 31
+
+
+def test_a_right_value_is_right_where_no_bound_is_known():
+    unknown = np.full(2, np.nan)
+    found = within("C", F32, np.zeros(2), f32(0.0, 1.0), unknown, unknown, True)
+    assert found.mismatches == 1
+    assert found.first is not None
+    assert found.first.index == (1,)
