@@ -33,7 +33,7 @@ from porter.verify.program.protocol import Op, Reader, Status, words
 
 # cudaFuncAttribute (CUDA runtime API, driver_types.h).
 _MAX_DYNAMIC_SHARED = 8
-_NON_PORTABLE_CLUSTER = 10
+_NON_PORTABLE_CLUSTER = 14
 # CUDA C++ Programming Guide, thread block clusters: what every chip with clusters takes.
 _PORTABLE_CLUSTER = 8
 
