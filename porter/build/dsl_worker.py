@@ -72,12 +72,26 @@ class _Config(ctypes.Structure):
     )
 
 
+class _NoGpu:
+    """`torch.cuda` without PyTorch: packages ask it at import, and there is none."""
+
+    @staticmethod
+    def is_available() -> bool:
+        return False
+
+    @staticmethod
+    def device_count() -> int:
+        return 0
+
+
 class _AbsentModule(types.ModuleType):
     """Stands for a package that is not installed; its use, not its import, is the error."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if (self.__name__, name) == ("torch", "cuda"):
+            return _NoGpu
         return type(name, (), {"__class_getitem__": classmethod(lambda cls, item: cls)})
 
 

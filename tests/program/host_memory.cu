@@ -126,9 +126,10 @@ static void driver() {
     cuDeviceGetName(text, sizeof text, device);
     cuMemAlloc(&p, sizeof words);
     cuMemsetD32(p, 0x1234, 5);
+    cuMemsetD32Async(p + 4, 0x1111, 1, nullptr);
     twice<<<1, 32>>>(reinterpret_cast<int *>(p), 5);
     cuMemcpyDtoH(words, p, sizeof words);
-    printf(" %d multiprocessors of %s, %x %x\n", sms, text, words[0], words[4]);
+    printf(" %d multiprocessors of %s, %x %x %x\n", sms, text, words[0], words[1], words[4]);
     printf("free %d", cuMemFree(p));
     printf(" twice %d\n", cuMemFree(p));
 }

@@ -86,7 +86,7 @@ def test_host_functions_run(run: Run) -> None:
 def test_the_driver_library_answers_beside_the_runtime(run: Run) -> None:
     outcome = run("driver", multiprocessors=3)
     assert outcome.stdout.splitlines() == [
-        "0 0 3 multiprocessors of Porter simulated sm_90, 2468 2468",
+        "0 0 3 multiprocessors of Porter simulated sm_90, 2468 2222 2468",
         "free 0 twice 1",
     ]
     assert outcome.status == "ok"

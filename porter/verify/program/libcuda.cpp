@@ -155,6 +155,27 @@ CUresult cuMemsetD32(CUdeviceptr p, unsigned value, size_t count) {
     return CUDA_SUCCESS;
 }
 
+CUresult cuMemAllocAsync(CUdeviceptr *p, size_t size, CUstream) { return cuMemAlloc(p, size); }
+CUresult cuMemFreeAsync(CUdeviceptr p, CUstream) { return cuMemFree(p); }
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t size, CUstream) {
+    return cuMemcpyHtoD(to, from, size);
+}
+
+CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t size, CUstream) { return cuMemcpyDtoH(to, from, size); }
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream) {
+    return cuMemcpyDtoD(to, from, size);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t count, CUstream) {
+    return cuMemsetD8(p, value, count);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr p, unsigned value, size_t count, CUstream) {
+    return cuMemsetD32(p, value, count);
+}
+
 // --- Tensor maps
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CuTe DSL GEMMs that nobody here wrote, for both chips, beside our own: right against float64, and no error in
+checking mode.
+
+The inputs are small integers, so every sum is exact and the reference must be met bit for bit. Kernels come from
+quack-kernels and from NVIDIA's examples in flashinfer-python, where those are installed; neither needs PyTorch for
+what is run here (`pip install --no-deps quack-kernels einops apache-tvm-ffi flashinfer-python`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.build.dsl_worker import _AbsentModule
+from porter.verify.backends import SimBackend
+from porter.verify.builder import ToolkitBuilder
+from porter.verify.case import load_case
+from porter.verify.images import make_image
+from porter.verify.inputs import choose, generate
+from porter.verify.problem import bind
+from porter.verify.settings import SimOptions
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+EXAMPLES = "data/cutlass/examples/python/CuTeDSL"
+
+CASE = """
+version: 1
+kernel: {kernel}
+entry: {entry}
+sizes: {{M: {M}, N: {N}, K: {K}, L: 1}}
+dsl:
+  init: {{{init}}}
+  call: [A, B, C, {extra}stream]
+tensors:
+  A: {{dtype: {dtype}, shape: [M, K, L], strides: {a}, role: input}}
+  B: {{dtype: {dtype}, shape: [N, K, L], strides: {b}, role: input}}
+  C: {{dtype: {out}, shape: [M, N, L], strides: [N, 1, M * N], role: output}}
+reduction: K
+reference: "np.einsum('mkl,nkl->mnl', A, B)"
+"""
+DEFAULTS: dict[str, object] = {
+    "M": 256, "N": 256, "K": 192, "init": "", "extra": "", "dtype": "f16", "out": "f32",
+    "a": "[K, 1, M * K]", "b": "[K, 1, N * K]",
+}  # fmt: skip
+COLUMNS = {"a": "[1, M, M * K]", "b": "[1, N, N * K]"}
+
+# quack's kernels take more arguments than tensors. Its packages import PyTorch and Triton for what is not used here.
+QUACK = """
+import importlib.util, sys, types
+(root,) = importlib.util.find_spec("quack").submodule_search_locations
+for name in ("quack", "quack.blockscaled"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [root + name.removeprefix("quack").replace(".", "/")]
+import quack.dsl
+import cuda.bindings.driver as cuda
+import cutlass
+import cutlass.cute as cute
+from quack.gemm_default_epi import {kernel} as Kernel
+from quack.tile_scheduler import TileSchedulerOptions
+
+@cute.jit
+def gemm(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: cuda.CUstream):
+    kernel = Kernel(cutlass.Float32, a.element_type, {tile}, {cluster}, {more})
+    schedule = TileSchedulerOptions(cutlass.Int32({clusters}))
+    kernel(a, b, c, None, kernel.EpilogueArguments(), schedule, None, stream)
+"""
+
+
+def quack(
+    arch: str, tile: tuple[int, ...], cluster: tuple[int, ...], more: str = "", clusters: int = 2, **sizes: object
+):  # type: ignore[no-untyped-def]
+    kernel = "GemmDefaultSm90" if arch == "sm_90a" else "GemmDefaultSm100"
+    text = QUACK.format(kernel=kernel, tile=tile, cluster=cluster, more=more, clusters=clusters)
+    return arch, text, {"entry": "gemm", **sizes}
+
+
+def example(arch: str, path: str, entry: str, init: str, extra: str = "", **sizes: object):  # type: ignore[no-untyped-def]
+    return arch, Path(path), {"entry": entry, "init": f"acc_dtype: cutlass.Float32, {init}", "extra": extra, **sizes}
+
+
+HOPPER = "tile_shape_mn: [{}], cluster_shape_mn: [{}]"
+BLACKWELL = "use_2cta_instrs: {}, mma_tiler_mn: [{}], cluster_shape_mn: [{}], use_tma_store: {}"
+KERNELS = {
+    "quack-sm90": quack("sm_90a", (128, 128), (1, 1, 1)),
+    "quack-sm90-pingpong": quack("sm_90a", (64, 128), (1, 1, 1), "pingpong=True", dtype="bf16", out="bf16"),
+    "quack-sm90-cluster": quack("sm_90a", (128, 192), (2, 1, 1), M=256, N=384, out="f16", **COLUMNS),
+    "quack-sm90-fp8": quack("sm_90a", (128, 128), (1, 2, 1), dtype="f8e4m3", K=256),
+    "quack-sm90-registers": quack("sm_90a", (128, 128), (1, 1, 1), "mma_is_rs=True", out="f16"),
+    "quack-sm100": quack("sm_100a", (128, 128), (1, 1, 1), "use_clc_persistence=False"),
+    "quack-sm100-pair": quack("sm_100a", (256, 128), (2, 1, 1), "use_clc_persistence=False", M=512, out="f16"),
+    "quack-sm100-multicast": quack(
+        "sm_100a", (128, 64), (2, 2, 1), "use_clc_persistence=False", dtype="bf16", out="bf16", **COLUMNS
+    ),
+    "quack-sm100-fp8": quack("sm_100a", (128, 256), (1, 1, 1), "use_clc_persistence=False", dtype="f8e4m3", K=256),
+    "hopper-dense": example(
+        "sm_90a", "hopper/dense_gemm.py", "HopperWgmmaGemmKernel", HOPPER.format("128, 128", "1, 1"), out="f16"
+    ),
+    "hopper-persistent": example(
+        "sm_90a", "hopper/dense_gemm_persistent.py", "HopperWgmmaGemmPersistentKernel",
+        HOPPER.format("128, 256", "2, 1") + ", swizzle_size: 1, raster_along_m: true", "4, ", dtype="bf16", out="f16",
+        M=512,
+    ),
+    "blackwell-dense": example(
+        "sm_100a", "blackwell/dense_gemm.py", "DenseGemmKernel", BLACKWELL.format("false", "128, 128", "1, 1", "true")
+    ),
+    "blackwell-dense-pair": example(
+        "sm_100a", "blackwell/dense_gemm.py", "DenseGemmKernel", BLACKWELL.format("true", "256, 128", "2, 1", "false"),
+        out="f16", **COLUMNS,
+    ),
+    "blackwell-persistent": example(
+        "sm_100a", "blackwell/dense_gemm_persistent.py", "PersistentDenseGemmKernel",
+        BLACKWELL.format("true", "256, 128", "2, 2", "true"), "4, ", M=512, N=512, out="f16",
+    ),
+    "blackwell-software-pipeline": example(
+        "sm_100a", "blackwell/dense_gemm_software_pipeline.py", "DenseGemmKernel",
+        BLACKWELL.format("false", "64, 128", "1, 1", "true"), dtype="bf16",
+    ),
+    **{f"own-{name}": ("sm_90a", CORPUS / name / "case.yaml", {})
+       for name in ("dsl_gemm", "dsl_gemm_cluster", "dsl_gemm_persistent", "dsl_gemm_fp8")},
+}  # fmt: skip
+
+pytestmark = [pytest.mark.external, pytest.mark.slow]
+
+
+def case_of(name: str, folder: Path) -> tuple[str, Path]:
+    """Architecture and case file; skips where the kernel's package is not installed."""
+    arch, source, fields = KERNELS[name]
+    if isinstance(source, Path) and source.suffix == ".yaml":
+        return arch, source
+    if isinstance(source, str):
+        package, text = "quack", source
+    else:
+        package, text = "flashinfer", ""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"the package {package} is not installed")
+    if isinstance(source, Path):
+        text = (Path(spec.submodule_search_locations[0]) / EXAMPLES / source).read_text("utf-8")
+    kernel = folder / "kernel.py"
+    kernel.write_text(text, "utf-8")
+    (folder / "case.yaml").write_text(CASE.format(kernel=kernel.name, **{**DEFAULTS, **fields}))
+    return arch, folder / "case.yaml"
+
+
+def arrays(images: Mapping[str, object], names: str) -> list[np.ndarray]:
+    return [images[n].elements().astype(np.float64) for n in names]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gemm(name: str, tmp_path: Path) -> None:
+    arch, path = case_of(name, tmp_path)
+    case = load_case(path)
+    problem = bind(case, case.sizes)
+    built = ToolkitBuilder().build(problem, case.kernel, arch)
+    inputs = generate(problem, choose(["integers"], problem)[0], 1)
+    images = {n: make_image(t, inputs.get(n), 0) for n, t in problem.tensors.items()}
+    a, b = arrays(images, "AB")
+    expected = np.einsum("mkl,nkl->mnl", a, b)
+    assert np.unique(expected).size > 16
+    for options in (SimOptions("late"), SimOptions("random", seed=2), SimOptions("late", checking="practice")):
+        result = SimBackend(options).run(built, problem, built.launch(problem), images)
+        assert result.status == "ok", [f.message for f in result.findings]
+        (got,) = arrays(result.after, "C")
+        np.testing.assert_array_equal(got, expected)
+        assert not [(h.kind.id, h.first, h.second) for h in result.hazards if h.severity == "error"]
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_there_are_three_of_other_people_for_each_chip(arch: str) -> None:
+    assert sum(a == arch and not name.startswith("own-") for name, (a, _, _) in KERNELS.items()) >= 3
+
+
+def test_absent_pytorch_has_no_gpu() -> None:
+    assert not _AbsentModule("torch").cuda.is_available()
+    assert _AbsentModule("torch").cuda.device_count() == 0
