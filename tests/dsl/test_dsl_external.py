@@ -37,17 +37,24 @@ dsl:
   init: {{{init}}}
   call: [A, B, C, {extra}stream]
 tensors:
-  A: {{dtype: {dtype}, shape: [M, K, L], strides: {a}, role: input}}
-  B: {{dtype: {dtype}, shape: [N, K, L], strides: {b}, role: input}}
-  C: {{dtype: {out}, shape: [M, N, L], strides: [N, 1, M * N], role: output}}
+  A: {{dtype: {dtype}, shape: {A}, strides: {a}, role: input}}
+  B: {{dtype: {dtype}, shape: {B}, strides: {b}, role: input}}
+  C: {{dtype: {out}, shape: {C}, strides: {c}, role: output}}
 reduction: K
-reference: "np.einsum('mkl,nkl->mnl', A, B)"
+reference: "np.einsum('{sum}', A, B)"
 """
 DEFAULTS: dict[str, object] = {
     "M": 256, "N": 256, "K": 192, "init": "", "extra": "", "dtype": "f16", "out": "f32",
-    "a": "[K, 1, M * K]", "b": "[K, 1, N * K]",
+    "A": "[M, K, L]", "B": "[N, K, L]", "C": "[M, N, L]", "sum": "mkl,nkl->mnl",
+    "a": "[K, 1, M * K]", "b": "[K, 1, N * K]", "c": "[N, 1, M * N]",
 }  # fmt: skip
 COLUMNS = {"a": "[1, M, M * K]", "b": "[1, N, N * K]"}
+# quack has the batch first.
+BATCH_FIRST = {
+    "A": "[L, M, K]", "B": "[L, N, K]", "C": "[L, M, N]", "sum": "lmk,lnk->lmn",
+    "a": "[M * K, K, 1]", "b": "[N * K, K, 1]", "c": "[M * N, N, 1]",
+}  # fmt: skip
+BATCH_FIRST_COLUMNS = {"a": "[M * K, 1, M]", "b": "[N * K, 1, N]"}
 
 # quack's kernels take more arguments than tensors. Its packages import PyTorch and Triton for what is not used here.
 QUACK = """
@@ -76,7 +83,7 @@ def quack(
 ):  # type: ignore[no-untyped-def]
     kernel = "GemmDefaultSm90" if arch == "sm_90a" else "GemmDefaultSm100"
     text = QUACK.format(kernel=kernel, tile=tile, cluster=cluster, more=more, clusters=clusters)
-    return arch, text, {"entry": "gemm", **sizes}
+    return arch, text, {"entry": "gemm", **BATCH_FIRST, **sizes}
 
 
 def example(arch: str, path: str, entry: str, init: str, extra: str = "", **sizes: object):  # type: ignore[no-untyped-def]
@@ -88,13 +95,13 @@ BLACKWELL = "use_2cta_instrs: {}, mma_tiler_mn: [{}], cluster_shape_mn: [{}], us
 KERNELS = {
     "quack-sm90": quack("sm_90a", (128, 128), (1, 1, 1)),
     "quack-sm90-pingpong": quack("sm_90a", (64, 128), (1, 1, 1), "pingpong=True", dtype="bf16", out="bf16"),
-    "quack-sm90-cluster": quack("sm_90a", (128, 192), (2, 1, 1), M=256, N=384, out="f16", **COLUMNS),
+    "quack-sm90-cluster": quack("sm_90a", (128, 192), (2, 1, 1), M=256, N=384, out="f16", **BATCH_FIRST_COLUMNS),
     "quack-sm90-fp8": quack("sm_90a", (128, 128), (1, 2, 1), dtype="f8e4m3", K=256),
     "quack-sm90-registers": quack("sm_90a", (128, 128), (1, 1, 1), "mma_is_rs=True", out="f16"),
     "quack-sm100": quack("sm_100a", (128, 128), (1, 1, 1), "use_clc_persistence=False"),
     "quack-sm100-pair": quack("sm_100a", (256, 128), (2, 1, 1), "use_clc_persistence=False", M=512, out="f16"),
     "quack-sm100-multicast": quack(
-        "sm_100a", (128, 64), (2, 2, 1), "use_clc_persistence=False", dtype="bf16", out="bf16", **COLUMNS
+        "sm_100a", (128, 64), (2, 2, 1), "use_clc_persistence=False", dtype="bf16", out="bf16", **BATCH_FIRST_COLUMNS
     ),
     "quack-sm100-fp8": quack("sm_100a", (128, 256), (1, 1, 1), "use_clc_persistence=False", dtype="f8e4m3", K=256),
     "hopper-dense": example(
@@ -160,7 +167,9 @@ def test_gemm(name: str, tmp_path: Path) -> None:
     inputs = generate(problem, choose(["integers"], problem)[0], 1)
     images = {n: make_image(t, inputs.get(n), 0) for n, t in problem.tensors.items()}
     a, b = arrays(images, "AB")
-    expected = np.einsum("mkl,nkl->mnl", a, b)
+    batch_first = problem.tensors["C"].shape[0] == 1
+    expected = np.einsum("lmk,lnk->lmn" if batch_first else "mkl,nkl->mnl", a, b)
+    expected = problem.tensors["C"].dtype.decode(problem.tensors["C"].dtype.encode(expected))
     assert np.unique(expected).size > 16
     for options in (SimOptions("late"), SimOptions("random", seed=2), SimOptions("late", checking="practice")):
         result = SimBackend(options).run(built, problem, built.launch(problem), images)
