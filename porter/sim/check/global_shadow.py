@@ -51,7 +51,8 @@ class Wave:
 @dataclass(eq=False, slots=True)
 class GlobalAccess:
     """An access to global memory; the fields are as in `shadow.Access`. `actor` is the warp's number within the
-    grid, `mapped` the tensor map fences that came after a write, as (cluster, event)."""
+    grid, `mapped` the tensor map fences that came after a write, as (cluster, event), `operands` what a bulk
+    store writes, where and from where: lanes that execute it together with equal operands write the same."""
 
     kind: str
     at: int
@@ -65,6 +66,7 @@ class GlobalAccess:
     actor: int
     signals: str = ""
     mapped: list[tuple[int, tuple[int, int]]] | None = None
+    operands: tuple[Any, ...] | None = None
 
     @property
     def notes(self) -> dict[str, Any]:

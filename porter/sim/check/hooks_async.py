@@ -170,13 +170,14 @@ def store_async(
 
 
 def _copy_out(
-    M: Machine, at: int, warp: int, lane: int, owner: int, offset: int, nbytes: int, how: str
+    M: Machine, at: int, warp: int, lane: int, owner: int, offset: int, nbytes: int, how: str, target_at: Any
 ) -> GlobalAccess:
     """A copy from shared memory; returns its access to global memory."""
     check: Any = M.check
     access = check.asynchronous("store", at, warp, lane, False, "async", range_bits(offset, nbytes))
     check.access_shared(owner, access)
     target: GlobalAccess = check.global_memory.bulk("reduce" if how else "store", at, warp, lane, True, [])
+    target.operands = M.steps, at, warp, owner, offset, nbytes, target_at
     check.bulk.setdefault((warp, lane), Groups()).open.append((access, target))
     return target
 
@@ -199,7 +200,7 @@ def bulk_store(
     for row, lane, warp in active_lanes(M, idx, n, mask):
         nbytes, cta = int(z[row, lane]), int(M.warp_cta[warp])
         owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), nbytes, at, warp, lane)
-        target = _copy_out(M, at, warp, lane, owner, offset, nbytes, how)
+        target = _copy_out(M, at, warp, lane, owner, offset, nbytes, how, int(d[row, lane]))
         check.global_memory.copy_span(int(d[row, lane]), nbytes, target)
     exec_async.bulk_store(M, at, idx, n, mask, dst, src, size, how, kind, chosen)
 
@@ -224,8 +225,9 @@ def tensor_store(
         nbytes = covered_bytes(tm, mode)
         owner, offset = exec_async.shared_place(M, cta, int(s[row, lane]), nbytes, at, warp, lane)
         check.global_memory.use_tensor_map(at, warp, lane, int(a[row, lane]))
-        target = _copy_out(M, at, warp, lane, owner, offset, nbytes, how)
-        check.global_memory.copy_tile(tm, [int(per_lane(x, n)[row, lane]) for x in coords], target, mode)
+        place = [int(per_lane(x, n)[row, lane]) for x in coords]
+        target = _copy_out(M, at, warp, lane, owner, offset, nbytes, how, (int(a[row, lane]), *place))
+        check.global_memory.copy_tile(tm, place, target, mode)
     exec_tensor_copy.tensor_store(M, at, idx, n, mask, address, coords, src, how, mode)
 
 

@@ -94,6 +94,9 @@ class GlobalJudge:
             return Verdict("G5", f"a wait on the mbarrier of the copy{old.signals}", "mbarrier.try_wait")
         if old.kind == "cp.async":
             return Verdict("G5", "a wait for the copy by the thread that issued it", "cp.async.wait_group")
+        if old.operands is not None and old.operands == new.operands and not (old.atomic or new.atomic):
+            # CuTe DSL lets a whole warp store a tile that one thread should: the same bytes from the same place.
+            return Verdict("G5", "one thread that stores for the warp", "elect.sync", strict=True)
         return Verdict("G5", "a bulk wait_group (without .read) by the thread of the first access",
                        "cp.async.bulk.wait_group")  # fmt: skip
 
