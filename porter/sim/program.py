@@ -88,7 +88,8 @@ class BasicBlock:
 class Program:
     """A kernel ready to execute.
 
-    `widths` maps register names to bits (1 for predicates). `variables` holds shared, local, param and
+    `widths` maps register names to bits (1 for predicates), `vectors` those of vector registers to their
+    elements. `variables` holds shared, local, param and
     module-scope variables under their unique names. `shared_size`, `local_size` are bytes; `dynamic_offset`
     is where dynamic shared memory begins.
     """
@@ -97,6 +98,7 @@ class Program:
     entry: ast.Function
     code: list[ast.Instruction] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
+    vectors: dict[str, tuple[str, ...]] = field(default_factory=dict)
     variables: dict[str, Variable] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -192,9 +194,16 @@ class Loader:
         for s in body:
             if isinstance(s, ast.RegDecl):
                 unique = s.name if top else self._unique(s.name)
-                kind = s.type.partition(".")[2] if s.type[0] == "v" and "." in s.type else s.type
-                width = type_width(kind)
-                if s.count is None:
+                vector, _, element_type = s.type.rpartition(".")
+                width = type_width(element_type)
+                if vector:
+                    # A vector register is its elements; each may be named on its own (PTX ISA 5.4.2, 6.4.1).
+                    scope.names[s.name] = unique
+                    program.vectors[unique] = tuple(f"{unique}.{axis}" for axis in "xyzw"[: int(vector[1])])
+                    for axis, element in zip("xyzw", program.vectors[unique], strict=False):
+                        program.widths[element] = width
+                        scope.names[f"{s.name}.{axis}"] = element
+                elif s.count is None:
                     scope.names[s.name] = unique
                     program.widths[unique] = width
                 else:
@@ -242,8 +251,12 @@ class Loader:
         code.append(replace(ins, operands=operands, guard=guard))
 
     def _register(self, name: str) -> ast.Operand:
-        """A register; one of 128 bits as the vector of its two halves, lower first."""
+        """A register; a vector register as the vector of its elements, one of 128 bits as that of its two
+        halves, lower first."""
         widths = self.program.widths
+        elements = self.program.vectors.get(name)
+        if elements is not None:
+            return ast.Vec(tuple(ast.Reg(element) for element in elements))
         if widths.get(name) != 128:
             return ast.Reg(name)
         halves = (f"{name}.lo", f"{name}.hi")
@@ -260,7 +273,8 @@ class Loader:
             found = scope.find(op.name)
             if found is None:
                 return op
-            return self._register(found) if found in self.program.widths else ast.Sym(found)
+            known = found in self.program.widths or found in self.program.vectors
+            return self._register(found) if known else ast.Sym(found)
         if isinstance(op, ast.Mem):
             return ast.Mem(self._operand(op.base, scope), op.offset, tuple(self._operand(p, scope) for p in op.parts))
         if isinstance(op, ast.Vec):
