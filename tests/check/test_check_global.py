@@ -280,6 +280,28 @@ def test_bulk_reductions_of_blocks_and_atomics_do_not_race() -> None:
     assert errors(check(body.replace("COPY", BULK_STORE), "sm_90a", grid=2)) == {"G5"}
 
 
+@pytest.mark.parametrize(
+    ("copy", "practice"),
+    [
+        (BULK_STORE, set()),
+        # Not the same bytes: each lane its own, to one place.
+        ("mad.lo.u32 %r2, %r0, 16, %r2; cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r2], 16;", {"G5"}),
+        # The same bytes to places that overlap.
+        ("mad.wide.u32 %d1, %r0, 16, %d1; cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r2], 32;", {"G5"}),
+        # Twice, with nothing between.
+        (BULK_STORE + BULK_STORE, {"G5"}),
+    ],
+)
+def test_a_warp_that_stores_a_tile_alike_is_to_review(copy: str, practice: set[str]) -> None:
+    """As compiled CuTe DSL does it: every lane issues the store that one thread should."""
+    body = STORE.replace("READ", "").partition("STORED:")[0] + "STORED: ret;"
+    body = body.replace("@!%p0 bra STORED;", "@!%p1 bra STORED;").replace("COPY", copy)
+    outcome = check(body, "sm_90a", level="practice")
+    assert {h.kind.id for h in outcome.hazards if h.severity == "error"} == practice
+    assert {h.kind.id for h in outcome.hazards} == {"G5"}
+    assert errors(check(body, "sm_90a", level="strict")) == {"G5"}
+
+
 # Tensor maps --------------------------------------------------------------------------------------------
 
 MAPPED = """@%p0 mbarrier.init.shared.b64 [%r8], 1; @%p0 fence.mbarrier_init.release.cluster;

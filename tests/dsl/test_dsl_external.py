@@ -78,21 +78,25 @@ def gemm(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: cuda.CUstream):
 """
 
 
+Kernel = tuple[str, str | Path, dict[str, object]]
+"""Architecture, source, and fields of the case."""
+
+
 def quack(
-    arch: str, tile: tuple[int, ...], cluster: tuple[int, ...], more: str = "", clusters: int = 2, **sizes: object
-):  # type: ignore[no-untyped-def]
+    arch: str, tile: tuple[int, ...], cluster: tuple[int, ...], more: str = "", clusters: int = 2, **fields: object
+) -> Kernel:
     kernel = "GemmDefaultSm90" if arch == "sm_90a" else "GemmDefaultSm100"
     text = QUACK.format(kernel=kernel, tile=tile, cluster=cluster, more=more, clusters=clusters)
-    return arch, text, {"entry": "gemm", **BATCH_FIRST, **sizes}
+    return arch, text, {"entry": "gemm", **BATCH_FIRST, **fields}
 
 
-def example(arch: str, path: str, entry: str, init: str, extra: str = "", **sizes: object):  # type: ignore[no-untyped-def]
-    return arch, Path(path), {"entry": entry, "init": f"acc_dtype: cutlass.Float32, {init}", "extra": extra, **sizes}
+def example(arch: str, path: str, entry: str, init: str, extra: str = "", **fields: object) -> Kernel:
+    return arch, Path(path), {"entry": entry, "init": f"acc_dtype: cutlass.Float32, {init}", "extra": extra, **fields}
 
 
 HOPPER = "tile_shape_mn: [{}], cluster_shape_mn: [{}]"
 BLACKWELL = "use_2cta_instrs: {}, mma_tiler_mn: [{}], cluster_shape_mn: [{}], use_tma_store: {}"
-KERNELS = {
+KERNELS: dict[str, Kernel] = {
     "quack-sm90": quack("sm_90a", (128, 128), (1, 1, 1)),
     "quack-sm90-pingpong": quack("sm_90a", (64, 128), (1, 1, 1), "pingpong=True", dtype="bf16", out="bf16"),
     "quack-sm90-cluster": quack("sm_90a", (128, 192), (2, 1, 1), M=256, N=384, out="f16", **BATCH_FIRST_COLUMNS),

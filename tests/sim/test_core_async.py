@@ -272,6 +272,22 @@ def test_asynchronous_stores_to_another_block(schedule: Schedule) -> None:
         assert got[block].tolist() == [[x, x + 1] for x in sent]
 
 
+@SCHEDULES
+def test_elements_of_a_vector_register_have_names(schedule: Schedule) -> None:
+    """As CuTe DSL stores the pieces of a tile coordinate."""
+    body = """.shared .align 16 .b8 box[512]; .shared .align 8 .b8 bar[8]; mov.u32 %r2, box; mov.u32 %r8, bar;
+    setp.eq.u32 %p0, %r0, 0; mad.lo.u32 %r11, %r0, 16, %r2; @%p0 mbarrier.init.shared.b64 [%r8], 1;
+    @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 512; barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned; mapa.shared::cluster.u32 %r12, %r11, 0; mapa.shared::cluster.u32 %r13, %r8, 0;
+    { .reg .v4 .s32 abcd; mov.s32 abcd.x, %r0; mov.s32 abcd.y, 7; mov.s32 abcd.z, -1; mov.s32 abcd.w, %r11;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [%r12], abcd, [%r13]; }
+    W: mbarrier.try_wait.parity.shared.b64 %p1, [%r8], 0; @!%p1 bra W;
+    { .reg .v4 .u32 abcd; ld.shared.v4.u32 abcd, [%r11]; sub.u32 abcd.w, abcd.w, %r2;
+    add.u64 %d4, %d1, %d2; st.global.v4.u32 [%d4], abcd; } ret;"""
+    got = words(body, DATA, 512, schedule=schedule).reshape(32, 4)
+    assert got.tolist() == [[t, 7, POISON, 16 * t] for t in range(32)]
+
+
 def test_predicated_wait_holds_only_the_threads_of_its_guard() -> None:
     body = """.shared .align 8 .b8 bar[8]; mov.u32 %r8, bar; setp.eq.u32 %p0, %r0, 0;
     @%p0 mbarrier.init.shared.b64 [%r8], 4;
