@@ -249,7 +249,7 @@ def random_tensor_program(rng: random.Random, length: int) -> Program:
     ops = program.ops
     kinds = ("mma", "commit", "wait", "ld", "st", "wait_ld", "wait_st", "before", "after", "bar")
     # Most of the programs synchronize after every access, and may forget one step of it once.
-    careful, forgets = rng.random() < 0.8, rng.random() < 0.6
+    careful, forgets = rng.random() < 0.7, rng.random() < 0.9
     while len(ops) < length:
         warp = rng.randrange(4)
         kind = rng.choices(kinds, (3, 3, 5, 3, 2, 3, 2, 3, 4, 2))[0]
