@@ -7,6 +7,7 @@ stored but named by seed and by their digest, which a replay has to meet.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import io
@@ -33,7 +34,7 @@ from porter.verify.judge import expectation
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.results import RunFinding
 
-VERSION = 1
+VERSION = 2
 _HEAD = "record.json"
 
 
@@ -74,10 +75,11 @@ def inputs_digest(problem: Problem, images: Mapping[str, Image]) -> str:
     facts = [
         problem.case.entry, list(problem.template), sorted(problem.defines.items()),
         [launch.grid, launch.block, launch.cluster, launch.dynamic_smem],
-        [repr(a) for a in problem.arguments], sorted((n, repr(m.map)) for n, m in problem.tensor_maps.items()),
+        [_plain(a) for a in problem.arguments],
+        sorted((n, m.tensor, _plain(m.map)) for n, m in problem.tensor_maps.items()),
     ]  # fmt: skip
     if problem.case.dsl is not None:
-        facts.append(repr(problem.case.dsl))
+        facts.append(_plain(problem.case.dsl))
     total.update(json.dumps(facts).encode())
     for name in sorted(images):
         tensor = images[name].tensor
@@ -85,6 +87,21 @@ def inputs_digest(problem: Problem, images: Mapping[str, Image]) -> str:
         if tensor.is_input or tensor.fill is not None:
             total.update(np.ascontiguousarray(images[name].elements()).tobytes())
     return total.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON holds it, the same with every version of Python and NumPy."""
+    if dataclasses.is_dataclass(value):
+        return [type(value).__name__, *(_plain(getattr(value, f.name)) for f in dataclasses.fields(value))]
+    if isinstance(value, Mapping):
+        return sorted((str(k), _plain(v)) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool | str) or value is None:
+        return value
+    return int(value) if isinstance(value, int | np.integer) else repr(float(value))
 
 
 def record_case(

@@ -13,12 +13,13 @@ import pytest
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx.parser import parse_module
+from porter.ptx.tensormap import TensorMap, TensorMapSwizzle, TensorMapType
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import Case, load_case
 from porter.verify.images import Image, make_image
-from porter.verify.problem import LaunchValues, Problem, bind
-from porter.verify.record import Record, ReplayBackend, environment, load, record_case, save
+from porter.verify.problem import LaunchValues, Pointer, Problem, Scalar, bind
+from porter.verify.record import Record, ReplayBackend, _plain, environment, load, record_case, save
 
 CASE = """version: 1
 kernel: k.cu
@@ -143,3 +144,14 @@ def test_a_damaged_record_is_refused(path: Path, what: str) -> None:
     with pytest.raises(PorterError) as raised:
         load(path)
     assert raised.value.diagnostic.code is Code.RECORD_UNREADABLE
+
+
+def test_what_decides_a_run_is_said_alike_everywhere() -> None:
+    """Records made with one version of Python and NumPy are read with another."""
+    map_ = TensorMap(TensorMapType.BFLOAT16, 0, (64, 8), (128,), (64, 8), swizzle=TensorMapSwizzle.B128)
+    ones = [1, 1]
+    assert _plain(map_) == ["TensorMap", 9, 0, [64, 8], [128], [64, 8], ones, 3, 0, False, 0]
+    assert _plain((Scalar(np.int64(3)), Scalar(0.5, "f32"), Pointer("A", 4))) == [
+        ["Scalar", 3, None], ["Scalar", "0.5", "f32"], ["Pointer", "A", 4],
+    ]  # fmt: skip
+    assert _plain({"b": b"\x01", "a": float("nan")}) == [("a", "nan"), ("b", "01")]
