@@ -90,9 +90,12 @@ def inputs_digest(problem: Problem, images: Mapping[str, Image]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON holds it, the same with every version of Python and NumPy."""
+    """A value as JSON holds it, the same with every version of Python and NumPy, and with later versions of Porter
+    that know further fields."""
     if dataclasses.is_dataclass(value):
-        return [type(value).__name__, *(_plain(getattr(value, f.name)) for f in dataclasses.fields(value))]
+        stated = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        defaults = {f.name: f.default for f in dataclasses.fields(value)}
+        return [type(value).__name__, _plain({k: v for k, v in stated.items() if v != defaults[k]})]
     if isinstance(value, Mapping):
         return sorted((str(k), _plain(v)) for k, v in value.items())
     if isinstance(value, list | tuple):
