@@ -32,9 +32,16 @@ SCALED_FIELDS: dict[str, Field] = {
     "a_scale_id": Field(29, 2),
     "k96": Field(31, 1),
 }
-"""The text gives M as M >> 7 in bits 27-28, which for its values are the bits of M >> 4 in bits 24-28. Bits 0-1
-are assumed to be 0 and may hold a sparsity selector, which counts for nothing."""
-IGNORED = 0b11
+"""The text gives M as M >> 7 in bits 27-28, which for its values are the bits of M >> 4 in bits 24-28."""
+
+IGNORED: dict[Kind, int] = {
+    Kind.MXF8F6F4: 0b11,
+    Kind.MXF4: 0b11 | 1 << 12,
+    Kind.MXF4NVF4: 0b11 | 1 << 12,
+}
+"""Bits that count for nothing: the place of the sparsity selector, which is taken as 0, and for packed 4-bit operands
+bit 12, since B's type has two bits (table 44; CUTLASS
+examples/python/CuTeDSL/experimental/primitives/tcgen05/2cta_mma_blockscale_m128.py sets it)."""
 
 SCALED_AB_TYPE_CODES: dict[Kind, dict[ElementType, int]] = {
     Kind.MXF8F6F4: AB_TYPE_CODES[Kind.F8F6F4],
@@ -86,7 +93,8 @@ class ScaledDescriptor(InstructionDescriptor):
         """
         if kind not in SCALED_AB_TYPE_CODES:
             raise ValueError(f"kind::{kind.value} has no block-scaled instruction descriptor")
-        reserved = word & ~(sum(field.mask for field in SCALED_FIELDS.values()) | IGNORED)
+        word &= ~IGNORED[kind]
+        reserved = word & ~sum(field.mask for field in SCALED_FIELDS.values())
         if reserved:
             raise ValueError(f"instruction descriptor {word:#010x}: reserved bits {reserved:#x} are set")
         value = {name: field.get(word) for name, field in SCALED_FIELDS.items()}

@@ -44,13 +44,29 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True)
+class LoadReduction:
+    """The reduction of a tcgen05.ld.red: of u32, s32 or f32, for f32 of magnitudes (.abs) and with NaN as result of
+    any NaN (.NaN) instead of leaving NaNs out."""
+
+    largest: bool
+    kind: str
+    absolute: bool = False
+    propagate_nan: bool = False
+
+
+REDUCED_SHAPES = (Shape.S32X32B, Shape.S16X32BX2)
+
+
+@dataclass(frozen=True)
 class TmemAccess:
-    """What a tcgen05.ld or tcgen05.st opcode says; `packed` is pack::16b or unpack::16b."""
+    """What a tcgen05.ld or tcgen05.st opcode says; `packed` is pack::16b or unpack::16b. A tcgen05.ld.red also gives
+    the `reduction` of what each thread loads."""
 
     store: bool
     shape: Shape
     count: int
     packed: bool = False
+    reduction: LoadReduction | None = None
 
     @property
     def registers(self) -> int:
@@ -72,7 +88,16 @@ class TmemAccess:
         shape: Shape | None = None
         count = 0
         packed = False
-        for part in parts[2:]:
+        reduction: LoadReduction | None = None
+        rest = parts[2:]
+        if not store and parts[2:3] == ("red",):
+            words = [part for part in rest if part in ("min", "max", "abs", "NaN", "u32", "s32", "f32")]
+            kinds = [part for part in words if part.endswith("32")]
+            if len({"min", "max"} & set(words)) != 1 or len(kinds) != 1:
+                raise ValueError(f"{opcode}: needs an operation and a type")
+            reduction = LoadReduction("max" in words, kinds[0], "abs" in words, "NaN" in words)
+            rest = tuple(part for part in rest[1:] if part not in words)
+        for part in rest:
             if part in {s.value for s in Shape}:
                 shape = Shape(part)
             elif part[:1] == "x" and part[1:].isdecimal():
@@ -85,7 +110,9 @@ class TmemAccess:
             raise ValueError(f"{opcode}: needs a shape")
         if not is_legal_count(shape, count):
             raise ValueError(f"{opcode}: .x{count} is no repetition of .{shape.value}")
-        return TmemAccess(store, shape, count, packed)
+        if reduction is not None and (shape not in REDUCED_SHAPES or count < 2):
+            raise ValueError(f"{opcode}: .{shape.value}.x{count} has no reduction")
+        return TmemAccess(store, shape, count, packed, reduction)
 
 
 def is_legal_count(shape: Shape, count: int) -> bool:

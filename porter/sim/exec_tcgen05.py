@@ -145,9 +145,10 @@ def _uniform(M: Machine, values: Array, lanes: Any, row: int, at: int, warp: int
 def tmem_load(
     M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAccess, addr: Any, half_split: int
 ) -> Array:
-    """Registers [registers, n, 32]: what the cells hold now."""
+    """Registers [registers, n, 32]: what the cells hold now; with a reduction its result as one more."""
     a = per_lane(addr, n)
-    out = np.empty((access.registers, n, 32), np.uint32)
+    reduced = access.reduction is not None
+    out = np.empty((access.registers + reduced, n, 32), np.uint32)
     for row, warp in enumerate(M.warps(idx).tolist()):
         cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
         address = _uniform(M, a, mask, row, at, warp)
@@ -158,7 +159,9 @@ def tmem_load(
             )
         except DatapathError as problem:
             raise _refuse(problem, at, warp) from problem
-        out[:, row] = values.T
+        out[: access.registers, row] = values.T
+        if access.reduction is not None:
+            out[access.registers, row] = tcgen05.reduce_loaded(values, access.reduction)
     return out
 
 
@@ -431,6 +434,8 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
     elif what == "ld":
         access = _constant(cg, "access", TmemAccess.parse(p))
         items = ops[0].items if isinstance(ops[0], ast.Vec) else (ops[0],)
+        if p[2] == "red":
+            items, ops = (*items, ops[1]), (ops[0], *ops[2:])
         half = str(int(ops[2].value)) if len(ops) > 2 and isinstance(ops[2], ast.Imm) else "0"
         result = cg.let(cg.call("tmem_load", access, cg.addr(ops[1], "u32"), half))
         for i, to in enumerate(items):

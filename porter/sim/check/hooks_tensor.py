@@ -102,8 +102,8 @@ def tmem_load(
     check: Any = M.check
     a = per_lane(addr, n)
     result: Array = exec_tcgen05.tmem_load(M, at, idx, n, mask, access, addr, half_split)
-    to = M.program.code[at].operands[0]
-    items = to.items if isinstance(to, ast.Vec) else (to,)
+    results = M.program.code[at].operands[: 1 if access.reduction is None else 2]
+    items = [i for to in results for i in (to.items if isinstance(to, ast.Vec) else (to,))]
     registers = frozenset(i.name for i in items if isinstance(i, ast.Reg))
     for row, warp in enumerate(M.warps(idx).tolist()):
         bits = _cells(M, warp, access, int(a[row, 0]), half_split)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from porter.ptx.block_scale import ScaleType
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.idesc_scaled import ScaledDescriptor
-from porter.ptx.mma_numerics import Architecture, DotRule, Unit, dot_rule, four_bit_rule
+from porter.ptx.mma_numerics import CANONICAL_NAN, Architecture, DotRule, Unit, dot_rule, four_bit_rule
 from porter.ptx.packing import operand_element_bits
 from porter.ptx.tmem import (
     COLUMNS,
@@ -29,7 +29,7 @@ from porter.ptx.tmem import (
     lane_offsets,
     rows_per_cta,
 )
-from porter.ptx.tmem_access import Shape, cell, is_legal_count, lane_problem, unpacked_columns
+from porter.ptx.tmem_access import LoadReduction, Shape, cell, is_legal_count, lane_problem, unpacked_columns
 from porter.ptx.types import ElementType
 from porter.ptx.umma import Kind, UmmaOp
 from porter.sim.datapath.errors import DatapathError
@@ -60,6 +60,8 @@ from porter.sim.datapath.tcgen05_operands import (
 __all__ = ["MmaArguments", "a_cells", "decode_idesc", "stored_k"]
 
 Indices = NDArray[np.int64]
+
+_F32_INFINITY = 0x7F800000
 
 F16_UPPER_HALF = 0xFFFF0000
 """What the upper half of a cell holds after an f16 result, which the PTX ISA leaves open: a NaN pattern, so
@@ -416,6 +418,23 @@ def load(
     if not pack16:
         return values
     return values[:, :, 0] & np.uint32(0xFFFF) | values[:, :, 1] << np.uint32(16)
+
+
+def reduce_loaded(values: Words, reduction: LoadReduction) -> Words:
+    """The reduction [32] of registers [32 threads, registers]."""
+    if reduction.kind != "f32":
+        numbers = values.view(np.int32) if reduction.kind == "s32" else values
+        return (numbers.max(axis=1) if reduction.largest else numbers.min(axis=1)).view(np.uint32)
+    bits = values & np.uint32(0x7FFFFFFF) if reduction.absolute else values
+    nan = (values & np.uint32(0x7FFFFFFF)) > _F32_INFINITY
+    # As integers of sign and magnitude floats keep their order, and -0 is below +0.
+    key = bits.view(np.int32) ^ ((bits.view(np.int32) >> 31) & np.int32(0x7FFFFFFF))
+    limits = np.iinfo(np.int32)
+    key = np.where(nan, limits.min if reduction.largest else limits.max, key)
+    best = key.max(axis=1) if reduction.largest else key.min(axis=1)
+    found = (best ^ ((best >> 31) & np.int32(0x7FFFFFFF))).astype(np.int32).view(np.uint32)
+    none = nan.any(axis=1) if reduction.propagate_nan else nan.all(axis=1)
+    return np.where(none, np.uint32(CANONICAL_NAN[ElementType.F32]), found)
 
 
 def store(
