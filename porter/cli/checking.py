@@ -14,6 +14,7 @@ from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.images import Image, make_image
 from porter.verify.inputs import choose, generate
+from porter.verify.mutant_runs import Setup
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.runner import changed_launch, launch_of
 
@@ -60,3 +61,29 @@ def prepare(
         launch = changed_launch(launch_of(problem, kernel), plan)
         found.append(Prepared(program, problem, kernel, launch, images))
     return found, []
+
+
+def mutation_setups(
+    case: Case,
+    program: str,
+    builder: Builder,
+    sizes: Sequence[Mapping[str, Number]],
+    seed: int,
+    port: Path | None = None,
+) -> tuple[list[Setup], list[Diagnostic]]:
+    """A program of a case at several sizes; none if it cannot be ported, as the diagnostics then say.
+
+    Raises:
+        PorterError: what binding, porting and compiling raise.
+    """
+    setups: list[Setup] = []
+    notes: list[Diagnostic] = []
+    for chosen in sizes:
+        prepared, left = prepare(case, [program], builder, chosen, seed, port)
+        notes += [d for d in left if d not in notes]
+        for p in prepared:
+            label = ", ".join(f"{name}={value}" for name, value in p.problem.sizes.items())
+            setups.append(Setup(label, p.kernel, p.problem, p.launch, p.images))
+        if not prepared:
+            break
+    return setups, notes

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +10,15 @@ import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
-from porter.cli.checking import prepare
+from porter.cli.checking import mutation_setups
 from porter.cli.context import Session, command
 from porter.cli.options import read_sizes, sim_options, simulator_options
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import mutation as report_mutation
 from porter.report.mutation_review import load_explanations, unexplained
-from porter.verify.builder import Builder, ToolkitBuilder
+from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
-from porter.verify.expr import Number
 from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult
 from porter.verify.mutation import mutate as run_mutants
@@ -42,7 +40,6 @@ class _Wanted:
 
     program: str
     options: SimOptions
-    sizes: Sequence[str]
     port: Path | None
     jobs: int
     folder: Path | None
@@ -94,7 +91,7 @@ def mutate(
     if folder is not None and original:
         raise PorterError(Code.BAD_OPTION, option="--record", problem="results of originals are not kept")
     options = sim_options(seed, schedule, arithmetic, budget)
-    wanted = _Wanted("original" if original else "port", options, sizes, port_path, jobs, folder, again)
+    wanted = _Wanted("original" if original else "port", options, port_path, jobs, folder, again)
     builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
     results: list[tuple[str, MutationResult]] = []
     records: list[Record] = []
@@ -106,7 +103,10 @@ def mutate(
             session.show(Text(f"{case.name} {wanted.program}, kept: {report_mutation.counts(kept.rows)}"))
             records.append(kept)
             continue
-        setups = _setups(session, case, wanted, builder, codes)
+        chosen = read_sizes(sizes, case) if sizes else case.mutation_sizes()
+        setups, left = mutation_setups(case, wanted.program, builder, chosen, seed, port_path)
+        session.report(left)
+        codes += [d.code.value.exit_code for d in left]
         if not setups:
             continue
         with session.progress() as tell:
@@ -123,34 +123,13 @@ def mutate(
     if len(records) > 1:
         session.show(Text(report_mutation.summary(records)))
     if folder is not None:
-        left = unexplained(records, load_explanations(folder))
-        for record, row in left:
+        open_ = unexplained(records, load_explanations(folder))
+        for record, row in open_:
             session.show(Text(f"{record.case}: unexplained: {report_mutation.label(row)}"))
-        codes += [ExitCode.FINDINGS] * bool(left)
+        codes += [ExitCode.FINDINGS] * bool(open_)
     code = worst_exit(codes)
     session.write_json(report_mutation.document(wanted.program, results, code))
     return code
-
-
-def _setups(
-    session: Session, case: Case, wanted: _Wanted, builder: Builder, codes: list[ExitCode]
-) -> list[Setup]:
-    """The kernel at the wanted sizes; none if it cannot be ported."""
-    chosen: Sequence[Mapping[str, Number]] = case.mutation_sizes()
-    if wanted.sizes:
-        chosen = read_sizes(wanted.sizes, case)
-    setups = []
-    for sizes in chosen:
-        prepared, left = prepare(case, [wanted.program], builder, sizes, wanted.options.seed, wanted.port)
-        if left:
-            session.report(left)
-            codes += [d.code.value.exit_code for d in left]
-        for p in prepared:
-            label = ", ".join(f"{name}={value}" for name, value in p.problem.sizes.items())
-            setups.append(Setup(label, p.kernel, p.problem, p.launch, p.images))
-        if not prepared:
-            break
-    return setups
 
 
 def _port(case: Case, wanted: _Wanted) -> str:

@@ -20,7 +20,7 @@ from porter.verify.mutation_record import Record, Row, baseline_exit, record_row
 HARMLESS = {
     "unreached": "no warp comes to it",
     "unused": "the mbarrier is not used",
-    "first": "it only asks for the phase before the first",
+    "idle": "there never is anything to wait for or to order",
 }
 
 

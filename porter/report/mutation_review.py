@@ -60,6 +60,9 @@ def load_explanations(folder: Path) -> tuple[Explanation, ...]:
 
 def _explanation(entry: Any, number: int) -> Explanation:
     good = isinstance(entry, dict) and {"mutants", "why"} <= set(entry) <= _KEYS
+    for key, kind in (("mutants", str), ("kernels", str), ("nth", int)):
+        found = entry.get(key, []) if good else []
+        good = good and isinstance(found, list) and all(isinstance(item, kind) for item in found)
     if not good:
         problem = f"entry {number} needs mutants and why, and may have kernels, source and nth"
         raise PorterError(Code.CASE_FIELD, field=FILE, problem=problem)

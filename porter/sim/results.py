@@ -85,8 +85,8 @@ class Finding:
 @dataclass
 class Stats:
     """`warp_instructions` executed, scheduler `steps`, executions per opcode, wall `seconds`. Checking runs also
-    say which PTX `lines` were reached, and at which ones an mbarrier wait was let through by a phase that arrivals
-    had completed, not by the one before the first (`waits`)."""
+    say which PTX `lines` were reached, and `waits`, those of waits and after_thread_sync fences that had
+    something to wait for or to order: an mbarrier phase other than the one before the first, a pending group."""
 
     warp_instructions: int = 0
     steps: int = 0

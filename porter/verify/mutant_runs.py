@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.diagnostics import Code
+from porter.ptx import ast
 from porter.sim.check.hazard import Hazard
 from porter.verify.backends import RunResult, SimBackend
 from porter.verify.builder import BuiltKernel
@@ -64,13 +65,15 @@ class MutantRuns:
 
     def __init__(self, setup: Setup, options: SimOptions, jobs: int = 1) -> None:
         self.setup = setup
+        # Hazards at one source line are reported once; without the lines every instruction is told apart.
+        self._module = without_places(setup.kernel.module)
         self.mutants: Sequence[Mutant] = mutants(setup.kernel.module, setup.kernel.entry)
         # At this level a hazard tells whether it is an error in every reading of the ISA.
         self._options = dataclasses.replace(options, checking="practice")
         random = options.schedule == "random"
         self.label = f"random schedule, seed {options.seed}" if random else setup.sizes
         self._jobs = jobs
-        self.baseline = SimBackend(self._options).run(setup.kernel, setup.problem, setup.launch, setup.images)
+        self.baseline = self._run(SimBackend(self._options), self._module)
         # A mutant may poll for ever.
         limit = max(_BUDGET_FACTOR * self.baseline.warp_instructions, _LEAST_BUDGET)
         self._backend = SimBackend(
@@ -89,14 +92,20 @@ class MutantRuns:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
 
+    def _run(self, backend: SimBackend, module: ast.Module) -> RunResult:
+        s = self.setup
+        return backend.run(dataclasses.replace(s.kernel, module=module), s.problem, s.launch, s.images)
+
     def reached(self, number: int) -> bool:
         """Whether some warp of the unmutated kernel comes to the mutant's instruction."""
         return self.mutants[number].instruction.line in self.baseline.stats.lines
 
-    def waited(self, number: int) -> bool:
-        """Whether the mutant's instruction, in the unmutated kernel, ever waits for a phase that threads and copies
-        have to complete."""
-        return self.mutants[number].instruction.line in self.baseline.stats.waits
+    def idle(self, number: int) -> bool:
+        """Whether the mutant's instruction is a wait or an after_thread_sync fence that, in the unmutated kernel,
+        never has anything to wait for or to order."""
+        ins = self.mutants[number].instruction
+        waits = any(w in part for part in ins.parts for w in ("wait", "after_thread_sync"))
+        return waits and ins.parts[0] not in ("bar", "barrier") and ins.line not in self.baseline.stats.waits
 
     def differs(self, outcome: Outcome) -> bool:
         """Whether a run that came to its end left other values than the unmutated kernel."""
@@ -130,10 +139,8 @@ class MutantRuns:
 
     def outcome(self, numbers: frozenset[int]) -> Outcome:
         """Run once, here."""
-        s = self.setup
-        module = mutated(s.kernel.module, [self.mutants[n] for n in numbers])
-        kernel = dataclasses.replace(s.kernel, module=module)
-        result = self._backend.run(kernel, s.problem, s.launch, s.images)
+        module = mutated(self._module, [self.mutants[n] for n in numbers])
+        result = self._run(self._backend, without_places(module))
         new = [h for h in result.hazards if h.identity not in self._known]
         ended = [f.code for f in result.findings] if result.status != "ok" else []
         return Outcome(
@@ -144,6 +151,23 @@ class MutantRuns:
             keys=frozenset(h.identity for h in new),
             values=digest(result),
         )
+
+
+def without_places(module: ast.Module) -> ast.Module:
+    """The module without source lines."""
+
+    def body(statements: tuple[ast.Statement, ...]) -> tuple[ast.Statement, ...]:
+        return tuple(map(bare, statements))
+
+    def bare(statement: ast.Statement) -> ast.Statement:
+        if isinstance(statement, ast.Instruction):
+            return statement if statement.loc is None else dataclasses.replace(statement, loc=None)
+        return ast.Block(body(statement.body)) if isinstance(statement, ast.Block) else statement
+
+    functions = tuple(
+        f if f.body is None else dataclasses.replace(f, body=body(f.body)) for f in module.functions
+    )
+    return dataclasses.replace(module, functions=functions)
 
 
 def _kinds(hazards: Iterable[Hazard], severity: str) -> tuple[str, ...]:

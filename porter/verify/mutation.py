@@ -162,9 +162,8 @@ def _plain_reason(sizes: Sequence[MutantRuns], n: int, survivors: Sequence[int])
     mutant = runs.mutants[n]
     if not any(size.reached(n) for size in sizes):
         return Reason("unreached")
-    waits = mutant.instruction.parts[0] == "mbarrier" and mutant.instruction.parts[1] in ("try_wait", "test_wait")
-    if waits and not any(size.waited(n) for size in sizes):
-        return Reason("first")
+    if all(size.idle(n) for size in sizes):
+        return Reason("idle")
     same = [s for s in survivors if runs.mutants[s].place == mutant.place and runs.mutants[s].drops]
     if mutant.instruction.parts[:2] == ("mbarrier", "init") and same:
         return Reason("unused")

@@ -142,9 +142,11 @@ def _fence(ins: ast.Instruction) -> list[Mutation]:
 
 def _barrier(ins: ast.Instruction) -> list[Mutation]:
     p, ops = ins.parts, ins.operands
-    # The threads of a warp count as one for the checker; a barrier that reduces also gives a value.
-    if "warp" in p or "red" in p:
+    # A barrier that reduces also gives a value.
+    if "red" in p:
         return []
+    if "warp" in p:
+        return [_drop()]
     if "cluster" in p:
         weaker: list[Mutation] = []
         if "arrive" in p and "relaxed" not in p:

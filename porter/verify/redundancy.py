@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 from porter.verify.mutant_runs import MutantRuns, Outcome
 
-_NEIGHBOURS = 6
-"""How many mutants next to a survivor are tried as what covers it."""
+_NEIGHBOURS = 2
+"""How many survivors next to one are tried as what covers it."""
+_OF_OWN = 2
+_OTHERS = 5
+"""How many noticed mutants are tried: of the survivor's own opcode, and in all, one of each other opcode."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Reason:
     =============  ===============================================================================
     `unreached`    no warp comes to the instruction at any of the sizes
     `unused`       the mbarrier is never used: the use of one without initialization ends a run
-    `first`        the wait only ever asks for the phase before the first, which is over from the start
+    `idle`         a wait with nothing to wait for: no group is pending, or it only asks for the phase before an
+                   mbarrier's first; a fence that finds nothing to order
     `weaker`       leaving the instruction out altogether is not noticed either: number `by[0]`
     `covered`      with the mutants `by` as well, `then` is reported
     =============  ===============================================================================
@@ -50,14 +54,13 @@ class Covers:
     def of(self, survivor: int) -> Reason | None:
         """What covers a survivor, None if nothing was found."""
         runs = self.runs
-        near = self._nearest(self.survivors, survivor, len(self.survivors))
-        for partners in ([n] for n in near[:_NEIGHBOURS]):
+        for partners in ([n] for n in self._nearest(self.survivors, survivor)[:_NEIGHBOURS]):
             if runs.run(survivor, *partners).caught:
                 return self._covered(survivor, partners)
         context = self._context(survivor)
         if context and runs.run(survivor, *context).caught:
             return self._covered(survivor, self._shrunk(survivor, context))
-        for partner in self._nearest(self.others, survivor, _NEIGHBOURS):
+        for partner in self._various(survivor):
             if self._missed(survivor, [partner]):
                 return self._covered(survivor, [partner])
         return None
@@ -65,9 +68,18 @@ class Covers:
     def _same(self, one: int, other: int) -> bool:
         return self.runs.mutants[one].place == self.runs.mutants[other].place
 
-    def _nearest(self, numbers: Sequence[int], survivor: int, most: int) -> list[int]:
+    def _nearest(self, numbers: Sequence[int], survivor: int) -> list[int]:
         found = [n for n in numbers if not self._same(n, survivor)]
-        return sorted(found, key=lambda n: abs(n - survivor))[:most]
+        return sorted(found, key=lambda n: abs(n - survivor))
+
+    def _various(self, survivor: int) -> list[int]:
+        """Noticed mutants near a survivor, of many opcodes."""
+        opcode = self.runs.mutants[survivor].instruction.opcode
+        found: dict[str, list[int]] = {opcode: []}
+        for n in self._nearest(self.others, survivor):
+            found.setdefault(self.runs.mutants[n].instruction.opcode, []).append(n)
+        own, *rest = found.values()
+        return [*own[:_OF_OWN], *(same[0] for same in rest)][:_OTHERS]
 
     def _missed(self, survivor: int, partners: Sequence[int]) -> bool:
         """Whether the survivor makes a difference where its partners are missing."""

@@ -76,7 +76,7 @@ def test_a_wait_for_the_phase_before_the_first(tmp_path: Path) -> None:
     result = run(tmp_path, head + body)
     first, second = (row(result, "pass at once", "mbarrier.try_wait.parity.shared.b64", n) for n in (1, 2))
     assert first.reason is not None
-    assert first.reason.kind == "first"
+    assert first.reason.kind == "idle"
     assert second.errors == ("G1",)
     weaker = row(result, "relaxed", "mbarrier.try_wait.parity.shared.b64", 2)
     assert weaker.errors == ("G1",)

@@ -109,6 +109,8 @@ KINDS: dict[str, HazardKind] = {
         Code.HAZARD_MBARRIER,
         ("H21", "mbarrier used before its initialization is known",
          "fence.mbarrier_init (or fence.proxy.async) and a barrier", "PTX ISA 9.7.13.15"),
+        ("H24", "arrivals of one instruction counted in two phases of an mbarrier",
+         "an arrival count that is the number of arrivals of a phase", "PTX ISA 9.7.13.15"),
         ("M1", "mbarrier synchronization between blocks with a scope that leaves one of them out",
          "the scope .cluster on arrive and wait", "PTX ISA 9.7.13.15"),
         ("M2", "mbarrier.init on a location that holds an mbarrier", "mbarrier.inval, after all uses",

@@ -105,7 +105,7 @@ class Checker:
         self.stores: dict[int, list[Access]] = {}
         # Stretches of writes to wgmma registers since the warp's last wgmma.fence; no entry before its first.
         self.unfenced: dict[int, set[int]] = {}
-        # Instructions that waited for a phase of an mbarrier which arrivals completed.
+        # Waits and fences that made something known to a warp.
         self.waits: set[int] = set()
 
     # Accesses -----------------------------------------------------------------------------------------
@@ -195,8 +195,10 @@ class Checker:
 
     # Completion ---------------------------------------------------------------------------------------
 
-    def completed_by(self, warp: int, accesses: list[Access]) -> None:
-        """The warp has waited for these accesses."""
+    def completed_by(self, warp: int, accesses: list[Any], at: int) -> None:
+        """The warp has waited for these accesses, at instruction `at`."""
+        if accesses:
+            self.waits.add(at)
         now = self.clocks.now(warp)
         for access in accesses:
             access.done.append(now)

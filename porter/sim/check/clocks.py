@@ -162,9 +162,13 @@ class Clocks:
         self.state[warp, (ORDER, PARKED), component] = value
         return component, value
 
-    def after_thread_sync(self, warp: int) -> None:
+    def after_thread_sync(self, warp: int) -> bool:
+        """Whether there was anything to order."""
         view = self.state[warp]
-        np.maximum(view[TENSOR], view[PARKED], out=view[TENSOR])
+        news = bool((view[PARKED] > view[TENSOR]).any())
+        if news:
+            np.maximum(view[TENSOR], view[PARKED], out=view[TENSOR])
+        return news
 
     # Questions ----------------------------------------------------------------------------------------
 

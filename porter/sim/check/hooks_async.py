@@ -253,9 +253,9 @@ def bulk_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int, read:
         # wait_group.read completes the reading of shared memory alone.
         over = len(groups.groups) - left
         for group in list(groups.groups)[: max(over, 0)]:
-            check.completed_by(warp, [read for read, _ in group if not read.done])
+            check.completed_by(warp, [read for read, _ in group if not read.done], at)
             if not read:
-                check.completed_by(warp, [write for _, write in group if not write.done])
+                check.completed_by(warp, [write for _, write in group if not write.done], at)
         while not read and len(groups.groups) > left:
             groups.groups.popleft()
     exec_async.bulk_wait(M, at, idx, n, mask, left, read)
@@ -304,9 +304,9 @@ def cp_async_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -
         if groups is None:
             continue
         while len(groups.groups) > max(left, 0):
-            check.completed_by(warp, [access for (access,) in groups.groups.popleft()])
+            check.completed_by(warp, [access for (access,) in groups.groups.popleft()], at)
         if left < 0:
-            check.completed_by(warp, [access for (access,) in groups.open])
+            check.completed_by(warp, [access for (access,) in groups.open], at)
             groups.open = []
     exec_async.cp_async_wait(M, at, idx, n, mask, left)
 
@@ -393,7 +393,7 @@ def wgmma_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> N
     for warp in M.warps(idx).tolist():
         groups = check.wgmmas.get(warp)
         while groups is not None and len(groups.groups) > left:
-            check.completed_by(warp, [access for (access,) in groups.groups.popleft()])
+            check.completed_by(warp, [access for (access,) in groups.groups.popleft()], at)
     exec_tensor.wgmma_wait(M, at, idx, n, mask, left)
 
 

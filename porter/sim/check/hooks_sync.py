@@ -43,9 +43,10 @@ def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of:
         elif what == "before":
             check.clocks.before_thread_sync(warp)
         elif what == "after":
-            check.clocks.after_thread_sync(warp)
+            if check.clocks.after_thread_sync(warp):
+                check.waits.add(at)
         elif what == "wait_ld":
-            check.completed_by(warp, check.loads.pop(warp, []))
+            check.completed_by(warp, check.loads.pop(warp, []), at)
         elif what == "memory":
             check.lanes.sync(warp)
             check.clocks.acquire_held(warp)
@@ -255,7 +256,12 @@ def mbar_arrive(
             check_init(M, at, warp, *place, False)
             check.mbarriers.arrived(place, at, warp)
             messages.setdefault(place, []).append((warp, message))
-    late = _late(M, at, idx, n, mask, addr, count) if messages else set()
+    late = _late(M, at, idx, n, mask, addr, count) if messages else {}
+    for (place, warp), split in late.items():
+        if split:
+            arrival = check.generic("arrival", at, warp, True, 1, 8)
+            where = f"mbarrier {M.mbar.offsets[place[0]]:#x}"
+            check.report(_MISCOUNTED, check.mbar_inits.get(place), arrival, where, place[1])
     for place, arrivals in messages.items():
         for warp, message in arrivals:
             if (place, warp) not in late:
@@ -268,26 +274,30 @@ def mbar_arrive(
 
 def _late(
     M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any
-) -> set[tuple[tuple[int, int], int]]:
+) -> dict[tuple[tuple[int, int], int], bool]:
     """(mbarrier, warp) where not all of the warp's arrivals fall into the phase that is current now: what the warp
-    has done is known only from the next one on."""
+    has done is known only from the next one on. The value says whether some do."""
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     slots, ctas = M.mbar.locate(at, idx, n, lanes, addr)
     warps = np.broadcast_to(M.warps(idx)[:, None], (n, 32))[lanes]
     counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes]
     if int(M.mbar.pending[slots, ctas].min()) >= int(counts.sum()):
-        return set()
+        return {}
     totals: dict[tuple[tuple[int, int], int], int] = {}
     for slot, cta, warp, k in zip(slots.tolist(), ctas.tolist(), warps.tolist(), counts.tolist(), strict=True):
         key = (slot, cta), warp
         totals[key] = totals.get(key, 0) + k
     left: dict[tuple[int, int], int] = {}
-    found = set()
+    found = {}
     for (place, warp), k in totals.items():
-        left[place] = left.get(place, int(M.mbar.pending[place])) - k
+        before = left.get(place, int(M.mbar.pending[place]))
+        left[place] = before - k
         if left[place] < 0:
-            found.add((place, warp))
+            found[place, warp] = before > 0
     return found
+
+
+_MISCOUNTED = Verdict("H24", "an arrival count that is the number of threads that arrive", "mbarrier.init", strict=True)
 
 
 def mbar_wait(

@@ -134,7 +134,7 @@ def tmem_store(
 def tmem_wait_stores(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     check: Any = M.check
     for warp in M.warps(idx).tolist():
-        check.completed_by(warp, check.stores.pop(warp, []))
+        check.completed_by(warp, check.stores.pop(warp, []), at)
     exec_tcgen05.tmem_wait_stores(M, at, idx, n, mask)
 
 
