@@ -16,6 +16,7 @@ from porter.ptx import ast
 from porter.ptx.arch import limits
 from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
+from porter.sim.exec_launch import Pending
 from porter.sim.machine import GRID_WORKSPACE, INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
 from porter.sim.memory import GlobalMemory
 from porter.sim.program import Program, load_program
@@ -205,9 +206,11 @@ def simulate(
 
         kind = traced(kind)
         options.trace.launches.append(Launched(entry, total))
-    for first in range(0, total, resident):
-        ctas = range(first, min(first + resident, total))
-        machine = kind(program, launch, params, memory, internal, addresses, options, ctas, options.seed + first)
+    pending = Pending(0, total)
+    while ctas := pending.take(resident):
+        seed = options.seed + ctas.start
+        machine = kind(program, launch, params, memory, internal, addresses, options, ctas, seed)
+        machine.pending = pending
         machine.instructions = stats.warp_instructions
         machine.follow(before)
         before = machine

@@ -42,6 +42,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_convert,
     exec_float,
     exec_integer,
+    exec_launch,
     exec_memory,
     exec_move,
     exec_tcgen05,
@@ -85,6 +86,7 @@ class Machine:
     """One wave: the blocks `ctas` (linear indices) of a launch."""
 
     check: Any = None
+    pending: exec_launch.Pending
     observe: Callable[[Any, ast.Instruction], None] | None = None
 
     def __init__(
@@ -603,6 +605,13 @@ class Machine:
         if len(found) == 32:
             return "all lanes"
         return f"lane {found[0]}" if len(found) == 1 else f"lanes {found[0]}-{found[-1]}"
+
+    def position_of(self, number: int) -> tuple[int, int, int]:
+        """Index in the grid of the block with a number in launch order, the first of its cluster."""
+        extents = zip(self.launch.grid, self.launch.cluster, strict=True)
+        (nx, ny, _), (cx, cy, cz) = [g // c for g, c in extents], self.launch.cluster
+        cluster = number // self.cluster_size
+        return cluster % nx * cx, cluster // nx % ny * cy, cluster // (nx * ny) * cz
 
     def block_position(self, cta: int) -> tuple[int, int, int]:
         x, y, z = self.cta_index[cta].tolist()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from porter.ptx import ast
 from porter.ptx.wgmma import WgmmaOp
-from porter.sim import exec_async, exec_memory, exec_tensor, exec_tensor_copy
+from porter.sim import exec_async, exec_launch, exec_memory, exec_tensor, exec_tensor_copy
 from porter.sim.check.checker import Groups, Issue
 from porter.sim.check.footprints import operand_bits, operand_rows_bits
 from porter.sim.check.global_shadow import GlobalAccess
@@ -163,6 +163,17 @@ def store_async(
         signal = M.mbar.resolve(cta, int(b[row, lane]), at)
         _copy_in(M, at, warp, lane, [owner], [signal], offset, nbytes)
     exec_async.store_async(M, at, idx, n, mask, dst, values, mbar, item, how, kind)
+    M.check.queue.clear()
+
+
+def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, mbar: Any, everyone: bool) -> None:
+    """The response is written as a copy is."""
+    a, b = per_lane(address, n), per_lane(mbar, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        places = exec_launch.response_places(M, at, warp, lane, int(a[row, lane]), int(b[row, lane]), everyone)
+        targets, offset, signals = places
+        _copy_in(M, at, warp, lane, targets, signals, offset, exec_launch.RESPONSE_BYTES)
+    exec_launch.try_cancel(M, at, idx, n, mask, address, mbar, everyone)
     M.check.queue.clear()
 
 
@@ -400,5 +411,5 @@ def wgmma_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> N
 HOOKS: dict[str, Any] = {
     f.__name__: f
     for f in (tensor_load, bulk_load, store_async, bulk_store, tensor_store, bulk_commit, bulk_wait, cp_async,
-              cp_async_commit, cp_async_wait, cp_async_arrive, wgmma_issue, wgmma_commit, wgmma_wait)
+              try_cancel, cp_async_commit, cp_async_wait, cp_async_arrive, wgmma_issue, wgmma_commit, wgmma_wait)
 }  # fmt: skip

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""clusterlaunchcontrol: a cluster takes over the work of one that has not started yet (PTX ISA 9.7.13.17 and 18).
+
+The response is opaque to kernels. Here its words are x, y and z of the cancelled cluster's first block, and
+whether one was cancelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.engine import Operation
+from porter.sim.exec_async import active_lanes, per_lane, shared_place
+from porter.sim.mbarrier import shared_address
+from porter.sim.results import Stop
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+RESPONSE_BYTES = 16
+
+
+@dataclass
+class Pending:
+    """A launch's blocks that have not started: those from number `first` on, in launch order, up to `total`."""
+
+    first: int
+    total: int
+
+    def take(self, count: int) -> range:
+        """The next `count` blocks, or those that are left."""
+        taken = range(self.first, min(self.first + count, self.total))
+        self.first = taken.stop
+        return taken
+
+
+def response_places(
+    M: Machine, at: int, warp: int, lane: int, address: int, mbar: int, everyone: bool
+) -> tuple[list[int], int, list[tuple[int, int]]]:
+    """The blocks whose shared memory the response goes to, its offset there, and each one's mbarrier."""
+    cta = int(M.warp_cta[warp])
+    _, offset = shared_place(M, cta, address, RESPONSE_BYTES, at, warp, lane)
+    if offset % RESPONSE_BYTES:
+        what = f"shared address {address:#x} of a response is not a multiple of {RESPONSE_BYTES}"
+        raise Stop(Code.SIM_MISALIGNED, what, at, warp, lane)
+    first = int(M.cta_first[cta])
+    targets = list(range(first, first + M.cluster_size)) if everyone else [cta]
+    at_offset = mbar & 0xFFFFFF
+    signals = [
+        M.mbar.resolve(cta, int(M.cta_rank[t]) << 24 | at_offset if M.clustered else at_offset, at) for t in targets
+    ]
+    return targets, offset, signals
+
+
+@runtime
+def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, mbar: Any, everyone: bool) -> None:
+    a, b = per_lane(address, n), per_lane(mbar, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        targets, offset, signals = response_places(M, at, warp, lane, int(a[row, lane]), int(b[row, lane]), everyone)
+
+        def land(targets: list[int] = targets, offset: int = offset, signals: list[tuple[int, int]] = signals) -> None:
+            cancelled = M.pending.take(M.cluster_size)
+            place = (*M.position_of(cancelled.start), 1) if cancelled else (0, 0, 0, 0)
+            for target, (slot, owner) in zip(targets, signals, strict=True):
+                M.smem[target, offset : offset + RESPONSE_BYTES] = np.array(place, "<u4").view(np.uint8)
+                M.mbar.complete_tx(slot, owner, RESPONSE_BYTES)
+
+        M.engine.issue(Operation(at, warp, land, keys=[("mbar", *place) for place in signals]))
+
+
+@emits("clusterlaunchcontrol")
+def _cluster_launch_control(cg: Context, ins: ast.Instruction) -> None:
+    p, ops = ins.parts, ins.operands
+    if p[1] == "try_cancel":
+        everyone = "multicast::cluster::all" in p
+        places = (shared_address(cg, op, ins) for op in ops[:2])
+        cg.line(cg.call("try_cancel", *places, str(everyone)))
+        return
+    response = ops[1]
+    if not isinstance(response, ast.Vec) or len(response.items) != 2:
+        raise Unsupported("a response that is no 128-bit register")
+    low, high = (cg.src(half, "u64") for half in response.items)
+    shift = cg.const("u64", 32)
+    words = [f"({low}).astype(t_u32)", f"({low} >> {shift}).astype(t_u32)", f"({high}).astype(t_u32)"]
+    what = p[2]
+    if what == "is_canceled":
+        cg.set(ops[0], "p", f"({high} >> {shift}) != {cg.const('u64', 0)}")
+    elif what == "get_first_ctaid":
+        results = ops[0].items if isinstance(ops[0], ast.Vec) else ()
+        # The fourth is unspecified.
+        for to, word in zip(results, [*(cg.let(w) for w in words), cg.const("u32", 0)], strict=True):
+            cg.set(to, "u32", word)
+    else:
+        cg.set(ops[0], "u32", words["xyz".index(what[-1])])
