@@ -108,6 +108,8 @@ KERNELS: dict[str, Kernel] = {
         "sm_100a", (128, 64), (2, 2, 1), "use_clc_persistence=False", dtype="bf16", out="bf16", **BATCH_FIRST_COLUMNS
     ),
     "quack-sm100-fp8": quack("sm_100a", (128, 256), (1, 1, 1), "use_clc_persistence=False", dtype="f8e4m3", K=256),
+    # The scheduler asks for work of clusters that have not started.
+    "quack-sm100-dynamic": quack("sm_100a", (128, 128), (1, 1, 1), M=512, N=512, K=128),
     "hopper-dense": example(
         "sm_90a", "hopper/dense_gemm.py", "HopperWgmmaGemmKernel", HOPPER.format("128, 128", "1, 1"), out="f16"
     ),
