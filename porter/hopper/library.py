@@ -17,15 +17,15 @@ HOST_VARIABLE = "porter_host"
 """The module variable that holds a `HostBlock`."""
 
 TMEM_BYTES = LANES * COLUMNS * 4
-CTA_BYTES = 64
-QUEUE_BYTES = 256 * 128
+CTA_BYTES = 128 + 16 * 64
+QUEUE_BYTES = 256 * 256
 """Sizes per CTA of the three arrays: sizeof(Cta), kQueue * sizeof(Item) of device/state.cuh."""
 
 MODES = {"eager": 0, "deferred": 1}
 ARITHMETIC = {"exact": 0, "fast": 1}
 
 _HOST = struct.Struct("<QQQQQIIII")
-_CTA = struct.Struct("<II16BQQII16x")
+_CTA = struct.Struct(f"<II16BQQII{CTA_BYTES - 48}x")
 
 
 @dataclass(frozen=True)

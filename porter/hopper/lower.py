@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from porter.diagnostics import Code, Location, PorterError
-from porter.hopper import tensor_memory
+from porter.hopper import pairs, tensor_memory
 from porter.hopper.emit import Sequel, instruction
 from porter.ptx.ast import (
     Block,
@@ -105,7 +105,7 @@ def lower(module: Module, first_site: int = 0) -> Lowered:
     Raises:
         CannotLower: names the first instruction that Hopper lacks and that is not emulated.
     """
-    state = _Lowering(first_site)
+    state = _Lowering(first_site, pairs.is_used(module))
     functions = tuple(state.function(f) for f in module.functions)
     found = Module(
         version=max(module.version, VERSION),
@@ -119,8 +119,9 @@ def lower(module: Module, first_site: int = 0) -> Lowered:
 
 
 class _Lowering:
-    def __init__(self, first_site: int) -> None:
+    def __init__(self, first_site: int, pair: bool) -> None:
         self.first_site = first_site
+        self.setting = tensor_memory.Setting(lambda register: self.registers.bits(register), pair)
         self.sites: list[Site] = []
         self.removed: dict[str, int] = {}
         self.registers = Registers()
@@ -131,7 +132,10 @@ class _Lowering:
         if function.body is None:
             return function
         self.kernel = function.name
-        return replace(function, body=tuple(self.body(function.body)))
+        body = tuple(self.body(function.body))
+        if function.is_entry and self.setting.pair:
+            body = pairs.begin(body, self.sequel())
+        return replace(function, body=body)
 
     def body(self, body: tuple[Statement, ...]) -> Iterator[Statement]:
         self.registers.enter(body)
@@ -155,6 +159,8 @@ class _Lowering:
             return self.wait(found)
         if family == "cp" and "cta_group::1" in found.parts:
             return [_without(found, "cta_group::1")]
+        if family == "cp" and "cta_group::2" in found.parts:
+            return self.pair_copy(found)
         if found.parts[-1] == "f32x2" and family in ("add", "sub", "mul", "fma"):
             return self.packed(found)
         self.check(found)
@@ -187,15 +193,11 @@ class _Lowering:
     def tcgen05(self, found: Instruction) -> Iterable[Statement]:
         if found.parts[1].startswith("fence::") or found.parts[1] == "wait::ld":
             return self.remove(found)
-        if "cta_group::2" in found.parts:
-            raise CannotLower(found, self.kernel, "operations of a CTA pair are not emulated")
         sequel = self.sequel()
         site = self.site(found)
         try:
-            tensor_memory.lower(found, sequel, site, self.registers.bits)
-        except tensor_memory.NotEmulated as problem:
-            raise CannotLower(found, self.kernel, str(problem)) from None
-        except ValueError as problem:
+            tensor_memory.lower(found, sequel, site, self.setting)
+        except (tensor_memory.NotEmulated, ValueError) as problem:
             raise CannotLower(found, self.kernel, str(problem)) from None
         return [sequel.block(found.guard)]
 
@@ -211,8 +213,16 @@ class _Lowering:
         over = sequel.label()
         assert isinstance(done, Reg)
         sequel.body.append(instruction("bra", Sym(over), guard=Guard(done)))
-        sequel.call("porter_poll", [("b32", self.site(found))])
+        sequel.call("porter_pair_poll" if self.setting.pair else "porter_poll", [("b32", self.site(found))])
         sequel.body.append(Label(over))
+        return [sequel.block(found.guard)]
+
+    def pair_copy(self, found: Instruction) -> Iterable[Statement]:
+        sequel = self.sequel()
+        try:
+            pairs.copy(found, sequel, self.site(found))
+        except tensor_memory.NotEmulated as problem:
+            raise CannotLower(found, self.kernel, str(problem)) from None
         return [sequel.block(found.guard)]
 
     def packed(self, found: Instruction) -> Iterable[Statement]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from porter.hopper.emit import Sequel
 from porter.ptx.ast import Imm, Instruction, Mem, Operand, Reg, Vec
@@ -14,15 +15,32 @@ from porter.ptx.umma import Kind, UmmaOp
 
 Bits = Callable[[Reg], int]
 
+
+@dataclass(frozen=True)
+class Setting:
+    """What the lowering of an instruction depends on besides itself: `bits` gives the width of a register;
+    `pair` says that CTAs of the module work in pairs, so that other SMs write Tensor Memory too."""
+
+    bits: Bits
+    pair: bool
+
+    @property
+    def scope(self) -> str:
+        return "gpu" if self.pair else "cta"
+
+
+
 KINDS = {Kind.F16: 0, Kind.TF32: 1, Kind.F8F6F4: 2, Kind.I8: 3}
 SHAPES = {
     Shape.S32X32B: 0, Shape.S16X64B: 1, Shape.S16X128B: 2, Shape.S16X256B: 3, Shape.S16X32BX2: 4,
 }  # fmt: skip
 """Numbers of `enum Kind` and `enum Shape` of the device code."""
 
+PAIR = 1 << 4
+WS = 1 << 5
 TMEM_A = 1 << 6
 SHIFT_AT = 8
-"""Bits of the `flags` of `porter_mma`: A in Tensor Memory, and where scale-input-d stands."""
+"""Bits of the `flags` of `porter_mma`: .cta_group::2, .ws, A in Tensor Memory, and where scale-input-d stands."""
 
 _EVERYWHERE = 0xFFFFFFFF
 
@@ -31,7 +49,7 @@ class NotEmulated(Exception):
     """A form of an instruction that the library has no function for."""
 
 
-def lower(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def lower(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     """Append what takes the place of a tcgen05 instruction other than a fence or `wait::ld`.
 
     Raises:
@@ -40,7 +58,7 @@ def lower(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
     what = found.parts[1].partition("::")[0]
     if what not in _FORMS:
         raise NotEmulated(f"tcgen05.{found.parts[1]} is not emulated")
-    _FORMS[what](found, sequel, site, bits)
+    _FORMS[what](found, sequel, site, setting)
 
 
 def _register_bits(memory: Operand, bits: Bits) -> int:
@@ -49,26 +67,31 @@ def _register_bits(memory: Operand, bits: Bits) -> int:
     return bits(base) if isinstance(base, Reg) else 32
 
 
-def _alloc(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def _group(found: Instruction) -> tuple[str, Operand]:
+    """The argument that says how many CTAs an instruction works on."""
+    return "b32", Imm(2 if "cta_group::2" in found.parts else 1)
+
+
+def _alloc(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     to, columns = found.operands
-    width = _register_bits(to, bits)
+    width = _register_bits(to, setting.bits)
     shared = any(p.startswith("shared") for p in found.parts) or width == 32
     address = sequel.shared_address(to, shared, width)
-    sequel.call("porter_alloc", [("b32", address), ("b32", sequel.value(columns, "b32")), ("b32", site)])
+    sequel.call("porter_alloc", [("b32", address), ("b32", sequel.value(columns, "b32")), _group(found), ("b32", site)])
 
 
-def _dealloc(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def _dealloc(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     values = [("b32", sequel.value(o, "b32")) for o in found.operands]
-    sequel.call("porter_dealloc", [*values, ("b32", site)])
+    sequel.call("porter_dealloc", [*values, _group(found), ("b32", site)])
 
 
-def _relinquish(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
-    sequel.call("porter_relinquish", [("b32", site)])
+def _relinquish(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    sequel.call("porter_relinquish", [_group(found), ("b32", site)])
 
 
-def _wait(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def _wait(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     """`wait::st`: what was stored is there for every thread that synchronizes with this one."""
-    sequel.add("fence.acq_rel.cta")
+    sequel.add(f"fence.acq_rel.{setting.scope}")
 
 
 def _cells(found: Instruction, access: TmemAccess, memory: Operand, split: int, sequel: Sequel, site: Imm) -> Reg:
@@ -93,22 +116,22 @@ def _distance(access: TmemAccess, register: int) -> int:
     return int(lane) * COLUMNS + int(column)
 
 
-def _load(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def _load(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     access = TmemAccess.parse(found.parts)
     to, memory, *rest = found.operands
     base = _cells(found, access, memory, _split(rest), sequel, site)
     for i, register in enumerate(to.items if isinstance(to, Vec) else (to,)):
         at = 4 * _distance(access, i)
         if not access.packed:
-            sequel.add("ld.relaxed.cta.global.b32", register, Mem(base, at))
+            sequel.add(f"ld.relaxed.{setting.scope}.global.b32", register, Mem(base, at))
             continue
         low, high = sequel.temporary("b32"), sequel.temporary("b32")
-        sequel.add("ld.relaxed.cta.global.b32", low, Mem(base, at))
-        sequel.add("ld.relaxed.cta.global.b32", high, Mem(base, at + 4))
+        sequel.add(f"ld.relaxed.{setting.scope}.global.b32", low, Mem(base, at))
+        sequel.add(f"ld.relaxed.{setting.scope}.global.b32", high, Mem(base, at + 4))
         sequel.add("prmt.b32", register, low, high, Imm(0x5410))
 
 
-def _store(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def _store(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     access = TmemAccess.parse(found.parts)
     memory, *rest, source = found.operands
     base = _cells(found, access, memory, _split(rest), sequel, site)
@@ -116,21 +139,22 @@ def _store(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
         at = 4 * _distance(access, i)
         value = sequel.value(register, "b32")
         if not access.packed:
-            sequel.add("st.relaxed.cta.global.b32", Mem(base, at), value)
+            sequel.add(f"st.relaxed.{setting.scope}.global.b32", Mem(base, at), value)
             continue
         for half, selector in enumerate((0x4410, 0x4432)):
             part = sequel.temporary("b32")
-            sequel.add("prmt.b32", part, value, Imm(0), Imm(selector))
-            sequel.add("st.relaxed.cta.global.b32", Mem(base, at + 4 * half), part)
+            # The upper half of the cell is open: a NaN shows who relies on it.
+            sequel.add("prmt.b32", part, value, Imm(0xFFFFFFFF), Imm(selector))
+            sequel.add(f"st.relaxed.{setting.scope}.global.b32", Mem(base, at + 4 * half), part)
 
 
 def _split(rest: list[Operand]) -> int:
     return int(rest[0].value) if rest and isinstance(rest[0], Imm) else 0
 
 
-def _mma(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     op = UmmaOp.parse(found.parts)
-    for name in ("ws", "sparse", "block_scale", "ashift"):
+    for name in ("sparse", "block_scale", "ashift"):
         if getattr(op, name):
             raise NotEmulated(f"tcgen05.mma with .{'sp' if name == 'sparse' else name} is not emulated")
     d, a, b, idesc, *rest = found.operands
@@ -138,8 +162,16 @@ def _mma(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
     if rest and isinstance(rest[0], Vec):
         masks, rest = rest[0].items, rest[1:]
     enable: Operand = rest[0] if rest else Imm(1)
+    if len(rest) > 1 and (op.ws or not isinstance(rest[1], Imm)):
+        raise NotEmulated("a zero-column mask is not emulated")
     shift = rest[1].value if len(rest) > 1 and isinstance(rest[1], Imm) else 0
     flags = KINDS[op.kind] | int(shift) << SHIFT_AT
+    if op.cta_group == 2:
+        flags |= PAIR
+    if op.ws:
+        flags |= WS
+    if masks:
+        masks = (*masks, *[Imm(0)] * (8 - len(masks)))
     if isinstance(a, Mem):
         flags |= TMEM_A
         narrow = sequel.address(a, "b32")
@@ -158,19 +190,19 @@ def _mma(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
     sequel.call("porter_mma_masked" if masks else "porter_mma", arguments)
 
 
-def _commit(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def _commit(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     barrier, *rest = found.operands
-    width = _register_bits(barrier, bits)
+    width = _register_bits(barrier, setting.bits)
     shared = any(p.startswith("shared") for p in found.parts) or width == 32
     address = sequel.shared_address(barrier, shared, width)
     mask: Operand = Imm(_EVERYWHERE)
     if rest:
         mask = sequel.temporary("b32")
         sequel.add("cvt.u32.u16", mask, rest[0])
-    sequel.call("porter_commit", [("b32", address), ("b32", mask), ("b32", site)])
+    sequel.call("porter_commit", [("b32", address), ("b32", mask), _group(found), ("b32", site)])
 
 
-def _copy(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
+def _copy(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     op = TmemCopy.parse(found.parts)
     if op.source_format:
         raise NotEmulated(f"tcgen05.cp from .{op.source_format} is not emulated")
@@ -181,13 +213,14 @@ def _copy(found: Instruction, sequel: Sequel, site: Imm, bits: Bits) -> None:
         ("b32", sequel.address(to, "b32")),
         ("b64", sequel.value(descriptor, "b64")),
         ("b32", Imm(op.row_bytes // 4)),
+        _group(found),
         *(("b32", Imm(block)) for block in blocks),
         ("b32", site),
     ]
     sequel.call("porter_copy", arguments)
 
 
-_FORMS: dict[str, Callable[[Instruction, Sequel, Imm, Bits], None]] = {
+_FORMS: dict[str, Callable[[Instruction, Sequel, Imm, Setting], None]] = {
     "alloc": _alloc,
     "dealloc": _dealloc,
     "relinquish_alloc_permit": _relinquish,

@@ -22,7 +22,7 @@ TRAPS: dict[int, Trap] = {
     1: Trap(Code.SIM_TMEM_ALLOCATION, "tcgen05.alloc of {0} columns; the size is a power of two, 32 to 512"),
     2: Trap(
         Code.SIM_TMEM_ALLOCATION,
-        "tcgen05.alloc of {0} columns waits forever: the CTA itself holds too many (units of 32: {1:#x})",
+        "tcgen05.alloc of {0} columns waits forever: no such run of columns is freed (units of 32 held: {1:#x})",
     ),
     3: Trap(Code.SIM_TMEM_ALLOCATION, "tcgen05.alloc after tcgen05.relinquish_alloc_permit"),
     4: Trap(
@@ -47,7 +47,14 @@ TRAPS: dict[int, Trap] = {
         "a thread waits for an mbarrier that does not complete ({0} tensor-core operations issued, {1} done)",
     ),
     13: Trap(Code.SIM_LAUNCH, "CTA {0} of a grid that was prepared for {1}"),
-    14: Trap(Code.SIM_COLLECTIVE, "cta_group::2 needs a cluster of an even number of CTAs"),
+    14: Trap(Code.SIM_COLLECTIVE, "cta_group::2 needs a cluster of an even number of CTAs, not {0}"),
+    15: Trap(Code.SIM_TMEM_ALLOCATION, "the CTAs of a pair ask for {0} and {1} columns"),
+    16: Trap(
+        Code.SIM_TMEM_ALLOCATION,
+        "tcgen05.alloc.cta_group::2 of {0} columns waits forever for the other CTA of the pair",
+    ),
+    17: Trap(Code.SIM_TENSOR_MAP, "a tensor map whose box cannot be read (flags {0:#010x})"),
+    18: Trap(Code.SIM_TMEM_ALLOCATION, "cta_group::{0} after cta_group::{1} in one kernel"),
 }
 
 _REPORT = struct.Struct("<10I")

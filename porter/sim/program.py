@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from porter.ptx import ast
@@ -154,6 +155,35 @@ class _Scope:
         return None
 
 
+_SHARED_SIZE = 100
+"""Called functions of more instructions than this are not copied to every call."""
+
+
+@dataclass
+class _Shared:
+    """A function whose body stands once: its label, the register with the number of the call that it returns to,
+    the branch table of those, and the variables of its parameters."""
+
+    function: ast.Function
+    entry: str
+    back: str
+    table: str
+    formals: dict[str, str]
+    calls: list[str] = field(default_factory=list)
+
+
+def _instructions(body: tuple[ast.Statement, ...]) -> int:
+    return sum(_instructions(s.body) if isinstance(s, ast.Block) else isinstance(s, ast.Instruction) for s in body)
+
+
+def _called(body: tuple[ast.Statement, ...]) -> Iterator[str]:
+    for s in body:
+        if isinstance(s, ast.Block):
+            yield from _called(s.body)
+        elif isinstance(s, ast.Instruction) and s.parts[0] == "call":
+            yield from (o.name for o in s.operands if isinstance(o, ast.Sym))
+
+
 class Loader:
     """Flattens a kernel: renames what scopes declare, puts called functions in place."""
 
@@ -162,6 +192,9 @@ class Loader:
         self.module = module
         self._serial = 0
         self._inlining: list[str] = []
+        self._shared: dict[str, _Shared] = {}
+        self._sizes: dict[str, int] = {}
+        self._calls: dict[str, frozenset[str]] = {}
 
     def load(self) -> Program:
         program = self.program
@@ -178,6 +211,7 @@ class Loader:
             scope.names[p.name] = p.name
             offset += p.size
         self._body(program.entry.body or (), scope, None)
+        self._place_shared(root)
         self._place()
         split(program)
         liveness(program)
@@ -318,6 +352,10 @@ class Loader:
                 )
             )
             return
+        scalars = all(p.size in (1, 2, 4, 8) for p in (*function.params, *function.returns))
+        if scalars and self._size(target, function) > _SHARED_SIZE and not self._recurses(target):
+            self._call_shared(function, ins, scope, arguments, returns, guard)
+            return
         self._inlining.append(target)
         root = scope
         while root.parent is not None:
@@ -362,6 +400,110 @@ class Loader:
         self._body(function.body or (), inner, end)
         self.program.labels[end] = len(code)
         self._inlining.pop()
+
+    # Large functions: one body for all calls ------------------------------------------------------------
+
+    def _size(self, name: str, function: ast.Function) -> int:
+        if name not in self._sizes:
+            self._sizes[name] = _instructions(function.body or ())
+        return self._sizes[name]
+
+    def _recurses(self, name: str) -> bool:
+        """Whether a function comes back to itself."""
+        seen: set[str] = set()
+        work = [name]
+        while work:
+            for callee in self._callees(work.pop()):
+                if callee == name:
+                    return True
+                if callee not in seen:
+                    seen.add(callee)
+                    work.append(callee)
+        return False
+
+    def _callees(self, name: str) -> frozenset[str]:
+        if name not in self._calls:
+            try:
+                body = self.module.function(name).body
+            except KeyError:
+                body = None
+            self._calls[name] = frozenset(_called(body or ()))
+        return self._calls[name]
+
+    def _call_shared(
+        self,
+        function: ast.Function,
+        ins: ast.Instruction,
+        scope: _Scope,
+        arguments: tuple[ast.Operand, ...],
+        returns: tuple[ast.Operand, ...],
+        guard: ast.Guard | None,
+    ) -> None:
+        """A jump to the function's only body, which jumps back by the number of the call.
+
+        As nothing recurses, a thread is in a function once at most, so its registers and variables need no stack.
+        """
+        shared = self._shared.get(function.name)
+        if shared is None:
+            back = self._unique("back")
+            self.program.widths[back] = 32
+            formals = {p.name: self._unique(p.name) for p in (*function.params, *function.returns)}
+            for p in (*function.params, *function.returns):
+                name = formals[p.name]
+                self.program.variables[name] = Variable("local", name, p.size, p.align)
+            shared = _Shared(function, self._unique("function"), back, self._unique("table"), formals)
+            self._shared[function.name] = shared
+        code = self.program.code
+
+        def add(opcode: str, *operands: ast.Operand, guard: ast.Guard | None = None) -> None:
+            code.append(ast.Instruction(opcode, tuple(opcode.split(".")), operands, guard, ins.line, ins.loc, ins.text))
+
+        def move(to: ast.Operand, origin: ast.Operand, size: int) -> None:
+            register = origin
+            if not isinstance(origin, (ast.Reg, ast.Imm)):
+                name = self._unique("moved")
+                self.program.widths[name] = max(8 * size, 16)
+                register = ast.Reg(name)
+                add(f"ld.param.b{8 * size}", register, ast.Mem(origin))
+            if isinstance(to, ast.Reg):
+                add(f"mov.b{8 * size}", to, register)
+            else:
+                add(f"st.param.b{8 * size}", ast.Mem(to), register)
+
+        end = self._unique("return")
+        if guard is not None:
+            add("bra", ast.Sym(end), guard=ast.Guard(guard.operand, not guard.negated))
+        for p, actual in zip(function.params, arguments, strict=False):
+            move(ast.Sym(shared.formals[p.name]), self._operand(actual, scope), p.size)
+        label = self._unique("after")
+        add("mov.u32", ast.Reg(shared.back), ast.Imm(len(shared.calls)))
+        add("bra", ast.Sym(shared.entry))
+        shared.calls.append(label)
+        self.program.labels[label] = len(code)
+        for p, actual in zip(function.returns, returns, strict=False):
+            move(self._operand(actual, scope), ast.Sym(shared.formals[p.name]), p.size)
+        self.program.labels[end] = len(code)
+
+    def _place_shared(self, root: _Scope) -> None:
+        """The bodies of shared functions, behind the kernel's own code. They may call further ones."""
+        placed: set[str] = set()
+        while missing := [s for name, s in self._shared.items() if name not in placed]:
+            shared = missing[0]
+            placed.add(shared.function.name)
+            code = self.program.code
+            code.append(ast.Instruction("ret", ("ret",), ()))
+            self.program.labels[shared.entry] = len(code)
+            inner = _Scope(root, "call/")
+            inner.names.update(shared.formals)
+            end = self._unique("return")
+            self._inlining = [shared.function.name]
+            self._body(shared.function.body or (), inner, end)
+            self._inlining = []
+            self.program.labels[end] = len(code)
+            operands = (ast.Reg(shared.back), ast.Sym(shared.table))
+            code.append(ast.Instruction("brx.idx", ("brx", "idx"), operands))
+        for shared in self._shared.values():
+            self.program.tables[shared.table] = tuple(shared.calls)
 
     # Memory layout ------------------------------------------------------------------------------------
 

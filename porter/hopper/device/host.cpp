@@ -20,7 +20,7 @@
 
 namespace {
 
-constexpr size_t kTmemBytes = 128 * 512 * 4, kCtaBytes = 64, kQueueBytes = 256 * 128;
+constexpr size_t kTmemBytes = 128 * 512 * 4, kCtaBytes = 128 + 16 * 64, kQueueBytes = 256 * 256;
 
 struct Host {                       // as in state.cuh
   uint64_t tmem, ctas, queue, report, patience;

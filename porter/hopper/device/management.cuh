@@ -3,21 +3,72 @@
 #pragma once
 #include "state.cuh"
 
-// All 32 lanes. `address` is of shared::cta; a CTA that asks for more than its 512 columns would wait forever.
-PORTER_FN void porter_alloc(u32 address, u32 columns, u32 site) {
+__device__ __forceinline__ u32 units_mask(u32 units) { return (1u << units) - 1; }
+
+// The first unit of a run that is free in `taken`, aligned to its size; 16 if there is none.
+__device__ __forceinline__ u32 find_free(u32 taken, u32 units) {
+  for (u32 at = 0; at + units <= 16; at += units)
+    if (!(taken & units_mask(units) << at)) return at;
+  return 16;
+}
+
+__device__ __forceinline__ void wait_for_columns(u64 since, u32 code, u32 site, u32 columns, u32 taken) {
+  if (now() > since + porter_host.patience) stop(code, site, columns, taken);
+  __nanosleep(500);
+}
+
+// The first unit of an allocation by one CTA; waits until one is free.
+static __device__ __noinline__ u32 take_columns(Cta& c, u32 units, u32 site) {
+  for (u64 since = now();;) {
+    u32 taken = peek(c.allocated), at = find_free(taken, units);
+    if (at < 16) {
+      if (atomicCAS(&c.allocated, taken, taken | units_mask(units) << at) == taken) return at;
+      continue;
+    }
+    wait_for_columns(since, kTrapAllocFull, site, units * kUnit, taken);
+  }
+}
+
+// The same for a pair: columns that are free in both CTAs, once both have asked. The even rank chooses.
+static __device__ __noinline__ u32 take_pair_columns(Cta& c, u32 units, u32 site) {
+  u32 rank = cta_rank();
+  Cta& peer = porter_host.ctas[cta_of_rank(rank ^ 1)];
+  u32 number = c.asked + 1;
+  c.columns[number % 2] = units * kUnit;
+  store_release(&c.asked, number);
+  u64 since = now();
+  while (load_acquire(&peer.asked) < number) wait_for_columns(since, kTrapPairAlone, site, units * kUnit, 0);
+  u32 other = peek(peer.columns[number % 2]);
+  if (other != units * kUnit) stop(kTrapPairAlloc, site, units * kUnit, other);
+  if (rank % 2) {
+    u32 granted;
+    while ((granted = load_acquire(&peer.granted)) >> 16 < number)
+      wait_for_columns(since, kTrapAllocFull, site, units * kUnit, peek(c.allocated));
+    return granted & 0xFFFF;
+  }
+  for (;;) {
+    u32 taken = peek(c.allocated) | peek(peer.allocated), at = find_free(taken, units);
+    if (at < 16) {
+      atomicOr(&c.allocated, units_mask(units) << at);
+      atomicOr(&peer.allocated, units_mask(units) << at);
+      store_release(&c.granted, number << 16 | at);
+      return at;
+    }
+    wait_for_columns(since, kTrapAllocFull, site, units * kUnit, taken);
+  }
+}
+
+// All 32 lanes. `address` is of shared::cta.
+PORTER_FN void porter_alloc(u32 address, u32 columns, u32 group, u32 site) {
   Cta& c = state(site);
   u32 lane = thread_rank() % 32;
   u32 start = 0;
   if (lane == 0) {
+    use_group(c, group, site);
     if (columns < kUnit || columns > kColumns || (columns & (columns - 1))) stop(kTrapAllocSize, site, columns);
     if (c.relinquished) stop(kTrapAllocRelinquished, site, columns);
-    u32 units = columns / kUnit, wanted = units == 32 ? ~0u : (1u << units) - 1;
-    u32 found = 16;
-    for (u32 at = 0; at + units <= 16; at += units) {
-      if (!(c.allocated & (wanted << at))) { found = at; break; }
-    }
-    if (found == 16) stop(kTrapAllocFull, site, columns, c.allocated);
-    c.allocated |= wanted << found;
+    u32 units = columns / kUnit;
+    u32 found = group == 2 ? take_pair_columns(c, units, site) : take_columns(c, units, site);
     c.units[found] = (unsigned char)units;
     c.progress = now();
     start = found * kUnit;
@@ -26,29 +77,40 @@ PORTER_FN void porter_alloc(u32 address, u32 columns, u32 site) {
   u32* memory = tensor_memory(cta_id());
   for (u32 row = 0; row < kLanes; ++row)
     for (u32 k = lane; k < columns; k += 32) *cell(memory, row, start + k) = 0xFFFFFFFFu;
-  __threadfence();
+  fence(group == 2);
   __syncwarp();
+  if (lane == 0 && group == 2) {
+    // An operation that the other CTA issues next writes here as well.
+    Cta& peer = porter_host.ctas[cta_of_rank(cta_rank() ^ 1)];
+    store_release(&c.filled, c.asked);
+    for (u64 since = now(); load_acquire(&peer.filled) < c.asked;)
+      wait_for_columns(since, kTrapPairAlone, site, columns, 0);
+  }
   if (lane == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(start) : "memory");
   __syncwarp();
 }
 
-PORTER_FN void porter_dealloc(u32 address, u32 columns, u32 site) {
+PORTER_FN void porter_dealloc(u32 address, u32 columns, u32 group, u32 site) {
   Cta& c = state(site);
   if (thread_rank() % 32 == 0) {
+    use_group(c, group, site);
     u32 unit = (address & 0xFFFF) / kUnit;
     if (address % kUnit || address >= kColumns || columns % kUnit || c.units[unit % 16] != columns / kUnit || !columns)
       stop(kTrapDeallocWrong, site, address, columns, c.allocated);
-    u32 pending = *(volatile u32*)&c.reserved - *(volatile u32*)&c.executed;
+    u32 pending = peek(c.reserved) - peek(c.executed);
     if (pending) stop(kTrapDeallocPending, site, pending);
     c.units[unit] = 0;
-    c.allocated &= ~(((1u << (columns / kUnit)) - 1) << unit);
-    __threadfence();
+    fence(group == 2);
+    atomicAnd(&c.allocated, ~(units_mask(columns / kUnit) << unit));
   }
   __syncwarp();
 }
 
-PORTER_FN void porter_relinquish(u32 site) {
-  if (thread_rank() % 32 == 0) state(site).relinquished = 1;
+PORTER_FN void porter_relinquish(u32 group, u32 site) {
+  if (thread_rank() % 32 == 0) {
+    use_group(state(site), group, site);
+    state(site).relinquished = 1;
+  }
 }
 
 enum Shape : u32 { k32x32b, k16x64b, k16x128b, k16x256b, k16x32bx2 };

@@ -15,11 +15,14 @@ constexpr u32 kLanes = 128;
 constexpr u32 kColumns = 512;
 constexpr u32 kUnit = 32;            // columns of the smallest allocation
 constexpr u32 kQueue = 256;          // operations that may be pending in one CTA
+constexpr u32 kSteps = 8;            // products onto one accumulator that make one operation
+constexpr u32 kForwards = 64;        // copies of other CTAs whose completion a CTA passes on: 4 for each rank
 
 enum Trap : u32 {
   kTrapAllocSize = 1, kTrapAllocFull, kTrapAllocRelinquished, kTrapDeallocWrong, kTrapDeallocPending,
   kTrapUnallocated, kTrapLaneQuarter, kTrapAddressNotUniform, kTrapDescriptor, kTrapInstruction,
-  kTrapAccumulatorLane, kTrapStuck, kTrapCapacity, kTrapPair,
+  kTrapAccumulatorLane, kTrapStuck, kTrapCapacity, kTrapPair, kTrapPairAlloc, kTrapPairAlone, kTrapTensorMap,
+  kTrapGroup,
 };
 
 constexpr u32 kReporting = 0x80000000u;   // a report that is being written
@@ -27,17 +30,27 @@ constexpr u32 kReporting = 0x80000000u;   // a report that is being written
 enum Mode : u32 { kEager = 0, kDeferred = 1 };
 enum Arithmetic : u32 { kExact = 0, kFast = 1 };
 
-struct Item {          // one pending operation
+struct Step {          // descriptors of one product, or an address in Tensor Memory for `a`
   u64 a, b;
-  u32 d, idesc, flags, enable;
-  u32 mask[8];         // lanes of D left alone
+};
+
+struct Item {          // one pending operation: up to kSteps products onto the same accumulator, or a commit
+  Step steps[kSteps];
+  u32 mask[8];         // lanes of D left alone, of both CTAs of a pair
+  u32 d, idesc, flags;
+  u32 count;           // steps
+  u32 enable;          // a bit for each step: D is added
   u32 tiles;           // pieces that warps take one by one; 0: a commit
   u32 barrier, multicast;
-  u32 site;
+  u32 site, thread;
   u32 finished, ready;
-  u32 unused[10];
+  u32 unused[12];
 };
-static_assert(sizeof(Item) == 128, "layout known to the host");
+static_assert(sizeof(Item) == 256, "layout known to the host");
+
+struct Forward {       // a copy into this CTA whose bytes count on an mbarrier of another one
+  u32 bytes, barrier, parity, busy;
+};
 
 struct Cta {
   u32 allocated;                 // one bit per unit of 32 columns
@@ -47,9 +60,18 @@ struct Cta {
   u64 claim;                     // operation << 32 | next tile
   u32 reserved;                  // operations issued
   u32 executed;
-  u32 unused[4];
+  u32 open;                      // number + 1 of the operation that further steps may join
+  u32 group;                     // the cta_group that the CTA uses
+  u64 flying;                    // a bit for each of `forwards` in use
+  u32 asked;                     // allocations of a pair that this CTA has asked for
+  u32 columns[2];                // the sizes of the last two
+  u32 granted;                   // even rank: allocations made << 16 | first column of the last one
+  u32 filled;                    // allocations of a pair whose cells hold NaN by now
+  u32 lock;                      // held while operations are queued
+  u32 unused[10];
+  Forward forwards[kForwards];
 };
-static_assert(sizeof(Cta) == 64, "layout known to the host");
+static_assert(sizeof(Cta) == 128 + 16 * kForwards, "layout known to the host");
 
 struct Report {        // in host memory: the context does not outlive a trap
   u32 code, site;
@@ -71,12 +93,39 @@ struct Host {
 
 extern "C" { __device__ Host porter_host; }
 
+template <typename T>
+__device__ __forceinline__ T peek(const T& value) { return *(volatile const T*)&value; }
+
 __device__ __forceinline__ u32 thread_rank() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 __device__ __forceinline__ u32 cta_id() {
   return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
+__device__ __forceinline__ u32 cta_rank() {
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// The linear id of the CTA of this cluster with rank `rank`.
+static __device__ __noinline__ u32 cta_of_rank(u32 rank) {
+  u32 nx, ny, x, y, z;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(nx));
+  asm("mov.u32 %0, %%cluster_nctaid.y;" : "=r"(ny));
+  asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(x));
+  asm("mov.u32 %0, %%cluster_ctaid.y;" : "=r"(y));
+  asm("mov.u32 %0, %%cluster_ctaid.z;" : "=r"(z));
+  x = blockIdx.x - x + rank % nx, y = blockIdx.y - y + rank / nx % ny, z = blockIdx.z - z + rank / (nx * ny);
+  return x + gridDim.x * (y + gridDim.y * z);
+}
+// Shared-memory offsets are the same in all CTAs; an address carries the rank in the cluster as well.
+__device__ __forceinline__ u32 window(u32 rank) {
+  u32 address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(0u), "r"(rank));
+  return address;
+}
+constexpr u32 kOffset = 0xFFFFFF;
+
 __device__ __forceinline__ u64 now() {
   u64 t;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
@@ -117,5 +166,29 @@ __device__ __forceinline__ bool allocated(const Cta& c, u32 first, u32 count) {
   if (first + count > kColumns) return false;
   u32 low = first / kUnit, high = (first + count - 1) / kUnit;
   u32 wanted = ((2u << high) - 1) & ~((1u << low) - 1);
-  return (*(volatile const u32*)&c.allocated & wanted) == wanted;
+  return (peek(c.allocated) & wanted) == wanted;
+}
+
+// A kernel uses one cta_group throughout, and a pair is an even rank and the next odd one.
+static __device__ __noinline__ void use_group(Cta& c, u32 group, u32 site) {
+  if (c.group == group) return;
+  if (c.group != 0) stop(kTrapGroup, site, group, c.group);
+  u32 size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  if (group == 2 && size % 2) stop(kTrapPair, site, size);
+  c.group = group;
+}
+
+// Operations of a pair touch the memory of both CTAs, which run on two SMs.
+__device__ __forceinline__ void fence(bool pair) {
+  if (pair) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  else asm volatile("fence.acq_rel.cta;" ::: "memory");
+}
+__device__ __forceinline__ u32 load_acquire(const u32* p) {
+  u32 v;
+  asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_release(u32* p, u32 v) {
+  asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
