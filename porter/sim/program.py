@@ -109,6 +109,9 @@ class Program:
     shared_size: int = 0
     dynamic_offset: int = 0
     notes: dict[int, str] = field(default_factory=dict)
+    # Jumps into functions that stand once, with the label behind the call, and the jumps back.
+    calls: dict[int, str] = field(default_factory=dict)
+    backs: set[int] = field(default_factory=set)
 
     def block_of_label(self, name: str) -> int:
         at = self.labels[name]
@@ -477,6 +480,7 @@ class Loader:
             move(ast.Sym(shared.formals[p.name]), self._operand(actual, scope), p.size)
         label = self._unique("after")
         add("mov.u32", ast.Reg(shared.back), ast.Imm(len(shared.calls)))
+        self.program.calls[len(code)] = label
         add("bra", ast.Sym(shared.entry))
         shared.calls.append(label)
         self.program.labels[label] = len(code)
@@ -501,6 +505,7 @@ class Loader:
             self._inlining = []
             self.program.labels[end] = len(code)
             operands = (ast.Reg(shared.back), ast.Sym(shared.table))
+            self.program.backs.add(len(code))
             code.append(ast.Instruction("brx.idx", ("brx", "idx"), operands))
         for shared in self._shared.values():
             self.program.tables[shared.table] = tuple(shared.calls)
@@ -658,11 +663,15 @@ def liveness(program: Program) -> None:
             k.update(defs)
         gen.append(g)
         kill.append(k)
+    # A function has registers of its own: those of a caller live past the call, not through the function.
+    following: list[tuple[int, ...]] = []
     preds: list[list[int]] = [[] for _ in program.blocks]
     for b in program.blocks:
-        for s in b.succ:
-            if s != EXIT:
-                preds[s].append(b.number)
+        after = program.calls.get(b.end - 1)
+        succ = b.succ if after is None else (*b.succ, program.block_of_label(after))
+        following.append(() if b.end - 1 in program.backs else tuple(s for s in succ if s != EXIT))
+        for s in following[-1]:
+            preds[s].append(b.number)
     live_in: list[set[str]] = [set(g) for g in gen]
     live_out: list[set[str]] = [set() for _ in gen]
     work = list(range(len(gen)))
@@ -671,9 +680,8 @@ def liveness(program: Program) -> None:
         n = work.pop()
         queued[n] = False
         out: set[str] = set()
-        for s in program.blocks[n].succ:
-            if s != EXIT:
-                out |= live_in[s]
+        for s in following[n]:
+            out |= live_in[s]
         live_out[n] = out
         new = gen[n] | (out - kill[n])
         if len(new) != len(live_in[n]):

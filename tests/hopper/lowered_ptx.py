@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from porter.build.toolchain import find_toolkit
 from porter.hopper import TRAPS, HostBlock, Layout, TrapReport, lower
-from porter.hopper.library import HOST_VARIABLE, paste, read_states
+from porter.hopper.library import HOST_VARIABLE, read_states
 from porter.ptx import ast
 from porter.ptx.parser import parse_module
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
@@ -30,13 +30,21 @@ def library() -> str:
 
 
 @functools.cache
-def lowered_module(text: str, old: str = "", new: str = "") -> ast.Module:
-    """The lowered module with its library; with a mistake planted where `old` stands in its text."""
-    whole = paste(lower(parse_module(text)).ptx, library())
+def parsed_library(old: str = "", new: str = "") -> ast.Module:
+    text = library()
     if old:
-        assert old in whole, f"nothing to replace: {old}"
-        whole = whole.replace(old, new)
-    return parse_module(whole)
+        assert old in text, f"nothing to replace: {old}"
+        text = text.replace(old, new)
+    return parse_module(text)
+
+
+@functools.cache
+def lowered_module(text: str) -> ast.Module:
+    """The lowered module with its library, as `paste` would give it."""
+    own, shared = lower(parse_module(text)).module, parsed_library()
+    known = {f.name for f in own.functions}
+    functions = (*(f for f in shared.functions if f.name not in known), *own.functions)
+    return replace(own, variables=(*shared.variables, *own.variables), functions=functions)
 
 
 @dataclass
