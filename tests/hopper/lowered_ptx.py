@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,14 +80,18 @@ def run(
     mode: str = "",
     arithmetic: str = "exact",
     schedule: str = "late",
+    tensor_map: Callable[[int], bytes] | None = None,
 ) -> Ran:
-    """One kernel whose parameters are pointers to the inputs and to the output. `mode` of a lowered module."""
+    """One kernel whose parameters are pointers to the inputs and to the output. `mode` of a lowered module.
+
+    With `tensor_map` the only input is passed as the map made of its address.
+    """
     memory = GlobalMemory()
-    values = []
+    values: list[int | float | bytes] = []
     for array in inputs:
         address = memory.alloc(max(array.nbytes, 16))
         memory.write(address, np.ascontiguousarray(array).view(np.uint8).reshape(-1))
-        values.append(address)
+        values.append(tensor_map(address) if tensor_map else address)
     out = memory.alloc(out_bytes, fill=0xEE)
     values.append(out)
     ctas = launch.grid[0] * launch.grid[1] * launch.grid[2]

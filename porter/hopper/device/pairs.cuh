@@ -48,7 +48,7 @@ static __device__ __noinline__ u32 copied_bytes(u64 map, u32 site) {
   u32 flags = words[2], result = 1;
   if ((flags & 0xF) == 2) {
     u32 rank = (flags >> 4 & 7) + 1, strides = words[13];
-    constexpr u64 sizes = 0x08804288421ull;    // bytes of the types, 4 bits each
+    constexpr u64 sizes = 0x28042884421ull;    // bytes of the types, 4 bits each
     u32 size = sizes >> 4 * (flags >> 7 & 0xF) & 0xF;
     if (size == 0) stop(kTrapTensorMap, site, flags);
     result = size * ((words[13] >> 24) + 1);
@@ -60,7 +60,7 @@ static __device__ __noinline__ u32 copied_bytes(u64 map, u32 site) {
   }
   const unsigned char* bytes = (const unsigned char*)map;
   if (words[0] != 0x414D5450u || bytes[6] > 12) stop(kTrapTensorMap, site, flags);
-  constexpr u64 sizes = 0x4444284884421ull;
+  constexpr u64 sizes = 0x4442842884421ull;
   result = sizes >> 4 * bytes[6] & 0xF;
   for (u32 i = 0; i < bytes[5]; ++i) {
     u32 box = bytes[84 + 2 * i] | bytes[85 + 2 * i] << 8, stride = i ? bytes[11 + i] : 1;
