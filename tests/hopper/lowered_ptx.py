@@ -20,7 +20,7 @@ from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simu
 from porter.verify.gpu.emulation import library_ptx
 
 Array = npt.NDArray[Any]
-PATIENCE_NS = 400_000
+PATIENCE_NS = 4_000_000
 """Of simulated time, which is 32 ns a step."""
 
 
@@ -81,6 +81,7 @@ def run(
     arithmetic: str = "exact",
     schedule: str = "late",
     tensor_map: Callable[[int], bytes] | None = None,
+    patience: int = PATIENCE_NS,
 ) -> Ran:
     """One kernel whose parameters are pointers to the inputs and to the output. `mode` of a lowered module.
 
@@ -102,7 +103,7 @@ def run(
         states = memory.alloc(layout.states, fill=0)
         queue = memory.alloc(layout.queue, fill=0)
         report = memory.alloc(4096, fill=0)
-        block = HostBlock(tmem, states, queue, report, PATIENCE_NS, ctas, mode, arithmetic).encode()
+        block = HostBlock(tmem, states, queue, report, patience, ctas, mode, arithmetic).encode()
         variables = tuple(
             replace(v, initial=tuple(block)) if v.name == HOST_VARIABLE else v for v in module.variables
         )

@@ -207,6 +207,7 @@ __device__ __forceinline__ void poll(u32 site, u32 peer, bool pair) {
   Cta& c = state(site);
   u32 mask = __activemask();
   u64 last = peek(c.progress), time = now();
+  if (pair) last = max(last, peek(porter_host.ctas[peer].progress));
   if (porter_host.mode == kDeferred) {
     // A lone thread is slow at this; it lets whole warps go first.
     bool help = mask == ~0u || (last != 0 && time > last + 20000);
