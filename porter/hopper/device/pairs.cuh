@@ -42,30 +42,29 @@ static __device__ __noinline__ void pass_on(Cta& c) {
   }
 }
 
-// Bytes that a copy with a tiled tensor map moves. The hardware's format, or that of porter/ptx/tensormap.py.
+// Bytes that a copy with a tiled tensor map moves: the format of porter/ptx/tensormap.py, which the simulator's driver
+// writes, or the hardware's (porter/ptx/tensormap_hw.py).
 static __device__ __noinline__ u32 copied_bytes(u64 map, u32 site) {
   const u32* words = (const u32*)map;
-  u32 flags = words[2], result = 1;
-  if ((flags & 0xF) == 2) {
-    u32 rank = (flags >> 4 & 7) + 1, strides = words[13];
-    constexpr u64 sizes = 0x28042884421ull;    // bytes of the types, 4 bits each
-    u32 size = sizes >> 4 * (flags >> 7 & 0xF) & 0xF;
-    if (size == 0) stop(kTrapTensorMap, site, flags);
-    result = size * ((words[13] >> 24) + 1);
-    for (u32 i = 1; i < rank; ++i) {
-      u32 box = (words[14] >> 8 * (i - 1) & 0xFF) + 1, stride = (strides >> 3 * i & 7) + 1;
+  u32 flags = words[2], rank, result;
+  if (words[0] == 0x414D5450u && (words[1] & 0xFF) == 1) {
+    const unsigned char* bytes = (const unsigned char*)map;
+    constexpr u64 sizes = 0x4442842884421ull;  // bytes of the types, 4 bits each
+    rank = bytes[5], result = sizes >> 4 * bytes[6] & 0xF;
+    for (u32 i = 0; i < rank; ++i) {
+      u32 box = bytes[84 + 2 * i] | bytes[85 + 2 * i] << 8, stride = i ? bytes[11 + i] : 1;
       result *= (box + stride - 1) / stride;
     }
-    return result;
+  } else {
+    constexpr u64 sizes = 0x28442884421ull;
+    rank = (flags >> 4 & 7) + 1, result = (sizes >> 4 * (flags >> 7 & 0xF) & 0xF) * ((words[13] >> 24) + 1);
+    if (flags & 1) result = 0;
+    for (u32 i = 1; i < rank; ++i) {
+      u32 box = (words[14] >> 8 * (i - 1) & 0xFF) + 1, stride = (words[13] >> 3 * i & 7) + 1;
+      result *= (box + stride - 1) / stride;
+    }
   }
-  const unsigned char* bytes = (const unsigned char*)map;
-  if (words[0] != 0x414D5450u || bytes[6] > 12) stop(kTrapTensorMap, site, flags);
-  constexpr u64 sizes = 0x4442842884421ull;
-  result = sizes >> 4 * bytes[6] & 0xF;
-  for (u32 i = 0; i < bytes[5]; ++i) {
-    u32 box = bytes[84 + 2 * i] | bytes[85 + 2 * i] << 8, stride = i ? bytes[11 + i] : 1;
-    result *= (box + stride - 1) / stride;
-  }
+  if (result == 0 || rank > 5) stop(kTrapTensorMap, site, flags);
   return result;
 }
 
