@@ -7,11 +7,11 @@ what the instruction table says Hopper lacks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from porter.diagnostics import Code, Location, PorterError
-from porter.hopper import pairs, tensor_memory
+from porter.hopper import others, pairs, tensor_memory
 from porter.hopper.emit import Sequel, instruction
 from porter.ptx.ast import (
     Block,
@@ -163,8 +163,22 @@ class _Lowering:
             return self.pair_copy(found)
         if found.parts[-1] == "f32x2" and family in ("add", "sub", "mul", "fma"):
             return self.packed(found)
+        emulate = self.other(found)
+        if emulate is not None:
+            sequel = self.sequel()
+            emulate(found, sequel)
+            return [sequel.block(found.guard)]
         self.check(found)
         return [found]
+
+    @staticmethod
+    def other(found: Instruction) -> Callable[[Instruction, Sequel], None] | None:
+        """What replaces an instruction outside tcgen05 that Hopper lacks."""
+        if others.is_wide_access(found):
+            return others.wide_access
+        if found.parts[0] == "redux" and found.parts[-1] == "f32":
+            return others.redux
+        return others.cancel if found.parts[0] == "clusterlaunchcontrol" else None
 
     def check(self, found: Instruction) -> None:
         try:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from porter.hopper.emit import Sequel
 from porter.ptx.ast import Imm, Instruction, Mem, Operand, Reg, Vec
+from porter.ptx.block_scale import scale_count
+from porter.ptx.packing import SOURCE_BITS
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.tmem_access import Shape, TmemAccess, cell, unpacked_columns
 from porter.ptx.tmem_copy import TmemCopy
@@ -30,7 +32,9 @@ class Setting:
 
 
 
-KINDS = {Kind.F16: 0, Kind.TF32: 1, Kind.F8F6F4: 2, Kind.I8: 3}
+KINDS = {
+    Kind.F16: 0, Kind.TF32: 1, Kind.F8F6F4: 2, Kind.I8: 3, Kind.MXF8F6F4: 4, Kind.MXF4: 5, Kind.MXF4NVF4: 6,
+}  # fmt: skip
 SHAPES = {
     Shape.S32X32B: 0, Shape.S16X64B: 1, Shape.S16X128B: 2, Shape.S16X256B: 3, Shape.S16X32BX2: 4,
 }  # fmt: skip
@@ -39,8 +43,11 @@ SHAPES = {
 PAIR = 1 << 4
 WS = 1 << 5
 TMEM_A = 1 << 6
+SPARSE = 1 << 7
 SHIFT_AT = 8
-"""Bits of the `flags` of `porter_mma`: .cta_group::2, .ws, A in Tensor Memory, and where scale-input-d stands."""
+FACTORS_AT = 12
+"""Bits of the `flags` of `porter_mma`: .cta_group::2, .ws, A in Tensor Memory, .sp, and where scale-input-d and the
+number of scale factors along K stand."""
 
 _EVERYWHERE = 0xFFFFFFFF
 
@@ -154,10 +161,14 @@ def _split(rest: list[Operand]) -> int:
 
 def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     op = UmmaOp.parse(found.parts)
-    for name in ("sparse", "block_scale", "ashift"):
-        if getattr(op, name):
-            raise NotEmulated(f"tcgen05.mma with .{'sp' if name == 'sparse' else name} is not emulated")
-    d, a, b, idesc, *rest = found.operands
+    if op.ashift:
+        raise NotEmulated("tcgen05.mma with .ashift is not emulated")
+    d, a, b, *rest = found.operands
+    metadata = sequel.address(rest.pop(0), "b32") if op.sparse else Imm(0)
+    idesc = rest.pop(0)
+    scales: list[Operand] = [Imm(0), Imm(0)]
+    if op.block_scale:
+        scales = [sequel.address(rest.pop(0), "b32"), sequel.address(rest.pop(0), "b32")]
     masks: tuple[Operand, ...] = ()
     if rest and isinstance(rest[0], Vec):
         masks, rest = rest[0].items, rest[1:]
@@ -170,8 +181,10 @@ def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> Non
         flags |= PAIR
     if op.ws:
         flags |= WS
-    if masks:
-        masks = (*masks, *[Imm(0)] * (8 - len(masks)))
+    if op.sparse:
+        flags |= SPARSE
+    if op.block_scale:
+        flags |= scale_count(op.kind, op.scale_vector) << FACTORS_AT
     if isinstance(a, Mem):
         flags |= TMEM_A
         narrow = sequel.address(a, "b32")
@@ -184,10 +197,15 @@ def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> Non
         ("b32", sequel.value(idesc, "b32")),
         ("b32", sequel.predicate(enable)),
         ("b32", Imm(flags)),
-        *(("b32", sequel.value(m, "b32")) for m in masks),
-        ("b32", site),
     ]
-    sequel.call("porter_mma_masked" if masks else "porter_mma", arguments)
+    extended = op.sparse or op.block_scale
+    if extended:
+        arguments += [("b32", metadata), *(("b32", s) for s in scales)]
+    if masks or extended:
+        masks = (*masks, *[Imm(0)] * (8 - len(masks)))
+        arguments += [("b32", sequel.value(m, "b32")) for m in masks]
+    name = "porter_mma_extended" if extended else "porter_mma_masked" if masks else "porter_mma"
+    sequel.call(name, [*arguments, ("b32", site)])
 
 
 def _commit(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
@@ -204,8 +222,6 @@ def _commit(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> 
 
 def _copy(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
     op = TmemCopy.parse(found.parts)
-    if op.source_format:
-        raise NotEmulated(f"tcgen05.cp from .{op.source_format} is not emulated")
     to, descriptor = found.operands
     blocks = [first | rows << 8 | lane << 16 for first, rows, lane in op.blocks]
     blocks += [0] * (4 - len(blocks))
@@ -213,11 +229,17 @@ def _copy(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> No
         ("b32", sequel.address(to, "b32")),
         ("b64", sequel.value(descriptor, "b64")),
         ("b32", Imm(op.row_bytes // 4)),
+        ("b32", Imm(SOURCE_BITS[op.source_format] if op.source_format else 32)),
         _group(found),
         *(("b32", Imm(block)) for block in blocks),
         ("b32", site),
     ]
     sequel.call("porter_copy", arguments)
+
+
+def _shift(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    arguments = [("b32", sequel.address(found.operands[0], "b32")), _group(found), ("b32", site)]
+    sequel.call("porter_shift", arguments)
 
 
 _FORMS: dict[str, Callable[[Instruction, Sequel, Imm, Setting], None]] = {
@@ -230,4 +252,5 @@ _FORMS: dict[str, Callable[[Instruction, Sequel, Imm, Setting], None]] = {
     "mma": _mma,
     "commit": _commit,
     "cp": _copy,
+    "shift": _shift,
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel of two CTAs that load tiles by TMA with .cta_group::2: the bytes of both count on the even one's mbarrier."""
+"""A kernel of two CTAs that load tiles by TMA with .cta_group::2: all bytes count on the even one's mbarrier."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ POLL2: mbarrier.try_wait.parity.shared::cta.b64 %p4, [%r3], %r13; @!%p4 bra POLL
 mov.u32 %r14, %ctaid.x; mad.lo.u32 %r15, %r10, 2, %r14; mul.lo.u32 %r15, %r15, {stage};
 mov.u32 %r20, 0;
 OUT:
-shl.b32 %r16, %r0, 4; mad.lo.u32 %r16, %r20, 2048, %r16; add.u32 %r17, %r1, %r16; ld.shared.v4.u32 {{%r21, %r22, %r23, %r24}}, [%r17];
+shl.b32 %r16, %r0, 4; mad.lo.u32 %r16, %r20, 2048, %r16; add.u32 %r17, %r1, %r16;
+ld.shared.v4.u32 {{%r21, %r22, %r23, %r24}}, [%r17];
 add.u32 %r18, %r15, %r16; cvt.u64.u32 %d3, %r18; add.u64 %d3, %d3, %d1;
 st.global.v4.u32 [%d3], {{%r21, %r22, %r23, %r24}};
 add.u32 %r20, %r20, 1; setp.lt.u32 %p5, %r20, {pieces}; @%p5 bra OUT;

@@ -111,19 +111,23 @@ tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::clu
 
 
 def mma(
-    opcode: str, a: int | str, b: int, idesc: int, enable: int, extra: str = "", d: int = 0, disable: str = ""
-) -> str:
-    """One tcgen05.mma; `a` is a descriptor without its address, or an address in Tensor Memory as text."""
+    opcode: str, a: int | str, b: int, idesc: int, enable: int, extra: str = "", d: int = 0, disable: str = "",
+    metadata: str = "",
+) -> str:  # fmt: skip
+    """One tcgen05.mma; `a` is a descriptor without its address, or an address in Tensor Memory as text. `metadata`
+    and `disable` are operands before and after the instruction descriptor, `extra` one at the end."""
     operand = f"[%r6+{a}]" if isinstance(a, str) else "%d10"
+    metadata = f"{metadata}, " if metadata else ""
     first = "" if isinstance(a, str) else f"add.u64 %d10, %d9, {a};"
     return f"""{first} add.u64 %d11, %d9, {b}; mov.u32 %r17, {idesc}; setp.ne.u32 %p5, {enable}, 0;
-tcgen05.mma.{opcode} [%r6+{d}], {operand}, %d11, %r17, {disable}%p5{extra};"""
+tcgen05.mma.{opcode} [%r6+{d}], {operand}, %d11, {metadata}%r17, {disable}%p5{extra};"""
 
 
 def inputs(kernel: Tensor, seed: int, finite: str = "f16") -> list[npt.NDArray[Any]]:
     """Random contents of shared memory and of Tensor Memory, of numbers of a type."""
     rng = np.random.default_rng(seed)
     count = kernel.group * SMEM
+    image: npt.NDArray[Any]
     if finite in ("f16", "bf16", "tf32"):
         values = rng.normal(size=count // 2)
         if finite == "f16":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lowered PTX does what its original does: both run in the simulator, on the same inputs, and Tensor Memory is compared."""
+"""Lowered PTX does what its original does: both run in the simulator on the same inputs; Tensor Memory is compared."""
 
 from __future__ import annotations
 
@@ -77,6 +77,22 @@ FORMS = [
     form("ws M=64", 32, f"ws.{ONE}tf32", A, B, idesc(64, 64, TF32, TF32), 1),
     form("lanes left alone", 16, f"{ONE}f16", A, B, idesc(128, 16), 1, disable="{%r31, %r32, %r33, %r34},"),
 ]  # fmt: skip
+SMALL = 1 << 23
+"""Scale factors that are powers of two."""
+META, SCALES = "[%r6+472]", "[%r6+456], [%r6+464],"
+EXTENDED = [
+    form("narrow floats", 16, f"{ONE}f8f6f4", A, B, idesc(64, 16, 3, 5), 1),
+    form("narrow floats, A in Tensor Memory", 16, f"{ONE}f8f6f4", "480", B, idesc(128, 16, 5, 4), 1),
+    form("sparse f16", 16, f"sp.{ONE}f16", A, B, idesc(128, 16, more=1 << 2 | 1), 1, metadata=META),
+    form("sparse tf32 M=64", 16, f"sp.{ONE}tf32", A, B, idesc(64, 16, TF32, TF32, more=1 << 2), 1, metadata=META),
+    form("sparse integers", 16, f"sp.{ONE}i8", A, B, idesc(64, 16, 1, 1, 2, 1 << 2), 1, metadata=META),
+    form("mxf8f6f4", 32, f"{ONE}mxf8f6f4.block_scale", A, B, idesc(128, 32, 0, 1, 0, SMALL | 2 << 29 | 1 << 4), 1,
+         disable=SCALES),
+]  # fmt: skip
+FOUR_BITS = [
+    form("mxf4", 16, f"{ONE}mxf4.block_scale", A, B, idesc(128, 16, 1, 1, 0, SMALL | 2 << 29), 1, disable=SCALES),
+    form("nvf4", 16, f"{ONE}mxf4nvf4.block_scale.scale_vec::4X", A, B, idesc(128, 16, 1, 1, 0), 1, disable=SCALES),
+]
 PAIR = "cta_group::2.kind::"
 PAIR_FORMS = [
     form("pair M=256", 64, f"{PAIR}f16", A, B, idesc(256, 64), 1),
@@ -100,9 +116,14 @@ def kernel(forms: list[Form], group: int = 1, columns: int = 512) -> tuple[Tenso
     return Tensor("\n".join([*body, COMMIT if group == 1 else COMMIT_PAIR]), group, columns), places
 
 
-def both(tensor: Tensor, mode: str, arithmetic: str = "exact") -> list[npt.NDArray[np.uint32]]:
+Given = list[npt.NDArray[np.generic]]
+
+
+def both(
+    tensor: Tensor, mode: str, arithmetic: str = "exact", given: Given | None = None
+) -> list[npt.NDArray[np.uint32]]:
     """Tensor Memory [CTAs, 128, columns] before, after the original, after the lowered kernel."""
-    given = inputs(tensor, 1)
+    given = given or inputs(tensor, 1)
     original = run(parse_module(tensor.text), tensor.launch, given, tensor.out_bytes)
     assert original.ok, original.why
     lowered = run(
@@ -114,9 +135,11 @@ def both(tensor: Tensor, mode: str, arithmetic: str = "exact") -> list[npt.NDArr
     return [x.view(np.uint32).reshape(shape) for x in (given[1], original.output, lowered.output)]
 
 
-def wrong(tensor: Tensor, places: dict[str, slice], mode: str = "deferred") -> list[str]:
+def wrong(
+    tensor: Tensor, places: dict[str, slice], mode: str = "deferred", given: Given | None = None
+) -> list[str]:
     """The instructions whose results differ. Each has changed something."""
-    before, want, got = both(tensor, mode)
+    before, want, got = both(tensor, mode, given=given)
     for name, columns in places.items():
         assert (want[..., columns] != before[..., columns]).any(), f"{name} changed nothing"
     return [name for name, columns in places.items() if (want[..., columns] != got[..., columns]).any()]
@@ -128,6 +151,35 @@ def test_products_of_one_cta() -> None:
 
 def test_products_of_a_pair() -> None:
     assert wrong(*kernel(PAIR_FORMS, 2, 128)) == []
+
+
+def codes(tensor: Tensor) -> list[npt.NDArray[np.generic]]:
+    """Inputs whose last columns of Tensor Memory hold metadata (which is legal) and scale factors near one."""
+    image, cells = inputs(tensor, 1)
+    words = cells.view(np.uint32).reshape(-1, tensor.columns)
+    rng = np.random.default_rng(2)
+    words[:, 456:472] = rng.integers(125, 130, (words.shape[0], 16, 4)).astype(np.uint8).view(np.uint32)[..., 0]
+    pairs = np.array([0x4, 0xE], np.uint32)
+    words[:, 472:480] = sum(
+        rng.choice(pairs, (words.shape[0], 8)).astype(np.uint32) << np.uint32(4 * i) for i in range(8)
+    )
+    return [image, words.view(np.float32).reshape(-1)]
+
+
+@pytest.mark.slow
+def test_sparse_and_scaled_products() -> None:
+    tensor, places = kernel(EXTENDED)
+    assert wrong(tensor, places, given=codes(tensor)) == []
+
+
+@pytest.mark.slow
+def test_four_bit_products_are_near() -> None:
+    """They are rounded to nearest, once."""
+    tensor, places = kernel(FOUR_BITS)
+    before, want, got = (x.view(np.float32) for x in both(tensor, "deferred", given=codes(tensor)))
+    for columns in places.values():
+        assert (want[..., columns] != before[..., columns]).any()
+        np.testing.assert_allclose(got[..., columns], want[..., columns], rtol=1e-6, atol=1e-5)
 
 
 STEPS = "".join(
@@ -152,6 +204,7 @@ def test_eager(names: tuple[str, ...]) -> None:
 NARROW = {0: "e4m3", 1: "e5m2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", NARROW)
 def test_fast_arithmetic_is_near(code: int) -> None:
     """Floats of 8 bits as f16: other roundings of the same sums."""
@@ -166,20 +219,30 @@ def test_fast_arithmetic_is_near(code: int) -> None:
     assert (want[finite] != before[finite]).any()
 
 
-@pytest.mark.parametrize("group", [1, 2])
-def test_copy_to_tensor_memory(group: int) -> None:
+COPIES = [
+    ("128x256b", 0, 8), ("64x128b.warpx2::02_13", 4096, 4), ("64x128b.warpx2::01_23", 4096, 4),
+    ("32x128b.warpx4", 8192, 4), ("4x256b", 8192, 8), ("128x128b.b8x16.b4x16_p64", 0, 4),
+    ("128x128b.b8x16.b6x16_p32", 4096, 4),
+]  # fmt: skip
+"""Shape, where its rows are in shared memory, columns."""
+
+
+@pytest.mark.parametrize("group", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_copies_and_shift_of_tensor_memory(group: int) -> None:
     commit = COMMIT if group == 1 else COMMIT_PAIR
     copies = []
-    for i, (shape, offset) in enumerate([("128x256b", 0), ("64x128b.warpx2::02_13", 4096), ("64x128b.warpx2::01_23", 4096),
-                                         ("32x128b.warpx4", 8192), ("4x256b", 8192)]):  # fmt: skip
-        copies.append(f"add.u64 %d10, %d9, {descriptor(offset, 2048, 128, NONE)}; "
-                      f"tcgen05.cp.cta_group::{group}.{shape} [%r6+{8 * i}], %d10;")  # fmt: skip
-    tensor = Tensor("\n".join([*copies, commit]), group, 64)
-    assert wrong(tensor, {f"copy {i}": slice(8 * i, 8 * i + (4 if 0 < i < 4 else 8)) for i in range(5)}) == []
+    places = {}
+    for i, (shape, offset, columns) in enumerate(COPIES):
+        copies.append(f"add.u64 %d10, %d9, {descriptor(offset, 2048, 128, NONE)};")
+        copies.append(f"tcgen05.cp.cta_group::{group}.{shape} [%r6+{8 * i}], %d10;")
+        places[shape] = slice(8 * i, 8 * i + columns)
+    copies.append(f"tcgen05.shift.cta_group::{group}.down [%r6+{56 + (32 << 16)}];")
+    places["shift"] = slice(56, 64)
+    assert wrong(Tensor("\n".join([*copies, commit]), group, 64), places) == []
 
 
 @pytest.mark.parametrize(("multicast", "mode", "schedule"), [
-    (False, "deferred", "late"), (True, "deferred", "late"), (True, "eager", "random"),
+    (False, "eager", "random"), (True, "deferred", "late"),
 ])  # fmt: skip
 def test_tensor_copies_of_a_pair(multicast: bool, mode: str, schedule: str) -> None:
     """Bytes for both CTAs count on the even one's mbarrier."""

@@ -83,10 +83,44 @@ OTHERS = [
     "tcgen05.cp.cta_group::1.128x256b [%r1], %rd1;",
     "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r1], %rd1;",
     "tcgen05.cp.cta_group::1.64x128b.warpx2::01_23 [%r1], %rd1;",
+    "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 128;",
+    "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r1, 128;",
+    "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;",
+    *(f"tcgen05.mma.cta_group::2.kind::{k} [%r1], %rd1, %rd2, %r2, %p1;" for k in ("f16", "tf32", "f8f6f4", "i8")),
+    "tcgen05.mma.cta_group::2.kind::f16 [%r1], %rd1, %rd2, %r2, {%r3, %r4, %r5, %r6, %r7, %r8, %r9, %r10}, %p1;",
+    "tcgen05.mma.cta_group::2.kind::f16 [%r1], [%r3], %rd2, %r2, %p1;",
+    "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [%r1];",
+    "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r1], %rs1;",
+    "tcgen05.cp.cta_group::2.128x128b [%r1], %rd1;",
+    "tcgen05.cp.cta_group::1.128x128b.b8x16.b4x16_p64 [%r1], %rd1;",
+    "tcgen05.cp.cta_group::1.128x128b.b8x16.b6x16_p32 [%r1], %rd1;",
+    "tcgen05.shift.cta_group::1.down [%r1];",
+    "tcgen05.shift.cta_group::2.down [%r1];",
+    *(f"tcgen05.mma.ws.cta_group::1.kind::{k} [%r1], %rd1, %rd2, %r2, %p1;" for k in ("f16", "tf32", "f8f6f4", "i8")),
+    *(f"tcgen05.mma.sp.cta_group::{g}.kind::f16 [%r1], %rd1, %rd2, [%r3], %r2, %p1;" for g in (1, 2)),
+    "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [%r1], %rd1, %rd2, %r2, [%r3], [%r4], %p1;",
+    "tcgen05.mma.cta_group::2.kind::mxf4.block_scale.scale_vec::2X [%r1], %rd1, %rd2, %r2, [%r3], [%r4], %p1;",
+    "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 [%r1], %rd1, %rd2, %r2, [%r3], [%r4], %p1;",
+    "cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes "
+    "[%r1], [%rd1, {%r2, %r3}], [%r4];",
+    "cp.async.bulk.tensor.1d.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+    ".L2::cache_hint [%r1], [%rd1, {%r2}], [%r4], %rs1, %rd2;",
     "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;",
     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [%r1], %r2, %r3;",
     "mbarrier.try_wait.shared.b64 %p1, [%rd1], %rd2;",
     "setmaxnreg.inc.sync.aligned.u32 232;",
+    "redux.sync.max.f32 %f1, %f2, 0xffffffff;",
+    "redux.sync.min.abs.NaN.f32 %f1, %f2, %r1;",
+    "ld.global.v8.f32 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, [%rd1+32];",
+    "ld.global.nc.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%rd1];",
+    "st.global.v8.b32 [%rd1], {%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7};",
+    "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r1], [%r2];",
+    "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 "
+    "[%r1], [%r2];",
+    "{ .reg .b128 %q; mov.b128 %q, {%rd1, %rd2}; "
+    "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q; "
+    "clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r1, %r2, %r3, _}, %q; "
+    "clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r1, %q; }",
     "fma.rn.f32x2 %rd1, %rd2, %rd3, %rd4;",
     "add.rn.ftz.f32x2 %rd1, %rd2, %rd3;",
 ]
@@ -117,7 +151,9 @@ def test_the_library_has_the_layout_that_the_host_writes(library: str) -> None:
     size = len(HostBlock(1, 2, 3, 4, 5, 6, "eager", "exact").encode())
     assert f".b8 porter_host[{size}];" in library_body(library)
     source = (LIBRARY_SOURCE.parent / "state.cuh").read_text()
-    assert f"sizeof(Cta) == {CTA_BYTES}" in source
+    assert re.search(r"sizeof\(Cta\) == (.*?),", source)[1] == "128 + 16 * kForwards"  # type: ignore[index]
+    forwards = int(re.search(r"kForwards = (\d+)", source)[1])  # type: ignore[index]
+    assert 16 * forwards == CTA_BYTES - 128
     queue = int(re.search(r"kQueue = (\d+)", source)[1])  # type: ignore[index]
     assert f"sizeof(Item) == {QUEUE_BYTES // queue}" in source
 
@@ -129,20 +165,20 @@ def test_numbers_are_those_of_the_device_code() -> None:
     assert len(re.findall(r"kTrap\w+", traps[1])) == len(TRAPS) == max(TRAPS)
     kinds = re.search(r"enum Kind : u32 \{(.*?)\}", (folder / "arithmetic.cuh").read_text())
     assert kinds is not None
-    assert re.findall(r"k(\w+) = (\d)", kinds[1]) == [("F16", "0"), ("Tf32", "1"), ("F8", "2"), ("I8", "3")]
-    assert sorted(KINDS.values()) == [0, 1, 2, 3]
+    listed = {"F16": 0, "Tf32": 1, "F8": 2, "I8": 3, "Mx8": 4, "Mx4": 5, "Nv4": 6}
+    assert {name: int(number) for name, number in re.findall(r"k(\w+) = (\d)", kinds[1])} == listed
+    assert list(KINDS.values()) == list(listed.values())
     shapes = re.search(r"enum Shape : u32 \{(.*?)\}", (folder / "management.cuh").read_text())
     assert shapes is not None
-    listed = [name.strip().lstrip("k") for name in shapes[1].split(",")]
-    assert [s.value for s in SHAPES] == listed
+    assert [s.value for s in SHAPES] == [name.strip().lstrip("k") for name in shapes[1].split(",")]
     assert list(SHAPES.values()) == list(range(5))
 
 
 def test_states_are_read_as_the_device_writes_them() -> None:
     data = bytearray(2 * CTA_BYTES)
-    data[64:68] = (0b11).to_bytes(4, "little")
-    data[64 + 40 : 64 + 44] = (7).to_bytes(4, "little")
-    data[64 + 44 : 64 + 48] = (5).to_bytes(4, "little")
+    data[CTA_BYTES : CTA_BYTES + 4] = (0b11).to_bytes(4, "little")
+    data[CTA_BYTES + 40 : CTA_BYTES + 44] = (7).to_bytes(4, "little")
+    data[CTA_BYTES + 44 : CTA_BYTES + 48] = (5).to_bytes(4, "little")
     first, second = read_states(bytes(data))
     assert (first.allocated, first.issued, first.executed) == (0, 0, 0)
     assert (second.allocated, second.issued, second.executed) == (0b11, 7, 5)
@@ -229,11 +265,9 @@ def test_what_has_no_effect_is_left_out_and_counted() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("tcgen05.mma.ws.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p1;", "ws"),
-        ("tcgen05.mma.sp.cta_group::1.kind::f16 [%r1], %rd1, %rd2, [%r3], %r2, %p1;", "sp"),
-        ("tcgen05.shift.cta_group::1.down [%r1];", "shift"),
-        ("tcgen05.cp.cta_group::1.128x128b.b8x16.b4x16_p64 [%r1], %rd1;", "b4x16_p64"),
-        ("redux.sync.max.f32 %f1, %f2, 0xffffffff;", "sm_100a"),
+        ("tcgen05.mma.ws.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p1, %rd3;", "zero-column mask"),
+        ("tcgen05.mma.cta_group::1.kind::f16.ashift [%r1], [%r5], %rd2, %r2, %p1;", "ashift"),
+        ("st.bulk.weak.shared::cta [%r1], %rd1, 0;", "sm_100"),
     ],
 )
 def test_what_is_not_emulated_stops_with_its_name(text: str, named: str) -> None:

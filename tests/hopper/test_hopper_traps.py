@@ -149,9 +149,8 @@ def test_wrong_products_trap(name: str) -> None:
     commit = "" if number == STUCK else COMMIT if group == 1 else COMMIT_PAIR
     tensor = Tensor(body + commit, group, 32)
     patience = 1 if number == STUCK else 200_000
-    found = run(
-        lowered_module(tensor.text), tensor.launch, inputs(tensor, 1), tensor.out_bytes, mode="deferred", patience=patience
-    )
+    module, given = lowered_module(tensor.text), inputs(tensor, 1)
+    found = run(module, tensor.launch, given, tensor.out_bytes, mode="deferred", patience=patience)
     assert found.report is not None, found.why
     assert found.report.code == number, found.why
     site = lower(parse_module(tensor.text)).sites[found.report.site]
@@ -161,7 +160,7 @@ def test_wrong_products_trap(name: str) -> None:
 def test_free_before_the_products_are_done() -> None:
     tensor = Tensor(mma(ONE, A, B, IDESC, 1) + COMMIT, columns=32)
     early = f"setp.lt.u32 %p8, %r0, 32; @!%p8 bra WAIT; {DEALLOC} %r6, 32; WAIT:"
-    text = tensor.text.replace("WAIT:", "bra AFTER; AFTER: bar.sync 0; " + early, 1).replace("bra WAIT;\nadd", "bra AFTER;\nadd")
+    text = tensor.text.replace("WAIT:", "bra AFTER; AFTER: bar.sync 0; " + early, 1)
     text = text.replace("@!%p3 bra WAIT;", "@!%p3 bra AFTER;")
     found = run(lowered_module(text), tensor.launch, inputs(tensor, 1), tensor.out_bytes, mode="deferred")
     assert found.report is not None, found.why

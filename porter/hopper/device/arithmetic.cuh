@@ -7,7 +7,7 @@
 #include "state.cuh"
 #include <cuda_fp16.h>
 
-enum Kind : u32 { kF16 = 0, kTf32 = 1, kF8 = 2, kI8 = 3 };
+enum Kind : u32 { kF16 = 0, kTf32 = 1, kF8 = 2, kI8 = 3, kMx8 = 4, kMx4 = 5, kNv4 = 6 };
 enum Type : u32 { tF16, tBF16, tTF32, tE4M3, tE5M2, tS8, tU8, tE2M3, tE3M2, tE2M1 };
 enum DType : u32 { dF16 = 0, dF32 = 1, dS32 = 2 };
 
@@ -17,6 +17,11 @@ struct Product {       // a decoded instruction descriptor
   u32 group;           // CTAs
   u32 rows, splits;    // rows of D in each CTA, and lane ranges that its columns are split over
   bool half;           // 16 rows in each lane quarter
+  bool sparse;
+  u32 selector;        // of a sparse A's metadata
+  u32 factors;         // scale factors along K; 0: no block scaling
+  bool e4m3_scales;    // not powers of two
+  u32 a_scale, b_scale;  // their first bytes
 };
 
 // A float of six or four bits: `mantissa` bits below an exponent with bias `bias`.

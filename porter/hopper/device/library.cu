@@ -5,6 +5,7 @@
 // and threads whose poll of an mbarrier failed take 16 rows of the oldest operation at a time. Products onto the
 // same accumulator that a thread issues one after another are one operation, so that D is loaded once.
 #include "management.cuh"
+#include "others.cuh"
 #include "pairs.cuh"
 #include "warp.cuh"
 
@@ -106,6 +107,7 @@ static __device__ __noinline__ void issue(Cta& c, const Item& made) {
   item.steps[0] = made.steps[0], item.count = 1, item.enable = made.enable;
   item.d = made.d, item.idesc = made.idesc, item.flags = made.flags;
   item.tiles = made.tiles, item.barrier = made.barrier, item.multicast = made.multicast;
+  item.metadata = made.metadata, item.scale_a = made.scale_a, item.scale_b = made.scale_b;
   item.site = made.site, item.thread = thread_rank(), item.finished = 0;
   for (int i = 0; i < 8; ++i) item.mask[i] = made.mask[i];
   // Only a commit shows whether the products before it are done, so they can wait for it.
@@ -119,7 +121,8 @@ static __device__ __noinline__ bool join(Cta& c, const Item& made) {
   if (!open) return false;
   Item& item = queued(open - 1);
   if (item.thread != thread_rank() || item.count == kSteps || item.d != made.d || item.idesc != made.idesc) return false;
-  if (item.flags != made.flags) return false;
+  if (item.flags != made.flags || item.metadata != made.metadata) return false;
+  if (item.scale_a != made.scale_a || item.scale_b != made.scale_b) return false;
   for (int i = 0; i < 8; ++i)
     if (item.mask[i] != made.mask[i]) return false;
   item.steps[item.count] = made.steps[0];
@@ -128,8 +131,10 @@ static __device__ __noinline__ bool join(Cta& c, const Item& made) {
   return true;
 }
 
-static __device__ __noinline__ void product(u32 d, u64 a, u64 b, u32 idesc, u32 enable, u32 flags, const u32* mask, u32 site) {
+static __device__ __noinline__ void product(u32 d, u64 a, u64 b, u32 idesc, u32 enable, u32 flags, const u32* mask, u32 site,
+                                            u32 metadata = 0, u32 scale_a = 0, u32 scale_b = 0) {
   Item item;
+  item.metadata = metadata, item.scale_a = scale_a, item.scale_b = scale_b;
   item.steps[0].a = a, item.steps[0].b = b, item.d = d, item.idesc = idesc, item.flags = flags;
   item.enable = enable, item.count = 1, item.site = site, item.barrier = item.multicast = 0;
   for (int i = 0; i < 8; ++i) item.mask[i] = mask[i];
@@ -160,6 +165,13 @@ PORTER_FN void porter_mma_masked(u32 d, u64 a, u64 b, u32 idesc, u32 enable, u32
   product(d, a, b, idesc, enable, flags, mask, site);
 }
 
+// The forms with sparsity or block scaling.
+PORTER_FN void porter_mma_extended(u32 d, u64 a, u64 b, u32 idesc, u32 enable, u32 flags, u32 metadata, u32 scale_a,
+                                   u32 scale_b, u32 m0, u32 m1, u32 m2, u32 m3, u32 m4, u32 m5, u32 m6, u32 m7, u32 site) {
+  u32 mask[8] = {m0, m1, m2, m3, m4, m5, m6, m7};
+  product(d, a, b, idesc, enable, flags, mask, site, metadata, scale_a, scale_b);
+}
+
 PORTER_FN void porter_commit(u32 barrier, u32 multicast, u32 group, u32 site) {
   Cta& c = state(site);
   use_group(c, group, site);
@@ -178,12 +190,14 @@ PORTER_FN void porter_commit(u32 barrier, u32 multicast, u32 group, u32 site) {
 
 // tcgen05.cp: rows of shared memory to lanes, in each CTA of the group. `blocks` holds up to four (first row, rows,
 // first lane).
-PORTER_FN void porter_copy(u32 address, u64 descriptor, u32 row_words, u32 group, u32 blocks0, u32 blocks1, u32 blocks2,
+PORTER_FN void porter_copy(u32 address, u64 descriptor, u32 row_words, u32 bits, u32 group, u32 blocks0, u32 blocks1, u32 blocks2,
                            u32 blocks3, u32 site) {
   Cta& c = state(site);
   use_group(c, group, site);
   if (porter_host.mode == kDeferred) drain(c);
-  Rows r = read_operand(descriptor, false, 4, 32, site);
+  // Narrow floats come out in bytes of their own: 0b0xxxxxx0 and 0b00xxxx00.
+  Rows r = read_operand(descriptor, false, bits < 8 ? 1 : 4, bits, site);
+  u32 shift = bits == 6 ? 1 : bits == 4 ? 2 : 0;
   u32 column = address & 0xFFFF, lane = address >> 16;
   u32 blocks[4] = {blocks0, blocks1, blocks2, blocks3};
   u32 rank = cta_rank();
@@ -197,20 +211,42 @@ PORTER_FN void porter_copy(u32 address, u64 descriptor, u32 row_words, u32 group
       u32 first = blocks[i] & 0xFF, count = blocks[i] >> 8 & 0xFF, begin = blocks[i] >> 16;
       for (u32 row = 0; row < count; ++row)
         for (u32 word = 0; word < row_words; ++word)
-          *(volatile u32*)cell(memory, (lane + begin + row) % kLanes, column + word) = operand_word(r, at, first + row, word);
+          *(volatile u32*)cell(memory, (lane + begin + row) % kLanes, column + word) = operand_word(r, at, first + row, word) << shift;
     }
   }
   fence(group == 2);
 }
 
-__device__ __forceinline__ void poll(u32 site, u32 peer, bool pair) {
+// tcgen05.shift: eight columns of 32 lanes, each lane of which takes what the next one held.
+PORTER_FN void porter_shift(u32 address, u32 group, u32 site) {
   Cta& c = state(site);
-  u32 mask = __activemask();
+  use_group(c, group, site);
+  if (porter_host.mode == kDeferred) drain(c);
+  u32 column = address & 0xFFFF, lane = address >> 16, rank = cta_rank();
+  if (lane % 32 || lane >= kLanes) stop(kTrapLaneQuarter, site, lane, thread_rank() / 32);
+  for (u32 which = 0; which < group; ++which) {
+    u32 id = which ? cta_of_rank(rank ^ 1) : cta_id();
+    const Cta& there = porter_host.ctas[id];
+    if (!allocated(there, column, 8)) stop(kTrapUnallocated, site, column, 8, there.allocated);
+    u32* memory = tensor_memory(id);
+    for (u32 row = lane; row < lane + 31; ++row)
+      for (u32 i = 0; i < 8; ++i)
+        *(volatile u32*)cell(memory, row, column + i) = *(volatile u32*)cell(memory, row + 1, column + i);
+  }
+  fence(group == 2);
+}
+
+constexpr u64 kPatienceOfSome = 1000000, kPatienceOfAll = 20000;   // ns
+
+__device__ __forceinline__ void poll(u32 mask, u32 site, u32 peer, bool pair) {
+  Cta& c = state(site);
   u64 last = peek(c.progress), time = now();
   if (pair) last = max(last, peek(porter_host.ctas[peer].progress));
   if (porter_host.mode == kDeferred) {
-    // A lone thread is slow at this; it lets whole warps go first.
-    bool help = mask == ~0u || (last != 0 && time > last + 20000);
+    // Threads that are not a whole warp are slow at this; they let whole warps do it where there are some.
+    bool help = mask == ~0u;
+    if (help) *(volatile u64*)&c.whole = time;
+    else help = last != 0 && time > last + kPatienceOfAll && time > peek(c.whole) + kPatienceOfSome;
     help = __shfl_sync(mask, help, __ffs(mask) - 1);
     u32 done = 0;
     while (help && (work(mask, cta_id()) || (pair && work(mask, peer)))) ++done;
@@ -225,11 +261,12 @@ __device__ __forceinline__ void poll(u32 site, u32 peer, bool pair) {
 }
 
 // Called by threads whose poll of an mbarrier failed.
-PORTER_FN void porter_poll(u32 site) { poll(site, 0, false); }
+PORTER_FN void porter_poll(u32 site) { poll(__activemask(), site, 0, false); }
 
 // The same where CTAs work in pairs.
 PORTER_FN void porter_pair_poll(u32 site) {
-  if (thread_rank() % 32 == __ffs(__activemask()) - 1) pass_on(state(site));
-  __syncwarp(__activemask());
-  poll(site, cta_of_rank(cta_rank() ^ 1), true);
+  u32 mask = __activemask();
+  if (thread_rank() % 32 == __ffs(mask) - 1) pass_on(state(site));
+  __syncwarp(mask);
+  poll(mask, site, cta_of_rank(cta_rank() ^ 1), true);
 }

@@ -93,7 +93,11 @@ static __device__ __noinline__ u32 gathered_word(Rows r, Place p, u32 row, u32 w
 
 // Bytes 4*word .. of row `row` of the operand.
 __device__ __forceinline__ u32 operand_word(const Rows& r, const Place& p, u32 row, u32 word) {
-  if (r.cells != nullptr) return ((volatile const u32*)(r.cells + row * kColumns))[word];
+  if (r.cells != nullptr) {
+    u32 v = ((volatile const u32*)(r.cells + row * kColumns))[word];
+    // Narrow floats lie in the middle of their bytes: 0b0xxxxxx0 and 0b00xxxx00.
+    return r.bits == 6 ? v >> 1 & 0x3F3F3F3F : r.bits == 4 ? v >> 2 & 0x0F0F0F0F : v;
+  }
   if (!whole(r)) return gathered_word(r, p, row, word);
   return load_word(chunk_address(r, p, row, word / 4) + word % 4 * 4, p.remote);
 }

@@ -44,7 +44,9 @@ struct Item {          // one pending operation: up to kSteps products onto the 
   u32 barrier, multicast;
   u32 site, thread;
   u32 finished, ready;
-  u32 unused[12];
+  u32 metadata;        // of a sparse A
+  u32 scale_a, scale_b;  // factors of block scaling
+  u32 unused[9];
 };
 static_assert(sizeof(Item) == 256, "layout known to the host");
 
@@ -68,7 +70,8 @@ struct Cta {
   u32 granted;                   // even rank: allocations made << 16 | first column of the last one
   u32 filled;                    // allocations of a pair whose cells hold NaN by now
   u32 lock;                      // held while operations are queued
-  u32 unused[10];
+  u64 whole;                     // global time when a whole warp last looked for work
+  u32 unused[8];
   Forward forwards[kForwards];
 };
 static_assert(sizeof(Cta) == 128 + 16 * kForwards, "layout known to the host");

@@ -10,7 +10,7 @@
 constexpr u32 kBlock = 8;            // groups of 8 columns whose accumulators are in registers together
 
 __device__ __forceinline__ bool by_warp(const Work& w) {
-  if (w.column % 2) return false;
+  if (w.column % 2 || w.p.sparse || w.p.factors) return false;
   if (w.p.kind == kI8) return true;
   if (porter_host.arithmetic == kFast) return true;
   return w.p.kind <= kTf32 && w.p.d_type == dF32 && !w.shift;
