@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from porter.ptx import ast
-from porter.sim.program import BasicBlock, Program, leading, type_width, uses_and_defs
+from porter.sim.operand_registers import uses_and_defs
+from porter.sim.program import BasicBlock, Program, leading, type_width
 from porter.sim.rounding import float_bits
 
 if TYPE_CHECKING:

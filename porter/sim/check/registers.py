@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from porter.ptx import ast
 from porter.sim.check.judge import Verdict
-from porter.sim.program import Program, uses_and_defs
+from porter.sim.operand_registers import uses_and_defs
+from porter.sim.program import Program
 
 if TYPE_CHECKING:
     from porter.sim.codegen import Context
