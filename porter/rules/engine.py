@@ -62,6 +62,7 @@ def pattern_groups(
     define a function of that name themselves (`defined`)."""
     planned = Planned()
     claimed: dict[str, list[Span]] = {}
+    reported: set[tuple[str, str]] = set()
     for group in taken:
         for edit in group.edits:
             claimed.setdefault(edit.path, []).append(edit.span)
@@ -70,12 +71,14 @@ def pattern_groups(
             continue
         for path, file in sources.files.items():
             for match in matches(rule, file):
+                name = match.text.strip()
+                if rule.report is not None and ((path, name) in reported or _first_word(name) in defined):
+                    continue
                 if any(span.overlaps(match.span) for span in claimed.get(path, ())):
                     continue
                 if rule.report is not None:
-                    if _first_word(match.text) in defined:
-                        continue
-                    values = {"name": match.text.strip(), "library": rule.report}
+                    reported.add((path, name))
+                    values = {"name": name, "library": rule.report}
                     planned.diagnostics.append(Diagnostic(Code.LIBRARY_CONSTRUCT, location(file, match.span), values))
                     continue
                 assert match.replacement is not None
@@ -84,7 +87,6 @@ def pattern_groups(
                 claimed.setdefault(path, []).append(match.span)
                 edit = Edit(path, match.span, match.replacement.encode("latin-1"))
                 planned.groups.append(_group(rule, [edit]))
-    planned.diagnostics = _first_of_each(planned.diagnostics)
     return planned
 
 
@@ -111,24 +113,11 @@ def build_file_groups(rules: Iterable[Rule], files: dict[str, bytes], selection:
 
 
 def _first_word(text: str) -> str:
-    return re.split(r"\W", text.strip(), maxsplit=1)[0]
+    return re.split(r"\W", text, maxsplit=1)[0]
 
 
 def _group(rule: Rule, edits: Sequence[Edit]) -> EditGroup:
     return EditGroup(rule.id, rule.title, rule.safety, tuple(edits), rule.reason, rule.references)
-
-
-def _first_of_each(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
-    """One diagnostic for each name in each file, at its first place."""
-    seen: set[tuple[str, str, str]] = set()
-    kept = []
-    for diagnostic in diagnostics:
-        path = diagnostic.where.path if diagnostic.where else ""
-        key = (diagnostic.code.id, path, str(sorted(diagnostic.values.items())))
-        if key not in seen:
-            seen.add(key)
-            kept.append(diagnostic)
-    return kept
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
