@@ -75,6 +75,8 @@ def forbidden_imports(source: str, path: str) -> list[str]:
     part = package[1] if len(package) > 1 else name
     if part == "__init__":
         part = "diagnostics"  # The top package is a leaf as well.
+    elif part == "__main__":
+        part = "cli"
     allowed = MAY_IMPORT[part] | {part} | (frozenset() if part == "ptx" else {"diagnostics"})
     tree = ast.parse(source, path)
     return [
