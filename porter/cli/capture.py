@@ -7,6 +7,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ from porter.verify.record import environment
               help="Most memory that a launch may reach.")  # fmt: skip
 @click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
               help="CUDA C++ file of the kernels: ports are made of it.")  # fmt: skip
+@click.option("--ptx", "texts", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+              help="PTX of kernels that the program carries as binaries only; repeatable.")  # fmt: skip
 @compile_options
 @click.option("--backend", type=click.Choice(["gpu", "sim"]), default="gpu", show_default=True,
               help="Where the program runs; the simulator takes .cu files and programs built for it.")  # fmt: skip
@@ -58,6 +61,7 @@ def capture(
     limit: int,
     max_bytes: int,
     source: Path | None,
+    texts: tuple[Path, ...],
     include_dirs: tuple[Path, ...],
     defines: tuple[str, ...],
     flags: tuple[str, ...],
@@ -79,6 +83,8 @@ def capture(
         raise PorterError(Code.BAD_OPTION, option="--kernel", problem=str(error)) from None
     if source is not None:
         require_file(source, "capture --source")
+    for text in texts:
+        require_file(text, "capture --ptx")
     require_directories("-I", include_dirs)
     options = CaptureOptions(kernel, limit, max_bytes)
     toolkit = find_toolkit(session.toolkit)
@@ -101,6 +107,7 @@ def capture(
                 captured, notes = capture_simulated(
                     [str(path), *program[1:]], folder, options, target, multiprocessors, runtime
                 )
+            captured = replace(captured, images=(*captured.images, *(text.read_bytes() for text in texts)))
             facts = environment(shlex.join(program), device=captured.device.get("name", ""))
             chip = None if arch is None else int(re.sub(r"\D", "", arch) or 0)
             written = write_cases(captured, output, facts, Source(source, include_dirs), chip, tell)

@@ -161,3 +161,22 @@ def test_a_compiler_that_fails(fakes, tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(PorterError) as failure:
         build_library(fakes.toolkit, tmp_path)
     assert failure.value.diagnostic.code is Code.CAPTURE_NOT_BUILT
+
+
+@pytest.mark.usefixtures("cupti")
+def test_ptx_that_the_program_does_not_carry(fakes, tmp_path: Path) -> None:
+    binary = tmp_path / "kernels.cubin"
+    names = b"\0.text.scale\0"
+    # An ELF head of 64 bytes whose section table, at its end, is empty.
+    head = b"\x7fELF" + bytes(36) + (64 + len(names)).to_bytes(8, "little") + bytes(16)
+    binary.write_bytes(head + names)
+    command = [str(fakes.program), str(binary)]
+    output = tmp_path / "binary"
+    done = CliRunner().invoke(main, ["capture", "-o", str(output), "--kernel", "scale", "--", *command])
+    assert done.exit_code == 0, done.output
+    assert (output / "001_scale" / "kernel.cubin").is_file()
+    assert "PT5060" in CliRunner().invoke(main, ["verify", str(output)]).output
+    with_ptx = ["capture", "-o", str(tmp_path / "ptx"), "--kernel", "scale", "--ptx", str(fakes.ptx), "--", *command]
+    done = CliRunner().invoke(main, with_ptx)
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(main, ["verify", str(tmp_path / "ptx")]).exit_code == 0

@@ -282,6 +282,8 @@ def _names(launch: CapturedLaunch) -> dict[str, Block]:
 
 
 def _map_dtype(map_: TensorMap) -> str:
+    if map_.lower:
+        raise _NotACase("a tensor map is for im2col, which cases do not know")
     if map_.dtype not in MAP_TYPES:
         raise _NotACase(f"a tensor map has elements of type {map_.dtype.name}")
     return MAP_TYPES[map_.dtype]
