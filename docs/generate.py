@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from importlib import resources
@@ -14,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
+from porter.hopper.support import lowering
+from porter.ptx.forms.grammar import Form, expanded
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
 from porter.sim.check.catalog import KINDS
+from porter.sim.support import Support, survey
 
 DOCS = Path(__file__).resolve().parent
 
@@ -229,12 +234,107 @@ def hazards_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+INSTRUCTIONS_HEAD = """# Instructions
+
+Every instruction form that Porter's parser knows (`porter/ptx/forms`, PTX ISA 9.0), and what becomes of it. Made by
+`make docs`, which asks the code itself: each form is compiled for the simulator with every choice of its modifiers,
+compiled again for checking mode, and lowered to Hopper.
+
+- **executed**: by the simulator (`yes`, `no`, or what of it is not). Reaching an instruction that is not executed ends
+  a run as `incomplete`. For every form marked here the test suite runs at least one instruction
+  (`tests/sim/test_instructions_run.py`).
+- **followed**: checking mode observes it; `-` where there is nothing to follow (no shared memory, no completion, no
+  ordering).
+- **Hopper**: on a Hopper GPU it is `native`, `emulated`, `left out` (no effect there) or refused (`no`).
+
+{results}
+
+A form is written as in the table: `<a|b>` is one of several, `?` makes a part optional.
+"""
+
+FAMILIES = {
+    "integer": "Integers, logic, comparison",
+    "floating": "Floating point",
+    "conversion": "Conversions",
+    "memory": "Loads, stores, atomics, addresses",
+    "bulk": "Asynchronous copies and tensor maps",
+    "sync": "Barriers, fences, mbarriers, warp exchange",
+    "matrix": "Warp and warpgroup matrix products",
+    "tcgen05": "Tensor Memory and tcgen05",
+    "control": "Control flow and the rest",
+}
+
+
+def _differing(opcode: str, common: set[str]) -> str:
+    return ".".join(part for part in opcode.split(".") if part not in common) or opcode
+
+
+def _executed(support: Support) -> str:
+    refused = [s for s in support.samples if s.refused is not None]
+    if not support.samples:
+        return "no (another target)"
+    if not refused:
+        return "yes"
+    if not support.executed:
+        return f"no: {refused[0].refused}" if refused[0].refused != "not modelled" else "no"
+    common = {part for s in support.executed for part in s.text.split()[0].rstrip(";").split(".")}
+    names = dict.fromkeys(_differing(s.text.split()[0].rstrip(";"), common) for s in refused)
+    return "not " + ", ".join(f"`{name}`" for name in names)
+
+
+def _followed(support: Support) -> str:
+    if not support.concerns or not support.executed:
+        return "-" if not support.concerns else "no"
+    relevant = [s for s in support.executed if s.seen or not _private(s.text)]
+    return "yes" if all(s.seen for s in relevant) else "no" if not any(s.seen for s in relevant) else "in part"
+
+
+def _private(text: str) -> bool:
+    return any(f".{space}" in text.split()[0] for space in ("local", "param", "const"))
+
+
+def _on_hopper(support: Support) -> str:
+    found = dict.fromkeys(lowering(s.text, s.target).value for s in support.samples)
+    return ", ".join(found) or "-"
+
+
+def _form_text(form: Form) -> str:
+    text = form.pattern
+    for part in form.parts:
+        if len(part.choices) > 12:
+            listed = "|".join(part.choices)
+            text = text.replace(listed, f"{part.choices[0]}|...|{part.choices[-1]}")
+    shown = re.sub(r"<\w+:([^>]*)>", r"<\1>", text.replace("::", "\0"))
+    return shown.replace("\0", "::").replace("|", "\\|")
+
+
+def instructions_page() -> str:
+    lines = []
+    counts: dict[str, list[int]] = {}
+    for name, title in FAMILIES.items():
+        module = importlib.import_module(f"porter.ptx.forms.{name}")
+        forms = [row for written in module.FORMS for row in expanded(written)]
+        lines += ["", f"## {title}", "", "| form | section | executed | followed | Hopper |", "|---|---|---|---|---|"]
+        supports = survey(forms)
+        counts[title] = [sum(bool(s.executed) for s in supports), len(supports)]
+        for support in supports:
+            form = support.form
+            lines.append(
+                f"| `{_form_text(form)}` | {form.section} | {_executed(support)} | {_followed(support)}"
+                f" | {_on_hopper(support)} |"
+            )
+    table = ["| family | forms | executed |", "|---|---|---|"]
+    table += [f"| {title} | {total} | {done} |" for title, (done, total) in counts.items()]
+    return INSTRUCTIONS_HEAD.format(results="\n".join(table)) + "\n".join(lines) + "\n"
+
+
 def pages() -> dict[Path, str]:
     return {
         DOCS / "diagnostics.md": diagnostics_page(),
         DOCS / "rules.md": rules_page(),
         DOCS / "cases.md": cases_page(),
         DOCS / "hazards.md": hazards_page(),
+        DOCS / "instructions.md": instructions_page(),
     }
 
 

@@ -41,10 +41,18 @@ def _opcode(parts: Sequence[Part], chosen: Sequence[str | None]) -> str:
     return ".".join(text for _, text in zip(parts, chosen, strict=True) if text is not None)
 
 
-def opcodes(row: Form) -> list[str]:
-    """One legal opcode of the row, and for every choice of every part one that has it."""
+def opcodes(row: Form, most: int = 0) -> list[str]:
+    """One legal opcode of the row, and for every choice of every part one that has it.
+
+    `most`: of parts with more choices only the first, the middle and the last.
+    """
+
+    def chosen_of(part: Part) -> tuple[str, ...]:
+        every = part.choices
+        return (every[0], every[len(every) // 2], every[-1]) if most and len(every) > most else every
+
     choices: list[list[str | None]] = [
-        [None, *part.choices] if part.optional else list(part.choices) for part in row.parts
+        [None, *chosen_of(part)] if part.optional else list(chosen_of(part)) for part in row.parts
     ]
 
     def first_legal(fixed: dict[int, str | None], base: Sequence[str | None]) -> list[str | None] | None:

@@ -11,6 +11,7 @@ The inputs are the same everywhere (`inputs`), so that a kernel's output can be 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,12 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.ast import Instruction, Mem, Operand, Pair, Reg, Vec
+from porter.ptx.block_scale import legal_scale_types, scale_count
 from porter.ptx.forms.grammar import Access, Modifiers, OperandForm
+from porter.ptx.idesc import InstructionDescriptor
+from porter.ptx.idesc_scaled import ScaledDescriptor
 from porter.ptx.inline import parse_template
 from porter.ptx.samples import HEAD, REGISTERS
+from porter.ptx.smem_desc import Generation, SmemDescriptor
 from porter.ptx.special import FORMAT_BYTES
+from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.table import bind, lookup, modifiers, operand_type
 from porter.ptx.tensormap import TensorMap, TensorMapType
+from porter.ptx.umma import AB_TYPES, UmmaOp, legal_d_types
 
 Words = npt.NDArray[np.uint64]
 
@@ -34,7 +41,6 @@ ROW = 8 * RESULTS + SLOT
 """Bytes of output of a thread: the registers written, 8 bytes each, then its slot."""
 
 _WARP = 32
-_TENSOR_ELEMENTS = 4096
 
 # Inputs ------------------------------------------------------------------------------------------------
 
@@ -187,6 +193,9 @@ def _kind(form: OperandForm, given: Modifiers) -> str:
     return f"i{8 * FORMAT_BYTES.get(operand_type(form, given), 4)}".replace("i128", "i64")
 
 
+_COLUMNS = {"a": 128, "meta": 256, "scale_a": 320, "scale_b": 384}
+"""Where operands lie in Tensor Memory; D is at column 0."""
+
 _BITS = {"c": 8, "h": 16, "w": 32, "l": 64, "f": 32, "d": 64}
 _SETTINGS: dict[str, int] = {
     "mask": 0xFFFFFFFF, "size": 16, "tx": 16, "count": 1, "parity": 1, "hint": 100, "primary_size": 128,
@@ -205,7 +214,8 @@ class _Writer:
         self.text = text
         self.given = modifiers(instruction)
         self.target = target
-        self.threads = 128 if form.issue == "warpgroup" else _WARP
+        self.sparse = instruction.parts[0] == "tcgen05" and "sp" in instruction.parts
+        self.threads = 128 if form.issue == "warpgroup" or self.sparse else _WARP
         self.cluster = 2 if "cta_group::2" in instruction.parts else 1
         self.lines: list[str] = []
         self.next: dict[str, int] = {}
@@ -252,9 +262,42 @@ class _Writer:
         letter = register[1]
         self.results.append((register, 1 if letter == "p" else 128 if letter == "q" else _BITS[letter]))
 
+    def tensor_core(self) -> bool:
+        return self.ins.parts[0] in ("wgmma", "tcgen05")
+
+    def descriptor(self, register: str) -> None:
+        """A matrix descriptor of the first bytes of the slots: no swizzle, matrices of 8 rows side by side."""
+        generation: Generation = "sm_90" if self.ins.parts[0] == "wgmma" else "sm_100"
+        word = SmemDescriptor(0, 128, 256, SwizzleMode.NONE).encode(generation)
+        self.lines.append(
+            f"mov.u32 %zw2, zslots; shr.u32 %zw2, %zw2, 4; and.b32 %zw2, %zw2, 0x3FFF; cvt.u64.u32 {register}, %zw2;"
+            f" or.b64 {register}, {register}, {word:#x};"
+        )
+
+    def instruction_descriptor(self) -> int:
+        op = UmmaOp.parse(self.ins.parts)
+        element = min(AB_TYPES[op.kind])
+        d_type = legal_d_types(op.kind, element)[-1]
+        if not op.kind.block_scaled:
+            return InstructionDescriptor(op.kind, 128, 64, d_type, element, element, sparse=op.sparse).encode()
+        scale = legal_scale_types(op.kind, scale_count(op.kind, op.scale_vector))[0]
+        found = ScaledDescriptor(op.kind, 128, 64, d_type, element, element, sparse=op.sparse, scale_type=scale)
+        return found.encode()
+
     def source(self, form: OperandForm, register: str) -> None:
         name, letter = form.name, register[1]
         opcode = self.ins.parts[0]
+        if self.tensor_core() and letter == "l" and name in ("a", "b", "source_desc"):
+            self.descriptor(register)
+            return
+        if name == "meta" and letter == "w":
+            # Sparsity: the first two elements of every four.
+            self.lines.append(f"mov.b32 {register}, 0x44444444;")
+            return
+        if opcode == "tcgen05" and name in ("idesc", "columns", "taddr", "zero_column_mask", "disable_lanes"):
+            value = {"idesc": self.instruction_descriptor, "columns": lambda: 512}.get(name, lambda: 0)()
+            self.lines.append(f"mov.b{_BITS[letter]} {register}, {value:#x};")
+            return
         if name == "policy":
             self.lines.append(f"createpolicy.fractional.L2::evict_last.b64 {register}, 1.0;")
         elif name == "state" and opcode == "mbarrier":
@@ -328,6 +371,9 @@ class _Writer:
         if not register:
             return
         generic = register[1] == "l"
+        if space == "tmem":
+            self.lines.append(f"mov.b32 {register}, {_COLUMNS.get(form.name, 0)};")
+            return
         if form.name in ("mbar", "response") and space != "tmem":
             offset = 0 if form.name == "mbar" else 16
             offset += 16 if self.ins.opcode.startswith("mbarrier.init") else 0
@@ -359,7 +405,9 @@ class _Writer:
     def shared_only(self) -> bool:
         """Generic addresses of these must be in shared memory."""
         p = self.ins.parts
-        return p[0] in ("ldmatrix", "stmatrix") or p[:2] in (("st", "async"), ("red", "async"), ("st", "bulk"))
+        if p[0] in ("ldmatrix", "stmatrix", "tcgen05"):
+            return True
+        return p[:2] in (("st", "async"), ("red", "async"), ("st", "bulk"))
 
     def trial(self) -> Trial:
         for form, operand in bind(self.ins):
@@ -371,16 +419,17 @@ class _Writer:
 
     def module(self, text: str) -> str:
         threads = self.threads
+        shared = 32768 if self.tensor_core() else max(threads * SLOT, 4096)
         prelude = f"""
 .reg .b32 %zw<8>; .reg .b64 %zl<8>; .reg .b64 %zin, %zout, %zmaps; .reg .b32 %zsmem; .reg .pred %zp<4>;
-.shared .align 1024 .b8 zslots[{max(threads * SLOT, 4096)}]; .shared .align 16 .b8 zbar[64];
+.shared .align 1024 .b8 zslots[{shared}]; .shared .align 16 .b8 zbar[64];
 mov.u32 %zw0, %tid.x; mov.u32 %zw1, %ctaid.x; mad.lo.u32 %zw1, %zw1, {threads}, %zw0;
 ld.param.u64 %zin, [in]; ld.param.u64 %zmaps, [in]; ld.param.u64 %zout, [out];
 mul.wide.u32 %zl0, %zw1, 8; add.u64 %zin, %zin, %zl0; add.u64 %zmaps, %zmaps, {MAPS};
 mul.wide.u32 %zl1, %zw1, {ROW}; add.u64 %zout, %zout, %zl1;
 mov.u32 %zsmem, zslots; mad.lo.u32 %zsmem, %zw0, {SLOT}, %zsmem;
 setp.eq.u32 %zp0, %zw0, 0;
-@%zp0 mbarrier.init.shared::cta.b64 [zbar], 2; @%zp0 mbarrier.init.shared::cta.b64 [zbar+8], {threads};
+@%zp0 mbarrier.init.shared::cta.b64 [zbar], {4 * threads}; @%zp0 mbarrier.init.shared::cta.b64 [zbar+8], {threads};
 """
         fill = []
         for i in range(SLOT // 8):
@@ -400,6 +449,30 @@ setp.eq.u32 %zp0, %zw0, 0;
             else:
                 dump.append(f"st.global.b{bits} [%zout+{place}], {register};")
             place += 8
+        if self.allocates():
+            prelude += (
+                "setp.lt.u32 %zp2, %zw0, 32;"
+                " @!%zp2 bra ZA; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [zbar+32], 512; ZA:"
+                " mov.u32 %zw2, 0; bar.sync 0;\n"
+            )
+        if self.sparse:
+            # Metadata: the first two elements of every four.
+            words = ", ".join(["%zw3"] * 16)
+            prelude += (
+                "mov.b32 %zw3, 0x44444444; and.b32 %zw2, %zw0, 96; shl.b32 %zw2, %zw2, 16; add.u32 %zw2, %zw2, 256;\n"
+                f"tcgen05.st.sync.aligned.32x32b.x16.b32 [%zw2], {{{words}}}; tcgen05.wait::st.sync.aligned;\n"
+            )
+        if self.ins.parts[0] == "tcgen05":
+            dump.append("@%zp0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%zl6];")
+            dump.append("ZW: mbarrier.try_wait.parity.shared::cta.b64 %zp1, [zbar+48], 0; @!%zp1 bra ZW;")
+            if not self.allocates():
+                dump.append("setp.lt.u32 %zp2, %zw0, 32;")
+            dump.append("tcgen05.wait::ld.sync.aligned; tcgen05.wait::st.sync.aligned; bar.sync 0; mov.u32 %zw2, 0;")
+            if self.ins.parts[1] != "dealloc":
+                dump.append("@!%zp2 bra ZD; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %zw2, 512; ZD:")
+            prelude += "@%zp0 mbarrier.init.shared::cta.b64 [zbar+48], 1; bar.sync 0;\n"
+            prelude += "mov.u32 %zw2, zbar; add.u32 %zw2, %zw2, 48;\n"
+            prelude += "cvt.u64.u32 %zl6, %zw2; cvta.shared.u64 %zl6, %zl6;\n"
         if self.slot != "global":
             for i in range(SLOT // 8):
                 dump.append(f"ld.shared.b64 %zl3, [%zsmem+{8 * i}]; st.global.b64 [%zout+{8 * RESULTS + 8 * i}], %zl3;")
@@ -409,6 +482,9 @@ setp.eq.u32 %zp0, %zw0, 0;
             head, ".visible .entry k(.param .u64 in, .param .u64 out, .param .align 64 .b8 parameter[64]) {",
             REGISTERS, prelude, *fill, *self.lines, guard + text, *dump, "END: ret;", "}",
         ])  # fmt: skip
+
+    def allocates(self) -> bool:
+        return self.ins.parts[0] == "tcgen05" and self.ins.parts[1] != "alloc"
 
     def slot_kind(self) -> str:
         """What memory holds before."""
@@ -421,7 +497,9 @@ setp.eq.u32 %zp0, %zw0, 0;
         """One thread issues it."""
         name = self.ins.parts[0]
         tensor = any(isinstance(o, Mem) and o.parts for o in self.ins.operands)
-        return tensor or name in ("clusterlaunchcontrol", "tensormap") or self.ins.opcode.startswith("mbarrier.init")
+        single = self.ins.opcode.startswith("mbarrier.init")
+        single = single or (name == "tcgen05" and self.form.issue == "thread" and "::" not in self.ins.parts[1])
+        return tensor or single or name in ("clusterlaunchcontrol", "tensormap")
 
 
 # Tensor maps: one for every rank and mode, behind the columns.
@@ -438,16 +516,14 @@ def tensor_maps(address: int) -> bytes:
     raw = b""
     for kind in range(3):
         for rank in range(1, 6):
-            sizes = (8,) * rank if rank < 5 else (8, 4, 4, 4, 4)
+            sizes = (8,) * min(rank, 4) + (4,) * (rank - 4)
+            strides = tuple(4 * math.prod(sizes[: i + 1]) for i in range(rank - 1))
             box = (4,) + (1,) * (rank - 1)
-            strides = []
-            step = 4
-            for size in sizes[:-1]:
-                step *= size
-                strides.append(step)
-            found = TensorMap(TensorMapType.UINT32, address, sizes, tuple(strides), box)
+            corners: tuple[int, ...] = ()
+            if kind == 1 and rank >= 3:
+                box, corners = (4, 4), (0,) * (rank - 2)
+            found = TensorMap(TensorMapType.UINT32, address, sizes, strides, box, lower=corners, upper=corners)
             raw += found.encode()
-            del kind
     return raw
 
 

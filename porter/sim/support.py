@@ -1,31 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instructions the simulator executes, asked of the code generator itself."""
+"""Which instructions the simulator executes and checking mode follows, asked of the code generator itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from porter.ptx.ast import Instruction, Mem
+from porter.ptx.forms.grammar import Access
+from porter.ptx.inline import parse_template
 from porter.ptx.parser import parse_module
-from porter.ptx.samples import HEAD, REGISTERS
-from porter.sim.check.machine import CheckingMachine
+from porter.ptx.samples import HEAD, REGISTERS, instructions, opcodes
+from porter.ptx.table import Completion, Form, bind, check
+from porter.sim.check import hooks_sync
+from porter.sim.check.machine import HOOKS, CheckingMachine
+from porter.sim.codegen import Context
 from porter.sim.machine import INTERNAL_BASE, Machine
 from porter.sim.memory import GlobalMemory
 from porter.sim.program import load_program
 from porter.sim.results import Launch, Options
 
+TARGETS = ("sm_90a", "sm_100a")
+"""Targets that instructions are tried for, in this order."""
+
 _PARAMETER = 64
+_CHUNK = 80
+_CALL = re.compile(r"\b(\w+)\(")
+_ORDERS = frozenset(("bar", "barrier", "fence", "membar", "wgmma", "tcgen05"))
+_CONTROL = frozenset(("bra", "brx", "call", "ret", "exit", "trap", "brkpt"))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One instruction of a form: its target, why it is not executed (None if it is) and whether checking mode
+    sees it."""
+
+    text: str
+    target: str
+    refused: str | None
+    seen: bool
+
+
+@dataclass(frozen=True)
+class Support:
+    """What becomes of a form. `samples` are those that have a target; `concerns`: there is something in it for
+    checking mode to follow."""
+
+    form: Form
+    samples: tuple[Sample, ...]
+    concerns: bool
+
+    @property
+    def executed(self) -> tuple[Sample, ...]:
+        return tuple(s for s in self.samples if s.refused is None)
+
+
+def parse_sample(text: str) -> Instruction:
+    """A sample as an instruction, its registers declared."""
+    return parse_template((REGISTERS + text).replace("%", "%%")).instructions()[-1]
 
 
 def kernel(texts: Sequence[str], target: str) -> str:
-    """A module whose kernel `k` holds the instructions."""
+    """A module whose kernel `k` holds the instructions, one a line."""
     lines = [HEAD.format(version="9.0", target=target)]
     lines.append(f".visible .entry k(.param .align 8 .b8 parameter[{_PARAMETER}]) {{")
     lines += [REGISTERS, *texts, "END: ret;", "}"]
     return "\n".join(lines)
 
 
-def _machine(text: str, kind: type[Machine], mode: str) -> Machine:
+class _Recorder(CheckingMachine):
+    """Notes where the code of each instruction begins."""
+
+    def observe(self, cg: Context, ins: Instruction) -> None:
+        marks: list[Any] = self.__dict__.setdefault("marks", [])
+        marks.append((cg, cg.at, len(cg.lines)))
+        super().observe(cg, ins)
+
+
+def _compiled(text: str, kind: Callable[..., Machine], mode: str) -> Machine:
     module = parse_module(text)
     program = load_program(module, "k")
     internal = GlobalMemory(INTERNAL_BASE)
@@ -36,35 +90,75 @@ def _machine(text: str, kind: type[Machine], mode: str) -> Machine:
     }
     options = Options(mode=mode)  # type: ignore[arg-type]
     launch = Launch((1, 1, 1), (128, 1, 1))
-    return kind(program, launch, bytes(_PARAMETER), GlobalMemory(), internal, addresses, options, range(1), 0)
-
-
-def refusals(texts: Sequence[str], target: str) -> list[str | None]:
-    """For each instruction of a kernel: why the simulator does not execute it, or None if it does.
-
-    The operands are those of `porter.ptx.samples`.
-    """
-    machine = _compiled(kernel(texts, target), Machine, "functional")
-    return _by_text(machine, texts, machine.compiler.refused)
-
-
-def _compiled(text: str, kind: type[Machine], mode: str) -> Machine:
-    machine = _machine(text, kind, mode)
-    for block in machine.program.blocks:
+    machine = kind(program, launch, bytes(_PARAMETER), GlobalMemory(), internal, addresses, options, range(1), 0)
+    for block in program.blocks:
         for converged in (True, False):
             machine.compiler.compile(block.number, converged)
     return machine
 
 
-def _by_text(machine: Machine, texts: Sequence[str], reasons: dict[int, str]) -> list[str | None]:
-    """What was found at an instruction's index, by its place in `texts`: one line each."""
-    first = kernel(texts, "sm_90a").split("\n").index(texts[0]) + 1 if texts else 0
-    found: list[Any] = [None] * len(texts)
-    for at, why in reasons.items():
-        line = machine.program.code[at].line - first
-        if 0 <= line < len(texts):
-            found[line] = why or "not modelled"
-    return found
+def _tried(texts: Sequence[str], target: str) -> Iterator[Sample]:
+    """Compile instructions of one kernel in both modes."""
+    text = kernel(texts, target)
+    first = text.split("\n").index(texts[0]) + 1
+    machine = _compiled(text, Machine, "functional")
+    refused: dict[int, str] = {}
+    for at, why in machine.compiler.refused.items():
+        refused[machine.program.code[at].line - first] = why or "not modelled"
+    watched = set(HOOKS) | set(hooks_sync.EVENTS)
+    recorder = _compiled(text, _Recorder, "checking")
+    marks = recorder.__dict__["marks"]
+    seen: set[int] = set()
+    for i, (cg, at, start) in enumerate(marks):
+        end = marks[i + 1][2] if i + 1 < len(marks) and marks[i + 1][0] is cg else len(cg.lines)
+        if any(watched.intersection(_CALL.findall(line)) for line in cg.lines[start:end]):
+            seen.add(recorder.program.code[at].line - first)
+    for i, one in enumerate(texts):
+        yield Sample(one, target, refused.get(i), i in seen)
 
 
-__all__ = ["CheckingMachine", "kernel", "refusals"]
+def _concerns(form: Form, samples: Sequence[Instruction]) -> bool:
+    """Whether checking mode has something to follow: memory, completion, or an ordering."""
+    if form.completion is not Completion.NONE or form.commits is not Completion.NONE:
+        return form.completion is not Completion.UNTRACKED
+    if form.awaits is not Completion.NONE or form.name.split(".")[0] in _ORDERS:
+        return True
+    return any(map(touches_memory, samples))
+
+
+def touches_memory(ins: Instruction) -> bool:
+    """Whether it accesses memory that threads share."""
+    if any(p.startswith(("param", "local", "const")) for p in ins.parts):
+        return False
+    return any(
+        operand.kind == "memory" and operand.access is not Access.NAME and isinstance(found, Mem)
+        for operand, found in bind(ins)
+    )
+
+
+def survey(forms: Sequence[Form]) -> list[Support]:
+    """Try samples of every form: one for each choice of its modifiers."""
+    parsed: list[list[tuple[str, Instruction, str]]] = []
+    queues: dict[str, list[str]] = {target: [] for target in TARGETS}
+    for form in forms:
+        rows = []
+        for opcode in opcodes(form, most=16):
+            for text in instructions(form, opcode):
+                ins = parse_sample(text)
+                target = next((t for t in TARGETS if check(ins, t) is None), None)
+                if target is not None:
+                    rows.append((text, ins, target))
+                    queues[target].append(text)
+        parsed.append(rows)
+    found: dict[str, Sample] = {}
+    for target, texts in queues.items():
+        unique = list(dict.fromkeys(texts))
+        alone = [t for t in unique if t.split(".")[0].split()[0].rstrip(";") in _CONTROL]
+        others = [t for t in unique if t not in set(alone)]
+        batches = [others[i : i + _CHUNK] for i in range(0, len(others), _CHUNK)] + [[t] for t in alone]
+        for batch in batches:
+            found.update((sample.text, sample) for sample in _tried(batch, target))
+    return [
+        Support(form, tuple(found[text] for text, _, _ in rows), _concerns(form, [ins for _, ins, _ in rows]))
+        for form, rows in zip(forms, parsed, strict=True)
+    ]
