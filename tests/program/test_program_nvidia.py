@@ -142,7 +142,7 @@ LEFT_OUT = {
         "H17",  # a barrier behind cp.async.wait_group: each warp waits for its own part, and the four meet in wgmma
     },
     "wgmma_tma_sm90": {"H21", "X1"},  # X1: the pipeline's last loads are in flight when the block ends
-    "sm100": {"H1", "H14", "H16", "H21", "H31"},
+    "sm100": {"H1", "H14", "H15", "H16", "H21", "H31"},
 }
 
 
