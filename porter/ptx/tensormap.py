@@ -332,3 +332,51 @@ class TensorMap:
             lower=tuple(values[30 : 30 + rank - 2]) if values[29] else (),
             upper=tuple(values[33 : 33 + rank - 2]) if values[29] else (),
         )
+
+
+# What `tensormap.replace` changes (PTX ISA 9.0 §9.7.9.28): where a field of the form above lies, and its type.
+_FIELDS: dict[str, tuple[str, int]] = {
+    "global_address": ("<Q", 16), "rank": ("<B", 5), "global_dim": ("<I", 24), "global_stride": ("<Q", 44),
+    "box_dim": ("<H", 84), "element_stride": ("<B", 11), "elemtype": ("<B", 6), "interleave_layout": ("<B", 8),
+    "swizzle_mode": ("<B", 7), "swizzle_atomicity": ("<B", 7), "fill_mode": ("<B", 10),
+}  # fmt: skip
+
+_REPLACE_TYPES = (
+    TensorMapType.UINT8, TensorMapType.UINT16, TensorMapType.UINT32, TensorMapType.INT32, TensorMapType.UINT64,
+    TensorMapType.INT64, TensorMapType.FLOAT16, TensorMapType.FLOAT32, TensorMapType.FLOAT32_FTZ,
+    TensorMapType.FLOAT64, TensorMapType.BFLOAT16, TensorMapType.TFLOAT32, TensorMapType.TFLOAT32_FTZ,
+    TensorMapType.U4_ALIGN8B, TensorMapType.U4_ALIGN16B, TensorMapType.U6_ALIGN16B,
+)  # fmt: skip
+"""The element types by `tensormap.replace`'s own numbers."""
+
+_ATOMICITY = (
+    TensorMapSwizzle.B128, TensorMapSwizzle.B128_ATOM_32B, TensorMapSwizzle.B128_ATOM_32B_FLIP_8B,
+    TensorMapSwizzle.B128_ATOM_64B,
+)  # fmt: skip
+
+
+def replaced(data: bytes, field_name: str, value: int, ordinal: int = 0) -> bytes:
+    """The map's bytes with one field changed as `tensormap.replace` does: sizes and strides as they are, the rank
+    less 1, enumerations by the instruction's numbers.
+
+    Raises ValueError if the bytes hold no map or the value has no meaning.
+    """
+    if len(data) != ENCODED_BYTES or data[:4] != MAGIC:
+        raise ValueError("these 128 bytes hold no tensor map")
+    code, offset = _FIELDS[field_name]
+    if field_name == "rank":
+        value += 1
+    elif field_name == "global_dim":
+        value = (value - 1) & 0xFFFFFFFF
+    elif field_name == "elemtype":
+        value = int(_REPLACE_TYPES[value]) if value < len(_REPLACE_TYPES) else -1
+    elif field_name == "swizzle_mode" and value > TensorMapSwizzle.B128:
+        value = -1
+    elif field_name == "swizzle_atomicity":
+        value = int(_ATOMICITY[value]) if data[offset] >= TensorMapSwizzle.B128 and value < 4 else data[offset]
+    out = bytearray(data)
+    try:
+        struct.pack_into(code, out, offset + ordinal * struct.calcsize(code), value)
+    except struct.error:
+        raise ValueError(f"tensormap.replace.{field_name}: {value} has no meaning") from None
+    return bytes(out)

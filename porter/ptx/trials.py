@@ -387,7 +387,7 @@ class _Writer:
             if self.ins.parts[0] == "tensormap":
                 self.slot = "map"
                 if generic:
-                    self.lines.append(f"add.u64 {register}, %zout, {VALUES * ROW};")
+                    self.lines.append(f"add.u64 {register}, %zmaps, {map_offset(2, 0)};")
                 else:
                     self.lines.append(f"mov.u32 {register}, smem;")
             else:

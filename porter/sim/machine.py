@@ -48,6 +48,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_tcgen05,
     exec_tensor,
     exec_tensor_copy,
+    exec_tensormap,
     exec_warp,
     mbarrier,
 )

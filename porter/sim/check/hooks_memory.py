@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.memory_order import MemoryOrder
-from porter.sim import exec_atomic, exec_memory, exec_warp
+from porter.sim import exec_atomic, exec_memory, exec_tensormap, exec_warp
 from porter.sim.check.lanes import TOGETHER
 from porter.sim.check.shadow import byte_bits
 
@@ -185,6 +185,25 @@ def clear_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, si
     exec_memory.clear_shared(M, at, idx, n, mask, addr, size)
 
 
+def replace_field(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, shared: bool, name: str, ordinal: int, value: Any
+) -> None:
+    if shared:
+        _touch(M, at, idx, n, mask, addr, 8, 16, False, "write")
+    else:
+        _generic(M, at, idx, n, mask, addr, 8, 16, "write")
+    exec_tensormap.replace_field(M, at, idx, n, mask, addr, shared, name, ordinal, value)
+
+
+def publish_map(M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src: Any) -> None:
+    # The lanes copy together: one of them stands for all.
+    lanes = np.zeros((n, 32), bool)
+    lanes[:, 0] = True if mask is None else np.broadcast_to(mask, (n, 32)).any(axis=1)
+    _touch(M, at, idx, n, lanes, src, 8, 16, False, "load")
+    touch_global(M, at, idx, n, lanes, dst, 8, 16, "write")
+    exec_tensormap.publish_map(M, at, idx, n, mask, dst, src)
+
+
 def _matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int, kind: str) -> None:
     where = exec_warp.matrix_addresses(M, at, idx, n, mask, addr, rows)
     touch_shared(M, at, idx, n, np.ones((n, rows), bool), where, 16, 16, kind)
@@ -203,5 +222,5 @@ def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, 
 HOOKS: dict[str, Any] = {
     f.__name__: f
     for f in (ld_shared, st_shared, ld_global, st_global, ld_generic, st_generic, atomic, atomic_wide,
-              clear_shared, load_matrices, store_matrices)
+              clear_shared, replace_field, publish_map, load_matrices, store_matrices)
 }  # fmt: skip
