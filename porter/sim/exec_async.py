@@ -35,7 +35,9 @@ def active_lanes(M: Machine, idx: Any, n: int, mask: Any) -> list[tuple[int, int
 
 
 def per_lane(value: Any, n: int) -> Array:
-    return np.broadcast_to(np.asarray(value), (n, 32))
+    """A value for every thread [n, 32]."""
+    array = np.asarray(value)
+    return array if array.shape == (n, 32) else np.broadcast_to(array, (n, 32))
 
 
 def shared_place(M: Machine, cta: int, address: int, nbytes: int, at: int, warp: int, lane: int) -> tuple[int, int]:

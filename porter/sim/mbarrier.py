@@ -180,7 +180,9 @@ class Mbarriers:
 
 
 def _lanes(n: int, mask: Any) -> Array:
-    return np.broadcast_to(True if mask is None else mask, (n, 32))
+    if mask is None:
+        return np.ones((n, 32), bool)
+    return np.broadcast_to(mask, (n, 32))
 
 
 def per_warp(values: Any, n: int) -> Array | None:

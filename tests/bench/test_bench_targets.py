@@ -129,7 +129,7 @@ def test_beside_numba(benchmark: Any, figure: Record, tmp_path: Path, request: p
         toolkit = find_toolkit()
     except PorterError as error:
         pytest.skip(f"no CUDA compiler: {error}")
-    n = 64 if request.config.getoption("benchmark_only", default=False) else 16
+    n = 96 if request.config.getoption("benchmark_only", default=False) else 16
     ptx = tmp_path / "tiled_gemm.ptx"
     command = [toolkit.nvcc, "-arch=sm_90a", "-ptx", "-I", toolkit.include_dir, "-o", ptx, HERE / "tiled_gemm.cu"]
     subprocess.run(list(map(str, command)), check=True, capture_output=True)
