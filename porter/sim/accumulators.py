@@ -141,16 +141,7 @@ class Accumulators:
 
 
 def _prepare(ops: list[Operation]) -> None:
-    """Compute, before they land, wgmmas that will land one after another, and those before them."""
-    found: dict[Fragment, None] = {}
-    stack = [op for op in ops if isinstance(op, Fragment)]
-    while stack:
-        f = stack.pop()
-        if f in found or f.ready or f.done:
-            continue
-        found[f] = None
-        stack += [op for op in f.after if isinstance(op, Fragment)]
-    compute(sorted(found, key=lambda f: f.number))
+    compute([op for op in ops if isinstance(op, Fragment) and not op.ready])
 
 
 class Fragment(Operation):

@@ -26,11 +26,12 @@ class Operation:
 
     `land` performs it. `keys` are what threads may be parked on that it helps to release. `at` is the index
     of its instruction and `warp` who issued it. `read`, if given, reads the sources and is done at the latest
-    just before `land`. `prepare`, if given, does ahead what many operations of the kind can share; they then
-    land one after another with nothing between.
+    just before `land`. `prepare`, if given, does ahead what many operations of the kind, given in issue order, can
+    share; they then land one after another with nothing between but `silent` ones, which touch no memory.
     """
 
     prepare: Callable[[list[Operation]], None] | None = None
+    silent: bool = False
 
     __slots__ = ("after", "at", "done", "keys", "land", "number", "read", "warp")
 
@@ -101,12 +102,29 @@ class Engine:
 
     def land_all(self, ops: Iterable[Operation]) -> None:
         left = [op for op in ops if not op.done]
-        if len(left) > 1:
-            prepare = left[0].prepare
-            if prepare is not None and all(op.prepare is prepare for op in left):
-                prepare(left)
+        self._prepare(left)
         for op in left:
             self.land(op)
+
+    def _prepare(self, ops: list[Operation]) -> None:
+        """Let operations that are about to land one after another, with those before them, share their work.
+
+        Only if all are of one kind, but for those that touch no memory: what one reads is then what it would
+        read at its own landing.
+        """
+        found: dict[Operation, None] = {}
+        stack = [op for op in ops if not op.done]
+        while stack:
+            op = stack.pop()
+            if op not in found:
+                found[op] = None
+                stack += [before for before in op.after if not before.done]
+        work = [op for op in found if not op.silent]
+        if len(work) < 2:
+            return
+        prepare = work[0].prepare
+        if prepare is not None and all(op.prepare is prepare for op in work):
+            prepare(sorted(work, key=lambda op: op.number))
 
     def _run(self, op: Operation) -> None:
         self.read_sources(op)
@@ -145,6 +163,7 @@ class Engine:
             wanted.update(self.by_key.get(key, {}))
         if wanted:
             with self.machine.waking_together():
+                self._prepare(list(wanted.values()))
                 for number in sorted(wanted):
                     self.land(wanted[number])
         else:

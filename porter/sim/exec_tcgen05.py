@@ -22,6 +22,7 @@ from porter.sim.engine import Operation
 from porter.sim.exec_async import _mask_targets, active_lanes, per_lane
 from porter.sim.mbarrier import shared_address
 from porter.sim.results import Stop
+from porter.sim.tensor_mma import TensorMma
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -290,25 +291,8 @@ def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, opera
         for c in ctas:
             M.tmem.check_columns(c, columns, at, warp, "tcgen05.mma")
 
-        def land(
-            ctas: list[int] = ctas,
-            code: int = code,
-            args: tcgen05.MmaArguments = args,
-            columns: Array = columns,
-            warp: int = warp,
-        ) -> None:
-            for c in ctas:
-                M.tmem.check_columns(c, columns, at, warp, "tcgen05.mma, when it completes,")
-            tcgen05.mma(
-                op,
-                code,
-                args,
-                smem=[M.smem[c] for c in ctas],
-                tmem=[M.tmem.cells(c) for c in ctas],
-                mode=M.options.arithmetic,
-            )
-
-        _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
+        before = _before(M, cta, warp, lane, True)
+        _issue(M, cta, TensorMma(M, at, warp, op, code, args, ctas, columns, before), warp, lane)
 
 
 def _before(M: Machine, cta: int, warp: int, lane: int, all_threads: bool) -> list[Operation | None]:
@@ -381,6 +365,13 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
         _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
 
 
+class Commit(Operation):
+    """A tcgen05.commit."""
+
+    __slots__ = ()
+    silent = True
+
+
 @runtime
 def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int) -> None:
     """One arrival on each named mbarrier once the thread's earlier operations have landed."""
@@ -400,7 +391,7 @@ def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, mul
             for slot, owner in signals:
                 M.mbar.arrive(slot, owner, at)
 
-        op = Operation(at, warp, land, _before(M, cta, warp, lane, False), [("mbar", *sc) for sc in signals])
+        op = Commit(at, warp, land, _before(M, cta, warp, lane, False), [("mbar", *sc) for sc in signals])
         _issue(M, cta, op, warp, lane, in_order=False)
 
 

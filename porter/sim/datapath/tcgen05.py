@@ -85,7 +85,7 @@ def _d_rows(layout: DLayout, n: int) -> Indices | None:
     return lanes[:, 0] if plain else None
 
 
-class _Place:
+class Place:
     """Where D lies in Tensor Memory."""
 
     def __init__(self, layout: DLayout, n: int, lane: int, column: int) -> None:
@@ -117,12 +117,12 @@ def mma_cells(op: UmmaOp, idesc: int, d_addr: int) -> tuple[Indices, Indices]:
     Raises DatapathError for an invalid descriptor or address.
     """
     decoded = decode_idesc(op, idesc)
-    lane, column = _check_d(op, decoded, d_addr)
+    lane, column = check_d(op, decoded, d_addr)
     lanes, columns = _d_index(layout_of(op, decoded.m), decoded.n)
     return lanes + lane, columns + column
 
 
-def _check_d(op: UmmaOp, decoded: InstructionDescriptor, d_addr: int) -> tuple[int, int]:
+def check_d(op: UmmaOp, decoded: InstructionDescriptor, d_addr: int) -> tuple[int, int]:
     """Lane and column of the accumulator's address."""
     layout = layout_of(op, decoded.m)
     lane, column = lane_of(d_addr), column_of(d_addr)
@@ -193,12 +193,12 @@ def mma(
     decoded = decode_idesc(op, idesc)
     _check_operands(op, args, smem, tmem)
     layout = layout_of(op, decoded.m)
-    lane, column = _check_d(op, decoded, args.d_addr)
+    lane, column = check_d(op, decoded, args.d_addr)
     for name, address in (("A", args.a_tmem), ("the metadata", args.metadata)):
         if address is not None and lane_of(address) != lane:
             raise DatapathError(f"{name} lies at lane {lane_of(address)} of Tensor Memory, the accumulator at {lane}")
     lanes = _d_index(layout, decoded.n)[0]
-    place = _Place(layout, decoded.n, lane, column)
+    place = Place(layout, decoded.n, lane, column)
     b = read_b(op, decoded, smem, args.b_desc, args.zero_columns)
     dot = _Dot(op, idesc, decoded, mode, rules)
     for cta, memory in enumerate(tmem):
