@@ -8,9 +8,11 @@
 #   wgmma_tma_sm90   NVIDIA's tutorial (examples/cute/tutorial/hopper/wgmma_tma_sm90.cu), with PTX in it
 #   dsl, dsl.ptx     a CuTe DSL kernel (corpus/dsl_gemm) called from C++, and its PTX
 # and scripts/torch_gemm.py runs a corpus kernel in a PyTorch extension, where PyTorch is.
+programs=$(realpath --relative-to="$(dirname "$0")/.." "$1")
 cd "$(dirname "$0")/.." || exit 1
 porter=${PORTER:-porter}
-cases=$(mktemp -d)
+cases=build/captured-on-gpu
+rm -rf $cases
 source=corpus/gemm_ws/gemm_ws.cu
 failed=0
 
@@ -26,23 +28,23 @@ capture() {  # NAME ARGUMENTS-OF-CAPTURE...
   step capture -o "$cases/$name" "$@"
 }
 
-if [ -x "$1/gemm_ws" ]; then
-  capture gemm_ws --source $source -- "$1/gemm_ws" 256 256 512
+if [ -x "$programs/gemm_ws" ]; then
+  capture gemm_ws --source $source -- "$programs/gemm_ws" 256 256 512
   step verify "$cases/gemm_ws" --backend hopper
   step verify "$cases/gemm_ws" --backend sim
 fi
-if [ -x "$1/gemm_ws_binary" ]; then
-  capture binary -- "$1/gemm_ws_binary" 128 256 192
+if [ -x "$programs/gemm_ws_binary" ]; then
+  capture binary -- "$programs/gemm_ws_binary" 128 256 192
   step verify "$cases/binary" --backend gpu
   step verify "$cases/binary" --backend sim --source $source
 fi
-if [ -x "$1/wgmma_tma_sm90" ]; then
-  capture tutorial -- "$1/wgmma_tma_sm90" 256 256 128
+if [ -x "$programs/wgmma_tma_sm90" ]; then
+  capture tutorial -- "$programs/wgmma_tma_sm90" 256 256 128
   step verify "$cases/tutorial" --backend gpu
   step verify "$cases/tutorial" --backend sim
 fi
-if [ -x "$1/dsl" ]; then
-  capture dsl --ptx "$1/dsl.ptx" -- "$1/dsl"
+if [ -x "$programs/dsl" ]; then
+  capture dsl --ptx "$programs/dsl.ptx" -- "$programs/dsl"
   step verify "$cases/dsl" --backend gpu
   step verify "$cases/dsl" --backend sim
 fi
@@ -51,6 +53,5 @@ if python3 -c 'import torch' 2> /dev/null; then
   step verify "$cases/torch" --backend hopper
   step verify "$cases/torch" --backend sim
 fi
-rm -rf "$cases"
 [ $failed = 0 ] && echo "all hold"
 exit $failed

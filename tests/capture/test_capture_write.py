@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 import subprocess
@@ -117,6 +118,14 @@ def test_a_case(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert raw["params"][2] == -7
     assert raw["reference"]["recorded"]["arch"] == "sm_90a"
+
+
+def test_long_names_are_cut(tmp_path: Path) -> None:
+    found = captured(tmp_path, PTX % ("sm_90a", "k" * 400))
+    found = dataclasses.replace(found, launches=(dataclasses.replace(found.launches[0], kernel="k" * 400),))
+    (path,) = write_cases(found, tmp_path / "out", {}).cases
+    assert path.parent.name == "001_" + "k" * 40
+    assert load_case(path).entry == "k" * 400
 
 
 def test_launches_that_make_no_case(tmp_path: Path) -> None:

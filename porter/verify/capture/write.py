@@ -29,6 +29,7 @@ from porter.verify.layout import Area, Layout
 from porter.verify.problem import MapValue, Pointer, bind
 from porter.verify.program.kernel_facts import kernel_facts
 
+_NAME_LENGTH = 40
 _HEADER = "# SPDX-License-Identifier: Apache-2.0\n"
 
 
@@ -77,7 +78,7 @@ def write_cases(
         if code is None:
             refusals.append(Refusal("module", launch.kernel))
             continue
-        folder = output / f"{len(cases) + 1:03}_{function_name(launch.kernel)}"
+        folder = output / f"{len(cases) + 1:03}_{function_name(launch.kernel)[:_NAME_LENGTH]}"
         if folder.exists():
             reason = "an earlier capture lies there"
             raise PorterError(Code.WOULD_OVERWRITE, path=folder, reason=reason)
