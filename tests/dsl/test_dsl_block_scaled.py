@@ -115,8 +115,13 @@ def test_products_are_exact(variant: str, gemm: Path) -> None:
     function = module.function(launch.kernel)
     want = (a[0] * sfa[0]) @ (b[0] * sfb[0]).T
     where = Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem)
-    for options in (Options(schedule="late", seed=1), Options(schedule="random", seed=2, arithmetic="exact")):
+    for options in (
+        Options(schedule="late", seed=1),
+        Options(schedule="random", seed=2, arithmetic="exact"),
+        Options(schedule="random", seed=3, mode="checking", level="practice"),
+    ):
         result[:] = 0xFF
         outcome = simulate(module, launch.kernel, where, pack_params(function, params), memory, options)
         assert outcome.status == "ok", [str(f) for f in outcome.findings]
+        assert not [str(h) for h in outcome.hazards if h.severity == "error"]
         np.testing.assert_array_equal(result.view(np.float32).reshape(M, N), want)

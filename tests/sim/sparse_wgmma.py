@@ -15,7 +15,7 @@ from porter.ptx.types import ElementType as T
 from porter.ptx.wgmma import WgmmaOp
 
 N = 64
-A_BYTES = 2048
+B_BYTES = 64 * N
 LIBRARY = {
     T.F16: np.dtype(np.float16), T.BF16: np.dtype(ml_dtypes.bfloat16), T.TF32: np.dtype(np.float32),
     T.E4M3: np.dtype(ml_dtypes.float8_e4m3fn), T.E5M2: np.dtype(ml_dtypes.float8_e5m2),
@@ -63,11 +63,11 @@ FAMILIES = ["integers", "bits", "positive", "special"]
 
 
 def kernel(form: Form) -> str:
-    """Parameters: bytes of A and B, A registers, metadata, D registers in and out, all [.., 128 threads]."""
+    """Parameters: bytes of B and A, A registers, metadata, D registers in and out, all [.., 128 threads]."""
     op = form.op
     d = "{" + ", ".join(f"%c{i}" for i in range(op.d_registers)) + "}"
-    a_word = SmemDescriptor(0, 1024, 128, SwizzleMode.NONE).encode("sm_90")
-    b_word = SmemDescriptor(A_BYTES, N * 16, 128, SwizzleMode.NONE).encode("sm_90")
+    a_word = SmemDescriptor(B_BYTES, 1024, 128, SwizzleMode.NONE).encode("sm_90")
+    b_word = SmemDescriptor(0, N * 16, 128, SwizzleMode.NONE).encode("sm_90")
     a = "{%a0, %a1, %a2, %a3}" if form.registers else "%da"
     tail = ", -1, 1" if form.negate else ", 1, 1" if op.has_scale else ""
     tail += (", 0" if form.registers else ", 0, 0") if op.has_transpose else ""
@@ -80,11 +80,11 @@ def kernel(form: Form) -> str:
     return f""".version 8.4
 .target sm_90a
 .address_size 64
-.visible .entry k(.param .u64 ab, .param .u64 areg, .param .u64 meta, .param .u64 din, .param .u64 dout)
+.visible .entry k(.param .u64 ba, .param .u64 areg, .param .u64 meta, .param .u64 din, .param .u64 dout)
 {{
 .reg .b32 %r<20>; .reg .b32 %c<32>; .reg .b32 %a<4>; .reg .b64 %d<20>; .reg .b64 %da; .reg .b64 %db; .reg .pred %p<4>;
 .shared .align 1024 .b8 tile[6144];
-mov.u32 %r0, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, 0; ld.param.u64 %d0, [ab];
+mov.u32 %r0, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, 0; ld.param.u64 %d0, [ba];
 COPY: mad.lo.u32 %r4, %r3, 128, %r0; mul.lo.u32 %r5, %r4, 16; add.u32 %r6, %r2, %r5; cvt.u64.u32 %d1, %r5;
 add.u64 %d1, %d0, %d1; ld.global.v4.u32 {{%r8, %r9, %r10, %r11}}, [%d1];
 st.shared.v4.u32 [%r6], {{%r8, %r9, %r10, %r11}};
@@ -118,7 +118,7 @@ class Inputs:
     stored: np.ndarray
     b: np.ndarray
     nibbles: np.ndarray
-    ab: np.ndarray
+    ba: np.ndarray
     areg: np.ndarray
     meta: np.ndarray
     din: np.ndarray
@@ -170,5 +170,5 @@ def inputs(form: Form, family: str, seed: int) -> Inputs:
         din = rng.normal(0, 2, (op.d_registers, 128, 2)).astype(np.float16).view(np.uint32)[..., 0]
     else:
         din = rng.normal(0, 8, (op.d_registers, 128)).astype(np.float32).view(np.uint32)
-    ab = np.concatenate([core_matrices(stored), core_matrices(b)])
-    return Inputs(stored, b, nibbles, ab, np.ascontiguousarray(areg), meta, np.ascontiguousarray(din))
+    ba = np.concatenate([core_matrices(b), core_matrices(stored)])
+    return Inputs(stored, b, nibbles, ba, np.ascontiguousarray(areg), meta, np.ascontiguousarray(din))

@@ -213,19 +213,34 @@ def test_copy_over_scales_in_use() -> None:
     assert {h.kind.id for h in outcome.hazards} == {"H10", "H12"}
 
 
-def test_load_of_shifted_rows_needs_completion() -> None:
-    """H13: the load of this kernel waits for a commit; a shift after that commit is not covered."""
-    late = f"tcgen05.cp.cta_group::1.128x256b [%r10], DESC({A},2048,128);"
+def after_commit(first: str, second: str, column: int) -> set[str]:
+    """Hazards at the strict level where `second` is issued after the commit that the loads wait for."""
     commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r8];"
-    shift = "tcgen05.shift.cta_group::1.down [%r10];"
-    outcome, _ = launch(f"{late} {shift}", image(), mode="checking", level="strict")
-    assert {h.kind.id for h in outcome.hazards} == {"H12"}
-    body = KERNEL.replace(f"{{issue}}\n{commit}", f"{{issue}}\n{commit} {shift}")
+    assert f"{{issue}}\n{commit}" in KERNEL
+    body = KERNEL.replace(f"{{issue}}\n{commit}", f"{{issue}}\n{commit} {second}")
     memory = GlobalMemory()
     source, out = upload(memory, image()), memory.alloc(4096)
     text = module_text(
-        ["in", "out"], body.format(issue=assemble(late), column=0), "sm_100a", ".extern .shared .align 1024 .b8 dyn[];"
-    )
+        ["in", "out"], body.format(issue=assemble(first), column=column), "sm_100a",
+        ".extern .shared .align 1024 .b8 dyn[];",
+    )  # fmt: skip
     options = Options(seed=3, mode="checking", level="strict", schedule="late")
     outcome = run(text, [source, out], memory, 1, 128, smem=16384, options=options)
-    assert "H13" in {h.kind.id for h in outcome.hazards}
+    return {h.kind.id for h in outcome.hazards}
+
+
+def test_load_of_shifted_rows_needs_completion() -> None:
+    copy = f"tcgen05.cp.cta_group::1.128x256b [%r10], DESC({A},2048,128);"
+    shift = "tcgen05.shift.cta_group::1.down [%r10];"
+    outcome, _ = launch(f"{copy} {shift}", image(), mode="checking", level="strict")
+    assert {h.kind.id for h in outcome.hazards} == {"H12"}
+    assert "H13" in after_commit(copy, shift, 0)
+
+
+def test_load_of_rows_that_an_mma_moves_needs_completion() -> None:
+    """Other loads may read A beside an MMA, but not while .ashift writes it."""
+    idesc = InstructionDescriptor(Kind.F16, 128, 8, T.F32, T.F16, T.F16).encode()
+    copy = f"mov.b64 %d50, DESC({B},128,128); tcgen05.cp.cta_group::1.128x256b [%r13], DESC({A},2048,128);"
+    mma = f"tcgen05.mma.cta_group::1.kind::f16{{}} [%r10], [%r13], %d50, {idesc}, %p3;"
+    assert after_commit(copy, mma.format(""), 128) == {"H14", "X1"}
+    assert after_commit(copy, mma.format(".ashift"), 128) == {"H1", "H14", "X1"}

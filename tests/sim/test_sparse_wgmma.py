@@ -36,7 +36,7 @@ RECORDED = [
 
 def run(form: Form, given: Inputs, **options: object) -> tuple[Outcome, np.ndarray]:
     memory = GlobalMemory()
-    places = [upload(memory, array) for array in (given.ab, given.areg, given.meta, given.din)]
+    places = [upload(memory, array) for array in (given.ba, given.areg, given.meta, given.din)]
     out = memory.alloc(given.din.nbytes)
     module = parse_module(kernel(form))
     params = pack_params(module.function("k"), [*places, out])
@@ -83,7 +83,7 @@ def test_products_of_small_numbers(form: Form, schedule: str) -> None:
 
 
 def test_checking_mode_sees_what_is_read() -> None:
-    """Half of A is there, so only its bytes count; without the proxy fence the stores are no operands."""
+    """Half of A is there, at the end of what was written: only its bytes count."""
     form = FORMS[0]
     given = inputs(form, "integers", 1)
     outcome, _ = run(form, given, mode="checking", level="strict", schedule="late")
