@@ -344,3 +344,62 @@ def mapped(body: str) -> Outcome:
 )
 def test_a_tensor_map_that_the_kernel_has_written(barrier: str, acquire: str, wanted: set[str]) -> None:
     assert errors(mapped(MAPPED.replace("BARRIER", barrier).replace("ACQUIRE", acquire))) == wanted
+
+
+ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%d5], 128;"
+
+
+def test_the_writer_of_a_tensor_map_releases_it() -> None:
+    body = MAPPED.replace("BARRIER", "bar.sync 0;").replace("ACQUIRE", ACQUIRE)
+    assert errors(mapped(body.replace("fence.proxy.tensormap::generic.release.cta;", ""))) == {"G6"}
+
+
+# A map is copied to shared memory, given another address there, copied to global memory and used.
+REPLACED = """@%p0 mbarrier.init.shared.b64 [%r8], 1; @%p0 fence.mbarrier_init.release.cluster; bar.sync 0;
+add.u64 %d5, %d1, 1024; add.u32 %r20, %r2, 4096; @!%p1 bra JOIN;
+mul.wide.u32 %d2, %r0, 4; add.u64 %d3, %d0, %d2; ld.global.u32 %r4, [%d3];
+mad.lo.u32 %r3, %r0, 4, %r20; st.shared.u32 [%r3], %r4;
+bar.warp.sync 0xffffffff;
+@!%p0 bra CHANGED;
+ld.global.u64 %d6, [%d0+128];
+tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r20], %d6;
+tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r20], 0, 32;
+CHANGED: BEFORE
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d5], [%r20], 128;
+bar.warp.sync 0xffffffff;
+ACQUIRE
+@!%p0 bra JOIN;
+mbarrier.arrive.expect_tx.shared.b64 %d9, [%r8], 1024;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%d5, {16, 0}], [%r8];
+JOIN:
+W1: mbarrier.try_wait.parity.shared.b64 %p6, [%r8], 0; @!%p6 bra W1;
+ld.shared.u32 %r4, [%r2+64];
+@%p0 st.global.u32 [%d1], %r4; ld.shared.u32 %r4, [%r2]; @%p0 st.global.u32 [%d1+4], %r4;
+ret;
+"""
+
+
+def replaced(body: str) -> tuple[Outcome, list[int]]:
+    """The map of one tensor is changed to another one of half the width, whose rows 0 and 1 hold 7."""
+    memory = GlobalMemory()
+    source, out = memory.alloc(4096, name="in"), memory.alloc(65536, name="out")
+    data, other = memory.alloc(65536, fill=0, name="data"), memory.alloc(65536, fill=7, name="other")
+    encoded = TensorMap(TensorMapType.FLOAT32, data, (64, 64), (256,), (16, 16)).encode()
+    memory.write(source, np.frombuffer(encoded, np.uint8))
+    memory.write(source + 128, np.array([other], np.uint64).view(np.uint8))
+    module = parse_module(HEADER.format(target="sm_90a") + body + "\n}\n")
+    params = pack_params(module.function("kernel"), [source, out])
+    launch = Launch((1, 1, 1), (128, 1, 1), dynamic_smem=8192)
+    outcome = simulate(module, "kernel", launch, params, memory, Options(mode="checking", level="strict"))
+    return outcome, memory.read(out, 8).view(np.uint32).tolist()
+
+
+def test_a_replaced_tensor_map() -> None:
+    sync = "bar.warp.sync 0xffffffff;"
+    outcome, values = replaced(REPLACED.replace("BEFORE", sync).replace("ACQUIRE", ACQUIRE))
+    assert not errors(outcome)
+    assert values == [0x07070707, 0x07070707]
+    # Column 16 is outside once the tensor is 16 wide: zeros.
+    narrow = REPLACED.replace("[%r20], 0, 32", "[%r20], 0, 16")
+    assert replaced(narrow.replace("BEFORE", sync).replace("ACQUIRE", ACQUIRE))[1] == [0, 0]
+    assert errors(replaced(REPLACED.replace("BEFORE", sync).replace("ACQUIRE", ""))[0]) == {"G6"}

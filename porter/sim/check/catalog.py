@@ -102,7 +102,8 @@ KINDS: dict[str, HazardKind] = {
         ("G5", "global memory that an asynchronous copy still uses",
          "completion of the copy: wait_group, or its mbarrier", "PTX ISA 9.7.9.25.2"),
         ("G6", "tensor map used while its changes are not visible to the copy",
-         "fence.proxy.tensormap acquire in the thread that issues the copy", "PTX ISA 9.7.13.4"),
+         "fence.proxy.tensormap release by the writer, acquire in the thread that issues the copy",
+         "PTX ISA 9.7.13.4"),
         ("G7", "non-coherent load of memory that the kernel writes", "an ordinary load", "PTX ISA 8.1"),
     ),
     **_kinds(

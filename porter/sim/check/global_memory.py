@@ -51,7 +51,7 @@ class GlobalMemoryCheck:
             self.machine.warps_per_cta,
             cumulative=self.check.level == "practice",
         )
-        self.judge = GlobalJudge(self.users)
+        self.judge = GlobalJudge(self.users, state.released)
 
     def order(self, at: int) -> MemoryOrder:
         found = self._orders.get(at)
@@ -313,6 +313,11 @@ class GlobalMemoryCheck:
             others[...] = self._extended(others, np.int32(number))
 
     # Tensor maps --------------------------------------------------------------------------------------
+
+    def release_tensor_maps(self, warp: int) -> None:
+        """fence.proxy.tensormap release: covers the writes of maps that the warp has made so far."""
+        self.state.released[self.wave.first_block * self.wave.warps_per_block + warp] = self.check.clocks.now(warp)[1]
+        self.check.clocks.advance(warp)
 
     def use_tensor_map(self, at: int, warp: int, lane: int, address: int) -> None:
         """A copy reads its tensor map through a proxy of its own."""

@@ -114,6 +114,8 @@ class GlobalState:
         self.sets: list[dict[tuple[int, str], int]] = [{}]
         self.set_changes = [False]
         self.any_change = False
+        # By warp: the epoch of its last release of tensor maps.
+        self.released: dict[int, int] = {}
         self._extended: dict[tuple[int, int], int] = {}
         self._actors = np.zeros(1024, np.int64)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx.memory_order import MemoryOrder
+from porter.ptx.memory_order import MemoryOrder, Scope, scope_of
 from porter.sim import exec_atomic, exec_memory, exec_tensormap, exec_warp
 from porter.sim.check.lanes import TOGETHER
 from porter.sim.check.shadow import byte_bits
@@ -202,6 +202,12 @@ def publish_map(M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src:
     _touch(M, at, idx, n, lanes, src, 8, 16, False, "load")
     touch_global(M, at, idx, n, lanes, dst, 8, 16, "write")
     exec_tensormap.publish_map(M, at, idx, n, mask, dst, src)
+    scope = scope_of(M.program.code[at].parts, Scope.GPU)
+    check: Any = M.check
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        if lanes[row, 0]:
+            check.global_memory.users.fence(warp, scope)
+            check.global_memory.release_tensor_maps(warp)
 
 
 def _matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int, kind: str) -> None:

@@ -64,7 +64,12 @@ def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of:
 
 
 def tensor_map_fence(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> None:
+    """The acquire of the map at an address, or the release (no address)."""
     check: Any = M.check
+    if addr is None:
+        for _, warp in active(M, idx, n, mask):
+            check.global_memory.release_tensor_maps(warp)
+        return
     a = np.broadcast_to(np.asarray(addr), (n, 32))
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     for row, warp in active(M, idx, n, mask):
@@ -78,8 +83,8 @@ def emit_events(cg: Context, ins: ast.Instruction) -> None:
     what: str | None = None
     of: Any = None
     if p[0] == "fence" and p[1] == "proxy" and p[2].startswith("tensormap"):
-        if "acquire" in p:
-            cg.line(cg.call("tensor_map_fence", cg.addr(ins.operands[0], "u64")))
+        address = cg.addr(ins.operands[0], "u64") if "acquire" in p else "None"
+        cg.line(cg.call("tensor_map_fence", address))
     elif p[0] == "fence" and p[1] == "proxy":
         what, of = ("proxy", fenced_spaces(ins)) if p[2].startswith("async") else (None, None)
     elif p[0] == "fence" and p[1] == "mbarrier_init":

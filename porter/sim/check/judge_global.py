@@ -13,8 +13,11 @@ _PROXY = "fence.proxy.async between the threads' accesses and the synchronizatio
 
 
 class GlobalJudge:
-    def __init__(self, users: FlagUser) -> None:
+    """`released`, by warp of the grid: the epoch of its last release of tensor maps."""
+
+    def __init__(self, users: FlagUser, released: dict[int, int]) -> None:
         self.users = users
+        self.released = released
         self.clocks = users.clocks
         self.imports = users.imports
 
@@ -111,9 +114,17 @@ class GlobalJudge:
             else:
                 fenced = self.imports.knows(new.warp, ORDER, cluster, [event])
             if fenced:
-                return None
+                return self._released(old)
         missing = "fence.proxy.tensormap::generic.acquire of the map after the synchronization"
         return Verdict("G6", missing, "fence.proxy.tensormap::generic.acquire.gpu [map], 128")
+
+
+    def _released(self, old: GlobalAccess) -> Verdict | None:
+        """The writer's side of the tensor map proxy; in practice the acquire is enough."""
+        if self.released.get(old.actor, 0) >= old.done[0][1]:
+            return None
+        missing = "fence.proxy.tensormap::generic.release after the change, ahead of the synchronization"
+        return Verdict("G6", missing, "fence.proxy.tensormap::generic.release.gpu", strict=True)
 
 
 def _synchronization(needed: Scope) -> tuple[str, str]:
