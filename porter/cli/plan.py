@@ -15,9 +15,11 @@ from porter.cli.porting import roots
 from porter.diagnostics import ExitCode
 from porter.lang.sources import is_python, load_sources
 from porter.passes.dsl.port import DslPortResult, port_python
+from porter.passes.embedded import EmbeddedPortResult, port_cuda_file, port_python_strings
 from porter.passes.plan import KernelPlan
-from porter.passes.port import PortResult, port_sources
+from porter.passes.port import PortResult
 from porter.report import json as report_json
+from porter.report.inventory import python_kernels
 from porter.verify.results import worst_exit
 
 
@@ -34,12 +36,15 @@ def plan(session: Session, paths: tuple[Path, ...]) -> ExitCode:
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
     for root in roots(paths):
-        result: PortResult | DslPortResult
-        if is_python(root):
+        result: PortResult | DslPortResult | EmbeddedPortResult
+        if is_python(root) and (strings := port_python_strings(root)) is not None and not python_kernels(root):
+            result = strings
+            plans += strings.plans
+        elif is_python(root):
             result = port_python(root)
             python.append((str(root), result))
         else:
-            result = port_sources(load_sources(root))
+            result = port_cuda_file(load_sources(root))
             plans += result.plans
         diagnostics += result.diagnostics
         code = worst_exit([code, ExitCode(result.exit_code)])

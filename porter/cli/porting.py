@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.lang.embedded import embedded_in_python
 from porter.lang.sources import SourceSet, is_python, load_sources
 from porter.lang.text import EditGroup
 from porter.passes.dsl.port import DslSources, port_python
+from porter.passes.embedded import EmbeddingFile, port_cuda_file, port_python_strings
 from porter.report.inventory import python_kernels, refuse_python, source_files
 from porter.verify.builder import PortPlan
 from porter.verify.results import worst_exit
@@ -31,7 +33,7 @@ class Ported:
     def changed(self) -> list[str]:
         return [path for path in sorted(self.new) if self.new[path] != self.old.get(path)]
 
-    def add(self, root: str, sources: SourceSet | DslSources, result: Any) -> None:
+    def add(self, root: str, sources: SourceSet | DslSources | EmbeddingFile, result: Any) -> None:
         """Take in one port. A header that two roots share has to come out the same for both.
 
         Raises:
@@ -63,7 +65,7 @@ def roots(paths: Iterable[Path]) -> list[Path]:
         files = source_files(path)
         if path.is_dir():
             headers = {".cuh", ".h", ".hpp", ".hh", ".inl"}
-            files = [f for f in files if not is_python(f) or _has_kernel(f)]
+            files = [f for f in files if not is_python(f) or _has_kernel(f) or _has_source(f)]
             files = [f for f in files if f.suffix.lower() not in headers] or files
         found += files
     return list(dict.fromkeys(found))
@@ -74,6 +76,14 @@ def _has_kernel(path: Path) -> bool:
         return bool(python_kernels(path))
     except PorterError:
         return False
+
+
+def _has_source(path: Path) -> bool:
+    """Whether a Python file holds CUDA source; one in a form that is refused counts."""
+    try:
+        return bool(embedded_in_python(path)[1])
+    except PorterError as error:
+        return error.diagnostic.code is Code.EMBEDDED_SOURCE
 
 
 def port_paths(
@@ -88,19 +98,23 @@ def port_paths(
     Raises:
         PorterError: what the front end and the engine raise.
     """
-    from porter.passes.port import PortOptions, port_sources
+    from porter.passes.port import PortOptions
 
     options = PortOptions(tuple(select), tuple(ignore), tuple(map(str, rule_dirs)))
     ported = Ported()
     for root in roots(paths):
         if is_python(root):
             if not python_kernels(root):
-                raise refuse_python(root)
+                strings = port_python_strings(root, options)
+                if strings is None:
+                    raise refuse_python(root)
+                ported.add(str(root), strings.sources, strings)
+                continue
             result = port_python(root, options.select, options.ignore, options.rule_directories)
             ported.add(str(root), result.sources, result)
             continue
         sources = load_sources(root, include_dirs)
-        ported.add(str(root), sources, port_sources(sources, options))
+        ported.add(str(root), sources, port_cuda_file(sources, options))
     return ported
 
 

@@ -33,6 +33,7 @@ class Code(Enum):
     UNREAD_ASM = front_ends.UNREAD_ASM
     UNREAD_PTX = front_ends.UNREAD_PTX
     UNRESOLVED_INCLUDE = front_ends.UNRESOLVED_INCLUDE
+    EMBEDDED_SOURCE = front_ends.EMBEDDED_SOURCE
     DSL_UNREADABLE = front_ends.DSL_UNREADABLE
 
     # PT2xxx: porting

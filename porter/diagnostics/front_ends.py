@@ -48,3 +48,10 @@ DSL_UNREADABLE = error(
     "Porter reads CuTe DSL sources with a parser that keeps every byte; this file does not parse.",
     "Correct the syntax error.",
 )
+EMBEDDED_SOURCE = error(
+    "PT1006",
+    ExitCode.UNPORTED,
+    "CUDA source in a string is not ported: {reason}",
+    "Sources that are compiled at run time are read in place, so the text in the file has to be the source itself.",
+    "Write the source as a raw string in triple quotes (r\"\"\"...\"\"\"), or put it into a file of its own.",
+)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tree_sitter import Query, QueryCursor
@@ -17,6 +17,8 @@ from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_de
 from porter.lang.coverage import reading_findings
 from porter.lang.cuda import LANGUAGE, CudaFile, enclosing, find, function_specifiers, location, parse_cuda
 from porter.lang.cute_dsl import DslFile, read_dsl
+from porter.lang.embedded import Embedded
+from porter.lang.lexical import blanked
 from porter.lang.masking import NO_MACROS, MacroUses
 from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import LineIndex, Span
@@ -139,6 +141,17 @@ def cuda_inventory(
             d for d in reading_findings(SourceSet(path, {path: file})) if d.code is not Code.UNRESOLVED_INCLUDE
         ]
     return found, said
+
+
+def embedded_inventory(
+    path: Path, source: bytes, strings: Sequence[Embedded], target: str = TARGET
+) -> tuple[FileInventory, list[Diagnostic]]:
+    """The inventory of the CUDA sources in a file's strings; coverage is that of the strings."""
+    text = bytearray(blanked(source))
+    for string in strings:
+        text[string.span.start : string.span.end] = string.shadow[string.span.start : string.span.end]
+    found, said = cuda_inventory(path.as_posix(), bytes(text), target)
+    return replace(found, lines=_line_count(source), nbytes=len(source)), said
 
 
 def source_inventory(file: CudaFile, target: str = TARGET) -> FileInventory:

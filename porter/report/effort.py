@@ -30,12 +30,16 @@ def port_effort(path: str) -> Effort:
     try:
         if is_python(Path(path)):
             from porter.passes.dsl.port import port_python
+            from porter.passes.embedded import port_python_strings
 
+            strings = port_python_strings(Path(path))
+            if strings is not None:
+                return _judged(strings.diagnostics, strings.groups)
             dsl = port_python(Path(path), (), (), ())
             return _judged(dsl.diagnostics, dsl.groups)
-        from porter.passes.port import port_sources
+        from porter.passes.embedded import port_cuda_file
 
-        result = port_sources(load_sources(Path(path)))
+        result = port_cuda_file(load_sources(Path(path)))
         return _judged(result.diagnostics, result.groups)
     except PorterError as error:
         return _judged([error.diagnostic], ())

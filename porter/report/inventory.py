@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
@@ -29,6 +30,7 @@ from porter.report.constructs import (
     build_inventory,
     cuda_inventory,
     dsl_inventory,
+    embedded_inventory,
     source_inventory,
 )
 from porter.report.effort import LEVELS, Effort, library_effort, port_effort
@@ -159,7 +161,7 @@ def _named(path: Path) -> list[Path]:
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
     if is_python(path):
-        if not python_kernels(path):
+        if not python_kernels(path) and not embedded_in_python(path)[1]:
             raise refuse_python(path)
         return [path]
     return [Path(key) for key in load_sources(path).files]
@@ -189,9 +191,12 @@ def _read_one(
     """One file, and what has to be said about it; nothing for Python files in a tree that hold no kernels."""
     try:
         if is_python(path):
-            if path not in named and not (b"kernel" in read_source(path) and python_kernels(path)):
-                return None, []
-            return dsl_inventory(path), []
+            if b"kernel" in read_source(path) and python_kernels(path):
+                return dsl_inventory(path), []
+            source, strings = embedded_in_python(path)
+            if strings:
+                return embedded_inventory(path, source, strings, target)
+            return (dsl_inventory(path), []) if path in named else (None, [])
         return cuda_inventory(path.as_posix(), read_source(path), target, macros)
     except PorterError as error:
         if path in named:

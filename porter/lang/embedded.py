@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA source inside string literals: what `load_inline` of PyTorch or NVRTC compile at run time.
+
+A string is read in place: the file with all but the string's content blanked is CUDA source whose offsets and
+lines are those of the file.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.diagnostics import Code, Location, PorterError
+from porter.lang.cuda import CudaFile
+from porter.lang.lexical import blanked
+from porter.lang.sources import is_python, read_source
+from porter.lang.text import LineIndex, Span
+
+_KERNEL = re.compile(rb"\b__(?:global|device)__\b")
+_ESCAPE = re.compile(rb"\\(.|\n)", re.DOTALL)
+_PREFIX = re.compile(rb"([A-Za-z]*)(\"\"\"|'''|\"|')")
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """One string with CUDA source. `span` is its content in the file; `shadow` is as long as the file.
+
+    `closing` ends the literal and cannot stand in its content. `escaped` says that a backslash is written twice.
+    """
+
+    span: Span
+    shadow: bytes
+    closing: bytes
+    escaped: bool
+
+    def literal(self, text: bytes) -> bytes | None:
+        """Source text as it is written in the string, or None if this kind of string cannot hold it."""
+        if len(self.closing) == 1 and b"\n" in text:
+            return None
+        written = text.replace(b"\\", b"\\\\") if self.escaped else text
+        return None if self.closing in written else written
+
+
+def is_embedded_source(text: bytes) -> bool:
+    """Whether the text of a string is CUDA source with wgmma in it."""
+    return b"wgmma" in text and b"asm" in text and _KERNEL.search(text) is not None
+
+
+def embedded_in_python(path: Path) -> tuple[bytes, list[Embedded]]:
+    """A Python file's bytes and the CUDA sources in its strings.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT, EMBEDDED_SOURCE (a source in a format string, or with an escape
+            that would change its length).
+    """
+    source = read_source(path)
+    if not is_python(path) or not is_embedded_source(source):
+        return source, []
+    return source, [_python_string(path, source, span) for span in _python_strings(path, source)]
+
+
+def _python_strings(path: Path, source: bytes) -> Iterator[Span]:
+    lines = LineIndex(source)
+    formatted = {getattr(tokenize, name, None) for name in ("FSTRING_MIDDLE", "TSTRING_MIDDLE")} - {None}
+    try:
+        for token in tokenize.tokenize(io.BytesIO(source).readline):
+            if token.type in formatted and is_embedded_source(token.string.encode()):
+                raise _refused(path, token.start[0], "it is a format string")
+            if token.type == tokenize.STRING and is_embedded_source(token.string.encode("utf-8", "surrogateescape")):
+                text = token.line.split("\n")
+                start = lines.line_start(token.start[0]) + len(text[0][: token.start[1]].encode())
+                yield Span(start, start + len(token.string.encode()))
+    except (tokenize.TokenError, SyntaxError, UnicodeDecodeError):
+        raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
+
+
+def _python_string(path: Path, source: bytes, literal: Span) -> Embedded:
+    head = _PREFIX.match(source, literal.start)
+    assert head is not None
+    prefix, closing = head.group(1).lower(), head.group(2)
+    line = source.count(b"\n", 0, literal.start) + 1
+    if b"f" in prefix:
+        raise _refused(path, line, "it is a format string")
+    span = Span(head.end(), literal.end - len(closing))
+    content = source[span.start : span.end]
+    escaped = b"r" not in prefix
+    if escaped:
+        content = _ESCAPE.sub(lambda m: _unescaped(path, line, m), content)
+    return Embedded(span, _shadow(source, span, content), closing, escaped)
+
+
+def _unescaped(path: Path, line: int, match: re.Match[bytes]) -> bytes:
+    """What an escape stands for, with a blank in front of it to keep its length."""
+    if match.group(1) not in (b"\\", b'"', b"'"):
+        raise _refused(path, line, f"it holds the escape {match.group().decode(errors='replace')!r}")
+    after = match.string[match.end() : match.end() + 2]
+    if match.group(1) == b"\\" and after == b"\\\\":
+        raise _refused(path, line, "it holds two escaped backslashes in a row")
+    return b" " + match.group(1)
+
+
+def embedded_in_cuda(file: CudaFile) -> list[Embedded]:
+    """The CUDA sources in raw strings of a C++ file."""
+    found = []
+    for span in file.literals("raw_string_content"):
+        content = file.source[span.start : span.end]
+        if is_embedded_source(content):
+            end = file.source.index(b'"', span.end) + 1
+            found.append(Embedded(span, _shadow(file.source, span, content), file.source[span.end : end], False))
+    return found
+
+
+def _shadow(source: bytes, span: Span, content: bytes) -> bytes:
+    return blanked(source[: span.start]) + content + blanked(source[span.end :])
+
+
+def _refused(path: Path, line: int, reason: str) -> PorterError:
+    return PorterError(Code.EMBEDDED_SOURCE, Location(str(path), line, 1), reason=reason)

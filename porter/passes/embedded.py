@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port of CUDA source that stands in string literals: each string is a source set of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from porter.diagnostics import Code, Diagnostic, ExitCode, Severity
+from porter.lang.cuda import location, parse_cuda
+from porter.lang.embedded import Embedded, embedded_in_cuda, embedded_in_python
+from porter.lang.lexical import blanked
+from porter.lang.sources import SourceSet
+from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
+from porter.passes.plan import KernelPlan
+from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.rules.engine import Selection, build_file_groups, has_errors, pattern_groups
+from porter.rules.load import load_rules
+from porter.rules.rule import Region
+
+_NO_OPTIONS = PortOptions()
+
+
+@dataclass(frozen=True)
+class EmbeddingFile:
+    """A file whose strings hold sources, as a set of sources."""
+
+    root: str
+    source: bytes
+
+    def sources(self) -> dict[str, bytes]:
+        return {self.root: self.source}
+
+
+@dataclass(eq=False)
+class EmbeddedPortResult:
+    """As `porter.passes.port.PortResult`."""
+
+    sources: EmbeddingFile
+    files: dict[str, bytes]
+    groups: list[EditGroup] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    plans: list[KernelPlan] = field(default_factory=list)
+    build_files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        errors = [d for d in self.diagnostics if d.severity is Severity.ERROR]
+        return errors[0].code.value.exit_code if errors else ExitCode.OK
+
+
+def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> EmbeddedPortResult | None:
+    """Port the CUDA sources in a Python file's strings and the compiler flags beside them; None if it has none.
+
+    Raises:
+        PorterError: those of `embedded_in_python` and of `port_sources`.
+    """
+    source, strings = embedded_in_python(path)
+    if not strings:
+        return None
+    result = _port_strings(path.as_posix(), source, strings, options)
+    if result.groups:
+        # the flags stand in the same file, whatever its name
+        rules = [replace(r, files=("*",)) for r in load_rules(options.rule_directories) if r.region is Region.TEXT]
+        selection = Selection(options.select or None, options.ignore)
+        flags = build_file_groups(rules, {path.as_posix(): _outside(source, strings)}, selection)
+        result.groups += flags
+        result.files = apply_groups({path.as_posix(): source}, result.groups)
+    return result
+
+
+def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> PortResult:
+    """Port a CUDA source set, and the CUDA sources in the raw strings of its root.
+
+    Raises:
+        PorterError: those of `port_sources`.
+    """
+    strings = embedded_in_cuda(sources.main)
+    if not strings:
+        return port_sources(sources, options)
+    main = sources.main
+    host = parse_cuda(main.path, _outside(main.source, strings), main.macros)
+    around = replace(sources, files={**sources.files, main.path: host})
+    outer = port_sources(around, options)
+    inner = _port_strings(sources.root, main.source, strings, options)
+    diagnostics = outer.diagnostics + [d for d in inner.diagnostics if d not in outer.diagnostics]
+    if has_errors(diagnostics):
+        return PortResult(sources, sources.sources(), [], diagnostics)
+    own = [g for g in outer.groups if all(e.path in sources.files for e in g.edits)] + inner.groups
+    if inner.groups and not outer.groups:
+        rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
+        found = pattern_groups(rules, around, selection, True, own)
+        own += [g for g in found.groups if g.safety is not Safety.SKETCH]
+        diagnostics += found.diagnostics
+    groups = own + [g for g in outer.groups if g not in own]
+    files = apply_groups(sources.sources(), own)
+    build_files = {**outer.build_files, **inner.build_files}
+    return PortResult(sources, files, groups, diagnostics, outer.plans + inner.plans, build_files)
+
+
+def _outside(source: bytes, strings: Sequence[Embedded]) -> bytes:
+    """The file without the sources in it, same length."""
+    text = bytearray(source)
+    for string in strings:
+        text[string.span.start : string.span.end] = blanked(source[string.span.start : string.span.end])
+    return bytes(text)
+
+
+def source_set(path: str, string: Embedded) -> SourceSet:
+    """The source set of one string. It includes what its compiler finds, nothing local."""
+    return SourceSet(path, {path: parse_cuda(path, string.shadow)})
+
+
+def _port_strings(path: str, source: bytes, strings: Sequence[Embedded], options: PortOptions) -> EmbeddedPortResult:
+    results = [(string, port_sources(source_set(path, string), options)) for string in strings]
+    diagnostics: list[Diagnostic] = []
+    for _, result in results:
+        diagnostics += [d for d in result.diagnostics if d not in diagnostics]
+    unchanged = EmbeddedPortResult(EmbeddingFile(path, source), {path: source}, [], diagnostics)
+    groups: list[EditGroup] = []
+    for string, result in results:
+        for group in _own_groups(result, path):
+            edits = [_written(string, edit) for edit in group.edits]
+            if None in edits:
+                where = location(result.sources.main, string.span)
+                reason = "its kind of string cannot hold the port's text; use a raw string in triple quotes"
+                unchanged.diagnostics.append(Diagnostic(Code.EMBEDDED_SOURCE, where, {"reason": reason}))
+                return unchanged
+            groups.append(replace(group, edits=tuple(e for e in edits if e is not None)))
+    if has_errors(diagnostics):
+        return unchanged
+    build_files = {p: text for _, r in results for p, text in r.build_files.items()}
+    plans = [plan for _, r in results for plan in r.plans]
+    files = apply_groups({path: source}, groups)
+    return EmbeddedPortResult(EmbeddingFile(path, source), files, groups, diagnostics, plans, build_files)
+
+
+def _own_groups(result: PortResult, path: str) -> list[EditGroup]:
+    """The groups that change the string; those of build files are applied already."""
+    return [g for g in result.groups if all(e.path == path for e in g.edits)]
+
+
+def _written(string: Embedded, edit: Edit) -> Edit | None:
+    """An edit of the source as an edit of the literal. What goes to the top of the file goes to the top of the
+    string."""
+    start, end = (min(max(at, string.span.start), string.span.end) for at in (edit.span.start, edit.span.end))
+    text = string.literal(edit.replacement)
+    return None if text is None else Edit(edit.path, Span(start, end), text)
+
