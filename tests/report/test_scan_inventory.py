@@ -108,7 +108,7 @@ def test_an_engine_that_fails_ends_one_file_only(tree: Path, monkeypatch: pytest
     def fails(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("porter.passes.port.port_sources", fails)
+    monkeypatch.setattr("porter.passes.embedded.port_sources", fails)
     _, files = by_name(tree)
     assert files["gemm.cu"].effort.level == "high"
     assert "boom" in files["gemm.cu"].effort.why[0]
