@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that nobody here wrote, from CUTLASS's examples: they run whole and pass their own checks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from porter.build.toolchain import Toolkit
+from porter.verify.program import ProgramOptions, run_program
+
+pytestmark = [pytest.mark.external, pytest.mark.slow]
+
+PROGRAMS = {
+    "cute/tutorial/tiled_copy": ("sm_90a", (), "Success."),
+    "00_basic_gemm/basic_gemm": ("sm_90a", ("128", "128", "64"), "Passed."),
+    # Warp-specialized, TMA, clusters, FP8, with scales and aux tensors; the driver's memset.
+    "54_hopper_fp8_warp_specialized_gemm/54_hopper_fp8_warp_specialized_gemm": (
+        "sm_90a", ("--m=256", "--n=256", "--k=128", "--iterations=0"), "Disposition: Passed",
+    ),
+    # Pairs of blocks, dynamic scheduling with clusterlaunchcontrol.
+    "70_blackwell_gemm/70_blackwell_fp8_gemm": (
+        "sm_100a", ("--m=512", "--n=512", "--k=128", "--iterations=0"), "Disposition: Passed",
+    ),
+}  # fmt: skip
+
+
+def curand_headers(toolkit: Toolkit) -> Path:
+    """CUTLASS's reference kernels fill tensors with cuRAND's generators."""
+    found = [toolkit.include_dir, *(Path(p) / "nvidia/cu13/include" for p in sys.path)]
+    for folder in found:
+        if (folder / "curand_kernel.h").is_file():
+            return folder
+    pytest.skip("no curand_kernel.h (pip install --no-deps nvidia-curand)")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_example(name: str, built: Callable[..., Path], toolkit: Toolkit) -> None:
+    arch, arguments, wanted = PROGRAMS[name]
+    spec = find_spec("cutlass_library")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    root = Path(spec.submodule_search_locations[0]) / "source"
+    folders = [root / "include", root / "tools/util/include", root / "examples/common"]
+    if "gemm/" in name and "basic" not in name:
+        folders.append(curand_headers(toolkit))
+    program = built(root / "examples" / f"{name}.cu", arch, tuple(folders), libraries=("cuda",))
+    outcome = run_program(program, arguments, ProgramOptions())
+    assert outcome.status == "ok", [str(f) for r in outcome.launches if r.outcome for f in r.outcome.findings]
+    assert outcome.exit_status == 0
+    assert wanted in outcome.stdout
