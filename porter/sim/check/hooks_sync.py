@@ -162,6 +162,9 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
         k = int(M.warp_cta[warp]) // M.cluster_size
         relaxed = "relaxed" in M.program.code[at].parts
         message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
+        for init in check.mbar_inits.values():
+            if init.warp == warp:
+                init.notes.setdefault("arrived", int(M.cluster_phase[k]))
         check.cluster_messages[k] = check.clocks.merge(check.cluster_messages.get(k), message)
     sync.cluster_arrive(M, at, idx, n, mask)
 
@@ -207,6 +210,12 @@ def check_init(M: Machine, at: int, warp: int, slot: int, cta: int, asynchronous
     edge, strict = None, False
     if not check.clocks.knows(warp, ORDER, init.done):
         edge = "synchronization after the initialization", "bar.sync, or barrier.cluster across blocks"
+        arrived = init.notes.get("arrived")
+        if arrived is not None and int(M.cluster_phase[int(M.warp_cta[warp]) // M.cluster_size]) > arrived:
+            # A relaxed cluster barrier is between, which orders nothing by itself: CUTLASS's kernels for pairs of
+            # blocks initialize a barrier behind their last fence.
+            edge = "a fence between the initialization and the relaxed barrier", "fence.mbarrier_init.release.cluster"
+            strict = True
     elif (asynchronous or remote) and not (
         check.clocks.knows(warp, ASYNC, init.done) or check.clocks.knows(warp, ORDER, init.notes.get("fences", ()))
     ):
