@@ -268,6 +268,31 @@ def test_invalid_operands(change: dict, complaint: str) -> None:
         simple_mma(**change)
 
 
+@pytest.mark.parametrize("m", [128, 256])
+def test_disabled_lanes_of_a_pair(m: int) -> None:
+    """The second half of the mask is the odd CTA's; with M=128 a lane holds a row's half of the columns."""
+    op, n, rng = umma("cta_group::2.kind::f16"), 32, np.random.default_rng(9)
+    a, b = (rng.integers(1, 4, (rows, 16)).astype(np.float16) for rows in (m, n))
+    smem, memory = [np.zeros(1 << 14, np.uint8) for _ in range(2)], [np.zeros((128, 512), np.uint32) for _ in range(2)]
+    for cta, shared in enumerate(smem):
+        parts = [np.split(x, 2)[cta] for x in (a, b)]
+        descriptors = [
+            sm90_to_sm100(place(shared, start, part, SwizzleMode.B32, False).encode("sm_90"))
+            for start, part in zip((0, 8192), parts, strict=True)
+        ]
+    off = np.zeros((2, 128), bool)
+    off[0, 5] = off[1, 70] = True
+    mask = sum(1 << int(lane) for lane in np.flatnonzero(off))
+    idesc = InstructionDescriptor(Kind.F16, m, n, T.F32, T.F16, T.F16).encode()
+    issue(
+        op, idesc, smem=smem, tmem=memory, d_addr=0, a_desc=descriptors[0], b_desc=descriptors[1], enable_d=False,
+        disable_lanes=mask,
+    )  # fmt: skip
+    columns = n if m == 256 else n // 2
+    for cta in range(2):
+        np.testing.assert_array_equal(memory[cta][:, :columns].any(axis=1), ~off[cta])
+
+
 def test_operands_that_do_not_belong_to_the_instruction() -> None:
     for changes, text in (
         ({"op": umma("cta_group::1.kind::mxf4.block_scale"), "idesc": 0x08840480}, "scale factors go with"),
