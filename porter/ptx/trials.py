@@ -527,6 +527,27 @@ def tensor_maps(address: int) -> bytes:
     return raw
 
 
+_INCOMPARABLE = (
+    "tcgen05", "wgmma", "multimem", "tensormap", "clusterlaunchcontrol", "setmaxnreg", "trap", "brkpt", "discard",
+    "createpolicy", "mapa", "getctarank", "cvta", "isspacep", "stack", "alloca", "griddepcontrol", "cp.async",
+    "cp.reduce", "st.async", "red.async", "st.bulk", "mbarrier", "exit", "pmevent", "ret", "bra", "brx", "call",
+    "activemask", "barrier.cluster",
+)  # fmt: skip
+
+
+def comparable(text: str) -> bool:
+    """Whether the results of a trial are the same on any chip that executes it.
+
+    Not so for approximations, for what is opaque (addresses, policies, phases), and for what completes later or
+    ends the thread.
+    """
+    opcode = text.split()[0].rstrip(";")
+    parts = set(opcode.split("."))
+    return not opcode.startswith(_INCOMPARABLE) and not parts & {
+        "approx", "full", "tensormap", "param", "param::entry", "param::func", "const", "local",
+    }  # fmt: skip
+
+
 def trial(text: str, target: str) -> Trial:
     """The kernel of a sample instruction. Raises UnknownInstruction."""
     instruction = parse_template((REGISTERS + text).replace("%", "%%")).instructions()[-1]
