@@ -51,13 +51,16 @@ def prepare(
     found: list[Prepared] = []
     for program in programs:
         if program != "port":
-            kernel = builder.build(problem, case.kernel, ORIGINAL_ARCH if program == "original" else arch)
+            own = ORIGINAL_ARCH if case.recorded is None else case.recorded.arch
+            kernel = builder.build(problem, case.kernel, own if program == "original" else arch)
             found.append(Prepared(program, problem, kernel, launch_of(problem, kernel), images))
             continue
-        plan, notes = plan_of(case.kernel, port)
+        if port is None and case.recorded is not None and case.source is None and found:
+            continue  # The original is PTX or a binary, of which no port is made.
+        plan, notes = plan_of(case.to_port, port, case.include_dirs)
         if plan is None:
             return found, notes
-        kernel = builder.build(problem, materialize(plan, case.kernel), PORT_ARCH)
+        kernel = builder.build(problem, materialize(plan, case.to_port), PORT_ARCH)
         launch = changed_launch(launch_of(problem, kernel), plan)
         found.append(Prepared(program, problem, kernel, launch, images))
     return found, []

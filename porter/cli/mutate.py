@@ -133,7 +133,7 @@ def mutate(
 
 
 def _port(case: Case, wanted: _Wanted) -> str:
-    plan, _ = plan_of(case.kernel, wanted.port)
+    plan, _ = plan_of(case.to_port, wanted.port, case.include_dirs)
     return "" if plan is None else port_digest(case, plan)
 
 

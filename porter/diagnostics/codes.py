@@ -134,6 +134,7 @@ class Code(Enum):
     CAPTURE_NOT_BUILT = verification.CAPTURE_NOT_BUILT
     CAPTURE_NOTHING = verification.CAPTURE_NOTHING
     CAPTURE_LEFT_OUT = verification.CAPTURE_LEFT_OUT
+    CAPTURE_NO_SOURCE = verification.CAPTURE_NO_SOURCE
 
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE

@@ -289,3 +289,10 @@ CAPTURE_LEFT_OUT = warning(
     "Only launches whose whole memory can be recorded become cases.",
     "Choose launches with --kernel and --limit, raise --max-bytes, or use smaller sizes.",
 )
+CAPTURE_NO_SOURCE = error(
+    "PT5065",
+    ExitCode.USAGE,
+    "{path} names no source to make a port of",
+    "The kernel of a captured case is PTX or a binary; ports are made of CUDA C++.",
+    "Add `source: FILE` to the case, or give --source FILE to `porter capture` or `porter verify`.",
+)

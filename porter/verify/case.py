@@ -132,6 +132,17 @@ class Case:
             return self.kernel.stem
         return f"{self.kernel.stem}:{self.path.name.removesuffix('.yaml').removesuffix('.case')}"
 
+    @property
+    def to_port(self) -> Path:
+        """The source that a port is made of.
+
+        Raises:
+            PorterError: CAPTURE_NO_SOURCE for a recorded case that names none.
+        """
+        if self.recorded is not None and self.source is None:
+            raise PorterError(Code.CAPTURE_NO_SOURCE, Location(str(self.path)), path=self.path)
+        return self.source or self.kernel
+
     def all_sizes(self) -> tuple[Mapping[str, Number], ...]:
         """The default size and every other one, complete."""
         return (self.sizes, *({**self.sizes, **other} for other in self.other_sizes))

@@ -122,7 +122,8 @@ def record_case(
             not recorded; and what binding and building raise.
     """
     problem = bind(case, sizes)
-    kernel = builder.build(problem, case.kernel, ORIGINAL_ARCH)
+    arch = ORIGINAL_ARCH if case.recorded is None else case.recorded.arch
+    kernel = builder.build(problem, case.kernel, arch)
     entries = []
     for family in choose(list(families) if families else None, problem):
         inputs = generate(problem, family, seed)

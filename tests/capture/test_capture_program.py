@@ -180,3 +180,14 @@ def test_ptx_that_the_program_does_not_carry(fakes, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, with_ptx)
     assert done.exit_code == 0, done.output
     assert CliRunner().invoke(main, ["verify", str(tmp_path / "ptx")]).exit_code == 0
+
+
+def test_hazards_of_a_captured_launch(cases: Path) -> None:
+    path = str(cases / "001_scale" / "case.yaml")
+    done = CliRunner().invoke(main, ["--format", "json", "hazards", path])
+    assert done.exit_code == 0, done.output
+    assert [run["program"] for run in json.loads(done.stdout)["runs"]] == ["original"]
+    for command in (["mutate", path], ["hazards", "--only", "port", path]):
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 2
+        assert "PT5065" in done.output
