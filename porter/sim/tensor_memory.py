@@ -90,17 +90,20 @@ class TensorMemory:
         """Raises Stop if an access touches columns that the block does not hold."""
         if columns.size == 0:
             return
-        low, high = int(columns.min()), int(columns.max())
-        if high >= COLUMNS or not self.owned[cta, low : high + 1].all():
-            touched = np.unique(columns)
-            bad = touched[(touched >= COLUMNS) | ~self.owned[cta, np.minimum(touched, COLUMNS - 1)]]
-            if bad.size:
-                raise Stop(
-                    Code.SIM_TMEM_UNALLOCATED,
-                    f"{what} touches column {int(bad[0])}, which is not allocated",
-                    at,
-                    warp,
-                )
+        try:
+            held = np.logical_and.reduce(self.owned[cta][columns], axis=None)
+        except IndexError:
+            held = False
+        if held:
+            return
+        touched = np.unique(columns)
+        bad = touched[(touched >= COLUMNS) | ~self.owned[cta, np.minimum(touched, COLUMNS - 1)]]
+        raise Stop(
+            Code.SIM_TMEM_UNALLOCATED,
+            f"{what} touches column {int(bad[0])}, which is not allocated",
+            at,
+            warp,
+        )
 
     def check_leaks(self) -> None:
         """At the kernel's end nothing may be left allocated."""
