@@ -208,7 +208,8 @@ are reported.
 
 Threads of a warp count as one towards other warps; among each other they race over shared memory, and only
 `bar.warp.sync`, barriers and memory fences order them, not `shfl`, `vote` or the instructions that a warp
-executes together (code written for lockstep relies on these: to review at practice level). Shared memory is
+executes together (code written for lockstep relies on these: to review at practice level). The same holds where
+one lane arrives on an mbarrier, or issues a copy, for a warp whose other lanes use the memory too. Shared memory is
 followed by 2-byte granules, Tensor Memory by columns and groups of 16 lanes, global memory by 4 bytes or what is
 smaller of the accesses to it. An asynchronous operation reads and writes between its issue and what proves its
 completion: an mbarrier phase, a commit, a wait of its thread.

@@ -133,3 +133,37 @@ xor.b32 %r20, %r0, 33; mad.lo.u32 %r21, %r20, 4, %r2; ld.shared.u32 %r4, [%r21];
     assert hazard.first.lane is not None
     assert hazard.second.lane is not None
     assert hazard.first.lane ^ hazard.second.lane == 1
+
+
+# Warp 1 reads words that warp 0 stores anew when lane 0 of warp 1 has said that it is done.
+RELEASE = """@%p0 mbarrier.init.shared.b64 [%r8], {count};
+mad.lo.u32 %r3, %r0, 4, %r2; st.shared.u32 [%r3], %r0; bar.sync 0;
+and.b32 %r30, %r0, 31; setp.eq.u32 %p8, %r30, 0; sub.u32 %r21, %r3, 128;
+@%p1 bra STORER;
+{read} ld.shared.u32 %r4, [%r21];
+{between}
+{arrive} mbarrier.arrive.shared.b64 %d9, [%r8];
+ret;
+STORER: mbarrier.try_wait.parity.shared.b64 %p6, [%r8], 0; @!%p6 bra STORER;
+st.shared.u32 [%r3], %r0; ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "read", "between", "arrive", "wanted"),
+    [
+        (32, "", "", "", set()),
+        (1, "", "bar.warp.sync 0xffffffff;", "@%p8", set()),
+        (1, "", "", "@%p8", {"G1"}),
+        # What only the arriving lane has read, it is done with.
+        (1, "@%p8", "", "@%p8", set()),
+        (31, "@!%p8", "", "@!%p8", set()),
+        (1, "@!%p8", "", "@%p8", {"G1"}),
+    ],
+)
+def test_one_lane_that_arrives_for_its_warp(count: int, read: str, between: str, arrive: str, wanted: set[str]) -> None:
+    body = RELEASE.format(count=count, read=read, between=between, arrive=arrive)
+    assert found(check(body, "sm_90a", threads=64)) == wanted
+    outcome = check(body, "sm_90a", threads=64, level="practice")
+    assert not found(outcome)
+    assert found(outcome, "review") == wanted

@@ -78,7 +78,7 @@ class Checker:
         self.shared = [Shadow() for _ in range(machine.n_cta)]
         self.tensor = [Shadow() for _ in range(machine.n_cta)]
         self.global_memory = GlobalMemoryCheck(self)
-        self.lanes = Lanes(machine)
+        self.lanes = Lanes(machine, self.clocks)
         self.mbarriers = MbarrierLife(self)
         # The byte indices and active lanes of the threads' access that is being checked.
         self.acting: tuple[Array, Array] | None = None

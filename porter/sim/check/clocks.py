@@ -5,12 +5,14 @@ Components, per cluster: each warp (its own count of synchronizing steps, the ep
 completed) and each thread that issues tcgen05 operations (operations completed). An event that has happened
 is a set of (component, value) pairs, any of which proves it.
 
-Each warp holds six views of the past:
+Each warp holds seven views of the past:
 
 =========  ==================================================================================
 `ORDER`    what happened before, by any synchronization
 `ASYNC`    the part of it that a proxy fence has made visible to the asynchronous proxy in shared memory
 `GLOBAL`   the same for global memory
+`EXACT`    `ORDER`, but of what several lanes of a warp did only as much as was ordered before the lanes that
+           then arrived: an arrival of one lane tells of the others up to the warp's last synchronization
 `FENCED`   the part that fences of at least .gpu scope have covered, by whichever thread
 `PARKED`   tcgen05 operations published by a before_thread_sync fence or a commit and received,
            which an after_thread_sync fence moves to `TENSOR`
@@ -31,21 +33,25 @@ import numpy.typing as npt
 Array = npt.NDArray[np.int64]
 Done = list[tuple[int, int]]
 
-ORDER, ASYNC, GLOBAL, FENCED, PARKED, TENSOR = 0, 1, 2, 3, 4, 5
-CARRIED = 5
+ORDER, ASYNC, GLOBAL, FENCED, EXACT, PARKED, TENSOR = 0, 1, 2, 3, 4, 5, 6
+CARRIED = 6
 """The first views, which make up a message."""
 
 
 class Clocks:
-    """`state` [warps, 6 views, components] of one wave. Warps are numbered over all its blocks."""
+    """`state` [warps, 7 views, components] of one wave. Warps are numbered over all its blocks."""
 
     def __init__(self, warps: int, warps_per_cluster: int) -> None:
         self.per_cluster = warps_per_cluster
         self.capacity = warps_per_cluster + 64
-        self.state: Array = np.zeros((warps, 6, self.capacity), np.int64)
+        self.state: Array = np.zeros((warps, 7, self.capacity), np.int64)
         self.own = np.arange(warps) % warps_per_cluster
         self.epoch = np.ones(warps, np.int64)
-        self.state[np.arange(warps), ORDER, self.own] = 1
+        for view in (ORDER, EXACT):
+            self.state[np.arange(warps), view, self.own] = 1
+        # The epoch that ended with a warp's last synchronization of its lanes; the components of its lane sets.
+        self.synced = np.zeros(warps, np.int64)
+        self.lane_sets: dict[int, dict[int, int]] = {}
         self._components: dict[Any, int] = {}
         # Messages of relaxed synchronization: what a fence has released, what was received but not acquired.
         self.fenced: dict[int, Array] = {}
@@ -75,10 +81,31 @@ class Clocks:
     def advance(self, warp: int) -> None:
         """Begin a new epoch: what the warp does from now on is not part of what it published."""
         self.epoch[warp] += 1
-        self.state[warp, ORDER, self.own[warp]] = self.epoch[warp]
+        self.state[warp, ORDER, self.own[warp]] = self.state[warp, EXACT, self.own[warp]] = self.epoch[warp]
 
-    def release(self, warp: int) -> Array:
-        """The message that a warp's synchronization sends."""
+    def lanes_synced(self, warp: int) -> None:
+        """The warp's lanes are ordered among themselves."""
+        self.synced[warp] = self.epoch[warp]
+        self.advance(warp)
+
+    def by_lanes(self, warp: int, lanes: int) -> tuple[int, int]:
+        """The event "these lanes (a bit each) of the warp have come to this point"."""
+        sets = self.lane_sets.setdefault(warp, {})
+        found = sets.get(lanes)
+        if found is None:
+            found = sets[lanes] = self.component(("lanes", int(self.own[warp]), lanes))
+        return found, int(self.epoch[warp])
+
+    def release(self, warp: int, lanes: int | None = None) -> Array:
+        """The message that a warp's synchronization sends; `lanes` if not all of its lanes take part."""
+        if lanes is not None:
+            # Making a component may widen the state, so all of them come first.
+            told = [c for held, c in self.lane_sets.get(warp, {}).items() if held & ~lanes == 0]
+            message = self.state[warp, :CARRIED].copy()
+            message[EXACT, self.own[warp]] = self.synced[warp]
+            message[EXACT, told] = self.epoch[warp]
+            self.advance(warp)
+            return message
         message = self.state[warp, :CARRIED].copy()
         self.advance(warp)
         return message

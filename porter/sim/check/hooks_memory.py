@@ -46,6 +46,8 @@ def touch_shared(
             local = offsets[offsets // stride == cta] - cta * stride
             access = check.generic(kind, at, warp, kind != "load", byte_bits(local, size), item)
             access.scope = order.scope if order.strong else None
+            if not lanes[row].all() and lanes.shape[1] == 32:
+                access.done.append(check.clocks.by_lanes(warp, _bits(lanes[row])))
             check.acting = where[row], lanes[row]
             check.access_shared(cta, access)
     check.acting = None
@@ -53,6 +55,11 @@ def touch_shared(
         check.lanes.stamp(touch)
     if order.strong or check.global_memory.state.flags.locations:
         _strong(M, at, warps, lanes, where, order, kind, "store")
+
+
+def _bits(lanes: Array) -> int:
+    """A warp's lanes as an integer."""
+    return int(np.packbits(lanes, bitorder="little").view(np.uint32)[0])
 
 
 def _strong(

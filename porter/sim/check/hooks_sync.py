@@ -265,7 +265,8 @@ def mbar_arrive(
         for cta in {cta for _, cta in places if cta != int(M.warp_cta[warp])}:
             check.remote_arrival(at, warp, cta)
         check.lanes.arrived.add(warp)
-        message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
+        some = _partial(M, idx, n, mask, warp)
+        message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp, some)
         for place in places:
             check_init(M, at, warp, *place, False)
             check.mbarriers.arrived(place, at, warp)
@@ -284,6 +285,18 @@ def mbar_arrive(
     for place, warp in late:
         check.arrive(*place, dict(messages[place])[warp].copy())
     return result
+
+
+def _partial(M: Machine, idx: Any, n: int, mask: Any, warp: int) -> int | None:
+    """The lanes of a warp that execute an instruction, a bit each; None if all do that are left."""
+    if mask is None:
+        return None
+    row = int(np.flatnonzero(M.warps(idx) == warp)[0])
+    lanes = np.broadcast_to(mask, (n, 32))[row]
+    left = M.exists[warp] if M.converged[warp] else M.lane_state[warp] != sync._GONE
+    if (lanes | ~left).all():
+        return None
+    return int(np.packbits(lanes, bitorder="little").view(np.uint32)[0])
 
 
 def _late(

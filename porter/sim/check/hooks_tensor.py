@@ -17,7 +17,7 @@ from porter.ptx.umma import UmmaOp
 from porter.ptx.zero_columns import ZeroColumns
 from porter.sim import exec_tcgen05
 from porter.sim.check.checker import Channel, Issue
-from porter.sim.check.clocks import ASYNC, CARRIED, FENCED, GLOBAL, ORDER, PARKED, TENSOR
+from porter.sim.check.clocks import ASYNC, CARRIED, EXACT, FENCED, GLOBAL, ORDER, PARKED, TENSOR
 from porter.sim.check.footprints import operand_bits
 from porter.sim.check.hooks_sync import check_init
 from porter.sim.check.judge import Verdict
@@ -306,7 +306,7 @@ def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, mul
         # The arrival tells that the operations are over, and all that they came after.
         message = clocks.state[warp, :CARRIED].copy()
         own = int(clocks.own[warp])
-        for view in (ORDER, ASYNC, GLOBAL, FENCED):
+        for view in (ORDER, ASYNC, GLOBAL, FENCED, EXACT):
             message[view, own] = 0
         np.maximum(message[PARKED], clocks.state[warp, TENSOR], out=message[PARKED])
         for view in (ORDER, PARKED):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.ptx.memory_order import Scope
-from porter.sim.check.clocks import ASYNC, ORDER, PARKED, TENSOR, Clocks
+from porter.sim.check.clocks import ASYNC, EXACT, ORDER, PARKED, TENSOR, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.shadow import Access
 
@@ -118,7 +118,7 @@ def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool, same_bloc
     if old.proxy == "generic":
         if new.proxy == "generic":
             if clocks.knows(warp, ORDER, old.done):
-                return None
+                return None if _all_lanes(clocks, old, new) else Verdict("G1", *_LANES, strict=True)
             if old.scope is not None and new.scope is not None:
                 return _strong(old.scope, new.scope, same_block)
             if old.kind == "cp.async":
@@ -134,6 +134,14 @@ def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool, same_bloc
     if clocks.knows(warp, ORDER, old.done):
         return None
     return _after_async(clocks, old, new, peer)
+
+
+_LANES = "synchronization of the first access's warp before one of its lanes arrives", "bar.warp.sync"
+
+
+def _all_lanes(clocks: Clocks, old: Access, new: Access) -> bool:
+    """Whether also the lanes other than those that arrived are known to be done."""
+    return old.warp == new.warp or clocks.knows(new.warp, EXACT, old.done)
 
 
 def _strong(one: Scope, other: Scope, same_block: bool) -> Verdict | None:
@@ -159,6 +167,8 @@ def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | N
     if not known:
         remedy = "fence.proxy.async, then bar.sync or an mbarrier arrive and wait" if old.write else "mbarrier.arrive"
         return Verdict(id, "synchronization of the threads' accesses with the issue", remedy)
+    if not _all_lanes(clocks, old, new):
+        return Verdict(id, *_LANES, strict=True)
     if clocks.knows(warp, ASYNC, old.done):
         return None
     # NVIDIA's tutorials have only the barrier between stores and the MMA; nobody omits the fence of a bulk store.

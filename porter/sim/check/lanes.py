@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from porter.sim.check.clocks import Clocks
 from porter.sim.check.shadow import GRANULE
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Touch(NamedTuple):
 class Lanes:
     """Of one wave. Stamps hold interval << 6 | lane; intervals are numbered over all warps."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, clocks: Clocks) -> None:
+        self.clocks = clocks
         count = machine.smem_flat.size // GRANULE
         self.writers = np.zeros(count, np.int32)
         self.readers = np.zeros(count, np.int32)
@@ -57,6 +59,7 @@ class Lanes:
         self._last += 1
         self.interval[warp] = self._last
         self.arrived.discard(warp)
+        self.clocks.lanes_synced(warp)
 
     def waited(self, warp: int) -> None:
         """A wait on an mbarrier orders lanes if some of them arrived on one before."""
