@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
+from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
 from porter.sim.codegen import Context, Unsupported, emits, kind_of, runtime
 from porter.sim.sync import lane_bits
 
@@ -250,10 +251,51 @@ def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, 
 
 
 def _matrix_form(ins: ast.Instruction) -> int:
-    p = ins.parts
-    if p[-1] != "b16" or "m8n8" not in p:
-        raise Unsupported("matrix elements other than 8x8 of b16")
-    return next(int(x[1:]) for x in p if x in ("x1", "x2", "x4"))
+    return next(int(x[1:]) for x in ins.parts if x in ("x1", "x2", "x4"))
+
+
+# Which byte of which row the bytes of a thread 4g + q hold in the forms of 8-bit elements (PTX ISA 9.7.14.5.15,
+# 9.7.14.5.16; CUTLASS include/cute/atom/copy_traits_sm100.hpp, SM100_U8x8_LDSM_T and SM100_U8x4_STSM_T).
+_G, _Q = np.arange(32)[:, None, None] // 4, np.arange(32)[:, None, None] % 4
+_REGISTER, _BYTE = np.arange(4)[None, :, None], np.arange(4)[None, None, :]
+_BYTE_PLACES: dict[str, tuple[Array, Array]] = {
+    # shape: (row of the matrices [32, registers, 4], byte of the row), four registers each
+    "m8n16": (_G + 8 * _REGISTER + 0 * _BYTE, 4 * _Q + _BYTE + 0 * _REGISTER),
+    "m16n16": (16 * (_REGISTER // 2) + 4 * _Q + _BYTE, _G + 8 * (_REGISTER % 2) + 0 * _BYTE),
+    "m16n8": (8 * _REGISTER + 2 * _Q + _BYTE % 2, _G + 8 * (_BYTE // 2) + 0 * _REGISTER),
+}
+
+
+@runtime
+def load_bytes(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: int, shape: str, source: str
+) -> Array:
+    """ldmatrix of 8-bit elements, `source` the format in memory or "": registers [n, 32, registers]."""
+    rows = (16 if shape == "m16n16" else 8) * count
+    registers = rows // 8
+    where = matrix_addresses(M, at, idx, n, mask, addr, rows)
+    data = M.smem_view(1, 16)[where >> 4]
+    if source:
+        # 16 elements one after the other, the first in the lowest bits; the rest of the row is padding.
+        width = SOURCE_BITS[source]
+        bits = np.unpackbits(data[..., : 2 * width], axis=-1, bitorder="little").reshape(n, rows, 16, width)
+        weights = np.uint8(1) << np.arange(width, dtype=np.uint8)
+        data = (bits * weights).sum(axis=-1, dtype=np.uint8) << np.uint8(SOURCE_SHIFT[source])
+    row, byte = (place[:, :registers] for place in _BYTE_PLACES[shape])
+    return np.ascontiguousarray(data[:, row, byte]).view(np.uint32)[..., 0]
+
+
+@runtime
+def store_bytes(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, *values: Any) -> None:
+    """stmatrix m16n8 of 8-bit elements, transposed."""
+    count = len(values)
+    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count)
+    regs = np.stack([np.broadcast_to(v, (n, 32)) for v in values], axis=-1)
+    row, byte = (place[:, :count] for place in _BYTE_PLACES["m16n8"])
+    data = np.zeros((n, 8 * count, 16), np.uint8)
+    data[:, row, byte] = np.ascontiguousarray(regs)[..., None].view(np.uint8)
+    M.smem_view(1, 16)[where >> 4] = data
+    M.stores += 1
 
 
 @emits("ldmatrix")
@@ -264,7 +306,12 @@ def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
     d = ins.operands[0]
     items = d.items if isinstance(d, ast.Vec) else (d,)
     address = shared_address(cg, ins.operands[1], ins)
-    value = cg.let(cg.call("load_matrices", address, str(count), str("trans" in ins.parts)))
+    shape = next(x for x in ins.parts if x in ("m8n8", "m8n16", "m16n16"))
+    if shape == "m8n8":
+        value = cg.let(cg.call("load_matrices", address, str(count), str("trans" in ins.parts)))
+    else:
+        source = next((x for x in ins.parts if x in SOURCE_BITS), "")
+        value = cg.let(cg.call("load_bytes", address, str(count), repr(shape), repr(source)))
     for i, to in enumerate(items):
         cg.set(to, "u32", f"{value}[..., {i}]")
 
@@ -278,6 +325,9 @@ def _stmatrix(cg: Context, ins: ast.Instruction) -> None:
     items = s.items if isinstance(s, ast.Vec) else (s,)
     address = shared_address(cg, ins.operands[0], ins)
     values = [cg.src(i, "u32") for i in items]
+    if "m16n8" in ins.parts:
+        cg.line(cg.call("store_bytes", address, *values))
+        return
     cg.line(cg.call("store_matrices", address, str("trans" in ins.parts), *values))
 
 

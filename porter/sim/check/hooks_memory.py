@@ -232,8 +232,21 @@ def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, 
     exec_warp.store_matrices(M, at, idx, n, mask, addr, trans, *values)
 
 
+def load_bytes(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: int, shape: str, source: str
+) -> Array:
+    _matrices(M, at, idx, n, mask, addr, (16 if shape == "m16n16" else 8) * count, "load")
+    return exec_warp.load_bytes(M, at, idx, n, mask, addr, count, shape, source)
+
+
+def store_bytes(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, *values: Any) -> None:
+    _matrices(M, at, idx, n, mask, addr, 8 * len(values), "write")
+    exec_warp.store_bytes(M, at, idx, n, mask, addr, *values)
+
+
 HOOKS: dict[str, Any] = {
     f.__name__: f
     for f in (ld_shared, st_shared, ld_global, st_global, ld_generic, st_generic, atomic, atomic_wide,
-              clear_shared, replace_field, publish_map, load_matrices, store_matrices)
+              clear_shared, replace_field, publish_map, load_matrices, store_matrices, load_bytes,
+              store_bytes)
 }  # fmt: skip
