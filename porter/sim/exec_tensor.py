@@ -286,6 +286,8 @@ def warp_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: MmaOp, a: Any
 
 @emits("mma")
 def _mma(cg: Context, ins: ast.Instruction) -> None:
+    if "m8n8k4" in ins.parts and ins.parts[-1] != "f64":
+        raise Unsupported("products by quads of threads")
     op = MmaOp.parse(ins.parts)
     if op.sparse:
         raise Unsupported("sparse mma.sync")
