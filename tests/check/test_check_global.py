@@ -45,6 +45,11 @@ def test_blocks_without_any_order_race() -> None:
     (hazard,) = outcome.hazards
     assert hazard.first is not None
     assert {hazard.first.block, hazard.second.block} == {(0, 0, 0), (1, 0, 0)}
+    # The thread that reads the place named.
+    assert hazard.second.warp is not None
+    assert hazard.second.lane is not None
+    word = int(hazard.where.split()[1], 16) // 4
+    assert word == (32 * hazard.second.warp + hazard.second.lane) ^ 33
     assert hazard.where.startswith("byte 0x")
     assert " of out " in hazard.where
     assert ".gpu" in hazard.remedy

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class GlobalMemoryCheck:
         self.follow(GlobalState())
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._orders: dict[int, MemoryOrder] = {}
+        # The lanes of the threads whose accesses are being judged, in the order of their places.
+        self._acting: Array | None = None
 
     def follow(self, state: GlobalState) -> None:
         self.state = state
@@ -64,14 +67,15 @@ class GlobalMemoryCheck:
 
     # Numbers of accesses ------------------------------------------------------------------------------
 
-    def _generic(self, kind: str, at: int, warp: int, order: MemoryOrder) -> int:
-        """The access number of a warp's instruction, the same until its next synchronization."""
+    def _generic(self, kind: str, at: int, warp: int, order: MemoryOrder, lane: int | None = None) -> int:
+        """The access number of a warp's instruction, the same until its next synchronization; `lane` if only one
+        is active."""
         now = self.check.clocks.now(warp)
-        key = kind, at, warp, now[1]
+        key = kind, at, warp, now[1], lane
         found = self._numbers.get(key)
         if found is None:
             actor = self.wave.first_block * self.wave.warps_per_block + warp
-            access = GlobalAccess(kind, at, warp, None, kind != "load", "generic", [now], order, self.wave, actor)
+            access = GlobalAccess(kind, at, warp, lane, kind != "load", "generic", [now], order, self.wave, actor)
             found = self._numbers[key] = self.state.enter(access)
         return found
 
@@ -110,10 +114,13 @@ class GlobalMemoryCheck:
             place = where[:, None] // shadow.granule + step
             present = np.unique(rows)
             numbers = np.zeros(n, np.int32)
+            starts = np.searchsorted(rows, np.arange(n + 1))
+            self._acting = columns
             for row in present.tolist():
                 warp = int(warps[row])
                 if done is None:
-                    numbers[row] = self._generic(kind, at, warp, order)
+                    single = columns[starts[row]] if starts[row + 1] - starts[row] == 1 else None
+                    numbers[row] = self._generic(kind, at, warp, order, None if single is None else int(single))
                 else:
                     numbers[row] = self.state.enter(self.bulk(kind, at, warp, None, False, done[warp]))
             per_lane = numbers[rows][:, None]
@@ -122,6 +129,7 @@ class GlobalMemoryCheck:
             else:
                 same = None if value is None else (where, rows, columns, value)
                 self._writes(shadow, place, per_lane, kind == "atomic", same)
+            self._acting = None
             if kind in ("write", "atomic"):
                 self.flag_writes(at, warps, rows, where, allocation.start, order, kind)
 
@@ -189,19 +197,24 @@ class GlobalMemoryCheck:
         for pair, granule, element in zip(pairs.tolist(), granules.tolist(), elements.tolist(), strict=True):
             one, two = state.access(pair >> 32), state.access(pair & 0xFFFFFFFF)
             alike = same is not None and _stores_what_is_there(shadow, same, element)
-            self._report(one, two, shadow, granule, alike)
+            self._report(one, self._by_lane(two, element), shadow, granule, alike)
+
+    def _by_lane(self, access: GlobalAccess, element: int) -> GlobalAccess:
+        """An access of threads as that of the lane that came to a place."""
+        return access if self._acting is None else replace(access, lane=int(self._acting[element]))
 
     def _judge_sets(self, shadow: GlobalShadow, place: Array, sets: Array, new: Array, only_changes: bool) -> None:
         state = self.state
         code = sets.astype(np.int64) << 32 | np.broadcast_to(new, sets.shape)
         pairs, first = np.unique(code, return_index=True)
         granules = place.reshape(-1)[first]
-        for pair, granule in zip(pairs.tolist(), granules.tolist(), strict=True):
+        elements = first // (sets.size // len(sets))
+        for pair, granule, element in zip(pairs.tolist(), granules.tolist(), elements.tolist(), strict=True):
             two = state.access(pair & 0xFFFFFFFF)
             for number in state.members([pair >> 32], only_changes):
                 one = state.access(number)
                 if one.actor != two.actor or one.proxy != "generic":
-                    self._report(one, two, shadow, granule)
+                    self._report(one, self._by_lane(two, element), shadow, granule)
 
     def _report(
         self, old: GlobalAccess, new: GlobalAccess, shadow: GlobalShadow, granule: int, alike: bool = False
