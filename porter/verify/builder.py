@@ -41,7 +41,7 @@ class BuiltKernel:
     @property
     def function(self) -> ast.Function | None:
         """None for a kernel that is known as a binary only."""
-        return self.module.function(self.entry) if self.ptx else None
+        return self.module.function(self.entry) if self.cubin is None else None
 
     def bound(self, problem: Problem) -> Problem:
         """The problem with the arguments that the kernel's own host code passes, where it has some."""
