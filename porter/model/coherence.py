@@ -68,8 +68,9 @@ def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     waits = [e.node for e in events if e.kind is Kind.WAIT]
     touches = [e.node for e in events if e.kind in _TOUCHES and e.accumulator is accumulator]
     anchors: list[Node] = []
+    leaving: dict[int, bool] = {}
     for touch in touches:
-        anchor = _anchor(function.body, touch, mma, waits)
+        anchor = _anchor(function.body, touch, mma, waits, leaving)
         if anchor is not None and not any(_covers(a, anchor, mma) for a in anchors):
             anchors.append(anchor)
     for anchor in anchors:
@@ -137,7 +138,9 @@ def _inside(node: Node, outer: Node) -> bool:
     return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
 
 
-def _anchor(body: Node, touch: Node, mma: list[Node], waits: list[Node]) -> Node | None:
+def _anchor(
+    body: Node, touch: Node, mma: list[Node], waits: list[Node], leaving: dict[int, bool]
+) -> Node | None:
     """The statement to load in front of: in the innermost block in which an MMA comes before the touch, but
     behind any wait that stands between the two."""
     for block, child in _blocks_above(body, touch):
@@ -147,27 +150,28 @@ def _anchor(body: Node, touch: Node, mma: list[Node], waits: list[Node]) -> Node
             continue
         between = [w for w in waits if _inside(w, child) and w.end_byte <= touch.start_byte]
         if not between:
-            return _before_exits(block, child, mma + waits)
+            return _before_exits(block, child, mma + waits, leaving)
         last = max(between, key=lambda w: w.start_byte)
         for inner, inner_child in _blocks_above(body, touch):
             if _inside(last, inner):
-                return _before_exits(inner, inner_child, mma + waits)
+                return _before_exits(inner, inner_child, mma + waits, leaving)
     return None
 
 
-def _before_exits(block: Node, child: Node, stops: list[Node]) -> Node:
+def _before_exits(block: Node, child: Node, stops: list[Node], leaving: dict[int, bool]) -> Node:
     """`child`, or the first of the statements between it and the last MMA or wait that may let single threads
-    leave: a load needs the whole warp."""
+    leave: a load needs the whole warp. `leaving` keeps by id of a node whether it holds such a statement."""
     first = child
-    # behind the last of the block's statements that holds a stop
-    before = [s.start_byte for s in stops if block.start_byte <= s.start_byte < child.start_byte]
-    last = max(before, default=block.start_byte)
+    last = max((s.start_byte for s in stops if block.start_byte <= s.start_byte < child.start_byte), default=-1)
     for sibling in reversed(block.named_children):
         if sibling.start_byte >= child.start_byte or sibling.type in ("comment", "preproc_call"):
             continue
-        if sibling.end_byte <= last or any(_inside(s, sibling) for s in stops):
+        if sibling.start_byte <= last:
             break
-        if any(True for _ in find(sibling, "return_statement", "break_statement", "continue_statement")):
+        if sibling.id not in leaving:
+            exits = find(sibling, "return_statement", "break_statement", "continue_statement")
+            leaving[sibling.id] = any(True for _ in exits)
+        if leaving[sibling.id]:
             first = sibling
     return first
 
