@@ -265,8 +265,7 @@ PORTER_FN void porter_poll(u32 site) { poll(__activemask(), site, 0, false); }
 
 // The same where CTAs work in pairs.
 PORTER_FN void porter_pair_poll(u32 site) {
-  u32 mask = __activemask();
-  if (thread_rank() % 32 == __ffs(mask) - 1) pass_on(state(site));
-  __syncwarp(mask);
-  poll(mask, site, cta_of_rank(cta_rank() ^ 1), true);
+  Cta& c = state(site);
+  if (peek(c.flying)) pass_on(c);
+  poll(__activemask(), site, cta_of_rank(cta_rank() ^ 1), true);
 }

@@ -23,22 +23,33 @@ PORTER_FN void porter_pair_begin() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Passes on what has landed in this CTA, by one thread.
+__device__ __forceinline__ bool has_landed(const Cta& c, u32 index) {
+  u32 done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(done) : "r"(landed_address(index)), "r"(peek(c.forwards[index].parity)) : "memory");
+  return done;
+}
+
+// Passes on what has landed in this CTA. All threads of a warp may call this together: one of them does it.
 static __device__ __noinline__ void pass_on(Cta& c) {
   u64 flying = peek(c.flying);
   while (flying) {
-    u32 i = __ffsll(flying) - 1, done;
+    u32 i = __ffsll(flying) - 1;
+    u64 bit = 1ull << i;
     flying &= flying - 1;
-    u32 parity = c.forwards[i].parity;
-    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(done) : "r"(landed_address(i)), "r"(peek(c.forwards[i].parity)) : "memory");
-    if (!done || peek(c.forwards[i].parity) != parity) continue;
-    if (!(atomicAnd(&c.flying, ~(1ull << i)) >> i & 1)) continue;
-    u32 bytes = peek(c.forwards[i].bytes), barrier = peek(c.forwards[i].barrier);
-    *(volatile u32*)&c.forwards[i].parity = parity ^ 1;
+    if (!has_landed(c, i)) continue;
+    // What was seen may be an earlier use of the mbarrier: only who takes the bit knows.
+    if (!(atomicAnd(&c.flying, ~bit) & bit)) continue;
+    if (!has_landed(c, i)) {
+      atomicOr(&c.flying, bit);
+      continue;
+    }
+    Forward& f = c.forwards[i];
+    u32 bytes = peek(f.bytes), barrier = peek(f.barrier);
+    *(volatile u32*)&f.parity = peek(f.parity) ^ 1;
     fence(true);
     asm volatile("mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-    store_release(&c.forwards[i].busy, 0);
+    store_release(&f.busy, 0);
   }
 }
 
