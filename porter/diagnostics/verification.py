@@ -216,7 +216,7 @@ GPU_OUT_OF_MEMORY = error(
     "PT5043",
     ExitCode.INCONCLUSIVE,
     "the GPU has no {size} bytes left for {what}",
-    "The tensors, and for an emulated port its Tensor Memory (288 KiB a CTA), are allocated on the GPU.",
+    "The tensors, and for an emulated port its Tensor Memory (322 KiB a CTA), are allocated on the GPU.",
     "Use smaller sizes, or a GPU that nobody else uses.",
 )
 GPU_PROCESS_ENDED = error(
