@@ -18,10 +18,13 @@ from typing import Any
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
 from porter.hopper.support import lowering
 from porter.ptx.forms.grammar import Form, expanded
+from porter.report.mutation_page import mutation_tables
+from porter.report.mutation_review import load_explanations
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
 from porter.sim.check.catalog import KINDS
 from porter.sim.support import Support, survey
+from porter.verify.mutation_record import read_record
 
 DOCS = Path(__file__).resolve().parent
 
@@ -202,7 +205,7 @@ With `--seeds N` a kernel is run under N random schedules; each report then says
 `porter verify --hazards` compares values and looks for hazards in the same runs.
 
 `porter mutate` leaves out or weakens every synchronizing instruction of a port in turn and shows which mutants
-are reported.
+are reported; [mutation.md](mutation.md) has the result for every port of the corpus.
 
 ## What is modelled
 
@@ -329,6 +332,49 @@ def instructions_page() -> str:
     return INSTRUCTIONS_HEAD.format(results="\n".join(table)) + "\n".join(lines) + "\n"
 
 
+MUTATION_HEAD = """# Mutation
+
+From the port of every corpus kernel each commit, wait, fence, barrier, arrival, byte count and allocation was left
+out or weakened, one at a time, and the result run in the checking simulator: what does the checker notice, and what
+would a test of the values have noticed? Made from `docs/results/mutation/` by `make docs`; those results by
+
+```
+porter mutate corpus --record docs/results/mutation --jobs 2
+```
+
+which passes over ports that have not changed since (`--again`: over none). `porter mutate FILE` shows the same for
+any kernel with a case.
+
+- *of error level*: every reading of the PTX ISA asks for what was taken away. The others take away what only its
+  letter asks for (`tcgen05.fence`, cluster scope), which code in circulation leaves out, or what concerns other
+  blocks only (`relinquish_alloc_permit`).
+- *caught by value*: the run came to its end with other values. What ends by a deadlock or an error is not counted.
+- *by hazard in practice*: reported as an error at practice level, or ended by an error, such as a deadlock with the
+  waiting barriers named. *by hazard*: the same at strict level, to which ports of CUDA C++ are held. Ports of CuTe
+  DSL kernels are held to the practice level: CuTe DSL has no `tcgen05.fence`. What the unmutated port shows there
+  does not count for its mutants.
+- *harmless by a run*: nobody notices, and a run shows that the edge is redundant. *covered*: other instructions order
+  the same accesses; without those the same mutant is caught, as what the table names. *weaker*: leaving the
+  instruction out altogether goes unnoticed as well. The others: no warp comes to the instruction, nothing uses the
+  mbarrier, or a wait has nothing to wait for (no group is pending, it asks for the phase before an mbarrier's first).
+- *harmless by review*: nothing in the run depends on it at all; the reason stands in
+  `docs/results/mutation/reviewed.yaml`.
+
+Barriers that reduce (`bar.red`) are left alone, as the kernel needs their value. Each mutant runs at one small size
+at which every pipeline wraps (`mutate_sizes` of the case), those whose instruction does nothing there at its other
+sizes; survivors run once more under a random schedule.
+
+"""
+
+RECORDS = DOCS / "results" / "mutation"
+
+
+def mutation_page() -> str:
+    """What became of the mutants of every port."""
+    records = [r for path in sorted(RECORDS.glob("*.json")) if (r := read_record(path)) is not None]
+    return MUTATION_HEAD + "\n".join(mutation_tables(records, load_explanations(RECORDS))) + "\n"
+
+
 def pages() -> dict[Path, str]:
     return {
         DOCS / "diagnostics.md": diagnostics_page(),
@@ -336,6 +382,7 @@ def pages() -> dict[Path, str]:
         DOCS / "cases.md": cases_page(),
         DOCS / "hazards.md": hazards_page(),
         DOCS / "instructions.md": instructions_page(),
+        DOCS / "mutation.md": mutation_page(),
     }
 
 

@@ -54,7 +54,7 @@ class _Wanted:
               help="A finished port to mutate; without it Porter makes one.")  # fmt: skip
 @click.option("--original", is_flag=True, help="Mutate the original instead of its port.")
 @click.option("--sizes", multiple=True, metavar="NAME=N,...",
-              help="Problem size; mutants whose instruction is not reached there run at the further ones "
+              help="Problem size; mutants whose instruction does nothing there run at the further ones "
                    "[default: mutate_sizes of the case, then its other sizes].")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Processes that run mutants.")  # fmt: skip

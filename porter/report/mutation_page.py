@@ -16,7 +16,13 @@ _LEVELS = {"error": "error", "strict": "strict", "other": "-"}
 
 def mutation_tables(records: Sequence[Record], explanations: Sequence[Explanation]) -> Iterator[str]:
     """Lines of Markdown."""
+    rows = [row for record in records for row in record.rows]
     yield "## Kernels"
+    yield ""
+    yield (
+        f"The checker notices {sum(row.caught for row in rows)} of {len(rows)} mutants; comparing the values of the "
+        f"same runs notices {sum(row.value for row in rows)}."
+    )
     yield ""
     groups = [(r.case, [(r, row) for row in r.rows]) for r in records]
     yield from _table("port", groups, explanations, total=True)
@@ -44,9 +50,13 @@ def mutation_tables(records: Sequence[Record], explanations: Sequence[Explanatio
 def family(opcode: str) -> str:
     """An opcode without what does not matter to synchronization."""
     parts = opcode.split(".")
+    if parts[0] in ("bar", "barrier"):
+        if "cluster" in parts:
+            return "barrier.cluster." + ("arrive" if "arrive" in parts else "wait")
+        return "bar.warp.sync" if "warp" in parts else "bar.arrive" if "arrive" in parts else "bar.sync"
     left_out = ("sync", "aligned", "b64", "b32", "shared", "cta_group", "mbarrier::", "L2::")
     kept = [p for p in parts if p not in ("cta", "cluster") and not any(p.startswith(x) for x in left_out)]
-    return ".".join(kept) if parts[0] not in ("bar", "barrier") or "cluster" in parts else "bar.sync"
+    return ".".join(kept)
 
 
 def _table(

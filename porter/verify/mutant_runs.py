@@ -107,6 +107,10 @@ class MutantRuns:
         waits = any(w in part for part in ins.parts for w in ("wait", "after_thread_sync"))
         return waits and ins.parts[0] not in ("bar", "barrier") and ins.line not in self.baseline.stats.waits
 
+    def matters(self, number: int) -> bool:
+        """Whether the mutant's instruction does something in the unmutated kernel."""
+        return self.reached(number) and not self.idle(number)
+
     def differs(self, outcome: Outcome) -> bool:
         """Whether a run that came to its end left other values than the unmutated kernel."""
         return not outcome.ended and outcome.values != self._values

@@ -73,9 +73,9 @@ def mutate(
 ) -> MutationResult:
     """Run a kernel and its mutants in checking mode.
 
-    All run at the first size; those whose instruction no warp comes to there, at the other sizes, as far as the
-    same instructions are there. Survivors run again under random schedules. Then it is looked for what covers
-    them.
+    All run at the first size; those whose instruction no warp comes to there, or which has nothing to wait for
+    there, at the other sizes, as far as the same instructions are there. Survivors run again under random
+    schedules. Then it is looked for what covers them.
 
     Args:
         only: numbers of the mutants to run, None for all. Their survivors get no reason.
@@ -89,9 +89,10 @@ def mutate(
         rows = {n: _row(runs, n, outcome, "") for n, outcome in zip(numbers, outcomes, strict=True)}
         more: list[MutantRuns] = []
         for setup in others:
-            unreached = [n for n in numbers if not rows[n].caught and not any(r.reached(n) for r in (runs, *more))]
-            if unreached:
-                more += _try_again(MutantRuns(setup, options, jobs), runs, unreached, rows, progress)
+            tried = runs, *more
+            left = [n for n in numbers if not rows[n].caught and not any(r.matters(n) for r in tried)]
+            if left:
+                more += _try_again(MutantRuns(setup, options, jobs), runs, left, rows, progress)
         for seed in range(1, RANDOM_SCHEDULES + 1):
             left = [n for n in numbers if not rows[n].caught]
             if left:
