@@ -103,7 +103,7 @@ __device__ __forceinline__ RowResult softmax_row(float4 (&logits)[kExperts / 8],
         logits[i].*a *= inverse;
         logits[i].*b *= inverse;
     }
-    return {inverse, largest + __logf(sum)};
+    return {inverse, largest + logf(sum)};
 }
 
 __global__ void __launch_bounds__(128)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from porter.ptx import ast
 from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.datapath.ex2 import ex2_f32
 from porter.sim.exact_f64 import directed
 from porter.sim.exec_integer import integer_add, integer_minmax, integer_mul, is_integer
 from porter.sim.rounding import (
@@ -176,6 +177,9 @@ def approx(name: str, x: Array, coarse: bool = False) -> Array:
     r = np.asarray(fn[name](v)).astype(np.asarray(x).dtype)
     # The approximations of f64 have the low 32 bits zero (PTX ISA 9.7.3.14, 9.7.3.17).
     return (r.view(np.uint64) & np.uint64(0xFFFFFFFF << 32)).view(np.float64) if coarse else r
+
+
+runtime(ex2_f32)
 
 
 @runtime
@@ -389,7 +393,9 @@ def _function(cg: Context, ins: ast.Instruction) -> None:
     p, t, ftz = ins.parts, ins.parts[-1], "ftz" in ins.parts
     x = load_float(cg, ins.operands[1], t, ftz)
     mode = next((m for m in p if m in MODES), None)
-    if mode is None or p[0] not in ("sqrt", "rcp"):
+    if p[0] == "ex2" and t == "f32":
+        store_float(cg, ins.operands[0], t, f"ex2_f32({x}, {ftz})", ftz)
+    elif mode is None or p[0] not in ("sqrt", "rcp"):
         store_float(cg, ins.operands[0], t, f"approx({p[0]!r}, {x}, {t == 'f64' and ftz})", ftz)
     elif t == "f64":
         x = cg.let(x)
