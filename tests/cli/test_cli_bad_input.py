@@ -167,7 +167,7 @@ def test_an_error_that_only_the_random_schedule_shows(tmp_path, monkeypatch):
     def backend(name, options):
         return FakeBackend(port=zero if options.schedule == "random" else FakeBackend().kernels["sm_100a"])
 
-    monkeypatch.setattr("porter.passes.port.port_sources", fake_port_sources)
+    monkeypatch.setattr("porter.passes.embedded.port_sources", fake_port_sources)
     monkeypatch.setattr("porter.cli.verify.make_backend", backend)
     monkeypatch.setattr("porter.cli.verify.ToolkitBuilder", FakeBuilder)
     kernel = project(tmp_path / "kernel")

@@ -26,7 +26,7 @@ from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, PorterError
 def engine(monkeypatch):
     """The port engine, compiler and simulator as stand-ins; returns the backend in use."""
     backend = FakeBackend()
-    monkeypatch.setattr("porter.passes.port.port_sources", fake_port_sources)
+    monkeypatch.setattr("porter.passes.embedded.port_sources", fake_port_sources)
     monkeypatch.setattr("porter.cli.verify.make_backend", lambda name, options: backend)
     monkeypatch.setattr("porter.cli.verify.ToolkitBuilder", FakeBuilder)
     monkeypatch.setenv("PORTER_CACHE", "/nonexistent")
@@ -486,7 +486,7 @@ def test_an_unforeseen_exception_is_pt0099(engine, kernel, monkeypatch):
     def explodes(*args):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("porter.passes.port.port_sources", explodes)
+    monkeypatch.setattr("porter.passes.embedded.port_sources", explodes)
     result = porter("port", kernel, code=2)
     assert "PT0099" in result.stderr
     assert "RuntimeError: boom" in result.stderr

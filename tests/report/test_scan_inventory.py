@@ -95,7 +95,7 @@ def test_without_effort_the_engine_is_not_run(tree: Path, monkeypatch: pytest.Mo
     def never(*_: object) -> None:
         raise AssertionError("the engine ran")
 
-    monkeypatch.setattr("porter.passes.port.port_sources", never)
+    monkeypatch.setattr("porter.passes.embedded.port_sources", never)
     _, files = by_name(tree, effort=False)
     assert {f.effort.level for f in files.values()} == {"unknown"}
 
