@@ -19,9 +19,14 @@ def _digest(words: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(words, np.uint32).tobytes()).hexdigest()
 
 
-@pytest.fixture(scope="module")
-def arguments() -> np.ndarray:
-    """The first of the recorded arguments, which the script draws."""
+KEPT_ARGUMENTS = "92534fdf64f9bec0"
+KEPT_RESULTS = "9b03675ccd6eb317eedca927dd82219dc6bf316180485f1056f33cae1a83a305"
+PAIRS = 1 << 20
+"""How many the script draws for each form."""
+
+
+def _drawn(skip: int) -> np.ndarray:
+    """Some of the recorded arguments, which the script draws."""
     state, words = 88172645463325252, []
 
     def draw() -> int:
@@ -31,15 +36,28 @@ def arguments() -> np.ndarray:
         state ^= state << 17 & 0xFFFFFFFFFFFFFFFF
         return state >> 16 & 0xFFFFFFFF
 
+    for _ in range(2 * skip):
+        draw()
     for _ in range(COUNT):
         bits = draw()
         words.append((bits & 0x807FFFFF) | (draw() % 44 + 92) << 23)
     return np.array(words, np.uint32)
 
 
+@pytest.fixture(scope="module")
+def arguments() -> np.ndarray:
+    return _drawn(0)
+
+
 def test_words_of_hardware(arguments: np.ndarray) -> None:
     assert _digest(arguments) == ARGUMENTS
     assert _digest(ex2.ex2_f32(arguments.view(np.float32), True).view(np.uint32)) == RESULTS
+
+
+def test_words_of_hardware_without_flushing() -> None:
+    arguments = _drawn(PAIRS)
+    assert _digest(arguments).startswith(KEPT_ARGUMENTS)
+    assert _digest(ex2.ex2_f32(arguments.view(np.float32), False).view(np.uint32)) == KEPT_RESULTS
 
 
 @pytest.mark.parametrize("control", ["rounded", "complement", "nearest"])
