@@ -17,6 +17,7 @@ PT6xxx  rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,8 @@ __all__ = [
     "Location",
     "PorterError",
     "Severity",
+    "exit_code_of",
+    "has_errors",
 ]
 
 
@@ -71,6 +74,15 @@ class Diagnostic:
     def __str__(self) -> str:
         head = f"{self.where}: " if self.where else ""
         return f"{head}{self.severity.value}[{self.code.id}]: {self.message}"
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(d.severity is Severity.ERROR for d in diagnostics)
+
+
+def exit_code_of(diagnostics: Iterable[Diagnostic]) -> ExitCode:
+    """That of the first error, `ExitCode.OK` where there is none."""
+    return next((d.code.value.exit_code for d in diagnostics if d.severity is Severity.ERROR), ExitCode.OK)
 
 
 class PorterError(Exception):

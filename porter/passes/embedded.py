@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Severity
+from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, has_errors
 from porter.lang.cuda import location, parse_cuda
 from porter.lang.embedded import Embedded, embedded_in_cuda, embedded_in_python
 from porter.lang.lexical import blanked
@@ -15,7 +15,7 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, port_sources
-from porter.rules.engine import Selection, build_file_groups, has_errors, pattern_groups
+from porter.rules.engine import Selection, build_file_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region
 
@@ -46,8 +46,7 @@ class EmbeddedPortResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        errors = [d for d in self.diagnostics if d.severity is Severity.ERROR]
-        return errors[0].code.value.exit_code if errors else ExitCode.OK
+        return exit_code_of(self.diagnostics)
 
 
 def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> EmbeddedPortResult | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tree_sitter import Node
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, Severity
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, has_errors
 from porter.lang.coverage import reading_findings
 from porter.lang.cuda import enclosing, location
 from porter.lang.sources import SourceSet
@@ -30,7 +30,7 @@ from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.types import ElementType
-from porter.rules.engine import Selection, build_file_groups, has_errors, pass_groups, pattern_groups
+from porter.rules.engine import Selection, build_file_groups, pass_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region, Rule
 
@@ -71,8 +71,7 @@ class PortResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        errors = [d for d in self.diagnostics if d.severity is Severity.ERROR]
-        return errors[0].code.value.exit_code if errors else ExitCode.OK
+        return exit_code_of(self.diagnostics)
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from porter.diagnostics import Code, Diagnostic, Severity
+from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Span
@@ -118,7 +118,3 @@ def _first_word(text: str) -> str:
 
 def _group(rule: Rule, edits: Sequence[Edit]) -> EditGroup:
     return EditGroup(rule.id, rule.title, rule.safety, tuple(edits), rule.reason, rule.references)
-
-
-def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
-    return any(d.severity is Severity.ERROR for d in diagnostics)

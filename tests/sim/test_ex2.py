@@ -60,15 +60,12 @@ def test_words_of_hardware_without_flushing() -> None:
     assert _digest(ex2.ex2_f32(arguments.view(np.float32), False).view(np.uint32)) == KEPT_RESULTS
 
 
-@pytest.mark.parametrize("control", ["rounded", "complement", "nearest"])
+@pytest.mark.parametrize("control", ["rounded", "without the table"])
 def test_other_rules_give_other_words(arguments: np.ndarray, control: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = arguments.view(np.float32)
     if control == "rounded":
         with np.errstate(over="ignore"):
             got = np.exp2(x.astype(np.float64)).astype(np.float32)
-    elif control == "complement":
-        # a negative argument as two's complement
-        got = np.where(x < 0, ex2.ex2_f32(np.where(x < 0, x + np.float32(2.0**-20), x), True), ex2.ex2_f32(x, True))
     else:
         monkeypatch.setattr(ex2, "fractions", lambda: ex2._nearby() - np.int32(0x3F800000))
         got = ex2.ex2_f32(x, True)

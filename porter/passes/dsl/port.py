@@ -10,7 +10,7 @@ from pathlib import Path
 
 import libcst as cst
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, has_errors
 from porter.lang.cute_dsl import DslFile, only, parse_dsl, read_dsl, walk
 from porter.lang.text import Edit, EditGroup, Span, apply_groups, merged
 from porter.model.dsl import names
@@ -19,7 +19,7 @@ from porter.model.dsl.scope import Scope, Unrecognized
 from porter.passes.dsl import epilogue, host, mainloop, storage
 from porter.passes.dsl.context import IMPORT_RULE, UNUSED_RULE, DslContext, KernelContext
 from porter.passes.dsl.edits import FileEdits
-from porter.rules.engine import Selection, has_errors, pass_groups
+from porter.rules.engine import Selection, pass_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region, Rule, When
 
@@ -48,8 +48,7 @@ class DslPortResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        errors = [d for d in self.diagnostics if d.severity is Severity.ERROR]
-        return errors[0].code.value.exit_code if errors else ExitCode.OK
+        return exit_code_of(self.diagnostics)
 
 
 def port_python(
