@@ -61,6 +61,22 @@ def test_the_string_holds_the_port_of_its_source(tmp_path: Path, literal: str) -
     assert text.startswith("# größer\nSOURCE = ")
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-arch=sm_90a"], ["-gencode=arch=compute_100a,code=sm_100a"]),
+        (["-O3", "-arch", "sm_90a"], ["-O3", "-gencode", "arch=compute_100a,code=sm_100a"]),
+        (["-gencode", "arch=compute_90a,code=sm_90a"], ["-gencode", "arch=compute_100a,code=sm_100a"]),
+        (["-gencode=arch=compute_90a,code=sm_90a"], ["-gencode=arch=compute_100a,code=sm_100a"]),
+        (["--gpu-architecture=sm_90a", "-O3"], ["-gencode=arch=compute_100a,code=sm_100a", "-O3"]),
+    ],
+)
+def test_an_argument_of_the_compiler_stays_one_word(tmp_path: Path, words: list[str], expected: list[str]) -> None:
+    for written in (repr(words), str(words).replace("'", '"')):
+        text = _text(_port(tmp_path, f"SOURCE = {LITERALS['raw']}\nFLAGS = {written}\n"))
+        assert ast.literal_eval(text.split("FLAGS = ")[1]) == expected
+
+
 def test_line_numbers_are_those_of_the_file(tmp_path: Path) -> None:
     result = _port(tmp_path, "\n\n\nSOURCE = " + LITERALS["raw"] + "\n")
     lines = ("\n\n\nSOURCE = " + LITERALS["raw"]).splitlines()

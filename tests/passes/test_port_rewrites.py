@@ -326,7 +326,7 @@ def test_header_and_source_are_ported_as_a_set(tmp_path: Path) -> None:
 def test_build_files_beside_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("all:\n\tnvcc -arch=sm_90a kernel.cu\n")
     result = port_text(tmp_path, GEMM)
-    ported = b"all:\n\tnvcc -gencode arch=compute_100a,code=sm_100a kernel.cu\n"
+    ported = b"all:\n\tnvcc -gencode=arch=compute_100a,code=sm_100a kernel.cu\n"
     assert result.build_files == {str(tmp_path / "Makefile"): ported}
 
 
