@@ -67,10 +67,11 @@ def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
     mma = [e.node for e in events if e.kind in (Kind.MMA, Kind.ZERO) and e.accumulator is accumulator]
     waits = [e.node for e in events if e.kind is Kind.WAIT]
     touches = [e.node for e in events if e.kind in _TOUCHES and e.accumulator is accumulator]
+    stops = waits + [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
     anchors: list[Node] = []
     leaving: dict[int, bool] = {}
     for touch in touches:
-        anchor = _anchor(function.body, touch, mma, waits, leaving)
+        anchor = _anchor(function.body, touch, mma, waits, stops, leaving)
         if anchor is not None and not any(_covers(a, anchor, mma) for a in anchors):
             anchors.append(anchor)
     for anchor in anchors:
@@ -139,7 +140,7 @@ def _inside(node: Node, outer: Node) -> bool:
 
 
 def _anchor(
-    body: Node, touch: Node, mma: list[Node], waits: list[Node], leaving: dict[int, bool]
+    body: Node, touch: Node, mma: list[Node], waits: list[Node], stops: list[Node], leaving: dict[int, bool]
 ) -> Node | None:
     """The statement to load in front of: in the innermost block in which an MMA comes before the touch, but
     behind any wait that stands between the two."""
@@ -150,11 +151,11 @@ def _anchor(
             continue
         between = [w for w in waits if _inside(w, child) and w.end_byte <= touch.start_byte]
         if not between:
-            return _before_exits(block, child, mma + waits, leaving)
+            return _before_exits(block, child, stops, leaving)
         last = max(between, key=lambda w: w.start_byte)
         for inner, inner_child in _blocks_above(body, touch):
             if _inside(last, inner):
-                return _before_exits(inner, inner_child, mma + waits, leaving)
+                return _before_exits(inner, inner_child, stops, leaving)
     return None
 
 
@@ -203,7 +204,22 @@ def check(builder: FlowBuilder, accumulator: Accumulator) -> list[Problem]:
     mma = [e.node for e in events_of(flow) if e.kind is Kind.MMA]
     interpreter = _Interpreter(accumulator, mma)
     interpreter.run(flow, {_State(Where.NOWHERE)})
-    return interpreter.problems
+    return interpreter.problems + _moved_by_some(builder, accumulator, events_of(flow))
+
+
+def _moved_by_some(builder: FlowBuilder, accumulator: Accumulator, events: list[Event]) -> list[Problem]:
+    """Loads and stores that some threads of a warp may not come to: either needs all of it, as an MMA does."""
+    function = accumulator.function
+    meetings = [e.node for e in events if e.kind in (Kind.MMA, Kind.FENCE, Kind.COMMIT, Kind.WAIT)]
+    found = []
+    for event in events:
+        if event.kind not in (Kind.LOAD, Kind.STORE) or event.accumulator is not accumulator:
+            continue
+        at = event.node.start_byte if event.kind is Kind.LOAD else event.node.end_byte
+        if builder.threads.apart(function, event.node, at, meetings):
+            what = "it is read" if event.kind is Kind.LOAD else "it is changed"
+            found.append(Problem(accumulator, event.node, f"{what} where some threads of a warp may have left"))
+    return found
 
 
 class _Interpreter(Interpreter[_State]):
@@ -241,6 +257,9 @@ class _Interpreter(Interpreter[_State]):
         if event.kind is Kind.LOAD:
             if state.in_flight >= 0:
                 self._problem(event, "it is read while MMAs that no wait covers may be in flight")
+            if where is Where.REGISTERS:
+                what = "its registers are changed by threads and then loaded again"
+                self._problem(event, what, state.written_at)
             return _State(Where.BOTH if where is not Where.NOWHERE else where, unfenced=True)
         if event.kind is Kind.READ:
             if where in (Where.TMEM, Where.ZERO):

@@ -15,11 +15,13 @@ from porter.lang.cuda import walk
 from porter.model.accumulators import Accumulator, AccumulatorMap
 from porter.model.constants import Constants
 from porter.model.functions import Call, Function, Style
+from porter.model.kernels import contains_tensor_core
 from porter.model.library_calls import REGISTER_FENCE
 from porter.model.program import Program
 from porter.model.registers import CASTS, take_apart, without_casts
 from porter.model.scopes import PREPROCESSOR_BLOCKS, resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, without_cast
+from porter.model.threads import Threads
 from porter.model.zeroing import Zeroing, find_zeroing
 
 _MAX_INLINE_DEPTH = 12
@@ -133,6 +135,8 @@ class FlowBuilder:
         """By id of the statement node."""
         self.anchors: dict[int, list[Accumulator]] = {}
         self.stores: dict[int, list[Accumulator]] = {}
+        self.threads = Threads(program)
+        self._found_meetings: dict[int, list[Node]] = {}
         self._uses = program.uses_tensor_core()
         self._macros = {
             macro.name: macro.joined.decode("utf-8", "replace")
@@ -151,9 +155,33 @@ class FlowBuilder:
         self._scalars = {(id(a.function), name): a for a in accumulators.accumulators for name in a.scalars}
         for accumulator in accumulators.accumulators:
             for found in find_zeroing(program, accumulator):
+                if self._by_some(found):
+                    continue
                 self.zeroing.setdefault(found.node.id, found)
                 if accumulator not in self.zeroing[found.node.id].accumulators:
                     self.zeroing[found.node.id].accumulators.append(accumulator)
+
+    def _by_some(self, zeroing: Zeroing) -> bool:
+        """Whether only some threads may clear their registers: the tile in Tensor Memory belongs to all of them. A
+        branch with MMAs in it is taken by whole warpgroups."""
+        node, function = zeroing.node, zeroing.function
+        outer = node
+        while outer.parent is not None and outer.id != function.body.id:
+            if contains_tensor_core(self.program, function, outer.parent, self._uses):
+                break
+            outer = outer.parent
+        if self.threads.splits(function, node, outer):
+            return True
+        return self.threads.apart(function, node, node.start_byte, self._meetings(function), returns=False)
+
+    def _meetings(self, function: Function) -> list[Node]:
+        """Statements that issue, commit or wait for MMAs."""
+        found = self._found_meetings.get(id(function))
+        if found is None:
+            own = [s.statement.node for s in self.program.statements if s.function is function]
+            called = [c.node for c in function.calls if any(id(t) in self._uses for t in self.program.targets(c))]
+            found = self._found_meetings[id(function)] = own + called
+        return found
 
     def unseen_macros(self, accumulator: Accumulator) -> list[tuple[str, int]]:
         """(name, byte offset) of macros that name the accumulator and stand where the grammar did not see a use: a

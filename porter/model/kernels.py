@@ -15,8 +15,8 @@ from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program, TensorCoreStatement
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import PREPROCESSOR_BLOCKS
+from porter.model.threads import THREAD_WORDS
 
-_THREAD_WORDS = re.compile(r"\bthreadIdx\b|\blaneid\b|\blane_id\b|\belect|\bwarpid\b|\bthread_rank\b|%%tid")
 _NAMED_BARRIER = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)")
 
 
@@ -152,7 +152,7 @@ def _setup_position(program: Program, function: Function, uses: set[int]) -> Nod
                 name = declared_name(child)
                 if name is not None and _depends(function, child, thread_dependent):
                     thread_dependent.add(function.text(name))
-        elif _THREAD_WORDS.search(text):
+        elif THREAD_WORDS.search(text):
             for assignment in find(node, "assignment_expression"):
                 left = assignment.child_by_field_name("left")
                 if left is not None and left.type == "identifier" and _depends(function, assignment, thread_dependent):
@@ -162,7 +162,7 @@ def _setup_position(program: Program, function: Function, uses: set[int]) -> Nod
 
 
 def _depends(function: Function, node: Node, names: set[str]) -> bool:
-    if _THREAD_WORDS.search(function.text(node)):
+    if THREAD_WORDS.search(function.text(node)):
         return True
     return any(n.type == "identifier" and function.text(n) in names for n in walk(node))
 

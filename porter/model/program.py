@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from porter.lang.asm import AsmStatement
+from porter.lang.cuda import find
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants
 from porter.model.functions import Call, Function, Style, declarations_of, functions_of, uses_of_object_macros
 from porter.model.library_calls import as_statement
-from porter.model.scopes import resolve
+from porter.model.scopes import LOOPS, resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps
+
+_WITH_BODY = ("if_statement", "else_clause", *LOOPS)
 
 PACK = "parameter_pack_expansion"
 """Node type of `args...` in a call."""
@@ -155,7 +158,22 @@ def build_program(sources: SourceSet) -> Program:
                 continue
             if steps:
                 program.statements.append(TensorCoreStatement(function, statement, steps))
+    program.refusals += _bodies_unread(program)
     return program
+
+
+def _bodies_unread(program: Program) -> Iterator[Refusal]:
+    """A branch or loop without braces whose body the preprocessor chooses: the grammar sees none."""
+    uses = program.uses_tensor_core()
+    for function in program.functions:
+        if id(function) not in uses:
+            continue
+        for node in find(function.body, "expression_statement"):
+            above = node.parent
+            if node.start_byte == node.end_byte and above is not None and above.type in _WITH_BODY:
+                at = function.span(above)
+                what = "a branch or loop without braces whose body the preprocessor chooses"
+                yield Refusal(function, function.file.path, at.start, at.end, what)
 
 
 def needs_warpgroup(statement: TensorCoreStatement) -> bool:

@@ -180,6 +180,9 @@ def _loop(function: Function, accumulator: Accumulator, node: Node, constants: C
     extents = accumulator.extents
     if len(element.subscripts) != len(extents):
         return None
+    # a loop over something else may run no turn, and `d[i][i]` is not all of d
+    if sorted(s for s in element.subscripts if s in bounds) != sorted(bounds):
+        return None
     tile: list[str] = []
     for axis, (subscript, extent) in enumerate(zip(element.subscripts, extents, strict=True)):
         bound = bounds.get(subscript)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which conditions single threads of a warp may answer differently.
+
+What a warp does together (`tcgen05.ld`, `st`, and one state of a tile for all threads) must not stand behind one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find, walk
+from porter.model.functions import Function, declared_name
+from porter.model.program import Program
+from porter.model.scopes import LOOPS
+
+THREAD_WORDS = re.compile(r"\bthreadIdx\b|\blaneid\b|\blane_id\b|\belect|\bwarpid\b|\bthread_rank\b|%%tid")
+"""What tells threads of a CTA apart."""
+
+_BRANCHES = ("if_statement", "switch_statement", *LOOPS)
+
+
+class Threads:
+    """Asks about one program. A value counts as a thread's own where it may be: the index of a warp is one, too."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._names: dict[int, set[str]] = {}
+        self._leaving: dict[int, list[Node]] = {}
+
+    def differ(self, function: Function, node: Node) -> bool:
+        """Whether an expression may have another value in another thread."""
+        if THREAD_WORDS.search(function.text(node)):
+            return True
+        names = self.names(function)
+        if any(n.type == "identifier" and function.text(n) in names for n in walk(node)):
+            return True
+        called = {c.name for c in function.calls if node.start_byte <= c.node.start_byte < node.end_byte}
+        return any(f.name in called and THREAD_WORDS.search(f.text(f.body)) for f in self.program.functions)
+
+    def names(self, function: Function) -> set[str]:
+        """Variables and parameters that may hold another value in another thread."""
+        known = self._names.get(id(function))
+        if known is not None:
+            return known
+        found = self._names[id(function)] = set(self.names(function.parent)) if function.parent is not None else set()
+        for param in function.params:
+            calls = [c for c in self.program.callers(function) if param.index < len(c.args)]
+            if any(self.differ(c.caller, c.args[param.index]) for c in calls):
+                found.add(param.name)
+        while True:
+            before = len(found)
+            for node in find(function.body, "init_declarator", "assignment_expression"):
+                target = node.child_by_field_name("declarator") or node.child_by_field_name("left")
+                name = declared_name(target) if target is not None else None
+                if name is not None and function.text(name) not in found and self.differ(function, node):
+                    found.add(function.text(name))
+            if len(found) == before:
+                return found
+
+    def splits(self, function: Function, node: Node, outer: Node) -> bool:
+        """Whether `node` stands in a branch or loop, inside `outer`, that only some threads may enter."""
+        inner, current = node, node.parent
+        while current is not None and inner.id != outer.id:
+            if current.type in _BRANCHES and self._asks(function, current):
+                return True
+            inner, current = current, current.parent
+        return False
+
+    def _asks(self, function: Function, branch: Node) -> bool:
+        condition = branch.child_by_field_name("condition")
+        return condition is not None and self.differ(function, condition)
+
+    def apart(self, function: Function, node: Node, at: int, meetings: list[Node], returns: bool = True) -> bool:
+        """Whether some threads of a warp may have left on the way to the offset `at`, in statement `node`, and the
+        warp has not met since. `meetings` are the statements that need all of it. Without `returns` only those
+        count that come back to the others behind the loop or in its next turn.
+        """
+        for leaving in self._exits(function):
+            target = _target(leaving, function)
+            if leaving.start_byte >= at or not _inside(node, target):
+                continue
+            if leaving.type == "return_statement":
+                # who returns has no part in what the warp does later
+                met = not returns or any(
+                    m.start_byte > leaving.start_byte and not _other_arm(m, leaving) for m in meetings
+                )
+            else:
+                met = any(leaving.start_byte < m.start_byte < at and not _other_arm(m, leaving) for m in meetings)
+            if not met and self.splits(function, leaving, _common(leaving, node)):
+                return True
+        return False
+
+    def _exits(self, function: Function) -> list[Node]:
+        found = self._leaving.get(id(function))
+        if found is None:
+            exits = find(function.body, "return_statement", "break_statement", "continue_statement")
+            found = self._leaving[id(function)] = [e for e in exits if self.splits(function, e, function.body)]
+        return found
+
+
+def _inside(node: Node, outer: Node) -> bool:
+    return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
+
+
+def _target(leaving: Node, function: Function) -> Node:
+    """What an exit leaves, or goes to the next turn of: a loop, a switch, a lambda or the function."""
+    kinds: tuple[str, ...] = ("lambda_expression",)
+    if leaving.type != "return_statement":
+        kinds += (*LOOPS, "switch_statement") if leaving.type == "break_statement" else LOOPS
+    current = leaving
+    while current.parent is not None and current.id != function.body.id and current.type not in kinds:
+        current = current.parent
+    return current
+
+
+def _common(one: Node, other: Node) -> Node:
+    """The innermost node around both."""
+    while one.parent is not None and not _inside(other, one):
+        one = one.parent
+    return one
+
+
+def _other_arm(one: Node, other: Node) -> bool:
+    """Whether of two nodes only one can be passed: they stand in different arms of a branch."""
+    return _common(one, other).type == "if_statement"
