@@ -155,6 +155,18 @@ class Context:
             ns[name] = unsigned.view(DTYPES[kind])[()]
         return name
 
+    def constant(self, prefix: str, value: Any) -> str:
+        """The name of something that the current instruction says once for all threads."""
+        name = f"{prefix}_{self.at}"
+        self.compiler.namespace[name] = value
+        return name
+
+    def integer(self, op: ast.Operand) -> int:
+        """The value of an operand that has to be an immediate."""
+        if not isinstance(op, ast.Imm):
+            raise Unsupported("an immediate is needed")
+        return int(op.value)
+
     # Registers ----------------------------------------------------------------------------------------
 
     def width(self, register: str) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,28 +83,27 @@ def _targets(
     return found
 
 
+@dataclass(frozen=True)
+class AtomicForm:
+    """An atomic operation `op` on `count` times `item` bytes of type `type_name` in a state space."""
+
+    space: str
+    op: str
+    type_name: str
+    item: int
+    count: int = 1
+
+
 @runtime
-def atomic(
-    M: Machine,
-    at: int,
-    idx: Any,
-    n: int,
-    mask: Any,
-    addr: Any,
-    space: str,
-    op: str,
-    type_name: str,
-    item: int,
-    b: Any,
-    c: Any,
-) -> Array:
+def atomic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm, b: Any, c: Any) -> Array:
     """Old values [n, 32] as unsigned bits."""
+    op, type_name, item = form.op, form.type_name, form.item
     result = np.zeros((n, 32), f"u{item}")
     if mask is not None and not np.any(mask):
         return result
     values = np.broadcast_to(b, (n, 32))
     third = None if c is None else np.broadcast_to(c, (n, 32))
-    for view, index, lanes in _targets(M, at, idx, n, mask, addr, space, item):
+    for view, index, lanes in _targets(M, at, idx, n, mask, addr, form.space, item):
         before = view[index[lanes]] if op == "cas" else None
         flush = op == "add" and type_name == "f32" and view is not M.smem_view(item, 1)
         third_here = None if third is None else third[lanes]
@@ -116,20 +116,20 @@ def atomic(
 
 @runtime
 def atomic_wide(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str, op: str, b: Any, c: Any
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm, b: Any, c: Any
 ) -> Array:
     """exch and cas of 128 bits, lane by lane; old values [n, 32, 2] as 64-bit halves."""
     result = np.zeros((n, 32, 2), np.uint64)
     if mask is not None and not np.any(mask):
         return result
     values, third = (np.broadcast_to(x, (n, 32, 2)) for x in (b, b if c is None else c))
-    for view, index, lanes in _targets(M, at, idx, n, mask, addr, space, 16):
+    for view, index, lanes in _targets(M, at, idx, n, mask, addr, form.space, 16):
         for row, lane in np.argwhere(lanes).tolist():
             place = int(index[row, lane])
             old = view[2 * place : 2 * place + 2].copy()
             result[row, lane] = old
-            if op == "exch" or (old == values[row, lane]).all():
-                view[2 * place : 2 * place + 2] = values[row, lane] if op == "exch" else third[row, lane]
+            if form.op == "exch" or (old == values[row, lane]).all():
+                view[2 * place : 2 * place + 2] = values[row, lane] if form.op == "exch" else third[row, lane]
                 M.stores += 1
     return result
 
@@ -143,7 +143,8 @@ def _atom_b128(cg: Context, ins: ast.Instruction, op: str, space: str) -> None:
     assert isinstance(d, ast.Vec)
     address = cg.addr(mem, "u32" if space in ("shared", "cluster") else "u64")
     third = halves(rest[1]) if op == "cas" else "None"
-    result = cg.let(cg.call("atomic_wide", address, repr(space), repr(op), halves(rest[0]), third))
+    form = cg.constant("form", AtomicForm(space, op, "b128", 8, 2))
+    result = cg.let(cg.call("atomic_wide", address, form, halves(rest[0]), third))
     for i, item in enumerate(d.items):
         if not (isinstance(item, ast.Sym) and item.name == "_"):
             cg.set(item, "u64", f"{result}[..., {i}]")
@@ -152,11 +153,6 @@ def _atom_b128(cg: Context, ins: ast.Instruction, op: str, space: str) -> None:
 @emits("atom", "red")
 def _atom(cg: Context, ins: ast.Instruction) -> None:
     p, ops = ins.parts, ins.operands
-    if p[1] == "async":
-        from porter.sim.exec_async import emit_store_async
-
-        emit_store_async(cg, ins)
-        return
     has_result = p[0] == "atom"
     mem = ops[1] if has_result else ops[0]
     rest = ops[2:] if has_result else ops[1:]
@@ -170,6 +166,7 @@ def _atom(cg: Context, ins: ast.Instruction) -> None:
         return
     item = WIDTH_OF[kind_of(type_name)] // 8
     address = cg.addr(mem, "u32" if space in ("shared", "cluster") else "u64")
+    form = cg.constant("form", AtomicForm(space, op, type_name, item))
     unsigned = f"u{item * 8}"
     count = next((int(x[1:]) for x in p[1:-1] if x in ("v2", "v4", "v8")), 1)
 
@@ -186,14 +183,14 @@ def _atom(cg: Context, ins: ast.Instruction) -> None:
         kind = "u32" if space in ("shared", "cluster") else "u64"
         for i, source in enumerate(sources):
             place = cg.let(f"{address} + {cg.const(kind, i * item)}")
-            call = cg.call("atomic", place, repr(space), repr(op), repr(type_name), str(item), bits(source), "None")
+            call = cg.call("atomic", place, form, bits(source), "None")
             if results:
                 cg.set(results[i], unsigned, call)
             else:
                 cg.line(call)
         return
     third = bits(rest[1]) if op == "cas" else "None"
-    call = cg.call("atomic", address, repr(space), repr(op), repr(type_name), str(item), bits(rest[0]), third)
+    call = cg.call("atomic", address, form, bits(rest[0]), third)
     if has_result:
         cg.set(ops[0], unsigned, call)
     else:

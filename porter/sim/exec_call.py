@@ -11,10 +11,11 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.sim.addresses import view_global
 from porter.sim.codegen import Context, Unsupported, emits, runtime
-from porter.sim.exec_async import active_lanes, view_global
 from porter.sim.memory import MemoryAccessError
 from porter.sim.results import Stop
+from porter.sim.threads import active_lanes
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine

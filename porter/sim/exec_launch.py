@@ -16,9 +16,9 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.codegen import Context, Unsupported, emits, runtime
 from porter.sim.engine import Operation
-from porter.sim.exec_async import active_lanes, per_lane, shared_place
 from porter.sim.mbarrier import shared_address
 from porter.sim.results import Stop
+from porter.sim.threads import Issuer, Signal, issuers, per_lane
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -41,37 +41,33 @@ class Pending:
 
 
 def response_places(
-    M: Machine, at: int, warp: int, lane: int, address: int, mbar: int, everyone: bool
-) -> tuple[list[int], int, list[tuple[int, int]]]:
+    by: Issuer, address: int, mbar: int, everyone: bool
+) -> tuple[list[int], int, list[Signal]]:
     """The blocks whose shared memory the response goes to, its offset there, and each one's mbarrier."""
-    cta = int(M.warp_cta[warp])
-    _, offset = shared_place(M, cta, address, RESPONSE_BYTES, at, warp, lane)
+    M = by.machine
+    _, offset = by.place(address, RESPONSE_BYTES)
     if offset % RESPONSE_BYTES:
         what = f"shared address {address:#x} of a response is not a multiple of {RESPONSE_BYTES}"
-        raise Stop(Code.SIM_MISALIGNED, what, at, warp, lane)
-    first = int(M.cta_first[cta])
-    targets = list(range(first, first + M.cluster_size)) if everyone else [cta]
-    at_offset = mbar & 0xFFFFFF
-    signals = [
-        M.mbar.resolve(cta, int(M.cta_rank[t]) << 24 | at_offset if M.clustered else at_offset, at) for t in targets
-    ]
-    return targets, offset, signals
+        raise Stop(Code.SIM_MISALIGNED, what, by.at, by.warp, by.lane)
+    first = int(M.cta_first[by.cta])
+    targets = list(range(first, first + M.cluster_size)) if everyone else [by.cta]
+    return targets, offset, by.signals(targets, mbar)
 
 
 @runtime
 def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, mbar: Any, everyone: bool) -> None:
     a, b = per_lane(address, n), per_lane(mbar, n)
-    for row, lane, warp in active_lanes(M, idx, n, mask):
-        targets, offset, signals = response_places(M, at, warp, lane, int(a[row, lane]), int(b[row, lane]), everyone)
+    for by, i in issuers(M, at, idx, n, mask):
+        targets, offset, signals = response_places(by, int(a[i]), int(b[i]), everyone)
 
-        def land(targets: list[int] = targets, offset: int = offset, signals: list[tuple[int, int]] = signals) -> None:
+        def land(targets: list[int] = targets, offset: int = offset, signals: list[Signal] = signals) -> None:
             cancelled = M.pending.take(M.cluster_size)
             place = (*M.position_of(cancelled.start), 1) if cancelled else (0, 0, 0, 0)
             for target, (slot, owner) in zip(targets, signals, strict=True):
                 M.smem[target, offset : offset + RESPONSE_BYTES] = np.array(place, "<u4").view(np.uint8)
                 M.mbar.complete_tx(slot, owner, RESPONSE_BYTES)
 
-        M.engine.issue(Operation(at, warp, land, keys=[("mbar", *place) for place in signals]))
+        M.engine.issue(Operation(at, by.warp, land, keys=[("mbar", *place) for place in signals]))
 
 
 @emits("clusterlaunchcontrol")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.sim.addresses import OFFSET_MASK
 from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
 from porter.sim.memory import Allocation
 from porter.sim.results import Stop
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 _SHARED, _LOCAL, _PARAM = 1, 2, 3
-_OFFSET = (1 << 24) - 1
 
 
 def _stop(M: Machine, code: Code, message: str, at: int, idx: Any, n: int, mask: Any, bad: Array) -> None:
@@ -57,7 +57,7 @@ def shared_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, si
                     bad,
                 )
             base = base + (rank - own) * M.smem_stride
-        a = a & np.uint32(_OFFSET)
+        a = a & np.uint32(OFFSET_MASK)
     limit = M.smem_size - size
     if int(a.max()) > limit:
         bad = a > limit if limit >= 0 else np.ones(a.shape, bool)
@@ -476,11 +476,6 @@ def _store_result(cg: Context, to: ast.Operand, kind: str, unsigned: str, value:
 
 @emits("st")
 def _st(cg: Context, ins: ast.Instruction) -> None:
-    if ins.parts[1] == "async":
-        from porter.sim.exec_async import emit_store_async
-
-        emit_store_async(cg, ins)
-        return
     if ins.parts[1] == "bulk":
         from porter.sim.mbarrier import shared_address
 

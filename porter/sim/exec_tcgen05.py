@@ -14,15 +14,16 @@ from porter.ptx import ast
 from porter.ptx.tmem_access import TmemAccess
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
+from porter.sim.addresses import OFFSET_MASK
 from porter.sim.codegen import Context, Unsupported, emits, runtime
 from porter.sim.datapath import tcgen05
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.datapath.tcgen05_copy import copy, copy_cells
 from porter.sim.engine import Operation
-from porter.sim.exec_async import _mask_targets, active_lanes, per_lane
 from porter.sim.mbarrier import shared_address
 from porter.sim.results import Stop
 from porter.sim.tensor_mma import TensorMma
+from porter.sim.threads import Issuer, Signal, active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -79,7 +80,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
         for c, r in zip(ctas, requests, strict=True):
             assert r is not None
             T.allocate(c, start, wanted, at)
-            offset = r[2] & 0xFFFFFF
+            offset = r[2] & OFFSET_MASK
             if offset % 4 or offset + 4 > M.smem_size:
                 raise Stop(Code.SIM_OUT_OF_BOUNDS, f"tcgen05.alloc writes to shared address {r[2]:#x}", at, r[0])
             M.smem[c, offset : offset + 4] = np.array([start], "<u4").view(np.uint8)
@@ -372,36 +373,30 @@ class Commit(Operation):
     silent = True
 
 
+def commit_signals(by: Issuer, address: int, multicast: int | None) -> list[Signal]:
+    """The mbarriers that a tcgen05.commit arrives on."""
+    if multicast is None:
+        return [by.mbarrier(address)]
+    return by.signals(by.targets(by.cta, multicast), address)
+
+
 @runtime
 def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int) -> None:
     """One arrival on each named mbarrier once the thread's earlier operations have landed."""
-    a = per_lane(addr, n)
-    for row, lane, warp in active_lanes(M, idx, n, mask):
-        cta = int(M.warp_cta[warp])
-        M.tmem.use_group(cta, group, at, warp)
-        address = int(a[row, lane])
-        if multicast is None:
-            signals = [M.mbar.resolve(cta, address, at)]
-        else:
-            targets = _mask_targets(M, cta, int(per_lane(multicast, n)[row, lane]), at, warp, lane)
-            offset = address & 0xFFFFFF
-            signals = [M.mbar.resolve(cta, int(M.cta_rank[t]) << 24 | offset, at) for t in targets]
+    a, m = per_lane(addr, n), per_lane_or_none(multicast, n)
+    for by, i in issuers(M, at, idx, n, mask):
+        M.tmem.use_group(by.cta, group, at, by.warp)
+        signals = commit_signals(by, int(a[i]), int_or_none(m, i))
 
-        def land(signals: list[tuple[int, int]] = signals) -> None:
+        def land(signals: list[Signal] = signals) -> None:
             for slot, owner in signals:
                 M.mbar.arrive(slot, owner, at)
 
-        op = Commit(at, warp, land, _before(M, cta, warp, lane, False), [("mbar", *sc) for sc in signals])
-        _issue(M, cta, op, warp, lane, in_order=False)
+        op = Commit(at, by.warp, land, _before(M, by.cta, by.warp, by.lane, False), [("mbar", *sc) for sc in signals])
+        _issue(M, by.cta, op, by.warp, by.lane, in_order=False)
 
 
 # Code generation ----------------------------------------------------------------------------------------
-
-
-def _constant(cg: Context, prefix: str, value: Any) -> str:
-    name = f"{prefix}_{cg.at}"
-    cg.compiler.namespace[name] = value
-    return name
 
 
 @emits("tcgen05")
@@ -423,7 +418,7 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
     elif what == "relinquish_alloc_permit":
         cg.line(cg.call("tmem_relinquish", group))
     elif what == "ld":
-        access = _constant(cg, "access", TmemAccess.parse(p))
+        access = cg.constant("access", TmemAccess.parse(p))
         items = ops[0].items if isinstance(ops[0], ast.Vec) else (ops[0],)
         if p[2] == "red":
             items, ops = (*items, ops[1]), (ops[0], *ops[2:])
@@ -432,7 +427,7 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
         for i, to in enumerate(items):
             cg.set(to, "u32", f"{result}[{i}]")
     elif what == "st":
-        access = _constant(cg, "access", TmemAccess.parse(p))
+        access = cg.constant("access", TmemAccess.parse(p))
         source = ops[-1]
         items = source.items if isinstance(source, ast.Vec) else (source,)
         half = str(int(ops[1].value)) if len(ops) > 2 and isinstance(ops[1], ast.Imm) else "0"
@@ -441,7 +436,7 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
     elif what == "mma":
         _mma(cg, ins)
     elif what == "cp":
-        op = _constant(cg, "op", TmemCopy.parse(p))
+        op = cg.constant("op", TmemCopy.parse(p))
         cg.line(cg.call("tmem_copy", op, cg.addr(ops[0], "u32"), cg.src(ops[1], "u64")))
     elif what == "shift":
         cg.line(cg.call("tmem_shift", cg.addr(ops[0], "u32"), group))
@@ -455,7 +450,7 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
 def _mma(cg: Context, ins: ast.Instruction) -> None:
     ops = list(ins.operands)
     op = UmmaOp.parse(ins.parts)
-    name = _constant(cg, "op", op)
+    name = cg.constant("op", op)
     a_desc = a_tmem = disable = meta = scale_a = scale_b = zeros = "None"
     d = cg.addr(ops.pop(0), "u32")
     a = ops.pop(0)

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,8 @@ from porter.sim.codegen import Context, Unsupported, emits, runtime
 from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
 from porter.sim.engine import Operation
-from porter.sim.exec_async import per_lane
 from porter.sim.results import Stop
+from porter.sim.threads import per_lane
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -100,29 +101,35 @@ def _warp(M: Machine, warp: int) -> WarpState:
     return found
 
 
+@dataclass(frozen=True)
+class WgmmaIssue:
+    """A wgmma instruction: `rows` are D's rows in the 32-bit register bank, `registers` those of D and of A."""
+
+    form: WgmmaForm
+    rows: tuple[int, ...]
+    registers: frozenset[str]
+
+
+class WgmmaOperands(NamedTuple):
+    """Operands of a wgmma: A is a descriptor (`a`) or `a_registers`, else None; `metadata` is a sparse A's."""
+
+    a: Any
+    a_registers: tuple[Any, ...] | None
+    b: Any
+    scale_d: Any
+    metadata: Any = None
+
+
+runtime(WgmmaOperands)
+
+
 @runtime
-def wgmma_issue(
-    M: Machine,
-    at: int,
-    idx: Any,
-    n: int,
-    op: WgmmaOp,
-    rows: tuple[int, ...],
-    a: Any,
-    a_registers: Any,
-    b: Any,
-    scale_d: Any,
-    flags: tuple[bool, bool, bool, bool],
-    metadata: Any = None,
-    selector: int = 0,
-) -> None:
-    """Issue a wgmma for each warpgroup selected. `rows` are D's rows in the 32-bit register bank; a sparse A has
-    a `metadata` register and the `selector` of the threads that supply it."""
-    negate_a, negate_b, trans_a, trans_b = flags
-    negate = negate_a != negate_b
-    form = WgmmaForm(op, negate, trans_a, trans_b, M.options.arithmetic, M.options.rules, selector)
+def wgmma_issue(M: Machine, at: int, idx: Any, n: int, issue: WgmmaIssue, operands: WgmmaOperands) -> None:
+    """Issue a wgmma for each warpgroup selected."""
+    a, a_registers, b, scale_d, metadata = operands
+    form = issue.form
     sparse = None if metadata is None else per_lane(metadata, n).reshape(n // 4, 128)
-    tiles = M.accumulators.tiles(rows, op.n, op.d_type)
+    tiles = M.accumulators.tiles(issue.rows, form.op.n, form.op.d_type)
     firsts = M.warps(idx)[::4].tolist()
     scales = per_lane(scale_d, n)[::4, 0].tolist()
     b_values = per_lane(b, n)[::4, 0].tolist()
@@ -207,12 +214,6 @@ def wgmma_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> N
     M.engine.land_all(due)
 
 
-def _immediate(op: ast.Operand) -> int:
-    if not isinstance(op, ast.Imm):
-        raise Unsupported("an immediate is needed")
-    return int(op.value)
-
-
 @emits("wgmma")
 def _wgmma(cg: Context, ins: ast.Instruction) -> None:
     p, ops = ins.parts, ins.operands
@@ -227,7 +228,7 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
         held = [r for r in cg.env if r in cg.compiler.fragments]
         cg.write_back(held)
         cg.forget(held)
-        cg.line(cg.call("wgmma_wait", str(_immediate(ops[0]))))
+        cg.line(cg.call("wgmma_wait", str(cg.integer(ops[0]))))
         return
     op = WgmmaOp.parse(p)
     if cg.leads:
@@ -237,40 +238,44 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
             cg.line("mask = np.ones((n, 32), bool)")
     d = ops[0]
     assert isinstance(d, ast.Vec)
-    names = [i.name for i in d.items if isinstance(i, ast.Reg)]
-    if len(names) != op.d_registers:
-        raise Unsupported(f"{len(names)} result registers")
+    results = [i.name for i in d.items if isinstance(i, ast.Reg)]
+    if len(results) != op.d_registers:
+        raise Unsupported(f"{len(results)} result registers")
     cg.write_back([r for r in cg.env if r in cg.compiler.fragments])
-    if isinstance(ops[1], ast.Vec):
-        a = "None"
-        registers = "(" + ", ".join(cg.src(i, "u32") for i in ops[1].items) + ",)"
+    words = ops[1].items if isinstance(ops[1], ast.Vec) else None
+    if words is None:
+        a = cg.src(ops[1], "u64") + ", None"
     else:
-        a, registers = cg.src(ops[1], "u64"), "None"
+        a = "None, (" + ", ".join(cg.src(i, "u32") for i in words) + ",)"
     b = cg.src(ops[2], "u64")
-    sparse = ""
+    metadata, selector = "None", 0
     if op.sparse:
-        sparse = f", {cg.src(ops[3], 'u32')}, {_immediate(ops[4])}"
+        metadata, selector = cg.src(ops[3], "u32"), cg.integer(ops[4])
         ops = (*ops[:3], *ops[5:])
     scale = cg.src(ops[3], "p")
-    rest = [_immediate(o) for o in ops[4:]]
-    negate_a = negate_b = trans_a = trans_b = False
-    if op.has_scale and len(rest) >= 2:
-        negate_a, negate_b = rest[0] == -1, rest[1] == -1
-        rest = rest[2:]
-    if op.has_transpose and rest:
-        if registers == "None" and len(rest) >= 2:
-            trans_a, trans_b = bool(rest[0]), bool(rest[1])
-        else:
-            trans_b = bool(rest[-1])
-    key = f"op_{cg.at}"
-    cg.compiler.namespace[key] = op
-    rows = tuple(cg.machine_row(name) for name in names)
-    cg.compiler.namespace[f"rows_{cg.at}"] = rows
-    flags = (negate_a, negate_b, trans_a, trans_b)
-    operands = f"{a}, {registers}, {b}, {scale}, {flags}{sparse}"
-    cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {key}, rows_{cg.at}, {operands})")
+    negate, trans_a, trans_b = _modifiers(op, [cg.integer(o) for o in ops[4:]], words is not None)
+    options = cg.machine.options
+    form = WgmmaForm(op, negate, trans_a, trans_b, options.arithmetic, options.rules, selector)
+    rows = tuple(cg.machine_row(name) for name in results)
+    registers = frozenset(i.name for i in (*d.items, *(words or ())) if isinstance(i, ast.Reg))
+    issue = cg.constant("issue", WgmmaIssue(form, rows, registers))
+    cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {issue}, WgmmaOperands({a}, {b}, {scale}, {metadata}))")
     # Whatever of these registers was read meanwhile may be out of date once the wgmma lands.
     cg.forget([r for r in cg.env if r in cg.compiler.fragments])
+
+
+def _modifiers(op: WgmmaOp, values: list[int], a_in_registers: bool) -> tuple[bool, bool, bool]:
+    """(product negated, A transposed, B transposed) of the immediates behind scale-d."""
+    negate = trans_a = trans_b = False
+    if op.has_scale and len(values) >= 2:
+        negate = (values[0] == -1) != (values[1] == -1)
+        values = values[2:]
+    if op.has_transpose and values:
+        if not a_in_registers and len(values) >= 2:
+            trans_a, trans_b = bool(values[0]), bool(values[1])
+        else:
+            trans_b = bool(values[-1])
+    return negate, trans_a, trans_b
 
 
 # mma.sync ---------------------------------------------------------------------------------------------
@@ -292,8 +297,7 @@ def _mma(cg: Context, ins: ast.Instruction) -> None:
     if op.sparse:
         raise Unsupported("sparse mma.sync")
     vectors = [o.items if isinstance(o, ast.Vec) else (o,) for o in ins.operands]
-    key = f"op_{cg.at}"
-    cg.compiler.namespace[key] = op
+    key = cg.constant("op", op)
     kind = f"u{op.register_bits}"
     values = ["(" + ", ".join(cg.src(i, kind) for i in v) + ",)" for v in vectors[1:4]]
     result = cg.let(cg.call("warp_mma", key, *values))

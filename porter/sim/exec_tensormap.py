@@ -11,10 +11,11 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES, replaced
+from porter.sim.addresses import shared_place, view_global
 from porter.sim.codegen import Context, Unsupported, emits, runtime
-from porter.sim.exec_async import active_lanes, per_lane, shared_place, view_global
 from porter.sim.memory import MemoryAccessError
 from porter.sim.results import Stop
+from porter.sim.threads import active_lanes, per_lane
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine

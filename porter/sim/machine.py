@@ -35,24 +35,26 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.tensormap import TensorMap
 from porter.sim import (  # noqa: F401  (they register instructions)
-    exec_async,
     exec_atomic,
+    exec_bulk,
     exec_call,
     exec_control,
     exec_convert,
+    exec_cp_async,
     exec_float,
     exec_integer,
     exec_launch,
     exec_memory,
     exec_move,
+    exec_store_async,
     exec_tcgen05,
     exec_tensor,
-    exec_tensor_copy,
     exec_tensormap,
     exec_warp,
     mbarrier,
 )
 from porter.sim.accumulators import Accumulators
+from porter.sim.addresses import RANK_SHIFT, Everything
 from porter.sim.codegen import Compiler
 from porter.sim.engine import Engine
 from porter.sim.livelock import LivelockWatch
@@ -70,8 +72,6 @@ PARAM_WINDOW = 3 << 48
 FUNCTION_WINDOW = 4 << 48
 INTERNAL_BASE = 5 << 48
 SYSTEM_SHARED = 1024
-RANK_SHIFT = 24
-OFFSET_MASK = (1 << RANK_SHIFT) - 1
 
 RUN, PARKED, GONE = 0, 1, 2
 NONE = 1 << 23
@@ -188,7 +188,7 @@ class Machine:
             "sm_90" if program.module.target.startswith("sm_9") else "sm_100"
         )
         self.tensor_maps: dict[bytes, TensorMap] = {}
-        self.everything = exec_async._Everything(self)
+        self.everything = Everything(self)
         self.accumulators = Accumulators(self)
         self.mbar = Mbarriers(self)
         self.tmem = TensorMemory(self)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.symbols import local_name
+from porter.sim.addresses import OFFSET_MASK, RANK_SHIFT
 from porter.sim.codegen import Context, Unsupported, emits, runtime
 from porter.sim.results import Stop
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 MAX_COUNT = (1 << 20) - 1
-_RANK_SHIFT = 24
-_OFFSET = (1 << _RANK_SHIFT) - 1
 
 
 class Mbarriers:
@@ -58,13 +57,13 @@ class Mbarriers:
         a = np.broadcast_to(np.asarray(addr), lanes.shape)
         flat = a[lanes]
         cta = np.broadcast_to(M.warp_cta[M.warps(idx)][:, None], lanes.shape)[lanes]
-        offset = (flat & np.uint32(_OFFSET)).astype(np.int64)
+        offset = (flat & np.uint32(OFFSET_MASK)).astype(np.int64)
         if M.clustered:
-            rank = (flat >> np.uint32(_RANK_SHIFT)).astype(np.int64)
+            rank = (flat >> np.uint32(RANK_SHIFT)).astype(np.int64)
             if (rank >= M.cluster_size).any():
                 self._bad(at, idx, n, lanes, int(flat[np.argmax(rank >= M.cluster_size)]), "no block of the cluster")
             cta = M.cta_first[cta] + rank
-        bad = (offset & 7 != 0) | (offset + 8 > M.smem_size) | (flat >> np.uint32(_RANK_SHIFT) >= M.cluster_size)
+        bad = (offset & 7 != 0) | (offset + 8 > M.smem_size) | (flat >> np.uint32(RANK_SHIFT) >= M.cluster_size)
         if bad.any():
             self._bad(at, idx, n, lanes, int(flat[np.argmax(bad)]), "not an 8-byte aligned shared memory address")
         slot = self.slot_of[offset >> 3]
@@ -82,7 +81,7 @@ class Mbarriers:
     def resolve(self, cta: int, address: int, at: int) -> tuple[int, int]:
         """(slot, block) for an address as seen by a thread of block `cta`."""
         M = self.machine
-        offset, rank = address & _OFFSET, address >> _RANK_SHIFT
+        offset, rank = address & OFFSET_MASK, address >> RANK_SHIFT
         target = int(M.cta_first[cta]) + rank if M.clustered else cta
         warp = cta * M.warps_per_cta
         if rank >= M.cluster_size or offset % 8 or offset + 8 > M.smem_size:
@@ -220,7 +219,7 @@ def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count
     ctas = np.broadcast_to(M.warp_cta[warps][:, None], (n, 32))[lanes]
     B = M.mbar
     for address, k, cta in zip(a.tolist(), counts.tolist(), ctas.tolist(), strict=True):
-        offset, rank = address & _OFFSET, address >> _RANK_SHIFT
+        offset, rank = address & OFFSET_MASK, address >> RANK_SHIFT
         if offset % 8 or offset + 8 > M.smem_size or (rank and rank != int(M.cta_rank[cta])):
             B._bad(at, idx, n, lanes, address, "not an 8-byte aligned address of the block's shared memory")
         if not 1 <= k <= MAX_COUNT:

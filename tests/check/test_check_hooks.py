@@ -8,9 +8,12 @@ import inspect
 from porter.sim.check.machine import HOOKS
 from porter.sim.codegen import RUNTIME
 
-# Functions with an address among their parameters that touch nothing another thread could see.
-PRIVATE = {"generic_shared", "isspace", "ld_local", "st_local", "local_index", "shared_index", "matrix_addresses"}
-_ADDRESSES = {"addr", "address", "dst", "src", "mbar", "desc", "b_desc", "a_desc"}
+# Functions with an address among their parameters or operands that touch nothing another thread could see.
+PRIVATE = {
+    "generic_shared", "isspace", "kept_nan", "ld_local", "st_local", "local_index", "shared_index",
+    "matrix_addresses",
+}  # fmt: skip
+_ADDRESSES = {"operands", "addr", "address", "dst", "src", "mbar", "desc", "b_desc", "a_desc"}
 
 
 def parameters(function: object) -> list[str]:

@@ -60,6 +60,11 @@ class Groups:
         self.open: list[tuple[Access, ...]] = []
         self.groups: deque[list[tuple[Access, ...]]] = deque()
 
+    def commit(self) -> None:
+        """What is open becomes a group."""
+        self.groups.append(self.open)
+        self.open = []
+
 
 class Channel:
     """tcgen05 operations of one thread since its last commit. `issued` counts all."""

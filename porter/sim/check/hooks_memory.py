@@ -12,6 +12,7 @@ from porter.ptx.memory_order import MemoryOrder, Scope, scope_of
 from porter.sim import exec_atomic, exec_memory, exec_tensormap, exec_warp
 from porter.sim.check.lanes import TOGETHER
 from porter.sim.check.shadow import byte_bits
+from porter.sim.exec_atomic import AtomicForm
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -147,39 +148,26 @@ def st_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item
     exec_memory.st_generic(M, at, idx, n, mask, addr, item, count, value)
 
 
-def atomic(
-    M: Machine,
-    at: int,
-    idx: Any,
-    n: int,
-    mask: Any,
-    addr: Any,
-    space: str,
-    op: str,
-    type_name: str,
-    item: int,
-    b: Any,
-    c: Any,
-) -> Array:
-    if space in ("shared", "cluster"):
-        _touch(M, at, idx, n, mask, addr, item, 1, space == "cluster", "atomic")
-    elif space == "generic":
-        _generic(M, at, idx, n, mask, addr, item, 1, "atomic")
+def _atomic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm) -> None:
+    item, count = form.item, form.count
+    if form.space in ("shared", "cluster"):
+        _touch(M, at, idx, n, mask, addr, item, count, form.space == "cluster", "atomic")
+    elif form.space == "generic":
+        _generic(M, at, idx, n, mask, addr, item, count, "atomic")
     else:
-        touch_global(M, at, idx, n, mask, addr, item, 1, "atomic")
-    return exec_atomic.atomic(M, at, idx, n, mask, addr, space, op, type_name, item, b, c)
+        touch_global(M, at, idx, n, mask, addr, item, count, "atomic")
+
+
+def atomic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm, b: Any, c: Any) -> Array:
+    _atomic(M, at, idx, n, mask, addr, form)
+    return exec_atomic.atomic(M, at, idx, n, mask, addr, form, b, c)
 
 
 def atomic_wide(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str, op: str, b: Any, c: Any
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm, b: Any, c: Any
 ) -> Array:
-    if space in ("shared", "cluster"):
-        _touch(M, at, idx, n, mask, addr, 8, 2, space == "cluster", "atomic")
-    elif space == "generic":
-        _generic(M, at, idx, n, mask, addr, 8, 2, "atomic")
-    else:
-        touch_global(M, at, idx, n, mask, addr, 8, 2, "atomic")
-    return exec_atomic.atomic_wide(M, at, idx, n, mask, addr, space, op, b, c)
+    _atomic(M, at, idx, n, mask, addr, form)
+    return exec_atomic.atomic_wide(M, at, idx, n, mask, addr, form, b, c)
 
 
 def clear_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: Any) -> None:

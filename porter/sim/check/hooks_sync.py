@@ -14,6 +14,7 @@ from porter.sim import mbarrier, sync
 from porter.sim.check import registers
 from porter.sim.check.clocks import ASYNC, ORDER
 from porter.sim.check.judge import Verdict
+from porter.sim.threads import active_warps
 
 if TYPE_CHECKING:
     from porter.sim.codegen import Context
@@ -22,22 +23,13 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 
-def active(M: Machine, idx: Any, n: int, mask: Any) -> list[tuple[int, int]]:
-    """(row, warp) of selected warps with an active thread."""
-    warps = M.warps(idx).tolist()
-    if mask is None:
-        return list(enumerate(warps))
-    rows: Array = np.asarray(np.broadcast_to(mask, (n, 32)).any(axis=1))
-    return [(row, w) for row, w in enumerate(warps) if rows[row]]
-
-
 # Fences -----------------------------------------------------------------------------------------------
 
 
 def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of: Any = None) -> None:
     """`of`: the state spaces of a proxy fence, the scope of a memory fence."""
     check: Any = M.check
-    for _, warp in active(M, idx, n, mask):
+    for _, warp in active_warps(M, idx, n, mask):
         if what == "proxy":
             check.clocks.proxy_fence(warp, *of)
         elif what == "before":
@@ -67,12 +59,12 @@ def tensor_map_fence(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any
     """The acquire of the map at an address, or the release (no address)."""
     check: Any = M.check
     if addr is None:
-        for _, warp in active(M, idx, n, mask):
+        for _, warp in active_warps(M, idx, n, mask):
             check.global_memory.release_tensor_maps(warp)
         return
     a = np.broadcast_to(np.asarray(addr), (n, 32))
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
-    for row, warp in active(M, idx, n, mask):
+    for row, warp in active_warps(M, idx, n, mask):
         for address in np.unique(a[row][lanes[row]]).tolist():
             check.global_memory.fence_tensor_map(warp, address)
 
@@ -158,7 +150,7 @@ def barrier_reduce(
 
 def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     check: Any = M.check
-    for _, warp in active(M, idx, n, mask):
+    for _, warp in active_warps(M, idx, n, mask):
         k = int(M.warp_cta[warp]) // M.cluster_size
         relaxed = "relaxed" in M.program.code[at].parts
         message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
@@ -172,7 +164,7 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
 def cluster_wait(M: Machine, at: int, idx: Any, n: int, here: Any, mask: Any, following: int) -> int | None:
     check: Any = M.check
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
-    for row, warp in active(M, idx, n, mask):
+    for row, warp in active_warps(M, idx, n, mask):
         k = int(M.warp_cta[warp]) // M.cluster_size
         if (lanes[row] & (M.cluster_seen[warp] >= M.cluster_phase[k])).any():
             check.cluster_waiting.setdefault(k, set()).add(warp)

@@ -16,6 +16,7 @@ from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 from porter.ptx.zero_columns import ZeroColumns
 from porter.sim import exec_tcgen05
+from porter.sim.addresses import OFFSET_MASK
 from porter.sim.check.checker import Channel, Issue
 from porter.sim.check.clocks import ASYNC, CARRIED, EXACT, FENCED, GLOBAL, ORDER, PARKED, TENSOR
 from porter.sim.check.footprints import operand_bits
@@ -25,7 +26,7 @@ from porter.sim.check.shadow import Access, cell_bits, column_bits, range_bits
 from porter.sim.datapath import tcgen05
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_copy import copy_cells
-from porter.sim.exec_async import _mask_targets, active_lanes, per_lane
+from porter.sim.threads import active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -51,7 +52,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
         return None
     for warp in M.warps(result[0]).tolist():
         cta, row = int(M.warp_cta[warp]), rows[int(warp)]
-        offset, size = int(where[row, 0]) & 0xFFFFFF, int(count[row, 0])
+        offset, size = int(where[row, 0]) & OFFSET_MASK, int(count[row, 0])
         address = int.from_bytes(M.smem[cta, offset : offset + 4].tobytes(), "little")
         check.access_shared(cta, check.generic("alloc", at, warp, True, range_bits(offset, 4), 4))
         now, done = check.clocks.now(warp), check.clocks.publish_alloc(warp)
@@ -281,16 +282,11 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
 
 def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int) -> None:
     check: Any = M.check
-    a = per_lane(addr, n)
+    a, m = per_lane(addr, n), per_lane_or_none(multicast, n)
     clocks = check.clocks
-    for row, lane, warp in active_lanes(M, idx, n, mask):
-        cta = int(M.warp_cta[warp])
-        address = int(a[row, lane])
-        if multicast is None:
-            signals = [M.mbar.resolve(cta, address, at)]
-        else:
-            targets = _mask_targets(M, cta, int(per_lane(multicast, n)[row, lane]), at, warp, lane)
-            signals = [M.mbar.resolve(cta, int(M.cta_rank[t]) << 24 | address & 0xFFFFFF, at) for t in targets]
+    for by, i in issuers(M, at, idx, n, mask):
+        _, _, warp, lane, cta = by
+        signals = exec_tcgen05.commit_signals(by, int(a[i]), int_or_none(m, i))
         for slot, owner in signals:
             check_init(M, at, warp, slot, owner, True)
         channel, component = _channel(M, warp, lane)

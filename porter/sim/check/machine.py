@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
-from porter.sim.check import hooks_async, hooks_memory, hooks_sync, hooks_tensor
+from porter.sim.check import hooks_copy, hooks_cp_async, hooks_memory, hooks_sync, hooks_tensor, hooks_wgmma
 from porter.sim.check.checker import Checker, Issue
 from porter.sim.check.registers import RegisterWatch
 from porter.sim.codegen import RUNTIME, Context
@@ -25,7 +25,9 @@ Array = npt.NDArray[Any]
 HOOKS: dict[str, Any] = {
     **hooks_memory.HOOKS,
     **hooks_sync.HOOKS,
-    **hooks_async.HOOKS,
+    **hooks_copy.HOOKS,
+    **hooks_cp_async.HOOKS,
+    **hooks_wgmma.HOOKS,
     **hooks_tensor.HOOKS,
 }
 

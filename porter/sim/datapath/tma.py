@@ -22,10 +22,9 @@ from porter.ptx.tensormap import (
     TensorMapType,
 )
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
-from porter.sim.reduction import combine
+from porter.sim.reduction import ReduceOp, combine
 
 Bytes = NDArray[np.uint8]
-ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
 
 SMEM_ALIGNMENT = 128
 """Alignment of the shared-memory side of a tensor copy (PTX ISA, cp.async.bulk.tensor)."""

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What addresses that threads give mean: places in the shared memory of a cluster, its mbarriers, global memory.
+
+A shared address is `rank << 24 | offset`, the rank that of the block within its cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.sim.memory import MemoryAccessError
+from porter.sim.results import Stop
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+RANK_SHIFT = 24
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
+
+
+def shared_place(M: Machine, cta: int, address: int, nbytes: int, at: int, warp: int, lane: int) -> tuple[int, int]:
+    """(block, byte offset) of a shared address as seen by a thread of block `cta`."""
+    rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
+    if rank >= M.cluster_size or offset + nbytes > M.smem_size:
+        what = f"shared address {address:#x} ({nbytes} bytes) is outside the cluster's shared memory"
+        raise Stop(Code.SIM_OUT_OF_BOUNDS, what, at, warp, lane)
+    return (int(M.cta_first[cta]) + rank if M.clustered else cta), offset
+
+
+def multicast_blocks(M: Machine, cta: int, mask: int, at: int, warp: int, lane: int) -> list[int]:
+    """The blocks that a multicast mask names, a bit for each rank of the cluster of block `cta`."""
+    if mask >> M.cluster_size:
+        what = f"multicast mask {mask:#x} names blocks beyond the cluster's {M.cluster_size}"
+        raise Stop(Code.SIM_OUT_OF_BOUNDS, what, at, warp, lane)
+    return [int(M.cta_first[cta]) + r for r in range(M.cluster_size) if mask >> r & 1]
+
+
+def signal_of(M: Machine, cta: int, mbar: int, target: int, pair: bool, at: int) -> tuple[int, int]:
+    """The mbarrier that counts the bytes landing in block `target`, as (slot, block): same offset, same block.
+
+    With .cta_group::2 it is that of the target's pair whose rank has the parity of the address's.
+    """
+    rank = int(M.cta_rank[target])
+    if pair:
+        rank = (rank & ~1) | (mbar >> RANK_SHIFT & 1)
+    offset = mbar & OFFSET_MASK
+    return M.mbar.resolve(cta, rank << RANK_SHIFT | offset if M.clustered else offset, at)
+
+
+def view_global(M: Machine, address: int, nbytes: int) -> Array:
+    """Bytes of global memory, or of the module's own variables."""
+    try:
+        return M.memory.view(address, nbytes)
+    except MemoryAccessError:
+        return M.internal.view(address, nbytes)
+
+
+class Everything:
+    """Global memory and the module's own variables, as the datapaths see memory."""
+
+    def __init__(self, M: Machine) -> None:
+        self.machine = M
+
+    def view(self, address: int, nbytes: int) -> Array:
+        return view_global(self.machine, address, nbytes)

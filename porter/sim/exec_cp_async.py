@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cp.async: 4 to 16 bytes per thread from global to shared memory (PTX ISA 9.7.9.25.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.copy_groups import CopyState
+from porter.sim.engine import Operation
+from porter.sim.exec_bulk import emit_bulk
+from porter.sim.exec_memory import global_groups, shared_index
+from porter.sim.mbarrier import shared_address
+from porter.sim.threads import active_warps, per_lane
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class CopyBatch:
+    """One cp.async executed by several warps; each warp's part lands by itself. Arrays are [n, 32]: `target`
+    indices of all shared memory, `source` offsets in `found`, of which `sizes` bytes are copied."""
+
+    machine: Machine
+    warp_row: dict[int, int]
+    item: int
+    target: Array
+    found: Any
+    source: Array
+    lanes: Array
+    sizes: Array
+
+    def land(self, warp: int) -> None:
+        r = self.warp_row[warp]
+        lanes = self.lanes[r]
+        if not lanes.any():
+            return
+        steps = np.arange(self.item)
+        source = self.source[r][lanes].astype(np.int64)[:, None] + steps
+        inside = steps[None, :] < self.sizes[r][lanes][:, None]
+        data = self.found.data[np.where(inside, source, 0)]
+        self.machine.smem_flat[self.target[r][lanes][:, None] + steps] = np.where(inside, data, 0)
+
+
+class CopyOperands(NamedTuple):
+    """Operands of a cp.async of `item` bytes a thread; `size` and `ignore` may be None."""
+
+    dst: Any
+    src: Any
+    item: int
+    size: Any
+    ignore: Any
+
+    def sizes(self, n: int) -> Array:
+        """The bytes that each thread reads, [n, 32]; the others of its `item` bytes become zero."""
+        sizes = np.minimum(per_lane(self.item if self.size is None else self.size, n).astype(np.int64), self.item)
+        return sizes if self.ignore is None else np.where(per_lane(self.ignore, n), 0, sizes)
+
+
+runtime(CopyOperands)
+
+
+def _copies(M: Machine, warp: int) -> CopyState:
+    return M.copies.setdefault(warp, CopyState())
+
+
+@runtime
+def cp_async(M: Machine, at: int, idx: Any, n: int, mask: Any, operands: CopyOperands) -> None:
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32)).copy()
+    if not lanes.any():
+        return
+    item = operands.item
+    target = np.broadcast_to(shared_index(M, at, idx, n, mask, operands.dst, item, False), (n, 32))
+    sizes = operands.sizes(n)
+    reads = lanes & (sizes > 0)
+    row_of = {warp: row for row, warp in enumerate(M.warps(idx).tolist())}
+    batches: list[CopyBatch] = []
+    groups = global_groups(M, at, idx, n, reads, operands.src, item) if reads.any() else []
+    for found, offsets, part in groups:
+        here = reads if part is None else part
+        batches.append(CopyBatch(M, row_of, item, target, found, per_lane(offsets, n), here, sizes))
+    zeros = lanes & ~reads
+    if zeros.any():
+        blank, nowhere = SimpleNamespace(data=np.zeros(1, np.uint8)), np.zeros((n, 32), np.uint64)
+        batches.append(CopyBatch(M, row_of, item, target, blank, nowhere, zeros, sizes * 0))
+    for _, warp in active_warps(M, idx, n, mask):
+
+        def land(warp: int = warp, parts: list[CopyBatch] = batches) -> None:
+            for b in parts:
+                b.land(warp)
+
+        op = Operation(at, warp, land)
+        M.engine.issue(op)
+        _copies(M, warp).open.append(op)
+
+
+@runtime
+def cp_async_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    for _, warp in active_warps(M, idx, n, mask):
+        _copies(M, warp).commit()
+
+
+@runtime
+def cp_async_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> None:
+    """Wait until at most `left` groups are pending; -1: until all copies have landed."""
+    for _, warp in active_warps(M, idx, n, mask):
+        state = _copies(M, warp)
+        while len(state.groups) > max(left, 0):
+            M.engine.land_all(state.groups.popleft())
+        if left < 0:
+            M.engine.land_all(state.open)
+            state.open = []
+
+
+def arrivals(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any
+) -> list[tuple[int, tuple[int, int], int]]:
+    """(warp, mbarrier as (slot, block), threads) of a cp.async.mbarrier.arrive, in the order of issue."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    if not lanes.any():
+        return []
+    slots, ctas = M.mbar.locate(at, idx, n, lanes, addr)
+    warps = np.broadcast_to(M.warps(idx)[:, None], (n, 32))[lanes]
+    key = (warps * len(M.mbar.offsets) + slots) * M.n_cta + ctas
+    found = []
+    for k, count in zip(*(x.tolist() for x in np.unique(key, return_counts=True)), strict=True):
+        rest, cta = divmod(k, M.n_cta)
+        warp, slot = divmod(rest, len(M.mbar.offsets))
+        found.append((warp, (slot, cta), count))
+    return found
+
+
+@runtime
+def cp_async_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, noinc: bool) -> None:
+    """Arrive on an mbarrier once the thread's earlier cp.async operations have landed."""
+    due = arrivals(M, at, idx, n, mask, addr)
+    if not noinc:
+        for _, place, count in due:
+            M.mbar.pending[place] += count
+    for warp, place, count in due:
+
+        def land(slot: int = place[0], cta: int = place[1], count: int = count) -> None:
+            M.mbar._arrive(np.array([slot]), np.array([cta]), np.array([count]), at)
+
+        M.engine.issue(Operation(at, warp, land, _copies(M, warp).all(), [("mbar", *place)]))
+
+
+# Code generation ----------------------------------------------------------------------------------------
+
+
+@emits("cp.async")
+def _cp_async(cg: Context, ins: ast.Instruction) -> None:
+    p, ops = ins.parts, ins.operands
+    if p[2] == "commit_group":
+        cg.line(cg.call("cp_async_commit"))
+    elif p[2] == "wait_group":
+        cg.line(cg.call("cp_async_wait", str(cg.integer(ops[0]))))
+    elif p[2] == "wait_all":
+        cg.line(cg.call("cp_async_wait", "-1"))
+    elif p[2] == "mbarrier":
+        cg.line(cg.call("cp_async_arrive", shared_address(cg, ops[0], ins), str("noinc" in p)))
+    elif p[2] in ("ca", "cg"):
+        size, ignore = "None", "None"
+        rest = list(ops[3:])
+        if "L2::cache_hint" in p:
+            rest = rest[:-1]
+        if rest:
+            if _is_predicate(cg, rest[0]):
+                ignore = cg.src(rest[0], "p")
+            else:
+                size = cg.src(rest[0], "u32")
+        operands = cg.addr(ops[0], "u32"), cg.addr(ops[1], "u64"), str(cg.integer(ops[2])), size, ignore
+        cg.line(cg.call("cp_async", f"CopyOperands({', '.join(operands)})"))
+    elif p[2] == "bulk":
+        emit_bulk(cg, ins)
+    else:
+        raise Unsupported("")
+
+
+def _is_predicate(cg: Context, op: ast.Operand) -> bool:
+    inner = op.operand if isinstance(op, ast.Neg) else op
+    return isinstance(inner, ast.Reg) and cg.program.widths.get(inner.name) == 1

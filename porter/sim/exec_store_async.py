@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""st.async and red.async: stores to shared memory of the cluster that complete on an mbarrier there (PTX ISA
+9.7.9.12, 9.7.13.7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+from porter.sim.bulk_operands import AsyncStoreForm, AsyncStoreOperands
+from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.engine import Operation
+from porter.sim.reduction import REDUCTIONS, combine
+from porter.sim.results import Stop
+from porter.sim.threads import Signal
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+@runtime
+def store_async(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, form: AsyncStoreForm, operands: AsyncStoreOperands
+) -> None:
+    for store in operands.threads(M, at, idx, n, mask, form):
+        nbytes = store.data.nbytes
+        owner, offset = store.target()
+        if offset % nbytes:
+            what = f"shared address {offset:#x} is not a multiple of {nbytes}"
+            raise Stop(Code.SIM_MISALIGNED, what, at, store.by.warp, store.by.lane)
+        signal = store.signal()
+
+        def land(
+            owner: int = owner, offset: int = offset, data: Array = store.data, signal: Signal = signal
+        ) -> None:
+            place = M.smem[owner, offset : offset + data.nbytes].view(data.dtype)
+            if form.how:
+                place[:] = combine(place.copy(), data, None, form.how, form.kind)
+            else:
+                place[:] = data
+            M.mbar.complete_tx(signal[0], signal[1], data.nbytes)
+
+        M.engine.issue(Operation(at, store.by.warp, land, keys=[("mbar", *signal)]))
+
+
+@emits("st.async", "red.async")
+def _store_async(cg: Context, ins: ast.Instruction) -> None:
+    p, ops = ins.parts, ins.operands
+    if not any(x.startswith("mbarrier::complete_tx") for x in p):
+        raise Unsupported("")
+    item = WIDTH_OF[kind_of(p[-1])] // 8
+    items = ops[1].items if isinstance(ops[1], ast.Vec) else (ops[1],)
+    values = "(" + ", ".join(cg.src(v, f"u{item * 8}") for v in items) + ",)"
+    form = AsyncStoreForm(item, "" if p[0] == "st" else next(op for op in REDUCTIONS if op in p), p[-1])
+    place, barrier = cg.addr(ops[0], "u32"), cg.addr(ops[2], "u32")
+    cg.line(cg.call("store_async", cg.constant("form", form), f"AsyncStoreOperands({place}, {values}, {barrier})"))

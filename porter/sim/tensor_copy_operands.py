@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operands of tensor copies (TMA, PTX ISA 9.7.9.27), thread by thread; see `bulk_operands`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from porter.diagnostics import Code
+from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
+from porter.sim.addresses import view_global
+from porter.sim.codegen import runtime
+from porter.sim.datapath.tma import Mode, covered_bytes
+from porter.sim.memory import MemoryAccessError
+from porter.sim.reduction import ReduceOp
+from porter.sim.results import Stop
+from porter.sim.threads import Issuer, Signal, int_or_none, issuers, per_lane, per_lane_or_none
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+
+@dataclass(frozen=True)
+class TensorCopyForm:
+    """A tensor copy: how coordinates name elements, whether it signals a block pair (.cta_group::2), how it
+    reduces (None: it copies)."""
+
+    mode: Mode
+    pair: bool = False
+    how: ReduceOp | None = None
+
+
+def _tensor_map(by: Issuer, address: int) -> TensorMap:
+    """The tensor map at a generic address."""
+    M = by.machine
+    try:
+        raw = bytes(view_global(M, address, ENCODED_BYTES))
+        found = M.tensor_maps.get(raw)
+        if found is None:
+            found = M.tensor_maps[raw] = TensorMap.decode(raw)
+        return found
+    except (MemoryAccessError, ValueError) as problem:
+        raise Stop(Code.SIM_TENSOR_MAP, f"at {address:#x}: {problem}", by.at, by.warp, by.lane) from problem
+
+
+class TensorLoad(NamedTuple):
+    """One thread's tensor copy into shared memory. `place` are the coordinates, `shift` the im2col offsets."""
+
+    by: Issuer
+    form: TensorCopyForm
+    dst: int
+    map: int
+    place: list[int]
+    mbar: int
+    multicast: int | None
+    shift: list[int]
+
+    def tensor_map(self) -> TensorMap:
+        return _tensor_map(self.by, self.map)
+
+    def target(self, tm: TensorMap) -> tuple[int, int]:
+        """(block, offset) of the destination address."""
+        return self.by.place(self.dst, covered_bytes(tm, self.form.mode))
+
+    def targets(self, first: int) -> list[int]:
+        return self.by.targets(first, self.multicast)
+
+    def signals(self, targets: list[int]) -> list[Signal]:
+        return self.by.signals(targets, self.mbar, self.form.pair)
+
+
+class TensorLoadOperands(NamedTuple):
+    """Operands of a tensor copy into shared memory."""
+
+    dst: Any
+    map: Any
+    coords: tuple[Any, ...]
+    mbar: Any
+    multicast: Any
+    offsets: tuple[Any, ...]
+
+    def threads(
+        self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: TensorCopyForm
+    ) -> Iterator[TensorLoad]:
+        d, a, b = (per_lane(x, n) for x in (self.dst, self.map, self.mbar))
+        m = per_lane_or_none(self.multicast, n)
+        coords, offsets = ([per_lane(x, n) for x in values] for values in (self.coords, self.offsets))
+        for by, i in issuers(M, at, idx, n, mask):
+            place, shift = [int(x[i]) for x in coords], [int(x[i]) for x in offsets]
+            yield TensorLoad(by, form, int(d[i]), int(a[i]), place, int(b[i]), int_or_none(m, i), shift)
+
+
+class TensorStore(NamedTuple):
+    """One thread's tensor copy or reduction from shared to global memory; `place` are the coordinates."""
+
+    by: Issuer
+    form: TensorCopyForm
+    map: int
+    place: list[int]
+    src: int
+
+    def tensor_map(self) -> TensorMap:
+        return _tensor_map(self.by, self.map)
+
+    def origin(self, nbytes: int) -> tuple[int, int]:
+        """(block, offset) of the source."""
+        return self.by.place(self.src, nbytes)
+
+
+class TensorStoreOperands(NamedTuple):
+    """Operands of a tensor copy from shared to global memory."""
+
+    map: Any
+    coords: tuple[Any, ...]
+    src: Any
+
+    def threads(
+        self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: TensorCopyForm
+    ) -> Iterator[TensorStore]:
+        a, s = per_lane(self.map, n), per_lane(self.src, n)
+        coords = [per_lane(x, n) for x in self.coords]
+        for by, i in issuers(M, at, idx, n, mask):
+            yield TensorStore(by, form, int(a[i]), [int(x[i]) for x in coords], int(s[i]))
+
+
+for _operands in (TensorLoadOperands, TensorStoreOperands):
+    runtime(_operands)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The threads that execute an instruction, one by one, and the places that each one's operands name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.sim.addresses import multicast_blocks, shared_place, signal_of
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+Signal = tuple[int, int]
+"""An mbarrier: its slot, and its block."""
+
+
+def active_lanes(M: Machine, idx: Any, n: int, mask: Any) -> list[tuple[int, int, int]]:
+    """(row, lane, warp) of every active thread."""
+    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
+    warps = M.warps(idx)
+    return [(row, lane, int(warps[row])) for row, lane in np.argwhere(lanes).tolist()]
+
+
+def active_warps(M: Machine, idx: Any, n: int, mask: Any) -> list[tuple[int, int]]:
+    """(row, warp) of every warp with an active thread."""
+    warps = M.warps(idx)
+    if mask is None:
+        return list(enumerate(warps.tolist()))
+    rows = np.flatnonzero(np.broadcast_to(mask, (n, 32)).any(axis=1)).tolist()
+    return [(row, int(warps[row])) for row in rows]
+
+
+def per_lane(value: Any, n: int) -> Array:
+    """A value for every thread [n, 32]."""
+    array = np.asarray(value)
+    return array if array.shape == (n, 32) else np.broadcast_to(array, (n, 32))
+
+
+def per_lane_or_none(value: Any, n: int) -> Array | None:
+    """A value for every thread [n, 32], of an operand that an instruction may not have."""
+    return None if value is None else per_lane(value, n)
+
+
+def int_or_none(values: Array | None, i: tuple[int, int]) -> int | None:
+    """One thread's value of such an operand."""
+    return None if values is None else int(values[i])
+
+
+class Issuer(NamedTuple):
+    """A thread that issues an operation: the instruction, its warp, its lane, its block."""
+
+    machine: Machine
+    at: int
+    warp: int
+    lane: int
+    cta: int
+
+    def place(self, address: int, nbytes: int) -> tuple[int, int]:
+        """(block, byte offset) of `nbytes` at a shared address."""
+        return shared_place(self.machine, self.cta, address, nbytes, self.at, self.warp, self.lane)
+
+    def targets(self, first: int, multicast: int | None) -> list[int]:
+        """The blocks that a copy goes to: `first`, or those of the multicast mask."""
+        if multicast is None:
+            return [first]
+        return multicast_blocks(self.machine, self.cta, multicast, self.at, self.warp, self.lane)
+
+    def signals(self, targets: list[int], mbar: int, pair: bool = False) -> list[Signal]:
+        """The mbarrier of each block that a copy goes to."""
+        return [signal_of(self.machine, self.cta, mbar, t, pair, self.at) for t in targets]
+
+    def mbarrier(self, mbar: int) -> Signal:
+        """The mbarrier at a shared address."""
+        return self.machine.mbar.resolve(self.cta, mbar, self.at)
+
+
+def issuers(M: Machine, at: int, idx: Any, n: int, mask: Any) -> Iterator[tuple[Issuer, tuple[int, int]]]:
+    """Every active thread, and where its values are in arrays [n, 32]."""
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        yield Issuer(M, at, warp, lane, int(M.warp_cta[warp])), (row, lane)
