@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from porter.model.flow import Event, Item, Kind
+from porter.model.events import Event, Item, Kind
 from porter.model.interpret import Interpreter
 
 MOST_IN_FLIGHT = 8

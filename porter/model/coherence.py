@@ -16,7 +16,8 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
-from porter.model.flow import Event, FlowBuilder, Kind, events_of
+from porter.model.events import Event, Kind, events_of
+from porter.model.flow import FlowBuilder
 from porter.model.interpret import Interpreter
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order of tensor-core events in a function: a tree of events, loops and branches with known callees inlined."""
+"""Order of tensor-core events in a function, with known callees inlined: the tree of `porter.model.events`."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import TypeAlias
-
 from tree_sitter import Node
 
-from porter.lang.asm import macro_definitions
 from porter.lang.cuda import walk
 from porter.model.accumulators import Accumulator, AccumulatorMap
-from porter.model.constants import Constants
+from porter.model.empty_calls import is_register_fence_call, only_aborts
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop
+from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.kernels import contains_tensor_core
-from porter.model.library_calls import REGISTER_FENCE
+from porter.model.macro_uses import MacroUses
 from porter.model.program import Program
 from porter.model.registers import CASTS, take_apart, without_casts
 from porter.model.scopes import PREPROCESSOR_BLOCKS, resolve
@@ -25,103 +21,10 @@ from porter.model.threads import Threads
 from porter.model.zeroing import Zeroing, find_zeroing
 
 _MAX_INLINE_DEPTH = 12
-
-
-class Kind(Enum):
-    ZERO = "zero"
-    MMA = "mma"
-    FENCE = "fence"
-    COMMIT = "commit"
-    WAIT = "wait"
-    READ = "read"
-    WRITE = "write"
-    LOAD = "load"
-    STORE = "store"
-    ALIAS = "alias"
-    DECLARE = "declare"
-
-
-@dataclass(frozen=True, eq=False)
-class Event:
-    """`node` is where it happens in the function the flow was built for (the call, for inlined events)."""
-
-    kind: Kind
-    node: Node = field(repr=False)
-    accumulator: Accumulator | None = None
-    pending: int | None = None
-    """Of a wait: the count, None if it is not a known number."""
-    overwrites: bool = False
-    """Of an MMA: scale-d is a constant 0."""
-    changes: bool = False
-    """Of an alias: the accumulator can be changed through it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Loop:
-    body: list[Item]
-    at_least_once: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Branch:
-    arms: list[list[Item]]
-
-
-@dataclass(frozen=True, eq=False)
-class Exit:
-    kind: str
-    """`return`, `break`, `continue`, or `abort`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Inlined:
-    """The body of a callee: a `return` in it ends the body, not the caller."""
-
-    body: list[Item]
-
-
-Item: TypeAlias = "Event | Loop | Branch | Exit | Inlined"
-
-
-def events_of(items: list[Item]) -> list[Event]:
-    """All events of a flow, in source order."""
-    found: list[Event] = []
-    for item in items:
-        if isinstance(item, Event):
-            found.append(item)
-        elif isinstance(item, Loop | Inlined):
-            found += events_of(item.body)
-        elif isinstance(item, Branch):
-            for arm in item.arms:
-                found += events_of(arm)
-    return found
-
-
-def is_register_fence(function: Function) -> bool:
-    """Whether a function only pins registers with empty asm statements (CUTLASS's `warpgroup_fence_operand`)."""
-    if not function.asm or any(s.template.strip() for s in function.asm):
-        return False
-    return all(ABORTS.fullmatch(c.name) for c in function.calls) and not any(
-        True for n in function.own_nodes("assignment_expression") if n.parent and n.parent.type != "for_statement"
-    )
-
-
-def is_register_fence_call(call: Call, targets: list[Function]) -> bool:
-    """Whether a call only pins registers: of such functions of the sources, or of CuTe's."""
-    return all(is_register_fence(t) for t in targets) if targets else call.name == REGISTER_FENCE
-
-
-ABORTS = re.compile(r"\w*INVALID_CONTROL_PATH|__trap|abort|__assert_fail|__builtin_unreachable|\w*UNREACHABLE\w*")
-"""What stands where a build for another architecture must not come."""
-
-
-def _aborts(function: Function, arm: Node | None) -> bool:
-    """Whether a preprocessor branch only says that no thread gets there."""
-    inner = [c for c in arm.named_children if c.type != "comment"] if arm is not None else []
-    calls = [c.named_children[0] if c.type == "expression_statement" and c.named_children else c for c in inner]
-    called = [c.child_by_field_name("function") if c.type == "call_expression" else None for c in calls]
-    names = [function.text(c) if c is not None else "" for c in called]
-    return bool(names) and all(names) and any(ABORTS.fullmatch(n) for n in names)
+_SEQUENCES = frozenset(
+    ("compound_statement", "else_clause", "case_statement", "labeled_statement", "template_declaration")
+)
+"""Nodes whose children are executed one after the other."""
 
 
 class FlowBuilder:
@@ -138,16 +41,11 @@ class FlowBuilder:
         self.threads = Threads(program)
         self._found_meetings: dict[int, list[Node]] = {}
         self._uses = program.uses_tensor_core()
-        self._macros = {
-            macro.name: macro.joined.decode("utf-8", "replace")
-            for file in program.sources.files.values()
-            for macro in macro_definitions(file)
-        }
+        self._macros = MacroUses(program, accumulators.accumulators)
         self._statements = {s.statement.node.id: s for s in program.statements}
         self._by_key = {a.variable.key: a for a in accumulators.accumulators}
         self._calls: dict[int, dict[int, Call]] = {}
         self._names = {n for a in accumulators.accumulators for n in (a.variable.name, *a.scalars)}
-        self._seen_macros: set[tuple[int, int]] = set()
         self._declared: dict[int, list[Accumulator]] = {}
         for accumulator in accumulators.accumulators:
             if accumulator.variable.declaration is not None:
@@ -184,37 +82,15 @@ class FlowBuilder:
         return found
 
     def unseen_macros(self, accumulator: Accumulator) -> list[tuple[str, int]]:
-        """(name, byte offset) of macros that name the accumulator and stand where the grammar did not see a use: a
-        statement macro without a semicolon, say. Call after `flow`."""
-        function = accumulator.function
-        names = accumulator.scalars or (accumulator.name,)
-        found = []
-        code = function.file.lexed.code
-        for macro, body in self._macros.items():
-            if not any(re.search(rf"\b{re.escape(n)}\b", body) for n in names):
-                continue
-            for match in re.finditer(rb"\b" + macro.encode() + rb"\b", code):
-                inside = function.body.start_byte <= match.start() < function.body.end_byte
-                line = code[code.rfind(b"\n", 0, match.start()) + 1 : match.start()].lstrip()
-                if inside and not line.startswith(b"#") and not self._was_seen(function, match.start()):
-                    found.append((macro, match.start()))
-        return found
-
-    def _was_seen(self, function: Function, offset: int) -> bool:
-        if (id(function), offset) in self._seen_macros:
-            return True
-        return any(c.name_span.start == offset for f in self._family(function) for c in f.calls)
-
-    def _family(self, function: Function) -> list[Function]:
-        """The function and the lambdas in it."""
-        return [f for f in self.program.functions if f is function or f.parent is function]
+        """(name, byte offset) of macros that name the accumulator where no use was seen. Call after `flow`."""
+        return self._macros.unseen(accumulator)
 
     def flow(self, function: Function) -> list[Item]:
-        return self._statements_of(_Frame(function, {}, None, 0), function.body)
+        return self._statements_of(Frame(function, {}, None, 0), function.body)
 
     # --- statements
 
-    def _statements_of(self, frame: _Frame, node: Node | None) -> list[Item]:
+    def _statements_of(self, frame: Frame, node: Node | None) -> list[Item]:
         if node is None:
             return []
         items = self._statement(frame, node)
@@ -222,7 +98,7 @@ class FlowBuilder:
             items += [Event(Kind.STORE, node, a) for a in self.stores.get(node.id, ())]
         return items
 
-    def _statement(self, frame: _Frame, node: Node) -> list[Item]:
+    def _statement(self, frame: Frame, node: Node) -> list[Item]:
         items: list[Item] = []
         for accumulator in self.anchors.get(node.id, ()):
             if frame.at is None:
@@ -234,13 +110,7 @@ class FlowBuilder:
         kind = node.type
         if frame.at is None:
             items += [Event(Kind.DECLARE, node, a) for a in self._declared.get(node.id, ())]
-        if kind in (
-            "compound_statement",
-            "else_clause",
-            "case_statement",
-            "labeled_statement",
-            "template_declaration",
-        ):
+        if kind in _SEQUENCES:
             for child in node.named_children:
                 items += self._statements_of(frame, child)
         elif kind == "if_statement":
@@ -248,27 +118,14 @@ class FlowBuilder:
             arms = [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
             items.append(Branch([self._statements_of(frame, arm) for arm in arms]))
         elif kind in PREPROCESSOR_BLOCKS:
-            alternative = node.child_by_field_name("alternative")
-            skipped = {c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)}
-            kept = [c for c in node.named_children if c.id not in skipped]
-            main = [i for c in kept for i in self._statements_of(frame, c)]
-            if _aborts(frame.function, node if kind == "preproc_else" else None):
-                return [*items, Exit("abort")]
-            if kind == "preproc_else":
-                return items + main
-            items.append(Branch([main, self._statements_of(frame, alternative)]))
+            items += self._preprocessor(frame, node)
         elif kind == "for_range_loop":
             items += self._range(frame, node)
         elif kind in ("for_statement", "while_statement"):
             items += self._statements_of(frame, node.child_by_field_name("initializer"))
             body = self._expression(frame, node.child_by_field_name("condition"))
-            items.append(
-                Loop(
-                    body
-                    + self._statements_of(frame, node.child_by_field_name("body"))
-                    + self._expression(frame, node.child_by_field_name("update"))
-                )
-            )
+            body += self._statements_of(frame, node.child_by_field_name("body"))
+            items.append(Loop(body + self._expression(frame, node.child_by_field_name("update"))))
         elif kind == "do_statement":
             body = self._statements_of(frame, node.child_by_field_name("body"))
             items.append(Loop(body + self._expression(frame, node.child_by_field_name("condition")), True))
@@ -286,7 +143,17 @@ class FlowBuilder:
             items += self._expression(frame, node)
         return items
 
-    def _range(self, frame: _Frame, node: Node) -> list[Item]:
+    def _preprocessor(self, frame: Frame, node: Node) -> list[Item]:
+        """A branch of the preprocessor: either arm may be the one that is compiled."""
+        alternative = node.child_by_field_name("alternative")
+        skipped = {c.id for n in ("condition", "name", "alternative") for c in node.children_by_field_name(n)}
+        kept = [c for c in node.named_children if c.id not in skipped]
+        main = [i for c in kept for i in self._statements_of(frame, c)]
+        if node.type == "preproc_else":
+            return [Exit("abort")] if only_aborts(frame.function, node) else main
+        return [Branch([main, self._statements_of(frame, alternative)])]
+
+    def _range(self, frame: Frame, node: Node) -> list[Item]:
         """`for (auto& x : d)` touches what it runs over, and may change it if `x` is a reference."""
         over, declarator = node.child_by_field_name("right"), node.child_by_field_name("declarator")
         body = self._statements_of(frame, node.child_by_field_name("body"))
@@ -298,7 +165,7 @@ class FlowBuilder:
 
     # --- expressions
 
-    def _expression(self, frame: _Frame, node: Node | None) -> list[Item]:
+    def _expression(self, frame: Frame, node: Node | None) -> list[Item]:
         if node is None or node.type in ("sizeof_expression", "lambda_expression", "decltype", "comment"):
             return []
         if node.type == "gnu_asm_expression" or node.id in self._statements:
@@ -313,13 +180,13 @@ class FlowBuilder:
             return items + self._target(frame, left, compound)
         if node.type == "update_expression":
             return self._target(frame, node.child_by_field_name("argument"), True)
-        if node.type in ("identifier", "type_identifier") and (call := self._object_macro(frame, node)) is not None:
+        if node.type in ("identifier", "type_identifier") and (call := self._call_at(frame.function, node)) is not None:
             return [i for target in self.program.targets(call) for i in self._inline(frame, call, target)]
         if node.type == "identifier":
             accumulator = self._accumulator(frame, node)
             if accumulator is not None:
                 return [Event(Kind.READ, frame.at or node, accumulator)]
-            return self._named_in_macro(frame, node, frame.function.text(node))
+            return self._macros.named(frame, node, frame.function.text(node))
         if node.type == "field_expression" and frame.function.text(node).startswith("this->"):
             name = frame.function.text(node).removeprefix("this->").strip()
             bound = frame.bound.get(name)
@@ -337,9 +204,6 @@ class FlowBuilder:
             items += self._expression(frame, child)
         return items
 
-    def _object_macro(self, frame: _Frame, node: Node) -> Call | None:
-        return self._call_at(frame.function, node)
-
     def _call_at(self, function: Function, node: Node) -> Call | None:
         calls = self._calls.get(id(function))
         if calls is None:
@@ -347,7 +211,7 @@ class FlowBuilder:
             calls = self._calls[id(function)] = {c.node.id: c for c in reversed(function.calls)}
         return calls.get(node.id)
 
-    def _declares(self, frame: _Frame, node: Node, child: Node) -> bool:
+    def _declares(self, frame: Frame, node: Node, child: Node) -> bool:
         """Whether `child` is the declared name, not a use of a variable."""
         field_name = None
         for index, candidate in enumerate(node.children):
@@ -359,7 +223,7 @@ class FlowBuilder:
             "reference_declarator",
         )
 
-    def _target(self, frame: _Frame, node: Node | None, compound: bool) -> list[Item]:
+    def _target(self, frame: Frame, node: Node | None, compound: bool) -> list[Item]:
         if node is None:
             return []
         element = take_apart(frame.function, node)
@@ -370,7 +234,7 @@ class FlowBuilder:
         items: list[Item] = [Event(Kind.READ, at, accumulator)] if compound else []
         return [*items, Event(Kind.WRITE, at, accumulator)]
 
-    def _accumulator(self, frame: _Frame, node: Node) -> Accumulator | None:
+    def _accumulator(self, frame: Frame, node: Node) -> Accumulator | None:
         name = frame.function.text(node)
         if name in frame.bound:
             return frame.bound[name]
@@ -385,7 +249,7 @@ class FlowBuilder:
             or frame.outer.get(variable.key)
         )
 
-    def _asm(self, frame: _Frame, node: Node) -> list[Item]:
+    def _asm(self, frame: Frame, node: Node) -> list[Item]:
         known = self._statements.get(node.id)
         at = frame.at or node
         if known is None:
@@ -400,7 +264,7 @@ class FlowBuilder:
                 items.append(self._sync(frame, step, at))
         return items
 
-    def _step_accumulator(self, frame: _Frame, step: MmaStep) -> Accumulator | None:
+    def _step_accumulator(self, frame: Frame, step: MmaStep) -> Accumulator | None:
         if step.d.name in frame.bound:
             return frame.bound[step.d.name]
         function, root = frame.function, step.d.root
@@ -413,12 +277,12 @@ class FlowBuilder:
             return None
         return self._by_key.get(variable.key) or self._scalars.get((id(variable.function), step.d.name))
 
-    def _sync(self, frame: _Frame, step: SyncStep, at: Node) -> Event:
+    def _sync(self, frame: Frame, step: SyncStep, at: Node) -> Event:
         if step.kind is Step.WAIT:
             return Event(Kind.WAIT, at, pending=frame.constants(self.program.constants).evaluate(step.pending))
         return Event(Kind.FENCE if step.kind is Step.FENCE else Kind.COMMIT, at)
 
-    def _plain_asm(self, frame: _Frame, node: Node) -> list[Item]:
+    def _plain_asm(self, frame: Frame, node: Node) -> list[Item]:
         """Registers pinned by an empty asm statement are neither read nor written."""
         statement = next((s for s in frame.function.asm if s.node.id == node.id), None)
         if statement is None or not statement.template.strip():
@@ -433,7 +297,7 @@ class FlowBuilder:
                 items += self._expression(frame, operand.expr_node)
         return items
 
-    def _call(self, frame: _Frame, node: Node) -> list[Item]:
+    def _call(self, frame: Frame, node: Node) -> list[Item]:
         if self._is_cast_call(frame, node):
             alias = self._alias(frame, node)
             if alias is not None:
@@ -453,7 +317,7 @@ class FlowBuilder:
                 continue
             items += self._argument(frame, call, index, argument, targets)
         if not targets:
-            items += self._named_in_macro(frame, node, call.name)
+            items += self._macros.named(frame, node, call.name)
         callee = node.child_by_field_name("function")
         if callee is not None and callee.type == "field_expression" and not (held and inlined):
             items += self._expression(frame, callee.child_by_field_name("argument"))
@@ -462,33 +326,13 @@ class FlowBuilder:
             items += arms[0] if len(arms) == 1 else [Branch(arms)]
         return items
 
-    def _named_in_macro(self, frame: _Frame, node: Node, name: str) -> list[Item]:
-        """A macro whose body names an accumulator of the function that uses it."""
-        body = self._macros.get(name)
-        if body is None:
-            return []
-        self._seen_macros.add((id(frame.function), node.start_byte))
-        items: list[Item] = []
-        for accumulator in self.accumulators.accumulators:
-            if accumulator.function is not frame.function:
-                continue
-            for word in accumulator.scalars or (accumulator.name,):
-                if re.search(rf"\b{re.escape(word)}\b", body) is None:
-                    continue
-                at = frame.at or node
-                items.append(Event(Kind.READ, at, accumulator))
-                if re.search(rf"\b{re.escape(word)}\b(?:\s*\[[^\]]*\])*\s*(?:[-+*/|&^]|<<|>>)?=(?!=)", body):
-                    items.append(Event(Kind.WRITE, at, accumulator))
-                break
-        return items
-
-    def _is_cast_call(self, frame: _Frame, node: Node) -> bool:
+    def _is_cast_call(self, frame: Frame, node: Node) -> bool:
         if node.type != "call_expression":
             return False
         callee = node.child_by_field_name("function")
         return callee is not None and frame.function.text(callee).split("<")[0].strip() in CASTS
 
-    def _alias(self, frame: _Frame, node: Node) -> list[Item] | None:
+    def _alias(self, frame: Frame, node: Node) -> list[Item] | None:
         """A pointer or reference to an accumulator that is kept: `T* p = d`, `T& x = d[i]`, a cast of `d`. None if
         the node makes none; the elements of the array by value are no alias."""
         if node.type == "init_declarator":
@@ -517,7 +361,7 @@ class FlowBuilder:
             return None
         return [Event(Kind.ALIAS, frame.at or node, accumulator, changes=not constant)]
 
-    def _argument(self, frame: _Frame, call: Call, index: int, node: Node, targets: list[Function]) -> list[Item]:
+    def _argument(self, frame: Frame, call: Call, index: int, node: Node, targets: list[Function]) -> list[Item]:
         if node.type == "lambda_expression":
             inner = next((f for f in self.program.functions if f.node.id == node.id), None)
             if inner is not None:
@@ -534,7 +378,7 @@ class FlowBuilder:
         changes = any(_may_write(t, index) for t in targets) if targets else whole or address_taken
         return [read, Event(Kind.WRITE, at, accumulator)] if changes else [read]
 
-    def _held(self, frame: _Frame, call: Call) -> dict[str, Accumulator]:
+    def _held(self, frame: Frame, call: Call) -> dict[str, Accumulator]:
         """Member accumulators of the object that a method is called on, by the name of the field."""
         callee = call.node.child_by_field_name("function")
         root = callee
@@ -552,7 +396,7 @@ class FlowBuilder:
         return any(a.member is not None and a.member.owner == target.owner for a in held.values())
 
     def _inline(
-        self, frame: _Frame, call: Call, target: Function, held: dict[str, Accumulator] | None = None
+        self, frame: Frame, call: Call, target: Function, held: dict[str, Accumulator] | None = None
     ) -> list[Item]:
         bound: dict[str, Accumulator] = dict(held or {}) if self._is_method_of(target, held or {}) else {}
         for argument in self.accumulators.arguments_of(call):
@@ -570,44 +414,6 @@ class FlowBuilder:
             values = dict(zip(target.template_params, call.template_args, strict=False))
         inner = frame.into(target, bound, values, call.node, call, lexical=True)
         return [Inlined(self._statements_of(inner, target.body))]
-
-
-@dataclass(frozen=True, eq=False)
-class _Frame:
-    """One function being walked: accumulators bound to its parameters, and the call node in the outermost
-    function that led here."""
-
-    function: Function
-    bound: dict[str, Accumulator]
-    at: Node | None
-    depth: int
-    values: dict[str, str] = field(default_factory=dict)
-    outer: dict[tuple[int, int, str], Accumulator] = field(default_factory=dict)
-    call: Call | None = None
-
-    def into(
-        self,
-        function: Function,
-        bound: dict[str, Accumulator],
-        values: dict[str, str] | None,
-        at: Node,
-        call: Call | None = None,
-        lexical: bool = False,
-    ) -> _Frame:
-        """A callee's frame. Template arguments that are the caller's own are replaced by what those are. A lambda
-        that stands in the outermost function and sees all its variables is a part of that function."""
-        if lexical and self.at is None and function.captures_all and function.parent is self.function:
-            at_or_own = None
-        else:
-            at_or_own = self.at or at
-        resolved = {k: self.values.get(v, v) for k, v in (values or {}).items()}
-        outer = dict(self.outer)
-        for name, accumulator in self.bound.items():
-            outer[(self.function.node.id, -1, name)] = accumulator
-        return _Frame(function, bound, at_or_own, self.depth + 1, resolved, outer, call)
-
-    def constants(self, known: Constants) -> Constants:
-        return known.extended(self.values) if self.values else known
 
 
 def _siblings(node: Node) -> list[Node]:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from porter.model.flow import Branch, Event, Exit, Inlined, Item, Loop
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Loop
 
 State = TypeVar("State", bound=Hashable)
 

@@ -7,7 +7,7 @@ from tree_sitter import Node
 
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator, AccumulatorArgument, AccumulatorParam
-from porter.model.flow import is_register_fence_call
+from porter.model.empty_calls import is_register_fence_call
 from porter.model.functions import Function, Style
 from porter.model.scopes import LOOPS, resolve
 from porter.model.zeroing import Zeroing

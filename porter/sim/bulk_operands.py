@@ -69,9 +69,7 @@ class BulkLoadOperands(NamedTuple):
     mbar: Any
     multicast: Any = None
 
-    def threads(
-        self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm
-    ) -> Iterator[BulkLoad]:
+    def threads(self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm) -> Iterator[BulkLoad]:
         d, s, z, b = (per_lane(x, n) for x in self[:4])
         m = per_lane_or_none(self.multicast, n)
         for by, i in issuers(M, at, idx, n, mask):
@@ -139,9 +137,7 @@ class AsyncStoreOperands(NamedTuple):
     values: tuple[Any, ...]
     mbar: Any
 
-    def threads(
-        self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: AsyncStoreForm
-    ) -> Iterator[AsyncStore]:
+    def threads(self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: AsyncStoreForm) -> Iterator[AsyncStore]:
         d, b = per_lane(self.dst, n), per_lane(self.mbar, n)
         words = [per_lane(v, n) for v in self.values]
         for by, i in issuers(M, at, idx, n, mask):

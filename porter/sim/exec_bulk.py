@@ -44,9 +44,7 @@ def _check_multiples(by: Issuer, nbytes: int, source: int, target: int) -> None:
 
 
 @runtime
-def bulk_load(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkLoadOperands
-) -> None:
+def bulk_load(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkLoadOperands) -> None:
     """cp.async.bulk and cp.reduce.async.bulk to shared memory, completing on an mbarrier."""
     for copy in operands.threads(M, at, idx, n, mask, form):
         first, offset = copy.target()
@@ -75,18 +73,14 @@ def bulk_load(
 
 
 @runtime
-def bulk_store(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkStoreOperands
-) -> None:
+def bulk_store(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkStoreOperands) -> None:
     """cp.async.bulk and cp.reduce.async.bulk from shared to global memory."""
     for copy in operands.threads(M, at, idx, n, mask):
         owner, offset = copy.origin()
         _check_multiples(copy.by, copy.nbytes, offset, copy.dst)
         box: list[Array] = []
 
-        def read(
-            owner: int = owner, offset: int = offset, nbytes: int = copy.nbytes, box: list[Array] = box
-        ) -> None:
+        def read(owner: int = owner, offset: int = offset, nbytes: int = copy.nbytes, box: list[Array] = box) -> None:
             box.append(M.smem[owner, offset : offset + nbytes].copy())
 
         def land(

@@ -121,9 +121,7 @@ def cp_async_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -
             state.open = []
 
 
-def arrivals(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any
-) -> list[tuple[int, tuple[int, int], int]]:
+def arrivals(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> list[tuple[int, tuple[int, int], int]]:
     """(warp, mbarrier as (slot, block), threads) of a cp.async.mbarrier.arrive, in the order of issue."""
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     if not lanes.any():

@@ -35,9 +35,7 @@ def store_async(
             raise Stop(Code.SIM_MISALIGNED, what, at, store.by.warp, store.by.lane)
         signal = store.signal()
 
-        def land(
-            owner: int = owner, offset: int = offset, data: Array = store.data, signal: Signal = signal
-        ) -> None:
+        def land(owner: int = owner, offset: int = offset, data: Array = store.data, signal: Signal = signal) -> None:
             place = M.smem[owner, offset : offset + data.nbytes].view(data.dtype)
             if form.how:
                 place[:] = combine(place.copy(), data, None, form.how, form.kind)

@@ -80,9 +80,7 @@ class TensorLoadOperands(NamedTuple):
     multicast: Any
     offsets: tuple[Any, ...]
 
-    def threads(
-        self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: TensorCopyForm
-    ) -> Iterator[TensorLoad]:
+    def threads(self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: TensorCopyForm) -> Iterator[TensorLoad]:
         d, a, b = (per_lane(x, n) for x in (self.dst, self.map, self.mbar))
         m = per_lane_or_none(self.multicast, n)
         coords, offsets = ([per_lane(x, n) for x in values] for values in (self.coords, self.offsets))
@@ -115,9 +113,7 @@ class TensorStoreOperands(NamedTuple):
     coords: tuple[Any, ...]
     src: Any
 
-    def threads(
-        self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: TensorCopyForm
-    ) -> Iterator[TensorStore]:
+    def threads(self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: TensorCopyForm) -> Iterator[TensorStore]:
         a, s = per_lane(self.map, n), per_lane(self.src, n)
         coords = [per_lane(x, n) for x in self.coords]
         for by, i in issuers(M, at, idx, n, mask):

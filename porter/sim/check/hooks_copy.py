@@ -63,9 +63,7 @@ def tensor_load(
     check.queue.clear()
 
 
-def bulk_load(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkLoadOperands
-) -> None:
+def bulk_load(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkLoadOperands) -> None:
     check: Any = M.check
     for copy in operands.threads(M, at, idx, n, mask, form):
         first, offset = copy.target()
@@ -120,9 +118,7 @@ def _copy_out(by: Issuer, owner: int, offset: int, nbytes: int, reduces: bool, t
     return target
 
 
-def bulk_store(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkStoreOperands
-) -> None:
+def bulk_store(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkStoreOperands) -> None:
     check: Any = M.check
     for copy in operands.threads(M, at, idx, n, mask):
         owner, offset = copy.origin()

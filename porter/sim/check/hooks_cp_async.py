@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from porter.sim.machine import Machine
 
 
-def cp_async(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, operands: exec_cp_async.CopyOperands
-) -> None:
+def cp_async(M: Machine, at: int, idx: Any, n: int, mask: Any, operands: exec_cp_async.CopyOperands) -> None:
     check: Any = M.check
     item = operands.item
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
