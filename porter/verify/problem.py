@@ -1,34 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """A case at one problem size: every expression evaluated and checked to fit together.
 
-Shapes and strides are outermost dimension first, in elements, as in NumPy. Tensor maps are kept in the
-driver's
-order (innermost first) because that is what the hardware's rules speak about.
+Shapes and strides are outermost dimension first, in elements, as in NumPy.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from porter.diagnostics import Code, PorterError
-from porter.ptx.tensormap import (
-    ENCODED_BYTES,
-    TensorMap,
-    TensorMapInterleave,
-    TensorMapL2Promotion,
-    TensorMapSwizzle,
-    TensorMapType,
-)
-from porter.verify.case import Case, Expr, TensorMapSpec, TensorSpec, place
+from porter.ptx.tensormap import ENCODED_BYTES
+from porter.verify.bound_maps import BoundMap, bound_map
+from porter.verify.case import Case, Expr, TensorSpec, place
 from porter.verify.dtypes import DTYPES, DType
 from porter.verify.expr import ExpressionError, Number, evaluate, names_in
-
-_Enum = TypeVar("_Enum", bound=IntEnum)
+from porter.verify.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -162,8 +152,7 @@ class Problem:
         return min((t.dtype for t in candidates), key=lambda d: d.itemsize, default=DTYPES["f32"])
 
     def reduction_axis(self, tensor: Tensor) -> int | None:
-        """The dimension of a tensor that the sum runs over: the one written like the case's `reduction`, or
-        as
+        """The dimension of a tensor that the sum runs over: the one written like the case's `reduction`, or as
         a name in it (`K` where the reduction is `K + 1`)."""
         text = _spelling(self.case.reduction)
         names = names_in(text)
@@ -173,50 +162,8 @@ class Problem:
         return None
 
 
-@dataclass(frozen=True)
-class BoundMap:
-    """A tensor map without its address: `map.address` counts bytes from the start of the tensor."""
-
-    name: str
-    tensor: str
-    map: TensorMap = field(repr=False)
-
-
 def _spelling(expression: Expr) -> str:
     return str(expression).replace(" ", "")
-
-
-class _Scope:
-    """Evaluates the case's expressions and turns failures into diagnostics that name the field."""
-
-    def __init__(self, case: Case, names: dict[str, Number]) -> None:
-        self.case, self.names = case, names
-
-    def error(self, field: str, problem: str) -> PorterError:
-        return PorterError(Code.CASE_DOES_NOT_FIT, place(self.case, field), field=field, problem=problem)
-
-    def number(self, field: str, expression: Expr) -> Number:
-        try:
-            return evaluate(expression, self.names)
-        except ExpressionError as error:
-            raise PorterError(
-                Code.CASE_EXPRESSION,
-                place(self.case, field),
-                field=field,
-                expression=expression,
-                problem=error,
-            ) from None
-
-    def integer(self, field: str, expression: Expr, least: int = 0) -> int:
-        value = self.number(field, expression)
-        if isinstance(value, float) and not value.is_integer():
-            raise self.error(field, f"`{expression}` is {value}, not an integer")
-        if value < least:
-            raise self.error(field, f"`{expression}` is {int(value)}, but must be at least {least}")
-        return int(value)
-
-    def integers(self, field: str, expressions: Sequence[Expr], least: int = 0) -> tuple[int, ...]:
-        return tuple(self.integer(f"{field}[{i}]", e, least) for i, e in enumerate(expressions))
 
 
 def bind(case: Case, sizes: Mapping[str, Number] | None = None) -> Problem:
@@ -230,14 +177,14 @@ def bind(case: Case, sizes: Mapping[str, Number] | None = None) -> Problem:
         problem = f"no size {', '.join(sorted(unknown))} (sizes: {', '.join(case.sizes)})"
         raise PorterError(Code.CASE_FIELD, place(case, "sizes"), field="sizes", problem=problem)
     chosen = {**case.sizes, **(sizes or {})}
-    scope = _Scope(case, dict(chosen))
+    scope = Scope(case, dict(chosen))
     for name, expression in case.constants.items():
         scope.names[name] = scope.number(f"constants.{name}", expression)
     tensors = {name: _tensor(scope, spec) for name, spec in case.tensors.items()}
     for name, spec in case.tensors.items():
         found = _contained(scope, f"tensors.{name}.contains", spec.contains, tensors, tensors[name].nbytes)
         tensors[name] = replace(tensors[name], contains=found)
-    maps = {name: _tensor_map(scope, spec, tensors) for name, spec in case.tensor_maps.items()}
+    maps = {name: bound_map(scope, spec, tensors[spec.tensor]) for name, spec in case.tensor_maps.items()}
     reduction = scope.integer("reduction", case.reduction, 1)
     tile = _tile(scope)
     return Problem(
@@ -255,7 +202,7 @@ def bind(case: Case, sizes: Mapping[str, Number] | None = None) -> Problem:
     )
 
 
-def _tensor(scope: _Scope, spec: TensorSpec) -> Tensor:
+def _tensor(scope: Scope, spec: TensorSpec) -> Tensor:
     where = f"tensors.{spec.name}"
     shape = scope.integers(f"{where}.shape", spec.shape, 1)
     if spec.strides is None:
@@ -274,9 +221,7 @@ def _tensor(scope: _Scope, spec: TensorSpec) -> Tensor:
     )  # fmt: skip
 
 
-def _check_overlap(
-    scope: _Scope, where: str, shape: Sequence[int], strides: Sequence[int], spec: TensorSpec
-) -> None:
+def _check_overlap(scope: Scope, where: str, shape: Sequence[int], strides: Sequence[int], spec: TensorSpec) -> None:
     reach = 0
     for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride <= reach:
@@ -284,69 +229,7 @@ def _check_overlap(
         reach += stride * (size - 1)
 
 
-def _member(values: type[_Enum], text: str) -> _Enum:
-    """`128B` is the member B128, `128B_ATOM_32B` B128_ATOM_32B, `none` NONE."""
-    return values["NONE" if text == "none" else "B" + text.replace("B", "", 1)]
-
-
-def _tensor_map(scope: _Scope, spec: TensorMapSpec, tensors: Mapping[str, Tensor]) -> BoundMap:
-    where = f"tensor_maps.{spec.name}"
-    tensor = tensors[spec.tensor]
-    item = DTYPES[spec.dtype].itemsize if spec.dtype in DTYPES else tensor.dtype.itemsize
-    dims = scope.integers(f"{where}.dims", spec.dims, 1) if spec.dims else tensor.shape
-    rank = len(dims)
-    if spec.strides is not None:
-        strides = scope.integers(f"{where}.strides", spec.strides)
-    elif rank == len(tensor.shape) and item == tensor.dtype.itemsize:
-        strides = tensor.strides
-    else:
-        raise scope.error(f"{where}.dims", f"{rank} dimensions need {rank} strides of their own")
-    box = scope.integers(f"{where}.box", spec.box, 1)
-    steps = scope.integers(f"{where}.element_strides", spec.element_strides or (1,) * rank, 1)
-    for name, values in (("box", box), ("strides", strides), ("element_strides", steps)):
-        if len(values) != rank:
-            raise scope.error(f"{where}.{name}", f"{len(values)} values for {rank} dimensions")
-    if strides[-1] != 1:
-        raise scope.error(where, f"the innermost stride is {strides[-1]} elements; a tensor map needs 1")
-    offset = scope.integer(f"{where}.offset", spec.offset)
-    reach = offset + sum((n - 1) * s for n, s in zip(dims, strides, strict=True))
-    if reach >= tensor.nbytes // item:
-        raise scope.error(where, f"reaches element {reach} of {tensor.name}, which has {tensor.nbytes // item}")
-    bound = TensorMap(
-        dtype=_map_type(scope, where, spec, tensor),
-        address=offset * item,
-        sizes=dims[::-1],
-        strides=tuple(s * item for s in strides[:-1])[::-1],
-        box=box[::-1],
-        element_strides=steps[::-1],
-        swizzle=_member(TensorMapSwizzle, spec.swizzle),
-        interleave=_member(TensorMapInterleave, spec.interleave),
-        oob_nan=spec.oob == "nan",
-        l2_promotion=_member(TensorMapL2Promotion, spec.l2_promotion),
-    )
-    if problems := bound.problems():
-        raise scope.error(where, "; ".join(problems))
-    return BoundMap(spec.name, spec.tensor, bound)
-
-
-# Names as in CUtensorMapDataType; 8-bit formats travel as bytes.
-_MAP_TYPES = {
-    "f64": "FLOAT64", "f32": "FLOAT32", "tf32": "TFLOAT32", "f16": "FLOAT16", "bf16": "BFLOAT16",
-    "f8e4m3": "UINT8", "f8e5m2": "UINT8", "u8": "UINT8", "s8": "UINT8", "u16": "UINT16", "s16": "UINT16",
-    "u32": "UINT32", "s32": "INT32", "u64": "UINT64", "s64": "INT64",
-}  # fmt: skip
-
-
-def _map_type(scope: _Scope, where: str, spec: TensorMapSpec, tensor: Tensor) -> TensorMapType:
-    name = spec.dtype or tensor.dtype.name
-    if name not in _MAP_TYPES:
-        raise scope.error(f"{where}.dtype", f"{name} is no element type of tensor maps")
-    if spec.dtype and DTYPES[name].itemsize != tensor.dtype.itemsize and tensor.dtype.name != "u8":
-        raise scope.error(f"{where}.dtype", f"{name} is not as wide as {tensor.dtype.name}")
-    return TensorMapType[_MAP_TYPES[name]]
-
-
-def _launch(scope: _Scope) -> LaunchValues:
+def _launch(scope: Scope) -> LaunchValues:
     spec = scope.case.launch
 
     def triple(name: str, values: Sequence[Expr]) -> tuple[int, int, int]:
@@ -364,7 +247,7 @@ def _launch(scope: _Scope) -> LaunchValues:
     return LaunchValues(grid, block, cluster, scope.integer("launch.dynamic_smem", spec.dynamic_smem))
 
 
-def _template_argument(scope: _Scope, expression: Expr) -> str:
+def _template_argument(scope: Scope, expression: Expr) -> str:
     """C++ text: the value of an expression over known names, anything else as it stands."""
     try:
         if isinstance(expression, str) and not names_in(expression) <= scope.names.keys():
@@ -378,7 +261,7 @@ def _template_argument(scope: _Scope, expression: Expr) -> str:
 
 
 def _contained(
-    scope: _Scope, where: str, items: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], size: int
+    scope: Scope, where: str, items: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], size: int
 ) -> tuple[Inside, ...]:
     """What recorded bytes contain, checked to lie inside of them."""
     result: list[Inside] = []
@@ -395,12 +278,10 @@ def _contained(
     return tuple(result)
 
 
-def _argument(scope: _Scope, where: str, param: Any, tensors: Mapping[str, Tensor]) -> Argument:
+def _argument(scope: Scope, where: str, param: Any, tensors: Mapping[str, Tensor]) -> Argument:
     if isinstance(param, dict):
         if "struct" in param:
-            members = (
-                _argument(scope, f"{where}.struct[{i}]", m, tensors) for i, m in enumerate(param["struct"])
-            )
+            members = (_argument(scope, f"{where}.struct[{i}]", m, tensors) for i, m in enumerate(param["struct"]))
             return Struct(tuple(members))
         if "bytes" in param:
             data = bytes.fromhex(param["bytes"])
@@ -422,7 +303,7 @@ def _argument(scope: _Scope, where: str, param: Any, tensors: Mapping[str, Tenso
     return Scalar(scope.number(where, param))
 
 
-def _tile(scope: _Scope) -> tuple[int, int] | None:
+def _tile(scope: Scope) -> tuple[int, int] | None:
     if scope.case.tile is not None:
         rows, columns = scope.integers("tile", scope.case.tile, 1)
         return rows, columns
