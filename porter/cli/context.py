@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -16,11 +17,19 @@ from typing import Any, NoReturn, TypeVar
 import click
 from rich.console import Console, RenderableType
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, Severity
+from porter.diagnostics import Code, Diagnostic, PorterError, Severity
 from porter.report import json as report_json
 from porter.report.blocks import block
 
 _WIDTH_WITHOUT_TERMINAL = 150
+SIGNALLED = 128
+"""Exit status of a program that signal N ended: this + N, as shells have it."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """Rich would leave with status 1, which here means findings."""
+        raise BrokenPipeError
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class Session:
             color, forced = "standard", True
         else:
             color, forced = ("auto" if terminal else None), None
-        return Console(
+        return _Console(
             file=stream,
             color_system=color,  # type: ignore[arg-type]
             force_terminal=forced,
@@ -117,6 +126,13 @@ def _to_standard_output() -> Iterator[None]:
         raise UnwritableOutput(error.strerror or str(error)) from None
 
 
+def discard_output() -> None:
+    """Nothing that is still buffered for standard output can be written any more."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    with suppress(OSError, ValueError):
+        os.dup2(sys.stdout.fileno(), 1)
+
+
 _SESSION = "porter.session"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -158,14 +174,12 @@ def command(function: Function) -> Function:
         except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
             raise
         except BrokenPipeError:
-            # The reader of our output went away; that is its business.
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-            leave(ExitCode.OK)
+            # What the command would have said is not known to whoever reads the exit status.
+            discard_output()
+            leave(SIGNALLED + signal.SIGPIPE)
         except UnwritableOutput as error:
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            discard_output()
             fail(session, PorterError(Code.WRITE_FAILED, path="standard output", reason=str(error)))
-        except KeyboardInterrupt:
-            raise click.exceptions.Abort() from None
         except Exception as error:
             if session.verbosity > 0:
                 session.err.print(traceback.format_exc(), soft_wrap=True)

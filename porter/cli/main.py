@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from pathlib import Path
 from typing import Any
 
 import click
 
 import porter
-from porter.cli.context import Session, install
+from porter.cli.context import SIGNALLED, Session, install, leave
 
 _COMMANDS = {
     "scan": "scan",
@@ -34,6 +35,13 @@ _COMMANDS = {
 class _Commands(click.Group):
     """Subcommands are imported when they are asked for, so that `porter explain` need not load the
     simulator."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            leave(SIGNALLED + signal.SIGINT)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

@@ -58,8 +58,8 @@ BARRIER_IDS = warning(
 WARPGROUPS_UNKNOWN = warning(
     "PT2009",
     "the block size of {kernel} is not known; room for {count} warpgroups is set aside",
-    "Neither `__launch_bounds__` nor a launch with constant block size was found.",
-    "Add `__launch_bounds__`, then port again.",
+    "Neither `__launch_bounds__` nor a launch gives it as a constant expression of names, numbers and + - * /.",
+    "Write `__launch_bounds__` with such an expression, then port again.",
 )
 RULE_IGNORED = error(
     "PT2010",

@@ -165,6 +165,17 @@ def _nonfinite(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> Fl
     return values
 
 
+def _whole(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> Float64:
+    """An integer tensor of a float problem, in families of floats: quantized operands have values of their whole
+    range that leave room for the sum, other tensors (lengths, indices, flags) are 1."""
+    if problem.reduction_axis(tensor) is None:
+        return np.ones(tensor.shape)
+    top = min([DTYPES[problem.case.accumulate].largest, *(o.dtype.largest for o in problem.outputs)])
+    room = top ** (1 / max(1, len(problem.inputs))) / problem.reduction
+    largest = int(min(tensor.dtype.largest, problem.operand.max_exact_integer, max(room, 1)))
+    return rng.integers(int(max(tensor.dtype.smallest, -largest)), largest + 1, tensor.shape).astype(np.float64)
+
+
 FAMILIES: dict[str, Family] = {
     f.name: f
     for f in (
@@ -213,9 +224,11 @@ def generate(problem: Problem, family: Family, seed: int) -> dict[str, Array]:
     result: dict[str, Array] = {}
     for tensor in problem.inputs:
         key = [seed, zlib.crc32(family.name.encode()), zlib.crc32(tensor.name.encode())]
-        values = family.draw(problem, tensor, np.random.default_rng(key))
-        if not tensor.dtype.is_float and not family.exact:
-            values = np.ones(tensor.shape)
+        rng = np.random.default_rng(key)
+        if tensor.dtype.is_float or family.exact:
+            values = family.draw(problem, tensor, rng)
+        else:
+            values = _whole(problem, tensor, rng)
         if problem.operand.name == "tf32" and tensor.dtype.name == "f32":
             # The tensor core drops the low bits of what it reads; the reference must see the same values.
             values = problem.operand.decode(problem.operand.encode(values))

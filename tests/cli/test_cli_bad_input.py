@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,8 @@ WGMMA_SPARSE = (
     '  asm volatile("wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16 {%0}, %1, %2;" :: );\n}\n'
 )
 PLAIN = "__global__ void k(float *p) { p[threadIdx.x] = 0; }\n"
+WGMMA = Path(__file__).parents[2] / "corpus/gemm_tma/hopper_ops.cuh"
+MAIN = "from porter.cli.main import main; main()"
 needs_nvcc = pytest.mark.skipif(next(iter(search_toolkits(None)), None) is None, reason="no CUDA compiler")
 
 
@@ -151,13 +155,39 @@ def test_standard_output_that_is_full(arguments, tmp_path):
     path = write(tmp_path / "k.cu", PLAIN)
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", "from porter.cli.main import main; main()", *arguments, str(path)],
+            [sys.executable, "-c", MAIN, *arguments, str(path)],
             stdout=full, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     if "json" not in arguments:
         assert "PT0008" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["scan"], ["port"], ["--format", "json", "scan"]])
+def test_a_reader_that_went_away(arguments, tmp_path):
+    """The status says so; it is neither success nor findings."""
+    path = write(tmp_path / "k.cu", WGMMA.read_text())
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments, str(path)], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert "Error" not in done.stderr
+
+
+def test_an_interrupt_is_neither_findings_nor_a_traceback(tmp_path):
+    path = write(tmp_path / "k.cu", PLAIN)
+    code = (
+        "import porter.cli.scan as s, os, signal\n"
+        "s.take_inventory = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n" + MAIN
+    )
+    done = subprocess.run([sys.executable, "-c", code, "scan", str(path)], capture_output=True, text=True)
+    assert done.returncode == 128 + signal.SIGINT
+    assert done.stdout == ""
+    assert done.stderr == "interrupted\n"
 
 
 # --- the second schedule of verify

@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from kernels import LOOP, STORE, kernel, ported, refused
+from kernels import LOOP, STORE, kernel, port_text, ported, refused
+
+from porter.diagnostics import Code
 
 GEMM = "float acc[8] = {0};\n" + LOOP + STORE
 FILL = "if (threadIdx.x == 0) out[0] = 0.f;"
@@ -56,6 +58,16 @@ def test_an_open_ended_role_counts_from_the_block_size(tmp_path: Path) -> None:
         "__global__", "template <int kThreads>\n__global__"
     )
     assert "(kThreads + 127) / 128 - 1> tmem" in ported(tmp_path, text)
+
+
+def test_a_block_size_that_a_template_of_the_parameters_gives(tmp_path: Path) -> None:
+    config = "template <int M> struct Config { static constexpr int kThreads = 128 * (M / 64 + 1); };\n"
+    body = f"int wg = threadIdx.x / 128;\nif (wg == 0) {{ {FILL} return; }}\n{GEMM}"
+    text = kernel(body, bounds="__launch_bounds__(Config<M>::kThreads, 1)", before=config)
+    text = text.replace("__global__", "template <int M>\n__global__")
+    result = port_text(tmp_path, text)
+    assert Code.WARPGROUPS_UNKNOWN not in {d.code for d in result.diagnostics}
+    assert "Shared<(Config<M>::kThreads + 127) / 128 - 1> tmem_shared" in result.files[result.sources.root].decode()
 
 
 def _overlapped(pending: int) -> str:

@@ -100,6 +100,22 @@ def test_integer_operands_only_have_exact_families(tmp_path):
     assert [f.name for f in choose(None, problem)] == ["integers", "index", "positive"]
 
 
+@pytest.mark.parametrize(("dtype", "lowest"), [("s8", -127), ("u8", 0)])
+@pytest.mark.parametrize("family", ["normal", "uniform", "wide", "special", "nonfinite"])
+def test_quantized_operands_have_values_in_families_of_floats(tmp_path, dtype, lowest, family):
+    """Integer weights that are multiplied as bf16: not all alike, finite sums, and controls that see something."""
+    text = CASE.replace("A: {dtype: bf16", f"A: {{dtype: {dtype}").replace("map_a, B", "A, B") + "    operand: bf16\n"
+    start, end = text.index("    tensor_maps:"), text.index("    launch:")
+    problem = bind(load_case(write_case(tmp_path, text[:start] + text[end:])))
+    inputs = generate(problem, FAMILIES[family], 0)
+    values = problem.tensors["A"].dtype.decode(inputs["A"])
+    assert len(np.unique(values)) > 50
+    assert lowest <= values.min() <= lowest + 5
+    tried, passed = failed_controls(expectation(problem, FAMILIES[family], inputs, "float64"))
+    assert tried >= 4
+    assert not passed
+
+
 def test_a_case_may_name_its_families(tmp_path):
     problem = problem_of(tmp_path, extra="    families: [normal, uniform]\n")
     assert [f.name for f in choose(["all"], problem)] == ["normal", "uniform"]
