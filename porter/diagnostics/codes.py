@@ -53,6 +53,7 @@ class Code(Enum):
     DSL_CONSTRUCT = porting.DSL_CONSTRUCT
     DSL_STRUCTURE = porting.DSL_STRUCTURE
     DSL_MMA_WARPS = porting.DSL_MMA_WARPS
+    DSL_PROMOTION = porting.DSL_PROMOTION
 
     # PT3xxx: build
     NO_TOOLKIT = build.NO_TOOLKIT

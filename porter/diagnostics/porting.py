@@ -116,3 +116,10 @@ DSL_MMA_WARPS = note(
     "One thread issues the MMAs of a block. The warps that held accumulators only read them back at the end.",
     "Correct as it is; a separate MMA warp and a second accumulator stage would overlap tiles.",
 )
+DSL_PROMOTION = note(
+    "PT2551",
+    "{kernel}: `{total}` only gathers the partial sums in `{partial}`, which sm_100a does not need",
+    "Hopper's tensor core keeps few bits of an FP8 sum, so kernels add the parts up in FP32 registers. tcgen05.mma "
+    "accumulates FP8 products in FP32.",
+    "Correct as it is. One accumulator for all of K saves the loads from Tensor Memory and the additions.",
+)

@@ -189,10 +189,23 @@ def _registers(scope: Scope, accumulator: str, gemm: cst.Call) -> tuple[Statemen
     found = scope.definition(accumulator)
     if found is None or not isinstance(found[1], cst.Call):
         raise _fail(f"`{accumulator}` is not defined once in the kernel", gemm)
-    name = scope.file.call_name(found[1])
-    if name not in names.REGISTERS or len(found[1].args) != 2:
+    made = made_registers(scope, accumulator)
+    if made is None:
         raise _fail(f"`{accumulator}` is not made by cute.make_rmem_tensor(shape, type)", found[0])
-    return found[0], found[1]
+    return found[0], made
+
+
+def made_registers(scope: Scope, name: str) -> cst.Call | None:
+    """The `make_rmem_tensor(shape, type)` that makes a tensor in registers, or the tensor that it is made like."""
+    found = scope.definition(name)
+    call = found[1] if found is not None else None
+    if not isinstance(call, cst.Call):
+        return None
+    made = scope.file.call_name(call)
+    if made in names.REGISTERS and len(call.args) == 2:
+        return call
+    like = scope.file.text(call.args[0].value) if made in names.REGISTERS_LIKE and len(call.args) == 1 else name
+    return made_registers(scope, like) if like != name else None
 
 
 def _mainloop_pipeline(scope: Scope, kernel: cst.FunctionDef) -> tuple[str, Statement, cst.Call]:

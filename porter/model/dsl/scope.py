@@ -49,6 +49,27 @@ class Scope:
         found = self.definitions(target)
         return found[0] if len(found) == 1 else None
 
+    def values(self, name: str) -> list[cst.BaseExpression]:
+        """Everything that a name is bound to: assigned alone or in a tuple, added to, or looped over."""
+        return self._values.get(name, [])
+
+    @functools.cached_property
+    def _values(self) -> dict[str, list[cst.BaseExpression]]:
+        found: dict[str, list[cst.BaseExpression]] = {}
+        for node in walk(self.function.body):
+            if isinstance(node, cst.Assign):
+                targets, value = [t.target for t in node.targets], node.value
+            elif isinstance(node, (cst.AnnAssign, cst.AugAssign)) and node.value is not None:
+                targets, value = [node.target], node.value
+            elif isinstance(node, cst.For):
+                targets, value = [node.target], node.iter
+            else:
+                continue
+            for name in (n for t in targets if isinstance(t, (cst.Name, cst.Tuple)) for n in walk(t)):
+                if isinstance(name, cst.Name):
+                    found.setdefault(name.value, []).append(value)
+        return found
+
     def resolve(self, node: cst.BaseExpression) -> cst.BaseExpression:
         """What a name was assigned, where it is a name that is assigned once; else the expression itself."""
         found = self.definition(self.file.text(node)) if isinstance(node, cst.Name) else None

@@ -9,6 +9,7 @@ import libcst as cst
 
 from porter.lang.cute_dsl import DslFile, walk
 from porter.model.dsl.gemm import Gemm
+from porter.model.dsl.promotion import Promotion
 from porter.passes.dsl.edits import FileEdits
 
 TILED_MMA_RULE = "PTR500"
@@ -22,6 +23,7 @@ LIFETIME_RULE = "PTR507"
 UNUSED_RULE = "PTR508"
 IMPORT_RULE = "PTR509"
 ISSUER_RULE = "PTR519"
+PROMOTION_RULE = "PTR530"
 
 _IMPORTED_AS = {
     "cutlass.utils.blackwell_helpers": ("sm100_utils", "import cutlass.utils.blackwell_helpers as sm100_utils"),
@@ -71,6 +73,8 @@ class KernelContext:
 
     context: DslContext
     gemm: Gemm
+    promotion: Promotion | None = None
+    """Set where the threads add up partial sums themselves."""
 
     def __post_init__(self) -> None:
         fresh = self.context.fresh
@@ -83,6 +87,9 @@ class KernelContext:
         self.fake = fresh("tCtAcc_fake")
         self.acc_field = fresh("acc_full_mbar_ptr")
         self.tmem_field = fresh("tmem_holding_buf")
+        self.t2r = fresh("tiled_copy_t2r")
+        self.t2r_source, self.t2r_target = fresh("tTR_tAcc"), fresh("tTR_rAcc")
+        self.thr_t2r = fresh("thr_copy_t2r")
 
     @property
     def file(self) -> DslFile:

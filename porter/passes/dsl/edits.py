@@ -56,13 +56,16 @@ class FileEdits:
         span = self.file.whole_lines(statement)
         self._items.append((rule, Span(self._own_comments(statement), span.end), ""))
 
-    def move_under(self, rule: str, span: Span, header: str, head: str, tail: str) -> None:
-        """Put whole lines under a compound statement's `header`, between the lines `head` and `tail`."""
+    def move_under(
+        self, rule: str, span: Span, header: str, head: str, tail: str, behind: str = ""
+    ) -> None:
+        """Put whole lines under a compound statement's `header`, between the lines `head` and `tail`; the lines
+        `behind` follow at the header's indentation."""
         indent = self.file.source[span.start :].split(b"\n", 1)[0]
         outer = indent[: len(indent) - len(indent.lstrip())].decode("utf-8")
         inner = outer + "    "
         first = textwrap.indent(header + "\n", outer) + textwrap.indent(head, inner)
-        self._moved.append((rule, span, first, textwrap.indent(tail, inner)))
+        self._moved.append((rule, span, first, textwrap.indent(tail, inner) + textwrap.indent(behind, outer)))
 
     def removed(self, node: cst.CSTNode) -> bool:
         """Whether some edit takes a node's text away."""
@@ -118,12 +121,23 @@ class FileEdits:
                 if text and self._inside(region, span):
                     text = self._deeper(span, text)
             found.setdefault(rule, []).append(Edit(self.file.path, span, text.encode("utf-8")))
-        for rule, region, first, last in self._moved:
+        for rule, region, first, last in self._joined():
             edits = found.setdefault(rule, [])
             edits.insert(0, Edit(self.file.path, Span(region.start, region.start), first.encode("utf-8")))
             edits.extend(self._indentation(region, [s for _, s, _ in kept]))
             if last:
                 edits.append(Edit(self.file.path, Span(region.end, region.end), last.encode("utf-8")))
+        return found
+
+    def _joined(self) -> list[tuple[str, Span, str, str]]:
+        """Where one moved block ends and the next begins, the end of the first comes before the second's header."""
+        found: list[tuple[str, Span, str, str]] = []
+        for rule, region, first, last in sorted(self._moved, key=lambda m: m[1].start):
+            if found and found[-1][1].end == region.start:
+                before = found.pop()
+                found.append((*before[:3], ""))
+                first = before[3] + first
+            found.append((rule, region, first, last))
         return found
 
     def _without_double_gaps(self, items: list[tuple[str, Span, str]]) -> list[tuple[str, Span, str]]:

@@ -7,27 +7,33 @@ import libcst as cst
 
 from porter.lang.cute_dsl import Statement, argument, assigned, body_of
 from porter.model.dsl import names
+from porter.model.dsl.promotion import Promotion
 from porter.model.dsl.scope import Unrecognized
 from porter.passes.dsl.context import EPILOGUE_RULE, LIFETIME_RULE, KernelContext
+from porter.passes.dsl.promotion import anchor_of, registers_text
 
 
-def rewrite_epilogue(k: KernelContext) -> None:
-    """Raises Unrecognized."""
-    retile, copy_name, view = _retile(k)
+def rewrite_epilogue(k: KernelContext, promotion: Promotion | None = None) -> None:
+    """With `promotion` the epilogue reads registers that the threads added up.
+
+    Raises:
+        Unrecognized: a statement that the port does not know.
+    """
+    retile, copy_name, view = _retile(k) if promotion is None else _retile_of(k, promotion.total)
     loop, registers, index = _element_loop(k, view)
-    t2r = k.context.fresh("tiled_copy_t2r")
-    source, target = k.context.fresh("tTR_tAcc"), k.context.fresh("tTR_rAcc")
-    _tiled_copies(k, copy_name, t2r, source, target)
+    _tiled_copies(k, copy_name, promotion)
     k.edits.delete(EPILOGUE_RULE, retile)
-    _registers(k, registers, copy_name, target)
+    _registers(k, registers, copy_name, k.t2r_target)
     cute = k.name("cutlass.cute")
-    k.edits.replace_lines(
-        EPILOGUE_RULE,
-        loop,
-        f"{cute}.copy({t2r}, {source}[(None, None, None, {index})], {target})\n"
-        f"{cute}.arch.fence_view_async_tmem_load()",
-    )
-    _lifetime(k, loop)
+    if promotion is None:
+        text = (
+            f"{cute}.copy({k.t2r}, {k.t2r_source}[(None, None, None, {index})], {k.t2r_target})\n"
+            f"{cute}.arch.fence_view_async_tmem_load()"
+        )
+    else:
+        text = f"{k.t2r_target}.store({promotion.total}[(None, None, (None, {index}))].load())"
+    k.edits.replace_lines(EPILOGUE_RULE, loop, text)
+    _lifetime(k, loop, released=promotion is not None)
 
 
 def _retile(k: KernelContext) -> tuple[Statement, str, str]:
@@ -38,18 +44,32 @@ def _retile(k: KernelContext) -> tuple[Statement, str, str]:
         statement = gemm.kernel.statement_of(use)
         if k.edits.removed(use) or any(statement is loop.gemm for loop in gemm.loops):
             continue
-        pair = assigned(statement)
-        call = pair[1] if pair is not None else None
-        if pair is not None and isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and (
-            call.func.attr.value == "retile" and call.args[0].value is use
-        ):
-            found.append((statement, k.file.text(call.func.value), k.file.text(pair[0])))
-            continue
-        raise Unrecognized(f"this use of `{gemm.accumulator}`", statement)
+        if (made := _retiled(k, use)) is None:
+            raise Unrecognized(f"this use of `{gemm.accumulator}`", statement)
+        found.append(made)
     if len(found) != 1:
         where = found[-1][0] if found else gemm.definition
         raise Unrecognized("the epilogue does not retile the accumulator for its copy to shared memory", where)
     return found[0]
+
+
+def _retile_of(k: KernelContext, name: str) -> tuple[Statement, str, str]:
+    """As `_retile`, of registers that have other uses too."""
+    found = [made for use in k.gemm.kernel.uses(name) if (made := _retiled(k, use)) is not None]
+    if len(found) != 1:
+        raise Unrecognized(f"`{name}` is retiled {len(found)} times for the copy to shared memory", k.gemm.definition)
+    return found[0]
+
+
+def _retiled(k: KernelContext, use: cst.Name) -> tuple[Statement, str, str] | None:
+    statement = k.gemm.kernel.statement_of(use)
+    pair = assigned(statement)
+    call = pair[1] if pair is not None else None
+    if pair is not None and isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and (
+        call.func.attr.value == "retile" and call.args[0].value is use
+    ):
+        return statement, k.file.text(call.func.value), k.file.text(pair[0])
+    return None
 
 
 def _element_loop(k: KernelContext, view: str) -> tuple[cst.For, str, str]:
@@ -83,8 +103,9 @@ def _subscript(node: cst.BaseExpression) -> cst.BaseExpression | None:
     return None
 
 
-def _tiled_copies(k: KernelContext, copy_name: str, t2r: str, source: str, target: str) -> None:
+def _tiled_copies(k: KernelContext, copy_name: str, promotion: Promotion | None) -> None:
     """The copy to shared memory follows the layout in which tcgen05.ld delivers."""
+    t2r, source, target = k.t2r, k.t2r_source, k.t2r_target
     gemm, file, scope = k.gemm, k.file, k.gemm.kernel
     found = scope.definition(copy_name)
     made = found[1] if found is not None else None
@@ -102,7 +123,7 @@ def _tiled_copies(k: KernelContext, copy_name: str, t2r: str, source: str, targe
     thread, shared = _thread_and_shared(k, copy_name)
     divided = k.context.fresh("tAcc_epi")
     load = k.context.fresh("copy_atom_t2r")
-    slice_ = k.context.fresh("thr_copy_t2r")
+    slice_ = k.thr_t2r
     sliced = f"{t2r}.get_slice({thread})"
     if len(slice_) + len(sliced) + len(file.indent(found[0])) > 84:
         sliced = f"{t2r}.get_slice(\n    {thread}\n)"
@@ -131,6 +152,9 @@ def _tiled_copies(k: KernelContext, copy_name: str, t2r: str, source: str, targe
 
 """
     first = atom_definition[0] if atom_definition is not None else found[0]
+    if promotion is not None:
+        first = anchor_of(k, promotion, first)
+        text = text.rstrip("\n") + registers_text(k, promotion, tile, file.span(first).start)
     k.edits.insert_before(EPILOGUE_RULE, first, text, gap=True)
     store = f"{helpers}.get_smem_store_op(\n    {layout}, {dtype}, {accumulator}, {t2r}\n)"
     if atom_definition is not None:
@@ -207,22 +231,20 @@ def _registers(k: KernelContext, registers: str, copy_name: str, target: str) ->
             k.edits.replace(EPILOGUE_RULE, call, f"{cute}.make_rmem_tensor({registers}.shape, {dtype})")
 
 
-def _lifetime(k: KernelContext, loop: cst.For) -> None:
+def _lifetime(k: KernelContext, loop: cst.For, released: bool) -> None:
     """The accumulator is free when all threads have read it, Tensor Memory when no tile is left."""
     gemm, scope, file = k.gemm, k.gemm.kernel, k.file
     subtiles = next((a for a in scope.ancestors(loop) if a in gemm.block), None)
     if not isinstance(subtiles, cst.For):
         raise Unrecognized("the loop over subtiles does not stand beside the loops over k tiles", loop)
     free = f"{k.tmem_barrier}.arrive_and_wait()\n{k.tmem}.free({k.tmem_ptr})"
-    if gemm.tile_loop is not None:
+    if gemm.tile_loop is not None and not released:
         k.edits.insert_after(
             LIFETIME_RULE,
             subtiles,
             f"{k.acc_pipeline}.consumer_release({k.acc_consumer})\n{k.acc_consumer}.advance()",
         )
-        last: Statement = gemm.tile_loop
-    else:
-        last = _last(gemm.block)
+    last: Statement = gemm.tile_loop if gemm.tile_loop is not None else _last(gemm.block)
     text = "\n# No thread reads the accumulator any more\n" + free
     if not scope.method_calls(gemm.pipeline, "producer_tail"):
         text += (

@@ -20,7 +20,7 @@ _SYNC = (names.FENCE, names.COMMIT, names.WAIT)
 def rewrite_mainloop(k: KernelContext) -> None:
     """Raises Unrecognized."""
     _synchronization(k)
-    _slice(k)
+    slice_of_one_mma(k)
     merged = _merge_prologue(k)
     kept = [loop for loop in k.gemm.loops if loop not in merged]
     for loop in kept:
@@ -35,7 +35,7 @@ def rewrite_mainloop(k: KernelContext) -> None:
     _wait_for_result(k, last)
 
 
-def _is_call(k: KernelContext, statement: Statement, *wanted: str) -> bool:
+def is_call(k: KernelContext, statement: Statement, *wanted: str) -> bool:
     call = called(statement)
     return call is not None and k.file.call_name(call) in wanted
 
@@ -43,7 +43,7 @@ def _is_call(k: KernelContext, statement: Statement, *wanted: str) -> bool:
 def _synchronization(k: KernelContext) -> None:
     """Fences, commits and waits of warpgroups go; the last wait is where the result is waited for."""
     for statement in k.gemm.kernel.statements:
-        if _is_call(k, statement, *_SYNC) and statement is not _final_wait(k):
+        if is_call(k, statement, *_SYNC) and statement is not _final_wait(k):
             k.edits.delete(MAINLOOP_RULE, statement)
 
 
@@ -59,7 +59,7 @@ def _final_wait(k: KernelContext) -> Statement | None:
     return None
 
 
-def _slice(k: KernelContext) -> None:
+def slice_of_one_mma(k: KernelContext) -> None:
     """There is one MMA for all threads, so its slice is the CTA's place in the pair, which is 0."""
     for call in k.gemm.kernel.method_calls(k.gemm.mma, "get_slice"):
         k.edits.replace(MAINLOOP_RULE, call, f"{k.gemm.mma}.get_slice(0)")
@@ -69,7 +69,7 @@ def _normal(k: KernelContext, statements: list[Statement]) -> list[str]:
     """What statements do apart from synchronization, releases and the accumulate flag, as text."""
     gemm, found = k.gemm, []
     for statement in statements:
-        if _is_call(k, statement, *_SYNC) or _is_set(k, statement):
+        if is_call(k, statement, *_SYNC) or is_set(k, statement):
             continue
         call = called(statement)
         receiver = call.func if call is not None else None
@@ -204,7 +204,7 @@ def _drop_release_state(k: KernelContext) -> None:
         k.edits.delete(MAINLOOP_RULE, statement)
 
 
-def _is_set(k: KernelContext, statement: Statement) -> bool:
+def is_set(k: KernelContext, statement: Statement) -> bool:
     """`tiled_mma.set(Field.ACCUMULATE, ...)`."""
     call = called(statement)
     return call is not None and k.file.text(call.func) == f"{k.gemm.mma}.set" and bool(call.args) and (
@@ -219,7 +219,7 @@ def _flag(statement: Statement) -> cst.BaseExpression:
 
 
 def _sets(k: KernelContext, loop: KLoop) -> list[Statement]:
-    return [s for s in walk(loop.loop) if isinstance(s, cst.SimpleStatementLine) and _is_set(k, s)]
+    return [s for s in walk(loop.loop) if isinstance(s, cst.SimpleStatementLine) and is_set(k, s)]
 
 
 def _accumulate(k: KernelContext, loop: KLoop) -> None:
@@ -230,7 +230,7 @@ def _accumulate(k: KernelContext, loop: KLoop) -> None:
     steps = _sets(k, loop)
     turn_on = f"{k.gemm.mma}.set({field}, True)"
     if loop.inner is None:
-        _over_k_blocks(k, loop, turn_on)
+        over_k_blocks(k, loop, turn_on)
         for step in steps:
             if step in behind:
                 k.edits.delete(MAINLOOP_RULE, step)
@@ -239,7 +239,7 @@ def _accumulate(k: KernelContext, loop: KLoop) -> None:
         k.edits.insert_after(MAINLOOP_RULE, loop.gemm, turn_on)
 
 
-def _over_k_blocks(k: KernelContext, loop: KLoop, turn_on: str) -> None:
+def over_k_blocks(k: KernelContext, loop: KLoop, turn_on: str) -> None:
     """An MMA over a whole stage becomes a loop, since the flag changes behind its first k block."""
     gemm, file = k.gemm, k.file
     operands = [file.text(a.value) for a in loop.call.args[2:4]]
@@ -276,7 +276,7 @@ def _first_mma_overwrites(k: KernelContext, loops: list[KLoop]) -> Statement | N
         filled = True
     outside = [
         s for s in gemm.kernel.statements
-        if _is_set(k, s) and not any(s in walk(loop.loop) for loop in gemm.loops)
+        if is_set(k, s) and not any(s in walk(loop.loop) for loop in gemm.loops)
     ]  # fmt: skip
     field = f"{k.name('cutlass.cute.nvgpu.tcgen05')}.Field.ACCUMULATE"
     chosen: Statement | None = None
@@ -293,7 +293,7 @@ def _first_mma_overwrites(k: KernelContext, loops: list[KLoop]) -> Statement | N
             if file.text(_flag(inner)) == "False":
                 raise Unrecognized("the accumulator is reset inside a loop over k tiles", inner)
     for statement in gemm.kernel.statements:
-        if _is_set(k, statement):
+        if is_set(k, statement):
             step = called(statement)
             assert step is not None
             k.edits.replace(MAINLOOP_RULE, step.args[0], field)
@@ -387,7 +387,7 @@ def _wait_for_result(k: KernelContext, last: int) -> None:
         return
     inside = [
         s for loop in gemm.loops for s in walk(loop.loop)
-        if isinstance(s, cst.SimpleStatementLine) and _is_call(k, s, names.WAIT)
+        if isinstance(s, cst.SimpleStatementLine) and is_call(k, s, names.WAIT)
     ]  # fmt: skip
     waits = [called(s) for s in inside]
     if not any(c is not None and k.file.text(argument(c, "group", 0) or c) == "0" for c in waits):

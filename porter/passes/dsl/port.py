@@ -15,8 +15,9 @@ from porter.lang.cute_dsl import DslFile, only, parse_dsl, read_dsl, walk
 from porter.lang.text import Edit, EditGroup, Span, apply_groups, merged
 from porter.model.dsl import names
 from porter.model.dsl.gemm import find_gemm
+from porter.model.dsl.promotion import find_promotion
 from porter.model.dsl.scope import Scope, Unrecognized
-from porter.passes.dsl import epilogue, host, mainloop, storage
+from porter.passes.dsl import epilogue, host, mainloop, promotion, storage
 from porter.passes.dsl.context import IMPORT_RULE, UNUSED_RULE, DslContext, KernelContext
 from porter.passes.dsl.edits import FileEdits
 from porter.rules.engine import Selection, pass_groups
@@ -110,7 +111,8 @@ def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic]
     name = kernel.name.value
     try:
         gemm = find_gemm(file, kernel)
-        rewrite(KernelContext(context, gemm))
+        found = find_promotion(gemm)
+        rewrite(KernelContext(context, gemm, found))
     except Unrecognized as refused:
         return {}, [_refusal(file, name, refused.what, refused.node)], []
     ported.append(name)
@@ -119,7 +121,11 @@ def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic]
     note = Diagnostic(
         Code.DSL_MMA_WARPS, file.location(file.span(kernel.name)), {"kernel": name, "threads": threads}
     )
-    return context.edits.finish(), [note], ported
+    notes = [note]
+    if found is not None and found.compensates:
+        sums = {"kernel": name, "total": found.total, "partial": found.partial}
+        notes.append(Diagnostic(Code.DSL_PROMOTION, file.location(file.span(found.definition)), sums))
+    return context.edits.finish(), notes, ported
 
 
 def _no_single_kernel(file: DslFile, kernels: Sequence[cst.FunctionDef]) -> Diagnostic:
@@ -142,9 +148,12 @@ def rewrite(k: KernelContext) -> None:
         Unrecognized: a statement that the port does not know.
     """
     host.rewrite_host(k)
-    mainloop.rewrite_mainloop(k)
+    if k.promotion is None:
+        mainloop.rewrite_mainloop(k)
+    else:
+        promotion.rewrite_promotion(k, k.promotion)
     storage.rewrite_pipelines(k)
-    epilogue.rewrite_epilogue(k)
+    epilogue.rewrite_epilogue(k, k.promotion)
     k.edits.drop_unused(UNUSED_RULE, k.gemm.kernel)
     for name, use in k.edits.lost(k.gemm.kernel):
         raise Unrecognized(f"`{name}` is still used here, but what defined it is gone", use)

@@ -102,8 +102,11 @@ def _accumulator_pipeline(k: KernelContext) -> None:
     more += f"    defer_sync={k.file.text(deferred)},\n" if deferred is not None else ""
     barrier = _free_barrier(k)
     owner = "" if gemm.issuer == "0" else f"    allocator_warp_id={gemm.issuer},\n"
+    what = "a tile are done, empty when the epilogue has read the accumulator"
+    if k.promotion is not None:
+        what = "a partial sum are done, empty when all threads have loaded it"
     text = f"""
-# Full when the MMAs of a tile are done, empty when the epilogue has read the accumulator
+# Full when the MMAs of {what}
 {k.acc_pipeline} = {pipeline}.PipelineUmmaAsync.create(
     barrier_storage={gemm.storage}.{k.acc_field}.data_ptr(),
     num_stages=1,
