@@ -32,8 +32,10 @@ def rewrite_promotion(k: KernelContext, promotion: Promotion) -> None:
     committed = {id(read): run for read in promotion.reads if (run := _run_before(k, runs, read[0])) is not None}
     for run in runs:
         _issue(k, run, moved.get(id(run), ""), commits=any(run is other for other in committed.values()))
+    parts = {name: k.context.fresh(f"{name}_part") for name in (promotion.total, *promotion.views)}
+    index = k.context.fresh("subtile")
     for read in promotion.reads:
-        _read(k, promotion, read, commit=id(read) not in committed)
+        _read(k, promotion, read, index, parts, commit=id(read) not in committed)
 
 
 def _flags(k: KernelContext, promotion: Promotion) -> None:
@@ -149,19 +151,18 @@ def _issue(k: KernelContext, run: list[Statement], behind: str, commits: bool) -
     k.edits.move_under(ISSUER_RULE, region, f"if {gemm.warp} == {gemm.issuer}:", head, tail)
 
 
-def _read(k: KernelContext, promotion: Promotion, read: list[Statement], commit: bool) -> None:
+def _read(
+    k: KernelContext, promotion: Promotion, read: list[Statement], index: str, parts: dict[str, str], commit: bool
+) -> None:
     """The statements run once for each subtile, on registers that tcgen05.ld has filled."""
     file = k.file
     cute, cutlass = k.name("cutlass.cute"), k.name("cutlass")
-    index, total = k.context.fresh("subtile"), k.context.fresh(f"{promotion.total}_part")
-    renamed = {promotion.partial: k.t2r_target, promotion.total: total}
+    renamed = {promotion.partial: k.t2r_target, promotion.total: parts[promotion.total]}
     renamed |= dict.fromkeys(promotion.shapes, f"{k.t2r_target}.shape")
     used = {n.value for s in read for n in walk(s) if isinstance(n, cst.Name)}
-    slices = f"{total} = {promotion.total}[(None, None, (None, {index}))]\n"
-    for view in promotion.views:
-        if view in used:
-            renamed[view] = k.context.fresh(f"{view}_part")
-            slices += f"{renamed[view]} = {view}[(None, None, (None, {index}))]\n"
+    renamed |= {view: parts[view] for view in promotion.views if view in used}
+    sliced = [name for name in (promotion.total, *promotion.views) if name in renamed]
+    slices = "".join(f"{parts[name]} = {name}[(None, None, (None, {index}))]\n" for name in sliced)
     for size, of in promotion.sizes.items():
         renamed[size] = f"{cute}.size({renamed.get(of, k.t2r_target)})"
     header = ""
