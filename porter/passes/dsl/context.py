@@ -23,7 +23,7 @@ LIFETIME_RULE = "PTR507"
 UNUSED_RULE = "PTR508"
 IMPORT_RULE = "PTR509"
 ISSUER_RULE = "PTR519"
-PROMOTION_RULE = "PTR530"
+PROMOTION_RULE = "PTR540"
 
 _IMPORTED_AS = {
     "cutlass.utils.blackwell_helpers": ("sm100_utils", "import cutlass.utils.blackwell_helpers as sm100_utils"),
