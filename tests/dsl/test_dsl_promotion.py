@@ -93,8 +93,8 @@ def test_scaled_sums_need_the_registers_and_plain_ones_do_not(edited: Edited) ->
 
 
 def test_vectors_are_added_subtile_by_subtile(edited: Edited) -> None:
-    text = text_of(edited((LOOP, """                    accumulators.store(accumulators.load() + scale_of_b * block_sum.load())
-""")))
+    vectors = "accumulators.store(accumulators.load() + scale_of_b * block_sum.load())\n"
+    text = text_of(edited((LOOP, " " * 20 + vectors)))
     assert "accumulators_part.store(accumulators_part.load() + scale_of_b * tTR_rAcc.load())" in text
 
 
@@ -118,8 +118,10 @@ def test_sums_of_several_k_tiles_are_committed_where_they_are_read(edited: Edite
         (LOOP, f"                    if k_tile % 2 == 1:\n    {WAIT}{indented}"),
     ))  # fmt: skip
     inside = text.split("if k_tile % 2 == 1:\n")[1]
-    assert inside.startswith("                        if warp_idx == self.store_warp:\n"
-                             "                            acc_pipeline.producer_commit(acc_producer_state)\n")  # fmt: skip
+    assert inside.split("\n")[:2] == [
+        "                        if warp_idx == self.store_warp:",
+        "                            acc_pipeline.producer_commit(acc_producer_state)",
+    ]
     assert text.count("acc_pipeline.producer_commit") == 1
 
 
