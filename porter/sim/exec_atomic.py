@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exec_memory import _by_space, global_groups, shared_index, space_of
+from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.reduction import combine
 from porter.sim.results import Stop
 
@@ -76,8 +77,8 @@ def _targets(
     for allocation, offsets, part in global_groups(M, at, idx, n, mask, addr, item):
         view = allocation.elements(min(item, 8), 1)
         if view is None:
-            where = M.first_lane(idx, n, mask)
-            raise Stop(Code.SIM_UNKNOWN_INSTRUCTION, "atomics on an unaligned allocation", at, *where)
+            first = M.first_lane(idx, n, mask)
+            raise Stop(Code.SIM_UNKNOWN_INSTRUCTION, "atomics on an unaligned allocation", at, *first)
         index = np.broadcast_to((offsets >> np.uint64(shift)).astype(np.int64), (n, 32))
         found.append((view, index, lanes if part is None else part))
     return found

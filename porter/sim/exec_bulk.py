@@ -12,10 +12,11 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.addresses import view_global
 from porter.sim.bulk_operands import BulkForm, BulkLoadOperands, BulkStoreOperands
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.copy_groups import bulk_out
 from porter.sim.engine import Operation
 from porter.sim.exec_tensor_copy import tensor_copy
+from porter.sim.kinds import Unsupported
 from porter.sim.reduction import REDUCTIONS, combine
 from porter.sim.results import Stop
 from porter.sim.threads import Issuer, Signal

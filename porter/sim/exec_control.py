@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
+from porter.sim.kinds import Unsupported
 from porter.sim.program import EXIT, BasicBlock
 from porter.sim.results import Stop
 

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast, nan
-from porter.sim.codegen import DTYPES, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exact_f64 import integer_to_f64
 from porter.sim.exec_float import load_float, odd_to_f32, relu, store_float
 from porter.sim.exec_integer import is_integer
+from porter.sim.kinds import DTYPES, Unsupported, kind_of
 from porter.sim.rounding import f32_to_bf16, odd_add, quantize, round_to_f32
 
 Array = npt.NDArray[Any]

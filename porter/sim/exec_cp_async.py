@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.copy_groups import CopyState
 from porter.sim.engine import Operation
 from porter.sim.exec_bulk import emit_bulk
 from porter.sim.exec_memory import global_groups, shared_index
+from porter.sim.kinds import Unsupported
 from porter.sim.mbarrier import shared_address
 from porter.sim.threads import active_warps, per_lane
 

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath.ex2 import ex2_f32
 from porter.sim.exact_f64 import directed
 from porter.sim.exec_integer import integer_add, integer_minmax, integer_mul, is_integer
+from porter.sim.kinds import Unsupported
 from porter.sim.rounding import (
     bf16_to_f32,
     canonical_nan,

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
-from porter.sim.codegen import Context, Value, emits, kind_of, runtime
+from porter.sim.codegen import Context, Value, emits, runtime
+from porter.sim.kinds import kind_of
 
 Array = npt.NDArray[Any]
 INTEGER_TYPES = frozenset(("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64", "u8", "s8", "b8"))

@@ -14,8 +14,9 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.engine import Operation
+from porter.sim.kinds import Unsupported
 from porter.sim.mbarrier import shared_address
 from porter.sim.results import Stop
 from porter.sim.threads import Issuer, Signal, issuers, per_lane

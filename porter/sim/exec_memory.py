@@ -11,7 +11,8 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.addresses import OFFSET_MASK
-from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.codegen import Context, emits, runtime
+from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.memory import Allocation
 from porter.sim.results import Stop
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from porter.ptx import ast
-from porter.sim.codegen import Context, Unsupported, emits, kind_of, plain
+from porter.sim.codegen import Context, emits
 from porter.sim.exec_float import load_float
 from porter.sim.exec_integer import is_integer
+from porter.sim.kinds import Unsupported, kind_of, plain
 
 # Moving -----------------------------------------------------------------------------------------------
 

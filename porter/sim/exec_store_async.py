@@ -11,8 +11,9 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.bulk_operands import AsyncStoreForm, AsyncStoreOperands
-from porter.sim.codegen import WIDTH_OF, Context, Unsupported, emits, kind_of, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.engine import Operation
+from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.reduction import REDUCTIONS, combine
 from porter.sim.results import Stop
 from porter.sim.threads import Signal

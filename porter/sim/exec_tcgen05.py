@@ -15,11 +15,12 @@ from porter.ptx.tmem_access import TmemAccess
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 from porter.sim.addresses import OFFSET_MASK
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tcgen05
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.datapath.tcgen05_copy import copy, copy_cells
 from porter.sim.engine import Operation
+from porter.sim.kinds import Unsupported
 from porter.sim.mbarrier import shared_address
 from porter.sim.results import Stop
 from porter.sim.tensor_mma import TensorMma

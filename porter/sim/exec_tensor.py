@@ -15,10 +15,11 @@ from porter.ptx import ast
 from porter.ptx.mma import MmaOp
 from porter.ptx.wgmma import WgmmaOp
 from porter.sim.accumulators import Fragment, TileSet, compute
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
 from porter.sim.engine import Operation
+from porter.sim.kinds import Unsupported
 from porter.sim.results import Stop
 from porter.sim.threads import per_lane
 

@@ -12,7 +12,8 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES, replaced
 from porter.sim.addresses import shared_place, view_global
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
+from porter.sim.kinds import Unsupported
 from porter.sim.memory import MemoryAccessError
 from porter.sim.results import Stop
 from porter.sim.threads import active_lanes, per_lane

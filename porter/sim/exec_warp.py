@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from porter.ptx import ast
 from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
-from porter.sim.codegen import Context, Unsupported, emits, kind_of, runtime
+from porter.sim.codegen import Context, emits, runtime
+from porter.sim.kinds import Unsupported, kind_of
 from porter.sim.sync import lane_bits
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
 )
 from porter.sim.accumulators import Accumulators
 from porter.sim.addresses import RANK_SHIFT, Everything
-from porter.sim.codegen import Compiler
+from porter.sim.compiler import Compiler
 from porter.sim.engine import Engine
 from porter.sim.livelock import LivelockWatch
 from porter.sim.mbarrier import Mbarriers

@@ -17,7 +17,8 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.symbols import local_name
 from porter.sim.addresses import OFFSET_MASK, RANK_SHIFT
-from porter.sim.codegen import Context, Unsupported, emits, runtime
+from porter.sim.codegen import Context, emits, runtime
+from porter.sim.kinds import Unsupported
 from porter.sim.results import Stop
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from porter.ptx.table import Completion, Form, bind, check
 from porter.sim.check import hooks_sync
 from porter.sim.check.machine import HOOKS, CheckingMachine
 from porter.sim.codegen import Context
+from porter.sim.loader import load_program
 from porter.sim.machine import INTERNAL_BASE, Machine
 from porter.sim.memory import GlobalMemory
-from porter.sim.program import load_program
 from porter.sim.results import Launch, Options
 
 TARGETS = ("sm_90a", "sm_100a")

@@ -11,8 +11,8 @@ from core_ptx import download, module_text
 
 from porter.ptx.parser import parse_module
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
-from porter.sim.codegen import Compiler
-from porter.sim.program import load_program
+from porter.sim.compiler import Compiler
+from porter.sim.loader import load_program
 
 BODY = """.reg .b32 %r<8>; .reg .b64 %d<4>; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;
 mad.lo.u32 %r3, %r1, %r2, %r0; ld.param.u64 %d0, [out]; ld.param.u32 %r4, [n]; mul.wide.u32 %d1, %r3, 4;

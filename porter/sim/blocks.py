@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks of a program: straight lines of instructions, how they follow each other, what lives between them.
+
+A block ends where control may leave it, and it begins anew before an instruction that the threads of a warp execute
+together or that may have to wait: such an instruction *leads* its block, so that its threads can stay there until it
+may go on.
+"""
+
+from __future__ import annotations
+
+from porter.ptx import ast
+from porter.sim.operand_registers import uses_and_defs
+from porter.sim.program import EXIT, BasicBlock, Program
+
+# The leading instructions. "warp": executed by all the warp's threads (or its member mask) together.
+# "wait": may have to wait. "group": executed by the four warps of a warpgroup together.
+_WARP_HEADS = frozenset(
+    ("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma", "setmaxnreg")
+)
+_ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
+
+
+def leading(ins: ast.Instruction) -> str:
+    """ "" (ordinary), "warp", "wait" or "group": how an instruction leads its block."""
+    p = ins.parts
+    head = p[0]
+    if head in _WARP_HEADS:
+        return "warp"
+    if head == "bar" or head == "barrier":
+        if p[1] == "warp":
+            return "warp"
+        return "wait" if p[1] == "red" or (head == "barrier" and p[1] == "cta" and p[2] == "red") else ""
+    if head == "mbarrier" and p[1] in ("try_wait", "test_wait"):
+        return "wait"
+    if head == "wgmma":
+        return "group" if p[1] == "mma_async" else "warp"
+    if head == "tcgen05":
+        if p[1] == "alloc":
+            return "wait"
+        if p[1] in ("ld", "st", "dealloc", "relinquish_alloc_permit", "wait::ld", "wait::st"):
+            return "warp"
+    return ""
+
+
+def _ends_block(ins: ast.Instruction) -> bool:
+    p = ins.parts
+    if p[0] in _ENDS:
+        return True
+    if p[0] in ("bar", "barrier"):
+        return p[1] != "warp" and "arrive" not in p and "red" not in p
+    return False
+
+
+def split(program: Program) -> None:
+    """Divide the code into blocks and link them."""
+    code = program.code
+    targets = {at for at in program.labels.values() if at < len(code)}
+    starts = {0, *targets}
+    for i, ins in enumerate(code):
+        if leading(ins):
+            starts.add(i)
+        if _ends_block(ins):
+            starts.add(i + 1)
+    order = sorted(s for s in starts if s < len(code))
+    for number, start in enumerate(order):
+        end = order[number + 1] if number + 1 < len(order) else len(code)
+        program.blocks.append(BasicBlock(number, start, end, leading(code[start]), start in targets))
+        program.block_at[start] = number
+    for b in program.blocks:
+        last = code[b.end - 1]
+        following = b.number + 1 if b.number + 1 < len(program.blocks) else EXIT
+        head = last.parts[0]
+        if head == "bra":
+            name = last.operands[0]
+            assert isinstance(name, ast.Sym)
+            if name.name not in program.labels:
+                raise ValueError(f"branch to unknown label {name.name} (PTX line {last.line})")
+            target = program.block_of_label(name.name)
+            b.succ = (target,) if last.guard is None else (target, following)
+        elif head == "brx":
+            table = last.operands[1]
+            assert isinstance(table, ast.Sym)
+            b.succ = tuple(program.block_of_label(t) for t in program.tables.get(table.name, ()))
+            if last.guard is not None:
+                b.succ += (following,)
+        elif head in ("ret", "exit", "trap"):
+            b.succ = (EXIT,) if last.guard is None else (EXIT, following)
+        else:
+            b.succ = (following,)
+
+
+def liveness(program: Program) -> None:
+    """Registers live into and out of each block."""
+    gen: list[set[str]] = []
+    kill: list[set[str]] = []
+    for b in program.blocks:
+        g: set[str] = set()
+        k: set[str] = set()
+        for ins in program.code[b.start : b.end]:
+            uses, defs = uses_and_defs(ins)
+            g.update(u for u in uses if u not in k)
+            k.update(defs)
+        gen.append(g)
+        kill.append(k)
+    # A function has registers of its own: those of a caller live past the call, not through the function.
+    following: list[tuple[int, ...]] = []
+    preds: list[list[int]] = [[] for _ in program.blocks]
+    for b in program.blocks:
+        after = program.calls.get(b.end - 1)
+        succ = b.succ if after is None else (*b.succ, program.block_of_label(after))
+        following.append(() if b.end - 1 in program.backs else tuple(s for s in succ if s != EXIT))
+        for s in following[-1]:
+            preds[s].append(b.number)
+    live_in: list[set[str]] = [set(g) for g in gen]
+    live_out: list[set[str]] = [set() for _ in gen]
+    work = list(range(len(gen)))
+    queued = [True] * len(gen)
+    while work:
+        n = work.pop()
+        queued[n] = False
+        out: set[str] = set()
+        for s in following[n]:
+            out |= live_in[s]
+        live_out[n] = out
+        new = gen[n] | (out - kill[n])
+        if len(new) != len(live_in[n]):
+            live_in[n] = new
+            for q in preds[n]:
+                if not queued[q]:
+                    queued[q] = True
+                    work.append(q)
+    for b in program.blocks:
+        b.live_in = frozenset(live_in[b.number])
+        b.live_out = frozenset(live_out[b.number])

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the blocks of a program on demand: storage for registers, chains of blocks, instruction by instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from porter.ptx import ast
+from porter.sim.blocks import leading
+from porter.sim.codegen import EMITTERS, RUNTIME, Context
+from porter.sim.kinds import WIDTHS, Unsupported
+from porter.sim.operand_registers import uses_and_defs
+from porter.sim.program import BasicBlock, Program
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+
+@lru_cache(maxsize=1024)
+def _code(source: str, name: str) -> CodeType:
+    """Launches of a kernel with the same parameters have the same code."""
+    return compile(source, name, "exec")
+
+
+class Compiler:
+    """Compiles the blocks of one launch on demand. Addresses and parameters are constants of the code."""
+
+    def __init__(self, program: Program, machine: Machine) -> None:
+        self.program = program
+        self.machine = machine
+        self.namespace: dict[str, Any] = dict(RUNTIME)
+        self.slots: dict[str, int] = {}
+        self.slot_widths: list[int] = []
+        # Registers that wgmma writes some time after it was issued, and copies of them.
+        self.fragments: frozenset[str] = frozenset()
+        self.refused: dict[int, str] = {}
+        """Why instructions, by their index, have no code."""
+        self._assign_slots()
+
+    def _assign_slots(self) -> None:
+        """Storage for registers that live across blocks, and for those whose storage the machine writes.
+
+        Registers of one tensor core fragment get neighbouring slots.
+        """
+        order: dict[str, None] = {}
+        for ins in self.program.code:
+            if ins.parts[0] == "wgmma" and ins.parts[1] == "mma_async":
+                for name in uses_and_defs(ins)[1]:
+                    order.setdefault(name)
+        if order:
+            self._add_copies(order)
+        self.fragments = frozenset(order)
+        for b in self.program.blocks:
+            for name in sorted(b.live_out | (b.live_in if b.number == 0 else frozenset())):
+                order.setdefault(name)
+        for name in order:
+            width = self.program.widths.get(name)
+            if width in WIDTHS:
+                assert width is not None
+                self.slots[name] = len(self.slot_widths)
+                self.slot_widths.append(width)
+
+    def _add_copies(self, order: dict[str, None]) -> None:
+        """Copies of wgmma results, which compilers make also while the wgmma is in flight."""
+        moves = [
+            (ins.operands[0].name, ins.operands[1].name)
+            for ins in self.program.code
+            if ins.parts[0] == "mov"
+            and len(ins.operands) == 2
+            and isinstance(ins.operands[0], ast.Reg)
+            and isinstance(ins.operands[1], ast.Reg)
+        ]
+        grown = True
+        while grown:
+            grown = False
+            for to, source in moves:
+                if source in order and to not in order and self.program.widths.get(to) == 32:
+                    order[to] = None
+                    grown = True
+
+    def chain(self, first: BasicBlock, converged: bool) -> list[BasicBlock]:
+        """The blocks that one function covers."""
+        blocks = [first]
+        if not converged:
+            return blocks
+        while len(blocks) < 200:
+            last = blocks[-1]
+            ending = self.program.code[last.end - 1]
+            if last.succ != (last.number + 1,) or ending.parts[0] in ("bra", "brx", "bar", "barrier", "call"):
+                break
+            following = self.program.blocks[last.number + 1]
+            joined = following.lead == "warp" or (following.lead == "group" and first.lead == "group")
+            if following.label or not joined:
+                break
+            blocks.append(following)
+        return blocks
+
+    def compile(self, number: int, converged: bool) -> tuple[Callable[..., Any], list[BasicBlock]]:
+        """The function of a block and the blocks it covers."""
+        first = self.program.blocks[number]
+        chain = self.chain(first, converged)
+        cg = Context(self, converged)
+        ended = False
+        for b in chain:
+            for at in range(b.start, b.end):
+                cg.at = at
+                ended = self._instruction(cg, at, at == first.start, chain[-1])
+        last = chain[-1]
+        if not ended:
+            cg.guard = None
+            cg.write_back(sorted(last.live_out))
+            cg.line(f"return idx, mask, {last.succ[0]}")
+        source = f"def block_{number}(M, R, idx, n, mask):\n" + "\n".join(cg.lines) + "\n"
+        exec(_code(source, f"<block {number}{' converged' if converged else ''}>"), self.namespace)
+        return self.namespace[f"block_{number}"], chain
+
+    def _instruction(self, cg: Context, at: int, leads: bool, last: BasicBlock) -> bool:
+        """Emit one instruction; True if it ended the function."""
+        ins = self.program.code[at]
+        kept = len(cg.lines), dict(cg.env), set(cg.dirty)
+        try:
+            cg.guard = None
+            cg.leads = leads
+            if leads and not cg.converged:
+                self._lead(cg, ins)
+            if ins.guard is not None:
+                p = cg.src(ins.guard.operand, "p")
+                cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
+            if self.machine.observe is not None:
+                self.machine.observe(cg, ins)
+            if ins.parts[0] in ("bra", "brx", "ret", "exit", "trap", "bar", "barrier", "brkpt"):
+                from porter.sim.exec_control import emit_control
+
+                return emit_control(cg, ins, at, last, leads)
+            emitter = EMITTERS.get(".".join(ins.parts[:2])) or EMITTERS.get(ins.parts[0])
+            if emitter is None:
+                raise Unsupported("")
+            emitter(cg, ins)
+        except (Unsupported, IndexError, AssertionError, ValueError, KeyError, AttributeError) as problem:
+            del cg.lines[kept[0] :]
+            cg.env, cg.dirty = kept[1], kept[2]
+            cg.guard = None
+            if ins.guard is not None and isinstance(ins.guard.operand, ast.Reg):
+                p = cg.src(ins.guard.operand, "p")
+                cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
+            why = str(problem) if isinstance(problem, Unsupported) else f"{type(problem).__name__}: {problem}"
+            self.refused[at] = why
+            cg.line(cg.call("unsupported", repr(why)))
+        return False
+
+    def _lead(self, cg: Context, ins: ast.Instruction) -> None:
+        """General version: gather the threads that must execute the leading instruction together."""
+        if leading(ins) == "warp" or (ins.parts[0] in ("wgmma", "tcgen05") and leading(ins)):
+            members = member_mask(ins)
+            expr = "None" if members is None else cg.src(members, "u32")
+            cg.narrow(f"gather_warp(M, {cg.at}, idx, n, mask, {expr})")
+
+
+def member_mask(ins: ast.Instruction) -> ast.Operand | None:
+    """The operand that names the threads taking part, or None for the whole warp."""
+    p, ops = ins.parts, ins.operands
+    if p[0] == "shfl":
+        return ops[4] if len(ops) > 4 else None
+    if p[0] in ("vote", "match", "redux"):
+        return ops[2] if len(ops) > 2 else None
+    if p[0] == "elect":
+        return ops[1]
+    if p[0] in ("bar", "barrier"):
+        return ops[0]
+    return None
