@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
@@ -13,12 +15,14 @@ from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.kernels import contains_tensor_core
 from porter.model.macro_uses import MacroUses
+from porter.model.members import class_name
+from porter.model.objects import constructors, is_const, object_root, returns_pointer
 from porter.model.program import Program
 from porter.model.registers import CASTS, take_apart, without_casts
 from porter.model.scopes import PREPROCESSOR_BLOCKS, resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, without_cast
 from porter.model.threads import Threads
-from porter.model.zeroing import Zeroing, find_zeroing
+from porter.model.zeroing import Zeroing, find_zeroing, sets_registers
 
 _MAX_INLINE_DEPTH = 12
 _SEQUENCES = frozenset(
@@ -141,6 +145,22 @@ class FlowBuilder:
             items.append(Exit(kind.removesuffix("_statement")))
         else:
             items += self._expression(frame, node)
+        if frame.at is None:
+            items += [e for a in self._declared.get(node.id, ()) for e in self._initialized(frame, node, a)]
+        return items
+
+    def _initialized(self, frame: Frame, node: Node, accumulator: Accumulator) -> list[Item]:
+        """What a declaration puts into the registers; one with zeros is a zeroing."""
+        if sets_registers(frame.function, accumulator):
+            return [Event(Kind.WRITE, node, accumulator)]
+        member = re.escape(accumulator.path.rpartition(".")[2])
+        items: list[Item] = []
+        for constructor in constructors(self.program.functions, class_name(accumulator.class_type)):
+            if accumulator.member is not None:
+                inner = frame.into(constructor, {accumulator.member.name: accumulator}, {}, node)
+                items.append(Branch([[], [Inlined(self._statements_of(inner, constructor.body))]]))
+            elif re.search(rf"\b{member}\b", constructor.text(constructor.body)):
+                return [Event(Kind.WRITE, node, accumulator)]
         return items
 
     def _preprocessor(self, frame: Frame, node: Node) -> list[Item]:
@@ -228,11 +248,19 @@ class FlowBuilder:
             return []
         element = take_apart(frame.function, node)
         accumulator = self._accumulator(frame, element.root) if element is not None else None
-        if accumulator is None:
-            return self._expression(frame, node)
         at = frame.at or node
-        items: list[Item] = [Event(Kind.READ, at, accumulator)] if compound else []
+        if accumulator is None:
+            items = self._expression(frame, node)
+            held = self._object(frame, node)
+            return [*items, Event(Kind.WRITE, at, held)] if held is not None else items
+        items = [Event(Kind.READ, at, accumulator)] if compound else []
         return [*items, Event(Kind.WRITE, at, accumulator)]
+
+    def _object(self, frame: Frame, node: Node | None) -> Accumulator | None:
+        """The accumulator of class type that an expression reaches into by its methods."""
+        root = object_root(node)
+        accumulator = self._accumulator(frame, root) if root is not None else None
+        return accumulator if accumulator is not None and accumulator.class_type else None
 
     def _accumulator(self, frame: Frame, node: Node) -> Accumulator | None:
         name = frame.function.text(node)
@@ -321,6 +349,9 @@ class FlowBuilder:
         callee = node.child_by_field_name("function")
         if callee is not None and callee.type == "field_expression" and not (held and inlined):
             items += self._expression(frame, callee.child_by_field_name("argument"))
+            changed = self._object(frame, callee)
+            if changed is not None and not (targets and all(is_const(t) for t in targets)):
+                items.append(Event(Kind.WRITE, frame.at or node, changed))
         if inlined and frame.depth < _MAX_INLINE_DEPTH:
             arms = [self._inline(frame, call, target, held) for target in inlined]
             items += arms[0] if len(arms) == 1 else [Branch(arms)]
@@ -354,12 +385,21 @@ class FlowBuilder:
         element = take_apart(frame.function, without_casts(frame.function, value))
         accumulator = self._accumulator(frame, element.root) if element is not None else None
         if element is None or accumulator is None:
-            return None
+            held = self._object(frame, value) if node.type == "init_declarator" else None
+            if held is None or (_declares_value(node) and not self._hands_out(frame, value)):
+                return None
+            return [Event(Kind.ALIAS, frame.at or node, held, changes=not constant)]
         full = bool(accumulator.scalars) or len(element.subscripts) >= max(1, len(accumulator.extents))
         by_value = node.type == "init_declarator" and _declares_value(node)
         if full and (node.type != "init_declarator" or by_value) and not _takes_address(value):
             return None
         return [Event(Kind.ALIAS, frame.at or node, accumulator, changes=not constant)]
+
+    def _hands_out(self, frame: Frame, node: Node) -> bool:
+        """Whether a call returns a pointer, or is of a function that the sources do not define."""
+        call = self._call_at(frame.function, node)
+        targets = self.program.targets(call) if call is not None else []
+        return not targets or any(returns_pointer(t) for t in targets)
 
     def _argument(self, frame: Frame, call: Call, index: int, node: Node, targets: list[Function]) -> list[Item]:
         if node.type == "lambda_expression":
@@ -369,11 +409,14 @@ class FlowBuilder:
                 return [Loop([Inlined(body)])]
         element = take_apart(frame.function, without_casts(frame.function, node))
         accumulator = self._accumulator(frame, element.root) if element is not None else None
-        if element is None or accumulator is None:
-            return self._expression(frame, node)
         at = frame.at or node
-        read = Event(Kind.READ, at, accumulator)
         address_taken = node.type == "pointer_expression"
+        if element is None or accumulator is None:
+            items = self._expression(frame, node)
+            held = self._object(frame, node)
+            changes = any(_may_write(t, index) for t in targets) if targets else address_taken
+            return [*items, Event(Kind.WRITE, at, held)] if held is not None and changes else items
+        read = Event(Kind.READ, at, accumulator)
         whole = not accumulator.scalars and len(element.subscripts) < max(1, len(accumulator.extents))
         changes = any(_may_write(t, index) for t in targets) if targets else whole or address_taken
         return [read, Event(Kind.WRITE, at, accumulator)] if changes else [read]

@@ -84,17 +84,21 @@ def passed_on(functions: list[Function], owner: str) -> Iterator[tuple[Function,
                 yield function, declaration
 
 
+def class_name(type_name: str) -> str:
+    """`Tile` of `ns::Tile<64, N>`."""
+    return re.sub(r"<.*", "", type_name, flags=re.DOTALL).split("::")[-1].strip()
+
+
 def _is_class(function: Function, declaration: Node, owner: str) -> bool:
     kind = declaration.child_by_field_name("type")
     if kind is None:
         return False
-    text = re.sub(r"<.*", "", function.file.text(kind), flags=re.DOTALL)
-    return text.split("::")[-1].strip() == owner
+    return class_name(function.file.text(kind)) == owner
 
 
 def field_extents(functions: list[Function], type_name: str, path: str) -> list[str]:
     """Extents of the array member `path` (`.d`) of a class that the sources define; empty if they do not."""
-    base = re.sub(r"<.*", "", type_name, flags=re.DOTALL).split("::")[-1].strip()
+    base = class_name(type_name)
     files = {id(f.file): f for f in functions}
     for function in files.values():
         for node in find(function.file.root, *CLASSES):

@@ -103,6 +103,18 @@ def _zero_initialized(function: Function, accumulator: Accumulator) -> bool:
     return value.type == "initializer_list" and all(is_zero(function.text(n)) for n in leaves)
 
 
+def sets_registers(function: Function, accumulator: Accumulator) -> bool:
+    """Whether the declaration gives the registers values other than zeros."""
+    declaration, declarator = accumulator.variable.declaration, accumulator.variable.declarator
+    if declaration is None or declarator is None or _zero_initialized(function, accumulator):
+        return False
+    parts = declaration.named_children if accumulator.scalars else [declarator]
+    values = [v for c in parts if c.type == "init_declarator" and (v := c.child_by_field_name("value")) is not None]
+    if accumulator.scalars:
+        return any(not is_zero(function.text(v)) for v in values)
+    return bool(values)
+
+
 def _memset(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
     call = node.named_children[0] if node.named_children else None
     if call is None or call.type != "call_expression":

@@ -257,7 +257,8 @@ def _drop_initializer(context: PortContext, accumulator: Accumulator) -> None:
     function, declarator = accumulator.function, accumulator.variable.declarator
     value = declarator.child_by_field_name("value") if declarator is not None else None
     inner = declarator.child_by_field_name("declarator") if declarator is not None else None
-    if value is None or inner is None or accumulator.scalars:
+    # a class may hold more than the registers
+    if value is None or inner is None or accumulator.scalars or accumulator.path:
         return
     context.edit(RULE_ZERO, function, Span(function.span(inner).end, function.span(value).end), "")
 

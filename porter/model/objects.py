@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects that hold registers: the object an expression reaches into by its methods, and what these may change."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from porter.lang.text import Span
+from porter.model.functions import Function
+
+_INWARDS = {
+    "call_expression": "function",
+    "field_expression": "argument",
+    "subscript_expression": "argument",
+    "pointer_expression": "argument",
+}
+
+
+def object_root(node: Node | None) -> Node | None:
+    """The name of the object that `acc.at(i)`, `acc(m, n)[1]` or `*acc.data()` reach into; None if there is none."""
+    while node is not None and node.type != "identifier":
+        if node.type == "parenthesized_expression":
+            node = node.named_children[0] if node.named_children else None
+        elif node.type in _INWARDS:
+            node = node.child_by_field_name(_INWARDS[node.type])
+        else:
+            return None
+    return node
+
+
+def is_const(method: Function) -> bool:
+    """Whether a method is declared to leave its object as it is."""
+    at = method.params_span.end if method.params_span is not None else method.node.start_byte
+    return "const" in re.findall(r"\w+", method.file.text(Span(at, method.body.start_byte)))
+
+
+def returns_pointer(function: Function) -> bool:
+    """Whether the declared return type is a pointer."""
+    at = function.name_span.start if function.name_span is not None else function.body.start_byte
+    return "*" in function.file.text(Span(function.node.start_byte, at))
+
+
+def constructors(functions: list[Function], owner: str) -> list[Function]:
+    """Constructors of a class that the sources define."""
+    return [f for f in functions if owner and f.owner == owner and f.name == owner]
