@@ -24,6 +24,7 @@ from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import LineIndex, Span
 from porter.model.dsl import names
 from porter.model.dsl.gemm import find_gemm
+from porter.model.dsl.groups import find_groups, in_groups
 from porter.model.dsl.names import hopper_only
 from porter.model.dsl.scope import Unrecognized
 from porter.ptx.ast import Instruction
@@ -417,6 +418,14 @@ def _gemm_notes(file: DslFile) -> Iterable[str]:
     for kernel in file.kernels:
         name = kernel.name.value
         where = file.location(file.span(kernel.name))
+        if in_groups(file):
+            try:
+                count = len(find_groups(file).groups)
+            except Unrecognized as refused:
+                yield f"{where}: {name} has MMAs on registers that are not ported: {refused.what}"
+            else:
+                yield f"{where}: {name} has {count} groups of MMAs on registers, of the form that is ported"
+            continue
         try:
             find_gemm(file, kernel)
         except Unrecognized as refused:

@@ -12,6 +12,7 @@ import pytest
 from porter.diagnostics import Code, ExitCode
 from porter.lang.cute_dsl import parse_dsl
 from porter.model.dsl.names import hopper_only
+from porter.passes.dsl.mirrored import KEPT
 from porter.passes.dsl.port import DslPortResult, port_python
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -19,6 +20,7 @@ KERNELS = sorted(CORPUS.glob("dsl_*/dsl_*.py"))
 PLAIN = CORPUS / "dsl_gemm" / "dsl_gemm.py"
 CLUSTER = CORPUS / "dsl_gemm_cluster" / "dsl_gemm_cluster.py"
 PERSISTENT = CORPUS / "dsl_gemm_persistent" / "dsl_gemm_persistent.py"
+ATTENTION = CORPUS / "dsl_attention" / "dsl_attention.py"
 
 
 def ported(path: Path) -> str:
@@ -46,7 +48,8 @@ def edited(tmp_path: Path) -> Callable[..., DslPortResult]:
 @pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
 def test_nothing_hopper_only_is_left(path: Path) -> None:
     text = ported(path)
-    left = [name for _, name in parse_dsl("x.py", text.encode()).references() if hopper_only(name)]
+    kept = KEPT if path == ATTENTION else frozenset()
+    left = [n for _, n in parse_dsl("x.py", text.encode()).references() if hopper_only(n) and n not in kept]
     assert not left
     assert not re.search(r"\b(Hopper|WGMMA|sm_90)\b", text)
 
@@ -64,7 +67,8 @@ def test_a_second_run_changes_nothing(path: Path, tmp_path: Path) -> None:
 def test_no_blank_lines_pile_up_and_no_indentation_breaks(path: Path) -> None:
     before, after = path.read_text(), ported(path)
     assert "\n\n\n\n" not in after
-    assert after.count("\n\n\n") == before.count("\n\n\n")
+    # A port may bring classes along.
+    assert len(re.findall(r"\n\n\n(?!class )", after)) == len(re.findall(r"\n\n\n(?!class )", before))
     compile(after, str(path), "exec")
 
 
@@ -108,9 +112,6 @@ def test_the_epilogue_tile_spans_all_rows() -> None:
 
 
 REFUSED = {
-    "operand from registers": (PLAIN, ("tiler_mn=(64, self.tile_shape_mnk[1]),",
-                                       "tiler_mn=(64, self.tile_shape_mnk[1]),\n            "
-                                       "a_source=warpgroup.OperandSource.RMEM,"), "from registers"),
     "two accumulators": (PLAIN, ("tCrA[part], tCrB[part], accumulators)", "tCrA[part], tCrB[part], other)"),
                          "more than one accumulator"),
     "accumulator read between MMAs": (PLAIN, ("            loads.consumer_release(mma_state)",

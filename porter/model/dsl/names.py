@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 WARPGROUP = "cutlass.cute.nvgpu.warpgroup"
+TCGEN05 = "cutlass.cute.nvgpu.tcgen05"
 HELPERS = "cutlass.utils.hopper_helpers"
 PIPELINE = "cutlass.pipeline"
 

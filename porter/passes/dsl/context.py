@@ -28,6 +28,7 @@ PROMOTION_RULE = "PTR540"
 _IMPORTED_AS = {
     "cutlass.utils.blackwell_helpers": ("sm100_utils", "import cutlass.utils.blackwell_helpers as sm100_utils"),
     "cutlass.cute.nvgpu.tcgen05": ("tcgen05", "from cutlass.cute.nvgpu import tcgen05"),
+    "cutlass._mlir.dialects.nvvm": ("nvvm", "from cutlass._mlir.dialects import nvvm"),
     "cutlass.pipeline": ("pipeline", "import cutlass.pipeline as pipeline"),
     "cutlass.utils": ("utils", "import cutlass.utils as utils"),
     "cutlass.cute": ("cute", "import cutlass.cute as cute"),

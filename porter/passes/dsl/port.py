@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from porter.lang.cute_dsl import DslFile, only, parse_dsl, read_dsl, walk
 from porter.lang.text import Edit, EditGroup, Span, apply_groups, merged
 from porter.model.dsl import names
 from porter.model.dsl.gemm import find_gemm
+from porter.model.dsl.groups import find_groups, in_groups
 from porter.model.dsl.promotion import find_promotion
 from porter.model.dsl.scope import Scope, Unrecognized
-from porter.passes.dsl import epilogue, host, mainloop, promotion, storage
+from porter.passes.dsl import epilogue, host, mainloop, mirrored, promotion, storage
 from porter.passes.dsl.context import IMPORT_RULE, UNUSED_RULE, DslContext, KernelContext
 from porter.passes.dsl.edits import FileEdits
 from porter.rules.engine import Selection, pass_groups
@@ -66,13 +68,17 @@ def port_python(
     sources = DslSources(file.path, {file.path: file})
     unchanged = DslPortResult(sources, sources.sources())
     if not _uses_warpgroup_mma(file):
+        if _uses_tcgen05(file):
+            return unchanged
         unchanged.diagnostics += _library_users(file)
         return unchanged
-    edits, diagnostics, kernels = port_kernels(file)
+    grouped = in_groups(file)
+    kept = mirrored.KEPT if grouped else frozenset()
+    edits, diagnostics, kernels = port_groups(file) if grouped else port_kernels(file)
     planned = pass_groups(rules, edits, selection)
     diagnostics += planned.diagnostics
     groups = planned.groups
-    named = [*_renamed(rules, file, groups, selection, bool(groups)),
+    named = [*_renamed(rules, file, groups, selection, bool(groups), kept),
              *_reworded(rules, file, groups, selection, bool(groups))]  # fmt: skip
     if select and not groups and not named:
         return unchanged
@@ -82,7 +88,7 @@ def port_python(
     # Names may sit in text that moved in; their edits come after the insertions at the same place.
     groups = groups + named
     files = apply_groups(sources.sources(), groups)
-    left = [] if select or ignore else _left(file.path, files[file.path])
+    left = [] if select or ignore else _left(file.path, files[file.path], kept)
     if left:
         unchanged.diagnostics += diagnostics + left
         return unchanged
@@ -92,6 +98,10 @@ def port_python(
 def _uses_warpgroup_mma(file: DslFile) -> bool:
     wanted = (names.TILED_MMA, names.FENCE, names.COMMIT, names.WAIT, names.ACCUMULATE)
     return any(name in wanted or name.startswith(names.WARPGROUP + ".Mma") for _, name in file.references())
+
+
+def _uses_tcgen05(file: DslFile) -> bool:
+    return any(name.startswith(names.TCGEN05 + ".") for _, name in file.references())
 
 
 def _library_users(file: DslFile) -> list[Diagnostic]:
@@ -126,6 +136,22 @@ def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic]
         sums = {"kernel": name, "total": found.total, "partial": found.partial}
         notes.append(Diagnostic(Code.DSL_PROMOTION, file.location(file.span(found.definition)), sums))
     return context.edits.finish(), notes, ported
+
+
+def port_groups(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic], list[str]]:
+    """As `port_kernels`, for accumulators in registers that several MMAs share."""
+    context, kernel = DslContext(file, FileEdits(file)), file.kernels[0]
+    name = kernel.name.value
+    try:
+        mirrored.rewrite_groups(context, find_groups(file))
+    except Unrecognized as refused:
+        return {}, [_refusal(file, name, refused.what, refused.node)], []
+    _imports(context)
+    threads = "its warpgroup holds their accumulators in registers between them"
+    note = Diagnostic(
+        Code.DSL_MMA_WARPS, file.location(file.span(kernel.name)), {"kernel": name, "threads": threads}
+    )
+    return context.edits.finish(), [note], [name]
 
 
 def _no_single_kernel(file: DslFile, kernels: Sequence[cst.FunctionDef]) -> Diagnostic:
@@ -201,9 +227,14 @@ def _only_helpers(context: DslContext, statement: cst.CSTNode) -> bool:
 
 
 def _renamed(
-    rules: Sequence[Rule], file: DslFile, taken: Sequence[EditGroup], selection: Selection, ported: bool
+    rules: Sequence[Rule],
+    file: DslFile,
+    taken: Sequence[EditGroup],
+    selection: Selection,
+    ported: bool,
+    kept: AbstractSet[str],
 ) -> list[EditGroup]:
-    """One group for each rule on qualified names or strings."""
+    """One group for each rule on qualified names; those in `kept` stay."""
     claimed = [e.span for g in taken for e in g.edits if len(e.span)]
     found = []
     for rule in rules:
@@ -215,7 +246,7 @@ def _renamed(
         for node, text, name in _named(file):
             match = rule.pattern.fullmatch(name)
             span = file.span(node)
-            if match is None or any(c.overlaps(span) for c in claimed):
+            if match is None or name in kept or any(c.overlaps(span) for c in claimed):
                 continue
             claimed.append(span)
             edits.append(Edit(file.path, span, _local(file, text, name, match.expand(rule.replace)).encode()))
@@ -291,14 +322,14 @@ def _regions(file: DslFile) -> dict[Region, list[Span]]:
     return {Region.STRING: strings, Region.COMMENT: comments, Region.CODE: code}
 
 
-def _left(path: str, ported: bytes) -> list[Diagnostic]:
+def _left(path: str, ported: bytes, kept: AbstractSet[str]) -> list[Diagnostic]:
     """Names that only Hopper has and that no rule or pass took away."""
     try:
         file = parse_dsl(path, ported)
     except PorterError as error:
         what = f"the port of it is no valid Python ({error.diagnostic.values.get('problem')})"
         return [Diagnostic(Code.DSL_STRUCTURE, Location(path), {"kernel": path, "what": what})]
-    return _unported(file, {name: node for node, name in file.references() if names.hopper_only(name)})
+    return _unported(file, {n: node for node, n in file.references() if names.hopper_only(n) and n not in kept})
 
 
 def _unported(file: DslFile, found: dict[str, cst.BaseExpression]) -> list[Diagnostic]:
