@@ -15,6 +15,7 @@ from rich.text import Text
 from porter.build.toolchain import find_toolkit
 from porter.cli.checking import prepare
 from porter.cli.context import Session, command
+from porter.cli.inputs import require_program
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
 from porter.cli.programs import Request, compile_options, run_source_or_executable
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
@@ -111,6 +112,7 @@ def hazards(
             check_bare(module, entry, launch, values, path.name, chosen or "practice", options, numbers)
         )
     elif case_path is None and path.is_file() and not _has_case(path):
+        require_program(path)
         toolkit = find_toolkit(session.toolkit)
         request = Request(path, arguments, arch, include_dirs, defines, flags, libraries)
         label = arch or (ORIGINAL_ARCH if request.is_source else "executable")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from porter.diagnostics import Code, Location, PorterError
+from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import Lexed
 from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
 from porter.report.inventory import python_kernels, refuse_python
@@ -32,7 +33,7 @@ def require_source(path: Path) -> None:
         PorterError: FILE_NOT_FOUND, UNKNOWN_SOURCE_KIND, NOT_TEXT, NO_KERNEL.
     """
     if is_python(path):
-        if not python_kernels(path):
+        if not python_kernels(path) and not embedded_in_python(path)[1]:
             raise refuse_python(path)
         return
     if path.suffix.lower() not in CUDA_ENDINGS:

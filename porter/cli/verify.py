@@ -202,8 +202,11 @@ def _one(
 
 
 def _show(session: Session, result: VerifyResult) -> None:
+    said: list[Diagnostic] = []
     for row in result.rows:
-        session.report(row.diagnostics)
+        # What a compiler refused, or where a run stops, is the same for every input family.
+        session.report(d for d in row.diagnostics if d not in said)
+        said += row.diagnostics
         if session.verbosity > 0 and not session.json:
             for line in report_hazards.text(row.hazards):
                 session.out.print(Text(line), soft_wrap=True)

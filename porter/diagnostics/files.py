@@ -71,7 +71,8 @@ NO_KERNEL = error(
     "PT0010",
     ExitCode.USAGE,
     "{path}: no GPU kernel in this file",
-    "Python sources are read for functions marked @cute.kernel of NVIDIA's CuTe DSL; there is none here.",
+    "Python sources are read for functions marked @cute.kernel of NVIDIA's CuTe DSL, and for strings with the CUDA "
+    "source of the kernel; there is neither here.",
     "Pass the file that defines the kernel.",
 )
 IS_DIRECTORY = error(

@@ -10,12 +10,12 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from porter.diagnostics import Code, Location, PorterError
-from porter.lang.cuda import CudaFile
+from porter.lang.cuda import CudaFile, find, function_specifiers, parse_cuda
 from porter.lang.lexical import blanked
 from porter.lang.sources import is_python, read_source
 from porter.lang.text import LineIndex, Span
@@ -60,17 +60,60 @@ def embedded_in_python(path: Path) -> tuple[bytes, list[Embedded]]:
     source = read_source(path)
     if not is_python(path) or not is_embedded_source(source):
         return source, []
-    return source, [_python_string(path, source, span) for span in _python_strings(path, source)]
+    return source, [_python_string(path, source, span) for span in _python_strings(path, source, is_embedded_source)]
 
 
-def _python_strings(path: Path, source: bytes) -> Iterator[Span]:
+def kernel_in_python(path: Path, entry: str) -> bytes | None:
+    """The source in a Python file's string that holds the kernel `entry`, blank but for it, for a compiler that has
+    no PyTorch: host functions, and includes and declarations of PyTorch, are blank too. None if no string has it.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT, EMBEDDED_SOURCE, as `embedded_in_python`.
+    """
+    source = read_source(path)
+    name = re.compile(rb"\b" + entry.rsplit("::", 1)[-1].encode() + rb"\s*\(")
+
+    def holds(text: bytes) -> bool:
+        return b"__global__" in text and name.search(text) is not None
+
+    for span in _python_strings(path, source, holds):
+        return _device_part(parse_cuda(str(path), _python_string(path, source, span).shadow))
+    return None
+
+
+_PYTORCH_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch|ATen|c10|pybind11)/[^\n]*", re.MULTILINE)
+_PYTORCH_NAME = re.compile(rb"\b(?:torch|at|c10|pybind11)\s*::")
+_NAMESPACE_SCOPE = ("translation_unit", "declaration_list", "template_declaration", "linkage_specification")
+
+
+def _device_part(file: CudaFile) -> bytes:
+    text = bytearray(_PYTORCH_INCLUDE.sub(lambda m: blanked(m.group()), file.source))
+    for node in find(file.root, "function_definition", "declaration"):
+        if node.parent is None or node.parent.type not in _NAMESPACE_SCOPE:
+            continue
+        body = node.child_by_field_name("body")
+        head = file.source[node.start_byte : body.start_byte if body is not None else node.end_byte]
+        if node.type == "declaration":
+            dropped = _PYTORCH_NAME.search(head) is not None
+        else:
+            dropped = not function_specifiers(file, node) & _ON_DEVICE and b"constexpr" not in head
+        if dropped:
+            whole = node.parent if node.parent.type == "template_declaration" else node
+            text[whole.start_byte : whole.end_byte] = blanked(file.source[whole.start_byte : whole.end_byte])
+    return bytes(text)
+
+
+_ON_DEVICE = frozenset({"__global__", "__device__"})
+
+
+def _python_strings(path: Path, source: bytes, wanted: Callable[[bytes], bool]) -> Iterator[Span]:
     lines = LineIndex(source)
     formatted = {getattr(tokenize, name, None) for name in ("FSTRING_MIDDLE", "TSTRING_MIDDLE")} - {None}
     try:
         for token in tokenize.tokenize(io.BytesIO(source).readline):
-            if token.type in formatted and is_embedded_source(token.string.encode()):
+            if token.type in formatted and wanted(token.string.encode()):
                 raise _refused(path, token.start[0], "it is a format string")
-            if token.type == tokenize.STRING and is_embedded_source(token.string.encode("utf-8", "surrogateescape")):
+            if token.type == tokenize.STRING and wanted(token.string.encode("utf-8", "surrogateescape")):
                 text = token.line.split("\n")
                 start = lines.line_start(token.start[0]) + len(text[0][: token.start[1]].encode())
                 yield Span(start, start + len(token.string.encode()))

@@ -15,6 +15,8 @@ from porter.build.entry import demangle, function_name, named
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, Location, PorterError
+from porter.lang.embedded import kernel_in_python
+from porter.lang.sources import is_python
 from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.verify.dsl import RecordedLaunch, compile_case
@@ -64,16 +66,28 @@ class Builder(Protocol):
 
 def compile_request(problem: Problem, source: Path, arch: str) -> CompileRequest:
     """How the kernel of a problem is compiled from `source`. Headers that a port left alone are found beside
-    the original."""
+    the original. A kernel in a string of a Python file is compiled from a file of its own, line for line.
+
+    Raises:
+        PorterError: NO_KERNEL if no string of a Python file has it; WRITE_FAILED.
+    """
     case = problem.case
     return CompileRequest(
-        source=source,
+        source=_from_string(source, case.entry) if is_python(source) else source,
         arch=arch,
         entry=case.entry,
         template_args=problem.template,
         include_dirs=((case.source or case.kernel).parent, *case.include_dirs),
         defines=tuple(f"{name}={value}" for name, value in problem.defines.items()),
     )
+
+
+def _from_string(source: Path, entry: str) -> Path:
+    text = kernel_in_python(source, entry)
+    if text is None:
+        raise PorterError(Code.NO_KERNEL, Location(str(source)), path=source)
+    base = default_directory() / "strings" / hashlib.sha256(text).hexdigest()[:24]
+    return _written(base / f"{source.stem}.cu", text, base)
 
 
 class ToolkitBuilder:
@@ -175,14 +189,19 @@ def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:
     for path in sorted(paths):
         digest.update(os.fsencode(path.relative_to(common)) + b"\0" + paths[path] + b"\0")
     base = (root or default_directory() / "ports") / digest.hexdigest()[:24]
+    for path, data in paths.items():
+        _written(base / path.relative_to(common), data, base)
+    return base / kernel.resolve().relative_to(common)
+
+
+def _written(target: Path, data: bytes, base: Path) -> Path:
+    """`target`, which holds `data`; it is replaced as a whole."""
     try:
-        for path, data in paths.items():
-            target = base / path.relative_to(common)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if not target.is_file() or target.read_bytes() != data:
-                temporary = target.with_name(f".{target.name}.{os.getpid()}")
-                temporary.write_bytes(data)
-                temporary.replace(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.is_file() or target.read_bytes() != data:
+            temporary = target.with_name(f".{target.name}.{os.getpid()}")
+            temporary.write_bytes(data)
+            temporary.replace(target)
     except OSError as error:
         raise PorterError(Code.WRITE_FAILED, path=base, reason=error.strerror) from None
-    return base / kernel.resolve().relative_to(common)
+    return target

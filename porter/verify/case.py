@@ -191,9 +191,14 @@ def load_case(path: Path) -> Case:
 
 def _validate(path: Path, data: dict[str, Any], node: yaml.Node | None) -> None:
     validator = jsonschema.Draft202012Validator(schema())
-    error = jsonschema.exceptions.best_match(validator.iter_errors(data))
+    errors = list(validator.iter_errors(data))
+    error = jsonschema.exceptions.best_match(iter(errors))
     if error is None:
         return
+    if error.validator == "required":
+        # A field that is missing because its name is misspelt: the misspelling is what to correct.
+        misspelt = [e for e in errors if e.validator == "additionalProperties" and e.path == error.path]
+        error = misspelt[0] if misspelt else error
     keys = list(error.absolute_path)
     where = _place(path, node, keys)
     problem = error.message
@@ -384,7 +389,9 @@ def cases_of(path: Path) -> list[Path]:
     else:
         found = sorted(p for p in path.parent.glob("*.yaml") if _is_case_name(p) and _names(p, path))
     if not found:
-        raise PorterError(Code.CASE_NOT_FOUND, path=path)
+        others = [] if path.is_dir() else sorted(p for p in path.parent.glob("*.yaml") if _is_case_name(p))
+        beside = ", ".join(f"{p.name} beside it has kernel: {_kernel_name(p)}" for p in others)
+        raise PorterError(Code.CASE_NOT_FOUND, path=path, detail=beside)
     return found
 
 
@@ -394,10 +401,14 @@ def _is_case_name(path: Path) -> bool:
 
 def _names(case_path: Path, kernel: Path) -> bool:
     """Whether a case file beside a kernel names it; a file that cannot be read is kept, so that its error
-    shows
-    when it is loaded."""
+    shows when it is loaded."""
+    name = _kernel_name(case_path)
+    return name is None or (case_path.parent / name).resolve() == kernel.resolve()
+
+
+def _kernel_name(case_path: Path) -> str | None:
+    """The kernel that a case file names, None if it cannot be read."""
     try:
-        data = yaml.safe_load(case_path.read_text("utf-8"))
-        return bool((case_path.parent / str(data["kernel"])).resolve() == kernel.resolve())
+        return str(yaml.safe_load(case_path.read_text("utf-8"))["kernel"])
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
-        return True
+        return None

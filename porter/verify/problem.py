@@ -300,6 +300,9 @@ def _argument(scope: Scope, where: str, param: Any, tensors: Mapping[str, Tensor
         return Pointer(param)
     if isinstance(param, str) and param in scope.case.tensor_maps:
         return MapValue(param)
+    if isinstance(param, str) and param.isidentifier() and param not in scope.names:
+        known = ", ".join([*tensors, *scope.case.tensor_maps, *sorted(scope.names)])
+        raise scope.error(where, f"no tensor, tensor map, size or constant {param} (known: {known})")
     return Scalar(scope.number(where, param))
 
 

@@ -92,7 +92,7 @@ def test_a_directory_where_a_file_is_needed(command, tmp_path):
     assert "PT0012" in porter(command, tmp_path, code=2).stderr
 
 
-@pytest.mark.parametrize("command", ["build", "sim", "verify"])
+@pytest.mark.parametrize("command", ["build", "sim", "verify", "hazards", "run"])
 @pytest.mark.parametrize(
     ("name", "content", "id"),
     [
@@ -104,6 +104,11 @@ def test_a_directory_where_a_file_is_needed(command, tmp_path):
 )
 def test_files_that_are_no_kernels(command, name, content, id, tmp_path):
     assert id in porter(command, write(tmp_path / name, content), code=2).stderr
+
+
+def test_a_case_beside_the_kernel_that_names_another(tmp_path):
+    kernel = project(tmp_path / "kernel", CASE.replace("kernel: gemm.cu", "kernel: gem.cu"))
+    assert "case.yaml beside it has kernel: gem.cu" in porter("verify", kernel, code=2).stderr
 
 
 def test_a_kernel_that_has_no_case(tmp_path):

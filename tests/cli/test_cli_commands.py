@@ -260,8 +260,8 @@ def test_verify_an_unfinished_run_is_exit_code_6(engine, cache, kernel):
 def test_verify_a_port_that_does_not_compile_is_exit_code_4(engine, kernel, tmp_path):
     broken = tmp_path / "broken.cu"
     broken.write_text("BROKEN\n")
-    result = porter("verify", kernel, "--port", broken, "--families", "integers", code=4)
-    assert "expected a `;`" in result.stderr
+    result = porter("verify", kernel, "--port", broken, code=4)
+    assert result.stderr.count("expected a `;`") == 1, "said once, not for every input family"
 
 
 def test_verify_what_cannot_be_ported_is_exit_code_3(engine, cache, kernel):

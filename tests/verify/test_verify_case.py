@@ -160,3 +160,18 @@ def test_no_case(tmp_path):
     with pytest.raises(PorterError) as caught:
         cases_of(tmp_path / "nowhere")
     assert caught.value.diagnostic.code is Code.FILE_NOT_FOUND
+
+
+def test_a_misspelt_field_is_named_and_not_the_one_it_should_be(tmp_path):
+    with pytest.raises(PorterError) as caught:
+        load_case(write_case(tmp_path, CASE.replace("launch:", "lanch:")))
+    assert caught.value.diagnostic.code is Code.CASE_FIELD
+    assert "lanch: unknown field" in str(caught.value)
+
+
+def test_an_argument_that_is_nothing_of_the_case(tmp_path):
+    case = load_case(write_case(tmp_path, CASE.replace("params: [map_a, B", "params: [map_a, X")))
+    with pytest.raises(PorterError) as caught:
+        bind(case)
+    assert caught.value.diagnostic.code is Code.CASE_DOES_NOT_FIT
+    assert "X (known: A, B, C, map_a, BM, BN, K, M, N)" in str(caught.value)
