@@ -10,6 +10,7 @@ import click
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.table import ResourceRow, compare, compare_modules
 from porter.build.toolchain import Toolkit, find_toolkit
+from porter.cli.building import compilable
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_file, require_source
 from porter.cli.porting import plan_of
@@ -81,8 +82,8 @@ def _from_case(problem: Problem, file: Path, ported: Path, toolkit: Toolkit) -> 
         original, _ = compile_case(problem, file, ORIGINAL_ARCH)
         port, _ = compile_case(problem, ported, PORT_ARCH)
         return compare_modules((original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH), toolkit)
-    before = compile_request(problem, file, ORIGINAL_ARCH)
-    after = compile_request(problem, ported, PORT_ARCH)
+    before = compile_request(problem, file, ORIGINAL_ARCH, compilable)
+    after = compile_request(problem, ported, PORT_ARCH, compilable)
     return [compare(before, after, toolkit)]
 
 

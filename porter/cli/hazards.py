@@ -13,6 +13,7 @@ import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
 from porter.cli.checking import prepare
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_program
@@ -22,7 +23,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import hazards_sarif
 from porter.verify.bare import pick_entry, read_argument
-from porter.verify.builder import ORIGINAL_ARCH, Builder, ToolkitBuilder, parse_ptx
+from porter.verify.builder import ORIGINAL_ARCH, Builder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.hazards import HazardRun, OneRun, check_bare, check_case, check_runs, usual_level
 from porter.verify.program.results import as_run
@@ -124,7 +125,7 @@ def hazards(
             check_runs(run, path.name, "program", "", label, chosen or "practice", options, numbers)
         )
     else:
-        builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
+        builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
         programs = [only] if only else ["port"] if port_path else ["original", "port"]
         if arch is not None:
             programs = ["kernel"]

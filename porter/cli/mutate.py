@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
 from porter.cli.checking import mutation_setups
 from porter.cli.context import Session, command
 from porter.cli.options import read_sizes, sim_options, simulator_options
@@ -17,7 +18,6 @@ from porter.cli.porting import plan_of
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import mutation as report_mutation
 from porter.report.mutation_review import load_explanations, unexplained
-from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult
@@ -92,7 +92,7 @@ def mutate(
         raise PorterError(Code.BAD_OPTION, option="--record", problem="results of originals are not kept")
     options = sim_options(seed, schedule, arithmetic, budget)
     wanted = _Wanted("original" if original else "port", options, port_path, jobs, folder, again)
-    builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     results: list[tuple[str, MutationResult]] = []
     records: list[Record] = []
     codes: list[ExitCode] = []

@@ -12,12 +12,12 @@ import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
 from porter.verify.backends import make_backend
-from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import cases_of, load_case
 from porter.verify.record import Entry, Record, environment, record_case, save
 
@@ -47,7 +47,7 @@ def record(
 ) -> ExitCode:
     """Run the originals of PATH and keep their outputs; `porter verify --against FILE` compares ports with
     them elsewhere."""
-    builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     settings = replace(
         sim_options(seed, "late", "exact", None), gpu=read_gpu_options("deferred", gpu_timeout, session.toolkit)
     )

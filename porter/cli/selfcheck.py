@@ -16,13 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_file
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
 from porter.verify.backends import SimBackend, make_backend
-from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.gpu.selfcheck import BitsRow, compare_bits, read_simulated, simulated
 from porter.verify.record import environment
@@ -58,7 +58,7 @@ def selfcheck(
     if gpu == (simulate is not None):
         raise PorterError(Code.BAD_OPTION, option="--gpu, --simulate", problem="choose one")
     known = read_simulated(_rows(earlier)) if earlier is not None else {}
-    builder = ToolkitBuilder(find_toolkit(session.toolkit))
+    builder = make_builder(find_toolkit(session.toolkit))
     settings = replace(
         sim_options(seed, "late", "exact", None), gpu=read_gpu_options("deferred", gpu_timeout, session.toolkit)
     )

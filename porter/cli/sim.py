@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
@@ -25,7 +26,7 @@ from porter.report import json as report_json
 from porter.report.program import finding_diagnostic
 from porter.verify.backends import SimBackend, run_finding
 from porter.verify.bare import pick_entry, read_argument, run_bare
-from porter.verify.builder import ORIGINAL_ARCH, ToolkitBuilder, parse_ptx
+from porter.verify.builder import ORIGINAL_ARCH, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.images import make_image
 from porter.verify.inputs import choose, generate
@@ -144,7 +145,7 @@ def _case(
         raise PorterError(Code.BAD_OPTION, option="--family", problem=f"{family} does not apply to this case")
     backend = SimBackend(options)
     source = case.kernel if path.suffix in (".yaml", ".yml") else path
-    built = ToolkitBuilder(find_toolkit(session.toolkit)).build(problem, source, arch)
+    built = make_builder(find_toolkit(session.toolkit)).build(problem, source, arch)
     inputs = generate(problem, chosen[0], options.seed)
     images = {n: make_image(t, inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
     result = backend.run(built, problem, built.launch(problem), images)

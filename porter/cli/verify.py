@@ -13,6 +13,7 @@ import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import cases_beside, require_directories, require_file
 from porter.cli.options import gpu_options, read_gpu_options, read_sizes, sim_options, simulator_options, split_list
@@ -22,7 +23,7 @@ from porter.report import hazards as report_hazards
 from porter.report import json as report_json
 from porter.report.terminal import detail_lines, summary_line, verdict_table
 from porter.verify.backends import Backend, SimBackend, make_backend
-from porter.verify.builder import Builder, PortPlan, ToolkitBuilder
+from porter.verify.builder import Builder, PortPlan
 from porter.verify.case import Case, load_case
 from porter.verify.hazards import usual_level
 from porter.verify.record import ReplayBackend, load
@@ -111,7 +112,7 @@ def verify(
         raise PorterError(Code.BAD_OPTION, option="--hazards", problem="needs --backend sim and no --against")
     if against is not None:
         backend_used = ReplayBackend(load(against), against, backend_used)
-    builder = ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None)
+    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     rows: list[Row] = []
     errors: list[Diagnostic] = []
     second = None

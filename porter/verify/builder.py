@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,8 +15,6 @@ from porter.build.entry import demangle, function_name, named
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, Location, PorterError
-from porter.lang.embedded import kernel_in_python
-from porter.lang.sources import is_python
 from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.verify.dsl import RecordedLaunch, compile_case
@@ -64,16 +62,20 @@ class Builder(Protocol):
         ...
 
 
-def compile_request(problem: Problem, source: Path, arch: str) -> CompileRequest:
-    """How the kernel of a problem is compiled from `source`. Headers that a port left alone are found beside
-    the original. A kernel in a string of a Python file is compiled from a file of its own, line for line.
+Unit = Callable[[Path, str], Path]
+"""From a source and the name of a kernel in it: the file that the compiler is given."""
 
-    Raises:
-        PorterError: NO_KERNEL if no string of a Python file has it; WRITE_FAILED.
-    """
+
+def _as_it_is(source: Path, entry: str) -> Path:
+    return source
+
+
+def compile_request(problem: Problem, source: Path, arch: str, unit: Unit = _as_it_is) -> CompileRequest:
+    """How the kernel of a problem is compiled from `source`. Headers that a port left alone are found beside
+    the original. Raises what `unit` raises."""
     case = problem.case
     return CompileRequest(
-        source=_from_string(source, case.entry) if is_python(source) else source,
+        source=unit(source, case.entry),
         arch=arch,
         entry=case.entry,
         template_args=problem.template,
@@ -82,18 +84,11 @@ def compile_request(problem: Problem, source: Path, arch: str) -> CompileRequest
     )
 
 
-def _from_string(source: Path, entry: str) -> Path:
-    text = kernel_in_python(source, entry)
-    if text is None:
-        raise PorterError(Code.NO_KERNEL, Location(str(source)), path=source)
-    base = default_directory() / "strings" / hashlib.sha256(text).hexdigest()[:24]
-    return _written(base / f"{source.stem}.cu", text, base)
-
-
 class ToolkitBuilder:
-    """Compiles with nvcc; modules are parsed once per content."""
+    """Compiles with nvcc what `unit` makes of a source; modules are parsed once per content."""
 
-    def __init__(self, toolkit: Toolkit | None = None) -> None:
+    def __init__(self, toolkit: Toolkit | None = None, unit: Unit = _as_it_is) -> None:
+        self._unit = unit
         self._toolkit = toolkit
         self._parsed: dict[str, ast.Module] = {}
 
@@ -112,7 +107,7 @@ class ToolkitBuilder:
             compiled_dsl, recorded = compile_case(problem, source, arch)
             module = self._module(compiled_dsl.ptx, source, arch)
             return BuiltKernel(arch, recorded.kernel, module, compiled_dsl.ptx, recorded=recorded)
-        compiled = compile_ptx(compile_request(problem, source, arch), self.toolkit)
+        compiled = compile_ptx(compile_request(problem, source, arch, self._unit), self.toolkit)
         if compiled.entry is None:
             raise PorterError(Code.ENTRY_NOT_FOUND, path=str(source), entry=problem.case.entry)
         return BuiltKernel(arch, compiled.entry, self._module(compiled.ptx, source, arch), compiled.ptx)
@@ -190,11 +185,11 @@ def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:
         digest.update(os.fsencode(path.relative_to(common)) + b"\0" + paths[path] + b"\0")
     base = (root or default_directory() / "ports") / digest.hexdigest()[:24]
     for path, data in paths.items():
-        _written(base / path.relative_to(common), data, base)
+        write_whole(base / path.relative_to(common), data, base)
     return base / kernel.resolve().relative_to(common)
 
 
-def _written(target: Path, data: bytes, base: Path) -> Path:
+def write_whole(target: Path, data: bytes, base: Path) -> Path:
     """`target`, which holds `data`; it is replaced as a whole."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

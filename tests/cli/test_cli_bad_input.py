@@ -204,7 +204,7 @@ def test_an_error_that_only_the_random_schedule_shows(tmp_path, monkeypatch):
 
     monkeypatch.setattr("porter.passes.embedded.port_sources", fake_port_sources)
     monkeypatch.setattr("porter.cli.verify.make_backend", backend)
-    monkeypatch.setattr("porter.cli.verify.ToolkitBuilder", FakeBuilder)
+    monkeypatch.setattr("porter.cli.verify.make_builder", FakeBuilder)
     kernel = project(tmp_path / "kernel")
     document = porter_json("verify", kernel, code=5)
     wrong = [(r["family"], r["schedule"]) for r in document["rows"] if r["verdict"] == "error"]

@@ -28,7 +28,7 @@ def engine(monkeypatch):
     backend = FakeBackend()
     monkeypatch.setattr("porter.passes.embedded.port_sources", fake_port_sources)
     monkeypatch.setattr("porter.cli.verify.make_backend", lambda name, options: backend)
-    monkeypatch.setattr("porter.cli.verify.ToolkitBuilder", FakeBuilder)
+    monkeypatch.setattr("porter.cli.verify.make_builder", FakeBuilder)
     monkeypatch.setenv("PORTER_CACHE", "/nonexistent")
     return backend
 

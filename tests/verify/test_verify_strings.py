@@ -9,9 +9,10 @@ import pytest
 from fakes_verify import CASE, write_case
 
 from porter.build.toolchain import search_toolkits
+from porter.cli.building import compilable, make_builder
 from porter.diagnostics import Code, PorterError
 from porter.lang.embedded import kernel_in_python
-from porter.verify.builder import ORIGINAL_ARCH, ToolkitBuilder, compile_request
+from porter.verify.builder import ORIGINAL_ARCH, compile_request
 from porter.verify.case import load_case
 from porter.verify.problem import bind
 
@@ -78,7 +79,7 @@ def test_a_string_without_the_kernel(tmp_path: Path) -> None:
     assert kernel_in_python(_module(tmp_path), "other_kernel") is None
     path = write_case(tmp_path, CASE.replace("gemm.cu", "scale.py"), "unused.cu")
     with pytest.raises(PorterError) as caught:
-        compile_request(bind(load_case(path)), tmp_path / "scale.py", ORIGINAL_ARCH)
+        compile_request(bind(load_case(path)), tmp_path / "scale.py", ORIGINAL_ARCH, compilable)
     assert caught.value.diagnostic.code is Code.NO_KERNEL
 
 
@@ -87,5 +88,5 @@ def test_a_kernel_in_a_string_is_compiled_without_pytorch(tmp_path: Path, monkey
     monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
     _module(tmp_path)
     problem = bind(load_case(write_case(tmp_path, STRING_CASE, "unused.cu")))
-    built = ToolkitBuilder().build(problem, tmp_path / "scale.py", ORIGINAL_ARCH)
+    built = make_builder(None).build(problem, tmp_path / "scale.py", ORIGINAL_ARCH)
     assert built.function is not None
