@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.model.functions import Call, Function, Param, Style, array_extents
-from porter.model.members import MemberField, field_extents, find_field, objects_of, passed_on
+from porter.model.members import MemberField, field_extents, find_field, names_in_class, objects_of, passed_on
 from porter.model.program import PACK, Program, Refusal
 from porter.model.registers import RegisterList, register_list, take_apart, without_casts
 from porter.model.scopes import Variable, resolve
@@ -66,6 +66,8 @@ class Accumulator:
     """N of every MMA that may add to it: several where templates choose one."""
     path_extents: list[str] = field(default_factory=list)
     """Extents of that member."""
+    hidden_extents: bool = False
+    """Whether they are named in the class only."""
     member: MemberField | None = None
     """The field, if the registers are a member of the object `variable`."""
     arguments: list[AccumulatorArgument] = field(default_factory=list)
@@ -80,14 +82,27 @@ class Accumulator:
         return self.variable.name
 
     @property
-    def extents(self) -> list[str]:
-        """Texts of the declared extents, outermost first."""
-        if self.member is not None:
-            return self.member.extents
-        if self.path:
-            return self.path_extents
+    def _declared_extents(self) -> list[str]:
         declarator = self.variable.declarator
         return [self.function.text(n) for n in array_extents(declarator)] if declarator is not None else []
+
+    @property
+    def object_extents(self) -> list[str]:
+        """Extents of an array of objects that hold accumulators; empty for arrays of registers."""
+        return self._declared_extents if self.path or self.member is not None else []
+
+    @property
+    def extents(self) -> list[str]:
+        """Texts of the declared extents, outermost first; those of an array of objects come first."""
+        if self.member is not None:
+            return self._declared_extents + self.member.extents
+        return self._declared_extents + (self.path_extents if self.path else [])
+
+    def registers_of(self, subscripts: list[str]) -> str:
+        """The expression for the registers that the outermost subscripts select: `acc[i].d[j]`."""
+        cut = len(self.object_extents)
+        outer, inner = ("".join(f"[{s}]" for s in part) for part in (subscripts[:cut], subscripts[cut:]))
+        return f"{self.name}{outer}{self.path}{inner}"
 
     @property
     def packed(self) -> bool:
@@ -113,7 +128,12 @@ class Accumulator:
 
     @property
     def tile_extents(self) -> list[str]:
-        return self.extents[: self.depth]
+        """Extents of the array of tiles, as constant expressions behind the declaration."""
+        texts = self.extents[: self.depth]
+        for axis in range(len(self.object_extents), len(texts) if self.hidden_extents else 0):
+            whole = self.registers_of(["0"] * axis)
+            texts[axis] = f"sizeof({whole}) / sizeof({self.registers_of(['0'] * (axis + 1))})"
+        return texts
 
 
 @dataclass(eq=False)
@@ -183,14 +203,20 @@ class _Finder:
             self._refuse(method, step.d.root, f"member `{member.name}` holds more than one tile")
             return
         for holder, node in passed_on(self.program.functions, member.owner):
-            self._refuse(holder, node, f"an object of class `{member.owner}`, which holds an accumulator, is passed on")
+            what = f"an object of class `{member.owner}`, which holds an accumulator, is copied or kept"
+            self._refuse(holder, node, what)
         for variable in objects_of(self.program.functions, member.owner):
-            if variable.declarator is not None and variable.declarator.type not in ("identifier", "init_declarator"):
-                self._refuse(variable.function, variable.declarator, f"`{variable.name}` is more than one object")
+            if variable.is_reference:
+                # the flow reports what it does to the object
+                continue
+            extents = array_extents(variable.declarator) if variable.declarator is not None else []
+            if len(extents) > 1:
+                self._refuse(variable.function, step.d.root, f"`{variable.name}` is an array of arrays of objects")
                 continue
             known = self._by_key.get(variable.key)
             if known is None:
-                known = Accumulator(variable, step.op.d_registers, step.element, step.op.d_type, member=member)
+                depth = len(extents)
+                known = Accumulator(variable, step.op.d_registers, step.element, step.op.d_type, depth, member=member)
                 self._by_key[variable.key] = known
                 self.result.accumulators.append(known)
             if known.member is None or known.member.name != member.name:
@@ -223,13 +249,17 @@ class _Finder:
         if variable.ambiguous:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is declared in several `#if` branches")
             return
+        if variable.is_reference:
+            what = f"accumulator `{variable.name}` is a reference or pointer; name what it stands for in the call"
+            self._refuse(user, registers.root, what)
+            return
         extents = array_extents(variable.declarator) if variable.declarator is not None else []
-        in_class = not extents and (registers.path or (argument is not None and argument.param.path))
+        in_class = registers.path or (argument is not None and argument.param.path)
         if registers.is_scalars:
             depth = 0
         elif in_class:
             selected = registers.prefix if registers.inner else without_trailing_zeros(registers.prefix)
-            depth = len(selected) + inner_depth
+            depth = max(len(selected) + inner_depth, len(extents))
         elif not extents:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is not an array of registers")
             return
@@ -250,7 +280,9 @@ class _Finder:
             )
             if path:
                 known.path_extents = field_extents(self.program.functions, known.type_name, path)
-                if len(known.path_extents) < depth:
+                hidden = names_in_class(self.program.functions, known.type_name, " ".join(known.path_extents))
+                known.hidden_extents = hidden
+                if len(known.extents) < depth:
                     self._refuse(user, registers.root, f"the class of `{variable.name}` is defined elsewhere")
                     return
             self._by_key[variable.key] = known
@@ -303,10 +335,11 @@ class _Finder:
             self._trace_call(call, known, step)
 
     def _extents_of(self, function: Function, param: Param, path: str) -> list[str]:
-        if not path or param.node is None:
-            return [function.text(n) for n in param.array_extents]
-        kind = param.node.child_by_field_name("type")
-        return field_extents(self.program.functions, function.text(kind), path) if kind is not None else []
+        own = [function.text(n) for n in param.array_extents]
+        kind = param.node.child_by_field_name("type") if param.node is not None else None
+        if not path or kind is None:
+            return own
+        return own + field_extents(self.program.functions, function.text(kind), path)
 
     def _trace_call(self, call: Call, param: AccumulatorParam, step: MmaStep) -> None:
         first, count = param.params[0].index, len(param.params)

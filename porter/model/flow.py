@@ -337,8 +337,13 @@ class FlowBuilder:
         if is_register_fence_call(call, targets):
             return []
         held = self._held(frame, call)
-        inlined = [t for t in targets if id(t) in self._uses or t.style is Style.LAMBDA or self._is_method_of(t, held)]
-        carried = {i for argument in self.accumulators.arguments_of(call) for i in argument.args}
+        objects = self._objects(frame, call)
+        inlined = [
+            t
+            for t in targets
+            if id(t) in self._uses or t.style is Style.LAMBDA or self._is_method_of(t, held) or objects
+        ]
+        carried = {i for argument in self.accumulators.arguments_of(call) for i in argument.args} | set(objects)
         items: list[Item] = []
         for index, argument in enumerate(call.args):
             if index in carried and inlined:
@@ -427,13 +432,26 @@ class FlowBuilder:
         root = callee
         if callee is not None and callee.type == "field_expression":
             root = callee.child_by_field_name("argument")
-        if root is None or root.type != "identifier":
+        while root is not None and root.type == "subscript_expression":
+            # one of an array of objects
+            root = root.child_by_field_name("argument")
+        if root is None or root.type not in ("identifier", "this"):
             return {}
         accumulator = self._accumulator(frame, root)
         if accumulator is not None and accumulator.member is not None:
             return {accumulator.member.name: accumulator}
         # a method that calls another of its own object
         return {n: a for n, a in frame.bound.items() if a.member is not None and a.member.name == n}
+
+    def _objects(self, frame: Frame, call: Call) -> dict[int, Accumulator]:
+        """Objects with a member accumulator that a call hands on, by index of the argument."""
+        found = {}
+        for index, argument in enumerate(call.args):
+            element = take_apart(frame.function, argument)
+            accumulator = self._accumulator(frame, element.root) if element is not None and not element.path else None
+            if accumulator is not None and accumulator.member is not None:
+                found[index] = accumulator
+        return found
 
     def _is_method_of(self, target: Function, held: dict[str, Accumulator]) -> bool:
         return any(a.member is not None and a.member.owner == target.owner for a in held.values())
@@ -442,13 +460,16 @@ class FlowBuilder:
         self, frame: Frame, call: Call, target: Function, held: dict[str, Accumulator] | None = None
     ) -> list[Item]:
         bound: dict[str, Accumulator] = dict(held or {}) if self._is_method_of(target, held or {}) else {}
+        for index, accumulator in self._objects(frame, call).items():
+            if index < len(target.params):
+                bound[target.params[index].name] = accumulator
         for argument in self.accumulators.arguments_of(call):
             if argument.param.function is not target:
                 continue
-            accumulator = self._accumulator(frame, argument.registers.root)
-            if accumulator is not None:
+            carried = self._accumulator(frame, argument.registers.root)
+            if carried is not None:
                 for param in argument.param.params:
-                    bound[param.name] = accumulator
+                    bound[param.name] = carried
         if target.style is Style.MACRO:
             values = dict(
                 zip((p.name for p in target.params), (frame.function.text(a) for a in call.args), strict=False)

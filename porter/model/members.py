@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import enclosing, find
+from porter.lang.text import Span
 from porter.model.functions import Function, Style, array_extents, declared_name
 from porter.model.scopes import Variable
 
@@ -72,11 +73,14 @@ def objects_of(functions: list[Function], owner: str) -> Iterator[Variable]:
 
 
 def passed_on(functions: list[Function], owner: str) -> Iterator[tuple[Function, Node]]:
-    """Parameters and members of the class type: objects that are not local variables."""
+    """Members, pointers and copies of the class type: objects that are neither local variables nor references to
+    them."""
     for function in functions:
         for param in function.params:
             if param.node is not None and function.owner != owner and _is_class(function, param.node, owner):
-                yield function, param.node
+                declarator = param.node.child_by_field_name("declarator")
+                if declarator is None or "reference_declarator" not in declarator.type:
+                    yield function, param.node
     files = {id(f.file): f for f in functions}
     for function in files.values():
         for declaration in find(function.file.root, "field_declaration"):
@@ -96,20 +100,38 @@ def _is_class(function: Function, declaration: Node, owner: str) -> bool:
     return class_name(function.file.text(kind)) == owner
 
 
-def field_extents(functions: list[Function], type_name: str, path: str) -> list[str]:
-    """Extents of the array member `path` (`.d`) of a class that the sources define; empty if they do not."""
+def _classes(functions: list[Function], type_name: str) -> Iterator[tuple[Function, Node]]:
+    """Definitions of a class, each with some function of its file."""
     base = class_name(type_name)
     files = {id(f.file): f for f in functions}
     for function in files.values():
         for node in find(function.file.root, *CLASSES):
-            name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
-            if name is None or body is None or function.file.text(name) != base:
+            name = node.child_by_field_name("name")
+            if name is not None and node.child_by_field_name("body") is not None and function.file.text(name) == base:
+                yield function, node
+
+
+def field_extents(functions: list[Function], type_name: str, path: str) -> list[str]:
+    """Extents of the array member `path` (`.d`) of a class that the sources define; empty if they do not."""
+    for function, node in _classes(functions, type_name):
+        body = node.child_by_field_name("body")
+        for declaration in body.named_children if body is not None else ():
+            if declaration.type != "field_declaration":
                 continue
-            for declaration in body.named_children:
-                if declaration.type != "field_declaration":
-                    continue
-                for declarator in declaration.children_by_field_name("declarator"):
-                    declared = declared_name(declarator)
-                    if declared is not None and function.file.text(declared) == path.removeprefix("."):
-                        return [function.file.text(n) for n in array_extents(declarator)]
+            for declarator in declaration.children_by_field_name("declarator"):
+                declared = declared_name(declarator)
+                if declared is not None and function.file.text(declared) == path.removeprefix("."):
+                    return [function.file.text(n) for n in array_extents(declarator)]
     return []
+
+
+def names_in_class(functions: list[Function], type_name: str, text: str) -> bool:
+    """Whether an expression in a class uses names that mean nothing outside: template parameters, static members."""
+    words = "|".join(re.findall(r"[A-Za-z_]\w*", text))
+    for function, node in _classes(functions, type_name) if words else ():
+        template = node.parent if node.parent is not None and node.parent.type == "template_declaration" else node
+        head = function.file.text(Span(template.start_byte, node.start_byte))
+        body = function.file.text(node)
+        if re.search(rf"\b(?:{words})\b", head) or re.search(rf"\b(?:{words})\s*=[^=]", body):
+            return True
+    return False

@@ -41,6 +41,14 @@ class Variable:
         at = self.declarator.start_byte if self.declarator is not None else -1
         return self.function.node.id, at, self.name
 
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is declared as a reference or pointer to something else."""
+        declarator = self.declarator
+        if declarator is not None and declarator.type == "init_declarator":
+            declarator = declarator.child_by_field_name("declarator")
+        return declarator is not None and declarator.type in ("reference_declarator", "pointer_declarator")
+
 
 def resolve(function: Function, node: Node, name: str) -> Variable | None:
     """The declaration that `name` means at `node`, or None if it is declared outside every function."""

@@ -13,7 +13,7 @@ from porter.model.accumulators import Accumulator
 from porter.model.constants import Constants, local_definitions
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
-from porter.model.registers import take_apart
+from porter.model.registers import Element, take_apart
 from porter.model.scopes import resolve
 
 _VECTOR_OF_ZEROS = re.compile(
@@ -77,9 +77,13 @@ def _zeroing_in(program: Program, accumulator: Accumulator, function: Function) 
     return found
 
 
-def _is(function: Function, accumulator: Accumulator, root: Node, name: str) -> bool:
+def _is(function: Function, accumulator: Accumulator, element: Element) -> bool:
+    root, name = element.root, element.name
     if accumulator.member is not None:
-        return name == accumulator.member.name and resolve(function, root, name) is None
+        return not element.path and name == accumulator.member.name and resolve(function, root, name) is None
+    if element.path != accumulator.path:
+        # another member of the same object
+        return False
     if name not in (accumulator.scalars or (accumulator.name,)):
         return False
     if accumulator.scalars:
@@ -126,7 +130,7 @@ def _memset(function: Function, accumulator: Accumulator, node: Node) -> Zeroing
     if len(args) != 3 or not is_zero(function.text(args[1])):
         return None
     element = take_apart(function, args[0])
-    if element is None or not _is(function, accumulator, element.root, element.name):
+    if element is None or not _is(function, accumulator, element):
         return None
     size = re.sub(r"\s", "", function.text(args[2]))
     target = re.sub(r"[\s&]", "", function.text(args[0]))
@@ -187,7 +191,7 @@ def _loop(function: Function, accumulator: Accumulator, node: Node, constants: C
     element = take_apart(function, left)
     if element is None or not is_zero(function.text(right)):
         return None
-    if not _is(function, accumulator, element.root, element.name):
+    if not _is(function, accumulator, element):
         return None
     extents = accumulator.extents
     if len(element.subscripts) != len(extents):
@@ -211,7 +215,7 @@ def _range_loop(function: Function, accumulator: Accumulator, node: Node) -> Zer
     """`for (auto& row : d) for (float& x : row) x = 0.f;`"""
     over = node.child_by_field_name("right")
     element = take_apart(function, over) if over is not None else None
-    if element is None or not _is(function, accumulator, element.root, element.name):
+    if element is None or not _is(function, accumulator, element):
         return None
     levels = 0
     current: Node = node

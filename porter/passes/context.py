@@ -110,6 +110,9 @@ class PortContext:
         if above_comments:
             at = self._above_comments(function, node, at)
         lines = text.split("\n")
+        if text.startswith("#") and at.start and function.file.source[at.start - 1 : at.start] != b"\n":
+            # a directive has its line to itself
+            lines.insert(0, "")
         if at.start == 0 or function.file.source[at.start - 1 : at.start] == b"\n":
             return at, "".join(f"{pad}{line}\n" if line else "\n" for line in lines)
         rest = "".join(f"\n{pad}{line}" if line else "\n" for line in lines[1:])

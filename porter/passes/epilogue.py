@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from tree_sitter import Node
@@ -36,6 +37,16 @@ def insert_stores(context: PortContext, accumulator: Accumulator, anchors: list[
         )
 
 
+def _each(accumulator: Accumulator, statement: Callable[[list[str]], str]) -> str:
+    """The statement for every object of an array of them."""
+    names = ["i", "j", "k"][: len(accumulator.object_extents)]
+    loops = [
+        f"#pragma unroll\nfor (uint32_t {name} = 0; {name} < {extent}; ++{name}) "
+        for name, extent in zip(names, accumulator.object_extents, strict=True)
+    ]
+    return "{\n".join(loops) + statement(names) + "}" * (len(loops) - 1)
+
+
 def _move(context: PortContext, accumulator: Accumulator, operation: Literal["load", "store"]) -> str:
     """The statement that moves the accumulator, with its helper requested."""
     mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
@@ -44,9 +55,13 @@ def _move(context: PortContext, accumulator: Accumulator, operation: Literal["lo
     name, tile = f"{operation}{mirror.suffix}", context.names.tile(accumulator)
     if accumulator.member is not None:
         context.member_moves.setdefault(accumulator.member.owner, set()).add(operation)
-        return f"{accumulator.name}.{operation}_{accumulator.member.stem}();"
+        call = f".{operation}_{accumulator.member.stem}();"
+        return _each(accumulator, lambda i: accumulator.name + "".join(f"[{s}]" for s in i) + call)
     if not accumulator.scalars:
-        return f"{qualified(name)}({accumulator.name}{accumulator.path}, {tile});"
+        return _each(
+            accumulator,
+            lambda i: f"{qualified(name)}({accumulator.registers_of(i)}, {tile}{''.join(f'[{s}]' for s in i)});",
+        )
     names = accumulator.scalars
     rows = [", ".join(names[i : i + 16]) for i in range(0, len(names), 16)]
     head = f"{qualified(name)}_each({tile}, "

@@ -51,6 +51,8 @@ class Helpers:
     saturate: bool = False
     count_type: str = ""
     """Type of the register count that tiles carry in their type, if they have to."""
+    class_tiles: bool = False
+    """Whether tiles carry the class that held their registers."""
     first_barrier: int = 15
     linear_thread: bool = False
     """Whether blocks may have more than one dimension."""
@@ -183,6 +185,12 @@ struct Tile : Accumulator {{}};
             if self.count_type
             else ""
         )
+        if self.class_tiles:
+            counted += """
+// One that shows the class of its registers, for overloads and template arguments that go by it.
+template <typename Registers>
+struct TileOf : Accumulator {};
+"""
         return (
             f"""
 // An m{M}nN accumulator in Tensor Memory: N columns, one lane per row. Its first MMA overwrites it, later

@@ -25,6 +25,33 @@ def count_type(context: PortContext) -> str:
     return found
 
 
+def class_tiles(context: PortContext) -> bool:
+    """Whether tiles must carry the class that held their registers: where overloads or template arguments go by it."""
+    for params in context.accumulators.params.values():
+        for param in params:
+            words = set(re.findall(r"\w+", class_text(param)))
+            function = param.function
+            for index, name in enumerate(function.template_params):
+                if name in words and any(index >= len(c.template_args) for c in context.program.callers(function)):
+                    return True
+    for group in _overloads(context).values():
+        classes = {tuple(class_text(p) for p in context.accumulators.params_of(f)) for f in group}
+        if len(classes) > 1 and any(any(c) for c in classes):
+            return True
+    return False
+
+
+def class_text(param: AccumulatorParam) -> str:
+    """The class of a parameter of class type as it is written there; empty for arrays and for a type that is deduced
+    as a whole."""
+    node = param.params[0].node
+    kind = node.child_by_field_name("type") if node is not None else None
+    if param.path.count(".") != 1 or kind is None:
+        return ""
+    text = param.function.text(kind)
+    return "" if text == "auto" or text in param.function.template_params else text
+
+
 def keeps_declaration(param: AccumulatorParam) -> bool:
     """Whether the parameter's type is deduced as a whole (`T& d`, `auto& d`) and so fits the tile as it stands."""
     node = param.params[0].node

@@ -133,6 +133,7 @@ def port_kernels(sources: SourceSet) -> KernelPort:
     if has_errors(context.diagnostics):
         return KernelPort(program, warnings + context.diagnostics)
     context.helpers.count_type = overloads.count_type(context)
+    context.helpers.class_tiles = overloads.class_tiles(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
     residency.rewrite_params(context)
@@ -257,7 +258,9 @@ def _total(program: Program, accumulator: Accumulator) -> str:
             return str(math.prod(t for t in tiles if t is not None) * accumulator.columns)
     if accumulator.scalars or not accumulator.extents:
         return str(accumulator.columns)
-    return f"sizeof({accumulator.name}{accumulator.path})" + ("" if accumulator.packed else " / 2")
+    rank = len(accumulator.object_extents)
+    objects = f"sizeof({accumulator.name}) / sizeof({accumulator.name}{'[0]' * rank}) * " if rank else ""
+    return f"{objects}sizeof({accumulator.registers_of(['0'] * rank)})" + ("" if accumulator.packed else " / 2")
 
 
 def _known_columns(context: PortContext, kernel: Kernel, owned: list[Accumulator]) -> int | None:

@@ -60,6 +60,8 @@ def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
 
 def _tile_type(context: PortContext, param: AccumulatorParam) -> str:
     """`Accumulator`, or `Tile<registers>` where the number of registers has to show in the type."""
+    if context.helpers.class_tiles and (text := overloads.class_text(param)):
+        return f"{qualified('TileOf')}<{text}>"
     if not context.helpers.count_type:
         return qualified("Accumulator")
     if param.is_scalars:
@@ -110,8 +112,8 @@ def columns_of(accumulator: Accumulator) -> str:
     """Columns of one tile: N, two for each 32-bit value of a thread, as a constant expression at its declaration."""
     if accumulator.scalars or not accumulator.extents:
         return str(accumulator.columns)
-    inner = "[0]" * accumulator.depth
-    return f"sizeof({accumulator.name}{accumulator.path}{inner})" + ("" if accumulator.packed else " / 2")
+    tile = accumulator.registers_of(["0"] * accumulator.depth)
+    return f"sizeof({tile})" + ("" if accumulator.packed else " / 2")
 
 
 def declare(context: PortContext, accumulator: Accumulator, first_column: str) -> None:
@@ -123,13 +125,26 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
         column = "" if first_column == "0" else f" + {first_column}"
         at = function.span(declaration).end
         pad = context.indent(function, function.span(declaration))
-        text = f"\n{pad}{name}.address = {context.names.warpgroup}.tmem{column};"
-        context.edit(RULE, function, Span(at, at), text)
+        address = f"{context.names.warpgroup}.tmem{column}"
+        if accumulator.object_extents:
+            tile = context.names.member(accumulator)
+            address += f" + i * {accumulator.columns}"
+            line = f"{accumulator.name}[i].{tile}.address = {address};"
+            lines = ["#pragma unroll", f"for (uint32_t i = 0; i < {accumulator.object_extents[0]}; ++i) {line}"]
+        else:
+            lines = [f"{name}.address = {address};"]
+        context.edit(RULE, function, Span(at, at), "".join(f"\n{pad}{line}" for line in lines))
         return
     pad = context.indent(function, function.span(declaration))
     type_name = qualified("Accumulator")
     braces = ("{", "}")
-    if context.helpers.count_type:
+    if context.helpers.class_tiles and accumulator.path:
+        holder = accumulator.path.rpartition(".")[0]
+        kind = accumulator.type_name
+        if holder or kind == "auto":
+            kind = f"decltype({accumulator.name}{'[0]' * len(accumulator.object_extents)}{holder})"
+        type_name, braces = f"{qualified('TileOf')}<{kind}>", ("{{", "}}")
+    elif context.helpers.count_type:
         inner = "[0]" * accumulator.depth
         count = f"sizeof({accumulator.name}{inner}) / 4" if accumulator.extents else str(accumulator.registers)
         type_name = f"{qualified('Tile')}<{count}>"

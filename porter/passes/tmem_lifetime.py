@@ -162,16 +162,22 @@ def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accum
 
 
 def _columns(program: Program, kernel: Kernel, accumulator: Accumulator, anchor: Node) -> str | None:
-    if accumulator.class_type and len(accumulator.sizes) > 1:
+    if accumulator.class_type and (accumulator.hidden_extents or len(accumulator.sizes) > 1):
         in_kernel = accumulator.function is kernel.function
         share = "" if accumulator.packed else " / 2"
-        return f"sizeof({accumulator.class_type}){share}" if in_kernel else None
+        count = "".join(f"({e}) * " for e in accumulator.object_extents)
+        one_member = accumulator.hidden_extents and accumulator.path.count(".") == 1
+        member = accumulator.path.replace(".", "::") if one_member else ""
+        return f"{count}sizeof({accumulator.class_type}{member}){share}" if in_kernel else None
     if accumulator.scalars or not accumulator.extents:
         return str(accumulator.columns)
     if accumulator.depth == 0 and len(accumulator.sizes) == 1:
         return str(accumulator.columns)
     factors = [str(_VALUES.get(accumulator.type_name, 1) * (4 if accumulator.packed else 2))]
-    for extent in accumulator.extents:
+    extents = accumulator.extents
+    if accumulator.class_type and accumulator.object_extents:
+        factors, extents = [str(accumulator.columns)], accumulator.extents[: accumulator.depth]
+    for extent in extents:
         visible = _visible(program, kernel, accumulator.function, extent, anchor, 0)
         if visible is None:
             return None

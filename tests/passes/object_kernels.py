@@ -131,6 +131,9 @@ MMA = f"mma(acc, {A}, {B}, 1)"
 
 SCALARS = ", ".join(f"float& d{i:02}" for i in range(16))
 
+PAIR = """for (int t = 0; t < 2; ++t)
+        for (int i = 0; i < 8; ++i) c[row_of(i) * kN + t * 16 + col_of(i)] = at;"""
+
 KERNELS = {
     "passed by reference": source(
         STRUCT
@@ -231,5 +234,115 @@ struct Wgmma {{
         "Acc acc = {};",
         batch(MMA) + "\n        acc.sum[0] += kK;\n        acc.sum[1] += kK;",
         store("acc.d[i] + acc.sum[i % 2] - k_total"),
+    ),
+    "array of objects": source(
+        f"""
+struct Acc {{ float d[8]; }};
+__device__ void mma(Acc& acc, uint64_t a, uint64_t b, int accumulate) {{ {mma("acc.d", 8)} }}
+""",
+        "Acc acc[2] = {};",
+        batch(f"for (int t = 0; t < 2; ++t) mma(acc[t], {A}, {B} + t * 16, 1)"),
+        PAIR.replace("at", "acc[t].d[i]"),
+    ),
+    "array of objects with methods": source(
+        f"""
+struct Acc {{
+    float d[8];
+    __device__ void mma(uint64_t a, uint64_t b, int accumulate) {{ {mma("d", 8)} }}
+    __device__ void add(float f) {{ for (int i = 0; i < 8; ++i) d[i] += f; }}
+}};
+""",
+        "Acc acc[2] = {};\n    int turns = 0;",
+        batch(f"for (int t = 0; t < 2; ++t) acc[t].mma({A}, {B} + t * 16, 1)")
+        + "\n        acc[0].add(1.f);\n        acc[1].add(1.f);\n        ++turns;",
+        PAIR.replace("at", "acc[t].d[i] - turns"),
+    ),
+    "object handed on": source(
+        f"""
+struct Tile {{
+    float d[16];
+    __device__ void clear() {{ for (int i = 0; i < 16; ++i) d[i] = 0.f; }}
+    __device__ void mma(uint64_t a, uint64_t b, int accumulate) {{ {mma("d")} }}
+    __device__ void one(uint64_t a, uint64_t b) {{ this->mma(a, b, 1); }}
+}};
+__device__ void reset(Tile& tile) {{ tile.clear(); }}
+__device__ void step(Tile& tile, {TILES}) {{
+    {batch(f"tile.one({A}, {B})")}
+}}
+__device__ void add(Tile& tile, float f) {{
+    for (int i = 0; i < 16; ++i) tile.d[i] += f;
+}}
+__device__ void write(const Tile& tile, float* c, int turns) {{
+    for (int i = 0; i < 16; ++i) c[row_of(i) * kN + col_of(i)] = tile.d[i] - turns;
+}}
+""",
+        "Tile tile;\n    reset(tile);\n    int turns = 0;",
+        "step(tile, a_tile, b_tile);\n        add(tile, 1.f);\n        ++turns;",
+        "write(tile, c, turns);",
+    ),
+    "result of a function with methods": source(
+        f"""
+struct Acc {{
+    float d[16];
+    __device__ void mma(uint64_t a, uint64_t b, int accumulate) {{ {mma("d")} }}
+}};
+__device__ Acc product({TILES}) {{
+    Acc acc;
+    {batch(f"acc.mma({A}, {B}, s != 0)")}
+    return acc;
+}}
+""",
+        "float sum[16] = {};",
+        "Acc part = product(a_tile, b_tile);\n        for (int i = 0; i < 16; ++i) sum[i] += part.d[i];",
+        store("sum[i]"),
+    ),
+    "template over the shape": source(
+        f"""
+template <int M, int N>
+struct Fragment {{
+    static constexpr int kRegisters = M * N / 128;
+    float x[kRegisters];
+    __device__ float& operator[](int i) {{ return x[i]; }}
+    __device__ void clear() {{ for (int i = 0; i < kRegisters; ++i) x[i] = 0.f; }}
+}};
+__device__ void mma(Fragment<64, 32>& frag, uint64_t a, uint64_t b, int accumulate) {{ {mma("frag.x")} }}
+template <int M, int N>
+__device__ void gemm(Fragment<M, N>& frag, {TILES}) {{
+    {batch(f"mma(frag, {A}, {B}, 1)")}
+}}
+""",
+        "Fragment<kM, kN> frag;\n    frag.clear();",
+        "gemm(frag, a_tile, b_tile);",
+        store("frag[i]"),
+    ),
+    "overloads by class": source(
+        f"""
+template <int N>
+struct Fragment {{ float x[N / 2]; }};
+__device__ void mma(Fragment<32>& f, uint64_t a, uint64_t b, int accumulate) {{ {mma("f.x")} }}
+__device__ void mma(Fragment<16>& f, uint64_t a, uint64_t b, int accumulate) {{ {mma("f.x", 8)} }}
+""",
+        "Fragment<16> left = {}, right = {};",
+        batch(f"mma(left, {A}, {B}, 1), mma(right, {A}, {B} + 16, 1)"),
+        PAIR.replace("at", "(t ? right : left).x[i]"),
+    ),
+    "another member cleared": source(
+        STRUCT.replace("float d[16];", "float d[16], old[16];"),
+        "Acc acc = {};",
+        batch(MMA) + "\n        for (int i = 0; i < 16; ++i) acc.old[i] = 0.f;",
+        store("acc.d[i] + acc.old[i]"),
+    ),
+    "tiles in a template's member": source(
+        f"""
+template <int Tiles>
+struct Tiled {{
+    static constexpr int kEach = 8;
+    float d[Tiles][kEach];
+}};
+__device__ void mma(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {{ {mma("d", 8)} }}
+""",
+        "Tiled<2> acc = {};",
+        batch(f"for (int t = 0; t < 2; ++t) mma(acc.d[t], {A}, {B} + t * 16, 1)"),
+        PAIR.replace("at", "acc.d[t][i]"),
     ),
 }

@@ -11,6 +11,8 @@ from object_kernels import CASE, KERNELS
 
 from porter.cli.main import main
 from porter.diagnostics import ExitCode
+from porter.lang.sources import load_sources
+from porter.passes.port import port_sources
 
 QUICK = ("passed by reference", "changed by a method")
 NAMES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in KERNELS]
@@ -24,3 +26,16 @@ def test_port_and_original_agree(tmp_path: Path, name: str) -> None:
     outcome = CliRunner().invoke(main, ["verify", str(kernel), "--families", "integers"])
     assert outcome.exit_code == ExitCode.OK, outcome.output
     assert "same bits" in outcome.output
+
+
+@pytest.mark.parametrize("kind", ["Acc& other = acc", "auto& other = acc", "Acc* p = &acc; Acc& other = *p"])
+@pytest.mark.parametrize("name", ["made by a function", "array of objects with methods"])
+def test_a_second_name_of_an_accumulator_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    text = KERNELS[name].replace("mma(acc,", "mma(other,").replace("acc[t].mma(", "other.mma(")
+    kind = kind.replace("acc", "acc[0]") if "acc[2]" in text else kind
+    text = text.replace("        fence();", f"        {kind};\n        fence();")
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    result = port_sources(load_sources(path))
+    assert result.exit_code == ExitCode.UNPORTED
+    assert any("reference" in str(d) for d in result.diagnostics), [str(d) for d in result.diagnostics]
