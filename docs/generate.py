@@ -92,6 +92,23 @@ Expressions are arithmetic over the names in `sizes` and `constants`: `+ - * / /
 `max`, `ceil_div(a, b)`, `align_up(a, b)`. `/` must come out even. The reference is a NumPy expression over
 the input tensors as float64 arrays.
 
+A kernel in a string of a Python file (`load_inline`) has the Python file as its `kernel`. Of the string the device
+code is compiled; host functions and PyTorch's headers are left out.
+
+## What results are held to
+
+Inputs of integers must give equal results. The other families are held to a bound: the loss of one step times the
+length of the sum (`reduction`), relative to the sum of the absolute values of an element's terms, which follows from
+the reference. That fits sums of products. For anything else the case says more:
+
+* `exact: false` where integers give no exact result either (divisions, exponentials);
+* `reference: {{python: "reference.py:attention"}}`, a function of the input arrays and the sizes, where an expression
+  will not do, or where it overflows: in float64 `exp` is infinite from 710 on, and what follows is NaN;
+* `magnitude`, what errors are relative to. A kernel that rounds in between needs more than the sum's own terms:
+  probabilities in bf16 lose 2**-9 each, some 4096 times what a sum in float loses;
+* `families`, those for which reference and magnitude hold. Attention takes `index` and `normal`
+  (`corpus/attention_fwd/case.yaml`).
+
 ## Fields
 
 Made from `porter/verify/case.schema.json` by `make docs`. Fields in bold are required.

@@ -91,7 +91,9 @@ def comparison_text(c: Comparison) -> str:
         what = f"{c.mismatches} of {c.elements} differ"
         if c.unwritten:
             return f"{what}, {c.unwritten} unwritten"
-        return f"{what}, {c.nans} NaN" if c.nans else f"{what}, up to {c.max_ulps} ulp"
+        if c.nans:
+            return f"{what}, {c.nans} NaN"
+        return f"{what}, up to {c.max_ulps} ulp" if c.max_ulps else what
     if c.kind == "bits":
         return "same bits"
     if c.kind == "exact":

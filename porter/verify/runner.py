@@ -5,6 +5,7 @@ other."""
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -314,6 +315,10 @@ def describe_difference(problem: Problem, comparison: Comparison) -> str:
     lines = [f"first at {where}: expected {first.expected:.9g}, got {first.actual:.9g}{apart}"]
     if first.error is not None and first.bound is not None:
         lines.append(f"error {first.error:.3g}, allowed {first.bound:.3g}")
+    if math.isnan(first.expected):
+        lines.append("the reference is NaN there: it overflows or divides by zero for these inputs (docs/cases.md)")
+    elif first.bound is not None and math.isnan(first.bound):
+        lines.append("there is no bound: the reference over absolute values is NaN; give a `magnitude` (docs/cases.md)")
     place = place_of(problem, problem.tensors[comparison.tensor], first.index)
     if place is not None:
         lines.append(f"in {place}")

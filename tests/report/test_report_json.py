@@ -82,6 +82,7 @@ def test_comparisons_in_words():
     assert comparison_text(comparison([[1, 2], [3, 4]])) == "within bound (0.0e+00)"
     assert comparison_text(comparison([[1, 2], [3, 5]])) == "1 of 4 differ, up to 2097152 ulp"
     assert comparison_text(comparison([[np.nan, 2], [3, 4]])) == "1 of 4 differ, 1 NaN"
+    assert comparison_text(same_values("C", F32, np.array([np.nan]), F32.encode(np.ones(1)))) == "1 of 1 differ"
     values = F32.encode(np.array([1.0, 2.0]))
     assert comparison_text(same_bits("C", F32, values, values)) == "same bits"
     assert comparison_text(same_values("C", F32, np.array([1.0, 2.0]), values)) == "equal"

@@ -44,6 +44,20 @@ def test_a_right_port_is_clean_in_every_family(tmp_path):
     assert all(c.kind == "bits" for r in result.rows for c in r.between)
 
 
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("A @ B.T * (np.exp(710) / np.exp(710))", "the reference is NaN there"),
+        ("A @ B.T * (np.exp(500 - 500) / np.exp(500 - 500))", "there is no bound"),
+    ],
+)
+def test_a_reference_that_overflows_is_named_as_the_reason(tmp_path, reference, said):
+    text = CASE.replace("A @ B.T", reference)
+    result = run(tmp_path, text=text, families=["wide"])
+    assert codes(result) == {Code.ORIGINAL_DIFFERS}
+    assert said in result.rows[0].diagnostics[0].detail
+
+
 def last_tile_missing(c):
     c = c.copy()
     c[-64:, -64:] = 0
