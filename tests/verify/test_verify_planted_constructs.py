@@ -26,18 +26,42 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "right", "wrong"), MISTAKES)
-def test_mistake_is_refused(tmp_path: Path, name: str, right: str, wrong: str) -> None:
+BARRIER = '    asm volatile("bar.sync %0, 128;" ::"r"(15 - threadIdx.x / 128) : "memory");\n'
+FENCE = '    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");\n'
+UNORDERED = [
+    pytest.param(BARRIER, "H3", "bar.sync", id="no barrier before the next batch"),
+    pytest.param(FENCE, "H3", "tcgen05.fence::before_thread_sync", id="no fence before that barrier"),
+]
+
+
+def planted(folder: Path, name: str, right: str, wrong: str) -> Path:
+    """A port of a corpus kernel in which the first `right` became `wrong`."""
     kernel = CORPUS / name / f"{name}.cu"
-    result = port_sources(load_sources(kernel))
     found = 0
-    for path, data in result.files.items():
+    for path, data in port_sources(load_sources(kernel)).files.items():
         text = data.decode()
         # the first place only: some stand twice
         found += text.count(right)
-        (tmp_path / Path(path).name).write_text(text.replace(right, wrong, 1))
+        (folder / Path(path).name).write_text(text.replace(right, wrong, 1))
     assert found >= 1
+    return folder / kernel.name
+
+
+@pytest.mark.parametrize(("name", "right", "wrong"), MISTAKES)
+def test_mistake_is_refused(tmp_path: Path, name: str, right: str, wrong: str) -> None:
+    kernel = CORPUS / name / f"{name}.cu"
     family = "normal" if name == "attention_fwd" else "integers"
-    arguments = ["verify", str(kernel), "--port", str(tmp_path / kernel.name), "--families", family]
-    outcome = CliRunner().invoke(main, arguments)
+    port = planted(tmp_path, name, right, wrong)
+    outcome = CliRunner().invoke(main, ["verify", str(kernel), "--port", str(port), "--families", family])
     assert outcome.exit_code == ExitCode.DIFFERENT, outcome.output
+
+
+@pytest.mark.parametrize(("right", "hazard", "missing"), UNORDERED)
+def test_missing_order_is_a_hazard(tmp_path: Path, right: str, hazard: str, missing: str) -> None:
+    """The accumulator is read in each turn; values come out right, so that only the order shows the mistake."""
+    kernel = CORPUS / "gemm_fp8_scaled" / "gemm_fp8_scaled.cu"
+    port = planted(tmp_path, "gemm_fp8_scaled", right, "")
+    outcome = CliRunner().invoke(main, ["hazards", str(kernel), "--port", str(port), "--only", "port"])
+    assert outcome.exit_code == ExitCode.DIFFERENT, outcome.output
+    assert f"hazard {hazard} " in outcome.output
+    assert f"add: {missing}" in outcome.output
