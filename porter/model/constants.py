@@ -11,26 +11,38 @@ from tree_sitter import Node
 
 from porter.lang.asm import macro_definitions
 from porter.lang.cuda import CudaFile, enclosing, find
-from porter.model.functions import Function, declared_name
+from porter.model.functions import Function, Style, declared_name
 
 _SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)(?:[uUlLzZ]+)\b")
+_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])")
 _CAST = re.compile(
     r"\b(?:static_cast\s*<[^<>]*>|(?:u?int(?:8|16|32|64)?_t|size_t|unsigned|int|uint))\s*(?=\()"
     r"|\(\s*(?:u?int(?:8|16|32|64)?_t|size_t|unsigned(?:\s+int)?|int|long|uint)\s*\)"
 )
-_NAME = re.compile(r"[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*")
+_NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*")
 _BINARY = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: int(a / b),
-    ast.Mod: lambda a, b: a - b * int(a / b),
-    ast.LShift: lambda a, b: a << b,
-    ast.RShift: lambda a, b: a >> b,
+    ast.FloorDiv: lambda a, b: _quotient(a, b),
+    ast.Mod: lambda a, b: a - b * _quotient(a, b),
+    ast.LShift: lambda a, b: a << _shift(b),
+    ast.RShift: lambda a, b: a >> _shift(b),
     ast.BitAnd: lambda a, b: a & b,
     ast.BitOr: lambda a, b: a | b,
     ast.BitXor: lambda a, b: a ^ b,
 }
+
+
+def _quotient(a: int, b: int) -> int:
+    """Rounded towards zero, as C++ does."""
+    return abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)
+
+
+def _shift(count: int) -> int:
+    if not 0 <= count < 64:
+        raise ValueError("no shift of any integer type")
+    return count
 
 
 class Constants:
@@ -56,16 +68,21 @@ class Constants:
 
     def evaluate(self, expression: str) -> int | None:
         """The value of an integer constant expression, or None if any part of it is not known."""
-        return self._evaluate(expression, frozenset())
+        try:
+            return self._evaluate(expression, frozenset())
+        except (RecursionError, MemoryError):
+            return None
 
     def _evaluate(self, expression: str, seen: frozenset[str]) -> int | None:
-        text = _SUFFIX.sub(r"\1", expression.strip().replace("'", ""))
+        text = _SUFFIX.sub(r"\1", _SEPARATOR.sub("", expression.strip()))
         text = _CAST.sub("", text)
         text = re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", text))
         text = text.replace("/", "//").replace("////", "//")
         names: dict[str, int] = {}
         for match in _NAME.finditer(text):
             name = match.group()
+            if name in names:
+                continue
             key = name.replace(" ", "").rsplit("::", 1)[-1]
             inner = self._text.get(key)
             if inner is None or key in seen:
@@ -95,8 +112,14 @@ def _fold(node: ast.expr) -> int:
 
 
 def definitions_in(file: CudaFile, node: Node) -> dict[str, tuple[str, int]]:
-    """`const`/`constexpr` integers declared at or below `node`: name to (initializer text, byte offset)."""
+    """`const`/`constexpr` integers declared at or below `node`: name to (initializer text, byte offset). The text of
+    a name that is defined twice, differently, is empty."""
     found: dict[str, tuple[str, int]] = {}
+
+    def define(name: str, text: str, at: int) -> None:
+        # which of two definitions holds depends on where it is asked for
+        found[name] = (text if found.get(name, (text, at))[0] == text else "", at)
+
     for declaration in find(node, "declaration", "field_declaration"):
         qualifiers = {file.text(c) for c in declaration.children if c.type in ("type_qualifier", "constexpr")}
         if not qualifiers & {"const", "constexpr"}:
@@ -109,11 +132,11 @@ def definitions_in(file: CudaFile, node: Node) -> dict[str, tuple[str, int]]:
                     continue
             name = declared_name(declarator)
             if name is not None and "(" not in file.text(declarator).split("=")[0]:
-                found[file.text(name)] = (file.text(value), declaration.start_byte)
+                define(file.text(name), file.text(value), declaration.start_byte)
     for item in find(node, "enumerator"):
         item_name, item_value = item.child_by_field_name("name"), item.child_by_field_name("value")
         if item_name is not None and item_value is not None:
-            found[file.text(item_name)] = (file.text(item_value), item.start_byte)
+            define(file.text(item_name), file.text(item_value), item.start_byte)
     return found
 
 
@@ -135,3 +158,18 @@ def file_constants(files: Mapping[str, CudaFile]) -> Constants:
 def local_definitions(function: Function) -> dict[str, tuple[str, int]]:
     """Constants declared inside a function, with where."""
     return definitions_in(function.file, function.body)
+
+
+def visible(constants: Constants, function: Function) -> Constants:
+    """What names mean inside a function: its constants win, and its parameters and variables hide what has their
+    name outside."""
+    outer = visible(constants, function.parent) if function.parent is not None else constants
+    hidden = dict.fromkeys(function.template_params, "")
+    if function.style is not Style.MACRO:
+        hidden |= {p.name: "" for p in function.params}
+    for declaration in find(function.body, "declaration"):
+        for child in declaration.children_by_field_name("declarator"):
+            name = declared_name(child)
+            if name is not None:
+                hidden[function.text(name)] = ""
+    return outer.extended({**hidden, **{n: t for n, (t, _) in local_definitions(function).items()}})

@@ -9,6 +9,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.model.accumulators import Accumulator, AccumulatorMap
+from porter.model.constants import Constants
 from porter.model.empty_calls import is_register_fence_call, only_aborts
 from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop
 from porter.model.frames import Frame
@@ -285,7 +286,7 @@ class FlowBuilder:
         items: list[Item] = []
         for step in known.steps:
             if isinstance(step, MmaStep):
-                overwrites = frame.constants(self.program.constants).evaluate(without_cast(step.scale_d)) == 0
+                overwrites = self._constants(frame).evaluate(without_cast(step.scale_d)) == 0
                 accumulator = self._step_accumulator(frame, step)
                 items.append(Event(Kind.MMA, at, accumulator, overwrites=overwrites))
             else:
@@ -305,9 +306,12 @@ class FlowBuilder:
             return None
         return self._by_key.get(variable.key) or self._scalars.get((id(variable.function), step.d.name))
 
+    def _constants(self, frame: Frame) -> Constants:
+        return frame.constants(self.program.constants_in(frame.function))
+
     def _sync(self, frame: Frame, step: SyncStep, at: Node) -> Event:
         if step.kind is Step.WAIT:
-            return Event(Kind.WAIT, at, pending=frame.constants(self.program.constants).evaluate(step.pending))
+            return Event(Kind.WAIT, at, pending=self._constants(frame).evaluate(step.pending))
         return Event(Kind.FENCE if step.kind is Step.FENCE else Kind.COMMIT, at)
 
     def _plain_asm(self, frame: Frame, node: Node) -> list[Item]:

@@ -56,7 +56,7 @@ def kernels_of(program: Program) -> list[Kernel]:
         if setup is None:
             continue
         threads = _launch_bounds(function) or _launched_threads(program, function)
-        constants = program.constants.extended({n: t for n, (t, _) in local_definitions(function).items()})
+        constants = program.constants_in(function)
         found.append(
             Kernel(
                 function,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find
 from porter.lang.sources import SourceSet
-from porter.model.constants import Constants, file_constants
+from porter.model.constants import Constants, file_constants, visible
 from porter.model.functions import Call, Function, Style, declarations_of, functions_of, uses_of_object_macros
 from porter.model.library_calls import as_statement
 from porter.model.scopes import LOOPS, resolve
@@ -55,10 +55,17 @@ class Program:
     """Functions declared without a body."""
     _by_name: dict[str, list[Function]] = field(default_factory=dict, repr=False)
     _callers: dict[int, list[Call]] = field(default_factory=dict, repr=False)
+    _visible: dict[int, Constants] = field(default_factory=dict, repr=False)
 
     @property
     def kernels(self) -> list[Function]:
         return [f for f in self.functions if f.style is Style.KERNEL]
+
+    def constants_in(self, function: Function) -> Constants:
+        """What names mean inside a function."""
+        if id(function) not in self._visible:
+            self._visible[id(function)] = visible(self.constants, function)
+        return self._visible[id(function)]
 
     def targets(self, call: Call) -> list[Function]:
         """Functions that a call may reach: same name and number of parameters, and in scope."""

@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.model.accumulators import Accumulator
-from porter.model.constants import Constants, local_definitions
+from porter.model.constants import Constants
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
 from porter.model.registers import Element, take_apart
@@ -58,7 +58,7 @@ def _zeroing_in(program: Program, accumulator: Accumulator, function: Function) 
     declaration = accumulator.variable.declaration if accumulator.member is None else None
     if declaration is not None and _zero_initialized(function, accumulator):
         found.append(Zeroing(declaration, function, [accumulator], is_declaration=True))
-    constants = program.constants.extended({n: t for n, (t, _) in local_definitions(function).items()})
+    constants = program.constants_in(function)
     for node in walk(function.body):
         if node.type == "expression_statement":
             zeroing = _memset(function, accumulator, node) or _scalar_chain(function, accumulator, node)

@@ -125,7 +125,8 @@ def _plain(context: PortContext, function: Function, text: str | None) -> str | 
     inner = without_cast(text)
     if inner in function.template_params:
         return inner
-    value = context.program.constants.evaluate(inner) if "::" in inner or not inner.isidentifier() else None
+    known = context.program.constants_in(function)
+    value = known.evaluate(inner) if "::" in inner or not inner.isidentifier() else None
     return str(value) if value is not None else text
 
 
