@@ -9,8 +9,8 @@ WGMMA_FORM = error(
     "PT2001",
     ExitCode.UNPORTED,
     "wgmma is not ported here: {what}",
-    "The compat port translates dense wgmma with both operands in shared memory and 32-bit accumulators, "
-    "in asm statements that it can read whole.",
+    "The compat port translates dense wgmma of every type but b1, with operand A in shared memory or in "
+    "registers, in asm statements that it can read whole.",
     "Nothing was written. Port this statement by hand, or bring it into a supported form.",
 )
 ACCUMULATOR_USE = error(
@@ -67,6 +67,24 @@ RULE_IGNORED = error(
     "rule {rule} is switched off, and the rest of the port needs it",
     "The edits of a kernel's port mean something only together.",
     "Select the rule, or leave the whole kernel out.",
+)
+SPARSE_WGMMA = error(
+    "PT2011",
+    ExitCode.UNPORTED,
+    "sparse wgmma is not ported",
+    "The threads hold the metadata of wgmma.mma_async.sp in a register each, with a selector in the instruction. "
+    "tcgen05.mma.sp reads it from Tensor Memory, all rows in one layout of its own.",
+    "Nothing was written. Port the dense form: expand A with the zeros that the metadata leaves out. Or write "
+    "tcgen05.mma.sp by hand and bring the metadata to Tensor Memory with tcgen05.cp (PTX ISA, sparse matrices of "
+    "tcgen05.mma).",
+)
+BINARY_WGMMA = error(
+    "PT2012",
+    ExitCode.UNPORTED,
+    "wgmma of b1 operands is not ported",
+    "No kind of tcgen05.mma multiplies single bits.",
+    "Nothing was written. Use mma.sync.m16n8k256 with .and.popc, which sm_100a still has, or expand the bits to "
+    "8-bit integers and port wgmma.s32.u8.u8, with eight times the operand bytes.",
 )
 TMEM_SIZE_UNKNOWN = warning(
     "PT2501",

@@ -14,7 +14,7 @@ from porter.model.constants import Constants, file_constants, visible
 from porter.model.functions import Call, Function, Style, declarations_of, functions_of, uses_of_object_macros
 from porter.model.library_calls import as_statement
 from porter.model.scopes import LOOPS, resolve
-from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps
+from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported, tensor_core_steps
 
 _WITH_BODY = ("if_statement", "else_clause", *LOOPS)
 
@@ -40,6 +40,8 @@ class Refusal:
     start: int
     end: int
     what: str
+    sparse: bool = False
+    """Whether it is a sparse wgmma."""
 
 
 @dataclass(eq=False)
@@ -159,9 +161,8 @@ def build_program(sources: SourceSet) -> Program:
             try:
                 steps = tensor_core_steps(function, statement)
             except Unsupported as reason:
-                program.refusals.append(
-                    Refusal(function, statement.path, statement.span.start, statement.span.end, str(reason))
-                )
+                sparse, at = isinstance(reason, Sparse), statement.span
+                program.refusals.append(Refusal(function, statement.path, at.start, at.end, str(reason), sparse))
                 continue
             if steps:
                 program.statements.append(TensorCoreStatement(function, statement, steps))

@@ -56,6 +56,10 @@ class Unsupported(Exception):
     """A wgmma statement that the port has no translation for yet; the text says which form."""
 
 
+class Sparse(Unsupported):
+    """wgmma.mma_async.sp."""
+
+
 def mentions_wgmma(statement: AsmStatement) -> bool:
     return "wgmma." in statement.template
 
@@ -141,7 +145,7 @@ def _predicate(statement: AsmStatement, instruction: Instruction) -> tuple[str, 
 
 def _mma(function: Function, statement: AsmStatement, instruction: Instruction, predicates: dict[str, str]) -> MmaStep:
     if "sp" in instruction.parts:
-        raise Unsupported("sparse wgmma")
+        raise Sparse("sparse wgmma")
     try:
         op = WgmmaOp.parse(instruction.parts)
     except ValueError as error:

@@ -89,19 +89,16 @@ def port_kernels(sources: SourceSet) -> KernelPort:
     """Run the passes over everything that uses wgmma."""
     program = build_program(sources)
     accumulators = find_accumulators(program)
-    diagnostics = [_refused(program, r, Code.WGMMA_FORM) for r in program.refusals]
+    diagnostics = [
+        _refused(program, r, Code.SPARSE_WGMMA if r.sparse else Code.WGMMA_FORM) for r in program.refusals
+    ]
     diagnostics += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
     diagnostics += _unread(program)
     for statement in program.statements:
         for step in statement.steps:
             if isinstance(step, MmaStep) and step.op.a_type is ElementType.B1:
-                diagnostics.append(
-                    _form(
-                        statement.function,
-                        statement.statement.span,
-                        "b1 operands, which tcgen05 does not have",
-                    )
-                )
+                at = location(statement.function.file, statement.statement.span)
+                diagnostics.append(Diagnostic(Code.BINARY_WGMMA, at))
     read = reading_findings(sources)
     if not program.statements and not diagnostics:
         # without wgmma, what was not read stays as it is; regions that may hide some are still worth a word
@@ -302,13 +299,10 @@ def _same_place(diagnostic: Diagnostic, others: list[Diagnostic]) -> bool:
     )
 
 
-def _form(function: Function, span: Span, what: str) -> Diagnostic:
-    return Diagnostic(Code.WGMMA_FORM, location(function.file, span), {"what": what})
-
-
 def _refused(program: Program, refusal: Refusal, code: Code) -> Diagnostic:
     file = program.sources.files[refusal.path]
-    return Diagnostic(code, location(file, Span(refusal.start, refusal.end)), {"what": refusal.what})
+    values = {} if refusal.sparse else {"what": refusal.what}
+    return Diagnostic(code, location(file, Span(refusal.start, refusal.end)), values)
 
 
 _WGMMA_TEXT = re.compile(rb"wgmma\s*\.\s*(?:mma_async|fence|commit_group|wait_group)")

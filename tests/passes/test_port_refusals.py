@@ -13,9 +13,19 @@ CASES = [
         GEMM.replace("mma_async.sync", "mma_async.sp.sync")
         .replace("k16", "k32")
         .replace("%8, %9, 1,", "%8, %9, %9, 0, 1,"),
-        "PT2001",
-        "sparse",
+        "PT2011",
+        "sparse wgmma",
         id="sparse",
+    ),
+    pytest.param(
+        GEMM.replace("k16.f32.bf16.bf16", "k256.s32.b1.b1.and.popc")
+        .replace("float (&d)", "int (&d)")
+        .replace("float acc", "int acc")
+        .replace('"+f"', '"+r"')
+        .replace("%9, 1, 1, 1, 0, 0;", "%9, 1;"),
+        "PT2012",
+        "b1 operands",
+        id="single bits",
     ),
     pytest.param(
         kernel("    float acc[8] = {0};\n" + LOOP.replace("wait<0>", "wait<1>") + STORE),
