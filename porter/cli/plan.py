@@ -86,6 +86,8 @@ def _show(session: Session, one: KernelPlan) -> None:
     for label, text in facts:
         session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
     table = Table("accumulator", "in", "tiles", "N", "cleared at", "loaded at", "stored at", "because", box=None)
+    for column in table.columns:
+        column.overflow = "fold"
     for a in one.accumulators:
         lines = [", ".join(map(str, numbers)) or "-" for numbers in (a.cleared, a.loaded, a.stored)]
         table.add_row(a.name, a.function, a.tiles, str(a.columns), *lines, f"{a.element}, {a.residency}")

@@ -61,7 +61,7 @@ def scan(
 def _table(*headings: tuple[str, bool]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading, right in headings:
-        table.add_column(heading, justify="right" if right else "left")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
     return table
 
 

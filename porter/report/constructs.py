@@ -323,6 +323,8 @@ def _from_rules(file: CudaFile, rules: Iterable[Rule], status: str, kind: str) -
     for rule in rules:
         assert rule.pattern is not None
         for match in matches(rule, file):
+            if kind == "library" and _is_own(file, match.span):
+                continue
             key = (_TEMPLATE.sub("", match.text) if kind == "library" else match.text.strip(), rule.id)
             counts[key] += 1
             first.setdefault(key, location(file, match.span))
@@ -338,6 +340,35 @@ def _from_rules(file: CudaFile, rules: Iterable[Rule], status: str, kind: str) -
         )
         for name, rule_id in sorted(counts)
     ]
+
+
+_LIBRARY_NAMESPACES = frozenset({"cute", "cutlass", "arch"})
+_QUALIFIERS = re.compile(rb"((?:\w+\s*::\s*)+)$")
+
+
+def _is_own(file: CudaFile, where: Span) -> bool:
+    """Whether a function with a library's name is the source's own: called by another namespace's name, or defined
+    here outside of the library's namespaces."""
+    name = file.source[where.start : where.end]
+    if not name[:1].islower():
+        return False
+    qualifiers = _QUALIFIERS.search(file.source, max(0, where.start - 80), where.start)
+    if qualifiers is not None:
+        return qualifiers.group(1).split(b"::")[0].strip().decode() not in _LIBRARY_NAMESPACES
+    node = file.root.descendant_for_byte_range(where.start, where.start + 1)
+    declarator = enclosing(node, "function_declarator") if node is not None else None
+    if declarator is None or enclosing(declarator, "function_definition") is None:
+        return False
+    named = declarator.child_by_field_name("declarator")
+    if named is None or named.start_byte != where.start:
+        return False
+    outer = enclosing(declarator, "namespace_definition")
+    while outer is not None:
+        title = outer.child_by_field_name("name")
+        if title is not None and set(file.text(title).split("::")) & _LIBRARY_NAMESPACES:
+            return False
+        outer = enclosing(outer, "namespace_definition")
+    return True
 
 
 def build_inventory(path: Path) -> FileInventory | None:

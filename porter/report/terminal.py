@@ -26,7 +26,7 @@ _VERDICT_STYLES = {
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")  # on a narrow terminal nothing is left out
     return table
 
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+import io
 import json
 
 import jsonschema
 import numpy as np
 import pytest
+from rich.console import Console
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location
 from porter.report import json as report_json
-from porter.report.terminal import comparison_text
+from porter.report.terminal import comparison_text, verdict_table
 from porter.verify.compare import same_bits, same_values, within
 from porter.verify.dtypes import DTYPES
 from porter.verify.results import Row, RunFinding, RunSummary, Verdict, VerifyResult, worst_exit
@@ -90,3 +92,12 @@ def test_comparisons_in_words():
     assert (
         comparison_text(same_values("C", F32, np.array([1.0, 2.0]), poison)) == "2 of 2 differ, 2 unwritten"
     )
+
+
+def test_a_narrow_terminal_leaves_nothing_out():
+    console = Console(width=40, file=io.StringIO(), record=True)
+    console.print(verdict_table(result(row())))
+    text = console.export_text()
+    assert "…" not in text
+    lines = [line.split() for line in text.splitlines()]
+    assert "clean" in "".join(words[-1] for words in lines if words)

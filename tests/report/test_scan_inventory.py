@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from porter.cli.main import main
-from porter.report.constructs import _MARKS, library_rules
+from porter.report.constructs import _MARKS, cuda_inventory, library_rules
 from porter.report.inventory import take_inventory
 from porter.report.json import schema
 
@@ -177,3 +177,18 @@ def test_the_corpus_ports_with_little_effort() -> None:
     assert len(kernels) == 2
     assert {f.effort.level for f in kernels} <= {"low", "medium"}
     assert found.coverage > 0.999
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("__device__ void f() { warpgroup_arrive(); }\n", 1),
+        ("__device__ void f() { cute::warpgroup_arrive(); cutlass::arch::warpgroup_arrive(); }\n", 2),
+        ("namespace cute { __device__ void warpgroup_arrive() { g(); } }\n", 1),
+        ("namespace sm90 { __device__ void warpgroup_arrive() { g(); } }\n", 0),
+        ("__device__ void f() { sm90::warpgroup_arrive(); }\n", 0),
+    ],
+)
+def test_a_function_of_the_sources_own_is_none_of_a_library(text: str, count: int) -> None:
+    found, _ = cuda_inventory("k.cu", text.encode())
+    assert sum(c.count for c in found.constructs if c.kind == "library") == count
