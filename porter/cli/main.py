@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import signal
 from pathlib import Path
@@ -68,4 +69,6 @@ def main(form: str, color: str, quiet: int, verbose: int, toolkit: Path | None) 
 
     Exit codes: `porter explain exit-codes`.
     """
+    # Trees and models are many objects that live long: the collector would go through them again and again.
+    gc.set_threshold(50_000, 20, 20)
     install(Session(format=form, color=color, verbosity=verbose - quiet, toolkit=toolkit))

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-from tree_sitter import Node, Query, QueryCursor
+from tree_sitter import Node
 
 from porter.diagnostics import Location
-from porter.lang.cuda import LANGUAGE, CudaFile, error_nodes, location, parse_tree, span
+from porter.lang.cuda import CudaFile, error_nodes, find, location, parse_tree, span
 from porter.lang.lexical import Lexed, MacroText, without_continuations
 from porter.lang.masking import NO_MACROS, mask
 from porter.lang.text import Span, merged
 from porter.ptx.ast import Template
 
-_ASM = Query(LANGUAGE, "(gnu_asm_expression) @asm")
 _KEYWORD = re.compile(rb"\b(?:asm|__asm__|__asm)\b(?=\s*(?:volatile|__volatile__|goto|inline|\s)*\s*\()")
 _PIECE = re.compile(
     rb"//(?:\\\r?\n|[^\n])*|/\*.*?\*/"
@@ -30,6 +29,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _READ: WeakKeyDictionary[CudaFile, dict[frozenset[tuple[str, str]], list[AsmStatement]]] = WeakKeyDictionary()
+_NODES: WeakKeyDictionary[CudaFile, list[Node]] = WeakKeyDictionary()
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]+|[0-7]{1,3}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n|.)", re.DOTALL)
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 
@@ -133,17 +133,21 @@ def asm_statements(file: CudaFile, macros: Mapping[str, str] | None = None) -> l
     read = _READ.setdefault(file, {})
     used = frozenset((name, text) for name, text in known.items() if name.encode() in file.source)
     if used not in read:
-        nodes = QueryCursor(_ASM).captures(file.root).get("asm", [])
-        nodes.sort(key=lambda n: n.start_byte)
-        read[used] = [_statement(file, node, 0, None, known) for node in nodes]
+        read[used] = [_statement(file, node, 0, None, known) for node in _asm_nodes(file)]
     return list(read[used])
+
+
+def _asm_nodes(file: CudaFile) -> list[Node]:
+    if file not in _NODES:
+        _NODES[file] = list(find(file.root, "gnu_asm_expression"))
+    return _NODES[file]
 
 
 def unread_asm(file: CudaFile) -> list[Span]:
     """`asm` keywords in code that ended up in no asm statement: text that must not be skipped in silence."""
     if not _KEYWORD.search(file.source):
         return []
-    starts = {n.start_byte for n in QueryCursor(_ASM).captures(file.root).get("asm", [])}
+    starts = {n.start_byte for n in _asm_nodes(file)}
     return [Span(m.start(), m.end()) for m in _KEYWORD.finditer(file.lexed.plain) if m.start() not in starts]
 
 
@@ -212,9 +216,7 @@ def asm_in_macro(
     known = {**(macros or {}), **string_macros(macro_definitions(file))}
     for param in macro.params or ():
         known.pop(param, None)
-    nodes = QueryCursor(_ASM).captures(root).get("asm", [])
-    nodes.sort(key=lambda n: n.start_byte)
-    return [_statement(file, node, shift, macro, known) for node in nodes]
+    return [_statement(file, node, shift, macro, known) for node in find(root, "gnu_asm_expression")]
 
 
 def _shifted(where: Span, shift: int) -> Span:

@@ -13,7 +13,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 
 from porter.diagnostics import Location
 from porter.lang.lexical import Lexed, lexed
-from porter.lang.masking import NO_MACROS, MacroUses, mask
+from porter.lang.masking import NO_MACROS, MacroUses, Masked, mask
 from porter.lang.text import LineIndex, Span, merged
 
 LANGUAGE = Language(tree_sitter_cuda.language())
@@ -59,17 +59,38 @@ _WHOLE = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class CudaFile:
-    """One parsed file. `masked` is what the tree was made from: as long as `source`, line ends at the same
-    offsets, macros replaced by what they stand for. `rules` names the masks that were needed."""
+    """One file, parsed when something asks for its tree. `known` is what other files say about macro names."""
 
     path: str
     source: bytes
-    masked: bytes
-    tree: Tree = field(repr=False)
-    rules: tuple[str, ...] = ()
-    macros: MacroUses = field(default=NO_MACROS, repr=False)
+    known: MacroUses = field(default=NO_MACROS, repr=False)
+
+    @cached_property
+    def _parsed(self) -> Masked:
+        text = _without_body_pragmas(_without_dead_branches(self.source))
+        return mask(text, parse_tree, lambda tree: _cost(tree), self.known)
 
     @property
+    def masked(self) -> bytes:
+        """What the tree was made from: as long as `source`, line ends at the same offsets, macros replaced by
+        what they stand for."""
+        return self._parsed.text
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The masks that were needed."""
+        return self._parsed.rules
+
+    @property
+    def macros(self) -> MacroUses:
+        """`known`, and what the file itself defines."""
+        return self._parsed.uses
+
+    @property
+    def tree(self) -> Tree:
+        return self._parsed.tree
+
+    @cached_property
     def root(self) -> Node:
         return self.tree.root_node
 
@@ -156,18 +177,16 @@ def _unparsed(tree: Tree) -> Iterator[Span]:
 
 
 def parse_cuda(path: str, source: bytes, macros: MacroUses = NO_MACROS) -> CudaFile:
-    """Parse a CUDA C++ file. Never fails: what the grammar does not cover is in `CudaFile.unparsed`.
+    """A CUDA C++ file. Parsing never fails: what the grammar does not cover is in `CudaFile.unparsed`.
 
     `macros` is what the other files of the set say about macro names (`masking.learn_macros`); the file's own
     definitions are learnt here.
     """
-    result = mask(_without_body_pragmas(_without_dead_branches(source)), parse_tree, lambda tree: _cost(tree), macros)
-    return CudaFile(path, source, result.text, result.tree, result.rules, result.uses)
+    return CudaFile(path, source, macros)
 
 
-_BODY_PRAGMA = re.compile(
-    rb"(?<=[)])[ \t]*(?://[^\n]*)?\r?\n[ \t]*(#[ \t]*pragma[^\n]*)|\b(?:else|do)[ \t]*\r?\n[ \t]*(#[ \t]*pragma[^\n]*)"
-)
+_PRAGMA = re.compile(rb"#[ \t]*pragma[^\n]*")
+_BODY_FOLLOWS = re.compile(rb"(?:\)[ \t]*(?://[^\n]*)?|\b(?:else|do)[ \t]*)\r?\n[ \t]*\Z")
 
 
 _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b([^\n]*)", re.MULTILINE)
@@ -203,11 +222,12 @@ def _without_body_pragmas(source: bytes) -> bytes:
     if b"pragma" not in source:
         return source
     result = bytearray(source)
-    for match in _BODY_PRAGMA.finditer(source):
-        group = 1 if match.group(1) is not None else 2
-        start, end = match.span(group)
-        text = source[start:end].rstrip(b"\r")
-        result[start : start + len(text)] = b" " * len(text)
+    for match in _PRAGMA.finditer(source):
+        start = match.start()
+        line_before = source.rfind(b"\n", 0, max(source.rfind(b"\n", 0, start), 0)) + 1
+        if _BODY_FOLLOWS.search(source, line_before, start):
+            text = match.group().rstrip(b"\r")
+            result[start : start + len(text)] = b" " * len(text)
     return bytes(result)
 
 

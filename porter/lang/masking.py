@@ -2,8 +2,9 @@
 """Length-preserving masks that let a C++ grammar read macro-heavy CUDA.
 
 A mask replaces bytes by as many bytes, and never a line end, so that every offset in the tree is an offset in
-the original. Masks are tried one at a time, only on a file that has parse errors, and kept only if the errors
-become fewer.
+the original. Names that the sources define as specifiers or pragmas are masked at once, if that leaves no parse
+error. Otherwise masks are tried one at a time, only on a file that has parse errors, and kept only if the errors become
+fewer.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class MacroUses:
 
 NO_MACROS = MacroUses()
 
+_SPECIFIERS, _LOOPS = "specifier macros", "loop macros"
 _SPECIFIER_BODY = re.compile(
     rb"(?:__device__|__host__|__global__|__forceinline__|__noinline__|__inline__|inline|static|constexpr|extern"
     rb"|__constant__|__shared__|__restrict__|__attribute__\s*\(\(.*?\)\)|__declspec\s*\([^)]*\)|\[\[.*?\]\]"
@@ -53,7 +55,8 @@ def learn_macros(macros: Iterable[MacroText]) -> MacroUses:
     """
     specifiers: dict[str, bytes] = {}
     pragmas: set[str] = set()
-    pending = list(macros)
+    # What is called like a function stands for a pragma or is not masked.
+    pending = [macro for macro in macros if macro.params is None or b"ragma" in macro.body]
     for _ in range(3):
         for macro in pending:
             body = macro.joined
@@ -93,7 +96,11 @@ _WORD = re.compile(rb"\b[A-Za-z_]\w*\b")
 
 
 def _specifiers(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
-    words = {w for w in set(_WORD.findall(plain)) if w.decode() in uses.specifiers or _looks_like_specifier(w)}
+    words = set(_WORD.findall(plain))
+    return _masked_words({w for w in words if w.decode() in uses.specifiers or _looks_like_specifier(w)}, plain, uses)
+
+
+def _masked_words(words: set[bytes], plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
     if not words:
         return
     for match in re.finditer(rb"\b(?:" + b"|".join(sorted(words, reverse=True)) + rb")\b", plain):
@@ -130,8 +137,11 @@ def _guess(name: bytes) -> bytes:
 
 def _loop_macros(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
     names = [n.encode() for n in uses.pragmas]
-    known = b"|".join([_KNOWN_PRAGMA.pattern, *(rb"\b" + n + rb"\b" for n in names)])
-    for match in re.finditer(known, plain):
+    return _masked_pragmas([_KNOWN_PRAGMA.pattern, *(rb"\b" + n + rb"\b" for n in names)], plain)
+
+
+def _masked_pragmas(patterns: list[bytes], plain: bytes) -> Iterator[Replacement]:
+    for match in re.finditer(b"|".join(patterns), plain):
         end = match.end()
         if call := re.compile(rb"[ \t]*\(").match(plain, end):
             end = max(end, closing(plain, call.end() - 1))
@@ -144,7 +154,8 @@ def _alignment(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replaceme
 
 
 def _postfix_alignment(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
-    yield from _calls(plain, re.compile(rb"(?<=[\])\w])\s*\b(?:alignas|__align__)\s*\("))
+    if b"align" in plain:
+        yield from _calls(plain, re.compile(rb"(?<=[\])\w])\s*\b(?:alignas|__align__)\s*\("))
 
 
 def _kernel_attributes(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
@@ -348,8 +359,8 @@ def _statement_macros(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Re
 Rule = Callable[[bytes, bytes, MacroUses], Iterator[Replacement]]
 
 RULES: tuple[tuple[str, Rule], ...] = (
-    ("specifier macros", _specifiers),
-    ("loop macros", _loop_macros),
+    (_SPECIFIERS, _specifiers),
+    (_LOOPS, _loop_macros),
     ("alignment", _alignment),
     ("postfix alignment", _postfix_alignment),
     ("kernel attributes", _kernel_attributes),
@@ -402,11 +413,16 @@ def mask(
     text = source.translate(_NON_ASCII)
     if source.startswith(b"\xef\xbb\xbf"):
         text = b"   " + text[3:]
-    tree = parse(text, None)
+    uses = macros.joined(learn_macros(lexed(text).macros())) if b"define" in text else macros
+    expanded, kept = _expanded(text, uses)
+    tree = parse(expanded, None)
     errors = cost(tree)
+    if errors[0] and kept:
+        # The parser takes longest over errors, so the text as it stands comes second.
+        expanded, kept, tree = text, (), parse(text, None)
+        errors = cost(tree)
     if errors[0] == 0:
-        return Masked(text, tree, (), macros)
-    uses = macros.joined(learn_macros(lexed(text).macros()))
+        return Masked(expanded, tree, kept, uses)
     state = _State(text, tree, errors, ())
     tried: dict[bytes, tuple[Tree, Cost]] = {}
 
@@ -424,6 +440,22 @@ def mask(
             state = _round(state, uses, attempt, patient)
     # A trial's tree shares parts with the one before it; the tree that is kept depends on its text alone.
     return Masked(state.text, parse(state.text, None) if state.kept else state.tree, state.kept, uses)
+
+
+def _expanded(text: bytes, uses: MacroUses) -> tuple[bytes, tuple[str, ...]]:
+    """The text with the names that are defined as specifiers or pragmas masked, and the masks that changed it."""
+    words = set(_WORD.findall(text))
+    specifiers = {w for w in words if uses.specifiers.get(w.decode())}
+    pragmas = [rb"\b" + w + rb"\b" for w in sorted(words) if w.decode() in uses.pragmas]
+    kept: tuple[str, ...] = ()
+    if specifiers or pragmas:
+        plain = lexed(text).plain
+        found = list(_masked_words(specifiers, plain, uses))
+        kept += (_SPECIFIERS,) if found else ()
+        loops = list(_masked_pragmas(pragmas, plain)) if pragmas else []
+        kept += (_LOOPS,) if loops else ()
+        text = _replace(text, found + loops)
+    return text, kept
 
 
 def _edited(before: _State, candidate: bytes) -> Tree:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from porter.lang.cuda import CudaFile
 from porter.lang.text import Span
@@ -26,6 +27,8 @@ def matches(rule: Rule, file: CudaFile) -> Iterator[Match]:
     if rule.pattern is None or not rule.reads(file.path):
         return
     text = visible(file, rule.region)
+    if not any(word in text for word in required(rule.pattern)):
+        return
     if rule.region not in (Region.CODE, Region.TEXT) and not _may_match(rule.pattern, text):
         return
     for region in regions(file, rule.region):
@@ -33,6 +36,23 @@ def matches(rule: Rule, file: CudaFile) -> Iterator[Match]:
 
 
 _ANCHOR = re.compile(r"(?<![\\\[])\^|(?<!\\)\$|\\[AZz]")
+
+
+_OPAQUE = re.compile(r"\\(?:x..|u.{4}|U.{8}|\d+|.)|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+
+
+@cache
+def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """Texts of which every match holds one: finding them is faster than trying the pattern at every place. One text
+    that is empty says nothing of the matches."""
+    if pattern.flags & (re.IGNORECASE | re.VERBOSE):
+        return ("",)
+    rest = _OPAQUE.sub("\0", pattern.pattern)
+    # A group may be optional, have branches, or look at what is no part of the match.
+    while (shorter := re.sub(r"\([^()]*\)", "\0", rest)) != rest:
+        rest = shorter
+    rest = re.sub(r".(?:[*?]|\{[\d,]*\})", "\0", rest)
+    return tuple(max(re.findall(r"[\w:]*", branch), key=len) for branch in rest.split("|"))
 
 
 def _may_match(pattern: re.Pattern[str], text: str) -> bool:
