@@ -10,16 +10,20 @@ from functools import cached_property, lru_cache
 
 from porter.lang.text import Span
 
+_RAW = rb'R"([^\s()\\]{0,16})\(.*?\)\%d"'
+_CHARACTER = rb"(?:[^'\\\n]|\\[^\n][^'\n]{0,8})'"
+# Every branch begins with a byte of its own and looks behind after it: the search then skips all other bytes.
 _OPAQUE = re.compile(
-    rb"//(?:\\\r?\n|[^\n])*"
-    rb"|/\*.*?(?:\*/|\Z)"
-    rb'|\b(?:u8|[uUL])?R"([^\s()\\]{0,16})\(.*?\)\1"'
-    rb'|"(?:[^"\\\n]|\\.)*"'
+    rb"/(?:/[^\\\n]*(?:\\(?:\r?\n)?[^\\\n]*)*|\*.*?(?:\*/|\Z))"
+    rb'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
     # A quote after a digit separates digits (1'000), after a word character it is no literal at all.
-    rb"|(?<![0-9A-Za-z_])(?:\b[uUL]8?)?'(?:[^'\\\n]|\\[^\n][^'\n]{0,8})'",
+    rb"|'(?<![0-9A-Za-z_]')" + _CHARACTER + rb"|R(?<![0-9A-Za-z_]R)" + (_RAW % 1)[1:]
+    + rb"|u(?<![0-9A-Za-z_]u)(?:8?" + _RAW % 2 + rb"|8?'" + _CHARACTER + rb")"
+    + rb"|U(?<![0-9A-Za-z_]U)(?:" + _RAW % 3 + rb"|8?'" + _CHARACTER + rb")"
+    + rb"|L(?<![0-9A-Za-z_]L)(?:" + _RAW % 4 + rb"|8?'" + _CHARACTER + rb")",
     re.DOTALL,
-)
-_DIRECTIVE = re.compile(rb"^[ \t]*#(?:[^\\\n]|\\\r?\n|\\.)*", re.MULTILINE)
+)  # fmt: skip
+_DIRECTIVE = re.compile(rb"#[^\\\n]*(?:\\(?:\r?\n|.)[^\\\n]*)*")
 _DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)(\([^)]*\))?")
 _INCLUDE = re.compile(rb'[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
 _CONTINUATION = re.compile(rb"\\(?=\r?\n)")
@@ -88,7 +92,15 @@ class Lexed:
     @cached_property
     def directives(self) -> tuple[Span, ...]:
         """Each preprocessor directive with its continuation lines, without the final line end."""
-        return tuple(Span(m.start(), m.end()) for m in _DIRECTIVE.finditer(self.code))
+        found = []
+        at = 0
+        while (match := _DIRECTIVE.search(self.code, at)) is not None:
+            start = self.code.rfind(b"\n", 0, match.start()) + 1
+            first = not self.code[start : match.start()].strip(b" \t")
+            at = match.end() if first else match.start() + 1
+            if first:
+                found.append(Span(start, match.end()))
+        return tuple(found)
 
     @cached_property
     def plain(self) -> bytes:

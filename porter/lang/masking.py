@@ -2,9 +2,8 @@
 """Length-preserving masks that let a C++ grammar read macro-heavy CUDA.
 
 A mask replaces bytes by as many bytes, and never a line end, so that every offset in the tree is an offset in
-the original. Names that the sources define as specifiers or pragmas are masked at once, if that leaves no parse
-error. Otherwise masks are tried one at a time, only on a file that has parse errors, and kept only if the errors become
-fewer.
+the original. Names that are specifiers or pragmas for certain are masked at once, if that leaves no parse error.
+Other masks are tried one at a time, only on a file that has parse errors, and kept only if the errors become fewer.
 """
 
 from __future__ import annotations
@@ -123,6 +122,19 @@ def _masked_words(words: set[bytes], plain: bytes, uses: MacroUses) -> Iterator[
 
 def _looks_like_specifier(word: bytes) -> bool:
     return word.isupper() and _KNOWN_SPECIFIER.fullmatch(word) is not None
+
+
+def _looks_like_pragma(word: bytes) -> bool:
+    return word.isupper() and _KNOWN_PRAGMA.fullmatch(word) is not None
+
+
+def _before_type(word: bytes) -> re.Pattern[bytes]:
+    """Where a word can be no name of a type, variable or constant."""
+    return re.compile(rb"\b" + word + rb"\s+(?:static\s+|inline\s+|constexpr\s+)*(?:void|auto|bool|int|float)\b")
+
+
+def _before_loop(word: bytes) -> re.Pattern[bytes]:
+    return re.compile(rb"\b" + word + rb"\s+(?:for|while)\s*\(")
 
 
 def _guess(name: bytes) -> bytes:
@@ -443,18 +455,22 @@ def mask(
 
 
 def _expanded(text: bytes, uses: MacroUses) -> tuple[bytes, tuple[str, ...]]:
-    """The text with the names that are defined as specifiers or pragmas masked, and the masks that changed it."""
+    """The text with the names masked that are specifiers or pragmas for certain, and the masks that changed it."""
     words = set(_WORD.findall(text))
     specifiers = {w for w in words if uses.specifiers.get(w.decode())}
-    pragmas = [rb"\b" + w + rb"\b" for w in sorted(words) if w.decode() in uses.pragmas]
+    specifiers |= {w for w in words - specifiers if _looks_like_specifier(w) and _before_type(w).search(text)}
+    loops = {w for w in words if w.decode() in uses.pragmas}
+    loops |= {w for w in words - loops if _looks_like_pragma(w) and _before_loop(w).search(text)}
+    pragmas = [rb"\b" + w + rb"\b" for w in sorted(loops)]
     kept: tuple[str, ...] = ()
     if specifiers or pragmas:
         plain = lexed(text).plain
         found = list(_masked_words(specifiers, plain, uses))
         kept += (_SPECIFIERS,) if found else ()
-        loops = list(_masked_pragmas(pragmas, plain)) if pragmas else []
-        kept += (_LOOPS,) if loops else ()
-        text = _replace(text, found + loops)
+        if pragmas and (unrolled := list(_masked_pragmas(pragmas, plain))):
+            kept += (_LOOPS,)
+            found += unrolled
+        text = _replace(text, found)
     return text, kept
 
 

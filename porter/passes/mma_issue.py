@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from porter.lang.cuda import enclosing
 from porter.model.functions import Function, Style
 from porter.model.program import TensorCoreStatement
@@ -101,10 +103,15 @@ def _wrap(line: str, indent: str) -> str:
     return f"{head}(\n{indent}    {tail}"
 
 
+@lru_cache(maxsize=16)
+def _says_idesc(source: bytes) -> bool:
+    return b"idesc" in source
+
+
 def can_name(statement: TensorCoreStatement) -> bool:
     """Whether a constant `idesc` may be declared in front: one MMA in the statement's block, no macro."""
     function = statement.function
-    if function.style is Style.MACRO or b"idesc" in function.file.source:
+    if function.style is Style.MACRO or _says_idesc(function.file.source):
         return False
     block = enclosing(statement.statement.node, "compound_statement")
     parent = statement.statement.node.parent

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -61,11 +63,13 @@ def pattern_groups(
     that group already decided what becomes of it. A construct of a library is not reported where the sources
     define a function of that name themselves (`defined`)."""
     planned = Planned()
-    claimed: dict[str, list[Span]] = {}
+    claimed: dict[str, list[Span]] = defaultdict(list)
     reported: set[tuple[str, str]] = set()
     for group in taken:
         for edit in group.edits:
-            claimed.setdefault(edit.path, []).append(edit.span)
+            claimed[edit.path].append(edit.span)
+    for spans in claimed.values():
+        spans.sort()
     for rule in rules:
         if rule.pattern is None or not selection.takes(rule.id) or (rule.when is When.PORTED and not ported):
             continue
@@ -74,7 +78,7 @@ def pattern_groups(
                 name = match.text.strip()
                 if rule.report is not None and ((path, name) in reported or _first_word(name) in defined):
                     continue
-                if any(span.overlaps(match.span) for span in claimed.get(path, ())):
+                if _touches(claimed[path], match.span):
                     continue
                 if rule.report is not None:
                     reported.add((path, name))
@@ -84,10 +88,24 @@ def pattern_groups(
                 assert match.replacement is not None
                 if match.replacement.encode("latin-1") == file.source[match.span.start : match.span.end]:
                     continue
-                claimed.setdefault(path, []).append(match.span)
+                insort(claimed[path], match.span)
                 edit = Edit(path, match.span, match.replacement.encode("latin-1"))
                 planned.groups.append(_group(rule, [edit]))
     return planned
+
+
+def _touches(claimed: Sequence[Span], span: Span) -> bool:
+    """Whether a span overlaps one of the sorted spans, none of which overlaps another."""
+    after = bisect_left(claimed, span)
+    if after < len(claimed) and claimed[after].overlaps(span):
+        return True
+    # Of what starts before, only insertions stand between the span and the last text that is replaced.
+    for at in range(after - 1, -1, -1):
+        if claimed[at].overlaps(span):
+            return True
+        if len(claimed[at]):
+            break
+    return False
 
 
 def build_file_groups(rules: Iterable[Rule], files: dict[str, bytes], selection: Selection) -> list[EditGroup]:
