@@ -70,5 +70,5 @@ def main(form: str, color: str, quiet: int, verbose: int, toolkit: Path | None) 
     Exit codes: `porter explain exit-codes`.
     """
     # Trees and models are many objects that live long: the collector would go through them again and again.
-    gc.set_threshold(20_000, 10, 10)
+    gc.set_threshold(10_000, 10, 10)
     install(Session(format=form, color=color, verbosity=verbose - quiet, toolkit=toolkit))

@@ -436,20 +436,27 @@ def mask(
     if errors[0] == 0:
         return Masked(expanded, tree, kept, uses)
     state = _State(text, tree, errors, ())
+    masked: dict[tuple[bytes, str], bytes] = {}
     tried: dict[bytes, tuple[Tree, Cost]] = {}
 
-    def attempt(before: _State, candidate: bytes) -> tuple[Tree, Cost]:
-        # Rounds that change nothing try the same texts again.
+    # Rounds that change nothing try the same masks and texts again.
+    def attempt(before: _State, name: str, rule: Rule) -> tuple[bytes, Tree, Cost] | None:
+        if (before.text, name) not in masked:
+            shown = lexed(before.text)
+            masked[before.text, name] = _replace(before.text, list(rule(shown.code, shown.plain, uses)))
+        candidate = masked[before.text, name]
+        if candidate == before.text:
+            return None
         if candidate not in tried:
             tree = parse(candidate, _edited(before, candidate))
             tried[candidate] = (tree, cost(tree))
-        return tried[candidate]
+        return candidate, *tried[candidate]
 
     # Each mask on its own first. What then still fails may need two at once: go on with one that does not
     # help yet but does no harm either.
     for patient in (False, False, True):
         if state.errors[0]:
-            state = _round(state, uses, attempt, patient)
+            state = _round(state, attempt, patient)
     # A trial's tree shares parts with the one before it; the tree that is kept depends on its text alone.
     return Masked(state.text, parse(state.text, None) if state.kept else state.tree, state.kept, uses)
 
@@ -496,24 +503,21 @@ class _State:
 
 def _round(
     state: _State,
-    uses: MacroUses,
-    attempt: Callable[[_State, bytes], tuple[Tree, Cost]],
+    attempt: Callable[[_State, str, Rule], tuple[bytes, Tree, Cost] | None],
     patient: bool,
 ) -> _State:
     """Every mask not made yet, once. `patient` keeps also those that leave the errors as they are, provided
     that in the end there are fewer."""
     before = state
-    shown = lexed(state.text)
     for name, rule in RULES:
         if name in state.kept:
             continue
-        candidate = _replace(state.text, list(rule(shown.code, shown.plain, uses)))
-        if candidate == state.text:
+        found = attempt(state, name, rule)
+        if found is None:
             continue
-        tree, errors = attempt(state, candidate)
+        candidate, tree, errors = found
         if errors < state.errors or (patient and errors[0] <= state.errors[0]):
             state = _State(candidate, tree, errors, (*state.kept, name))
-            shown = lexed(candidate)
         if errors[0] == 0:
             break
     return state if state.errors < before.errors else before

@@ -78,7 +78,7 @@ def pattern_groups(
                 name = match.text.strip()
                 if rule.report is not None and ((path, name) in reported or _first_word(name) in defined):
                     continue
-                if _touches(claimed[path], match.span):
+                if touches(claimed[path], match.span):
                     continue
                 if rule.report is not None:
                     reported.add((path, name))
@@ -94,18 +94,10 @@ def pattern_groups(
     return planned
 
 
-def _touches(claimed: Sequence[Span], span: Span) -> bool:
+def touches(claimed: Sequence[Span], span: Span) -> bool:
     """Whether a span overlaps one of the sorted spans, none of which overlaps another."""
     after = bisect_left(claimed, span)
-    if after < len(claimed) and claimed[after].overlaps(span):
-        return True
-    # Of what starts before, only insertions stand between the span and the last text that is replaced.
-    for at in range(after - 1, -1, -1):
-        if claimed[at].overlaps(span):
-            return True
-        if len(claimed[at]):
-            break
-    return False
+    return any(other.overlaps(span) for other in claimed[max(0, after - 1) : after + 1])
 
 
 def build_file_groups(rules: Iterable[Rule], files: dict[str, bytes], selection: Selection) -> list[EditGroup]:

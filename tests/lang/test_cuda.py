@@ -4,7 +4,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tree_sitter import Tree
 
+from porter.lang import cuda
 from porter.lang.cuda import (
     CudaFile,
     enclosing,
@@ -99,6 +101,33 @@ def test_clean_source_is_not_masked() -> None:
     file = parse_cuda("x.cu", source)
     assert file.masked == source
     assert file.rules == ()
+
+
+def test_what_is_certain_is_masked_with_one_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    parses: list[bytes] = []
+    plain = cuda.parse_tree
+
+    def parse(text: bytes, edited: Tree | None = None) -> Tree:
+        parses.append(text)
+        return plain(text, edited)
+
+    monkeypatch.setattr(cuda, "parse_tree", parse)
+    source = (
+        b"#define MY_CALL __device__ inline\n#define MY_REPEAT _Pragma(\"unroll\")\n"
+        b"MY_CALL MY_CALL void f() {\n  MY_REPEAT\n  for (;;) g();\n}\n"
+        b"OTHER_HOST_DEVICE static void h() {\n  OTHER_UNROLL\n  for (;;) g();\n}\n"
+    )
+    file = parse_cuda("x.cu", source)
+    assert not parses
+    assert file.error_count == 0
+    assert set(file.rules) == {"specifier macros", "loop macros"}
+    assert len(parses) == 1
+
+
+def test_a_constant_that_looks_like_a_specifier_stays() -> None:
+    source = b"bool f(int x, bool b) { return x == SOME_DEVICE && b; }\nint g() { return K_UNROLL + 1; }\n"
+    file = parse_cuda("x.cu", source)
+    assert file.masked == source
 
 
 def test_macro_in_comment_or_string_is_not_touched() -> None:
