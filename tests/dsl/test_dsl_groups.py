@@ -97,6 +97,12 @@ def test_the_first_warpgroup_may_multiply(port: Callable[..., DslPortResult]) ->
     assert "self.threads_per_cta // 128,\n" in text
 
 
+def test_a_return_at_the_end_stays_the_end(port: Callable[..., DslPortResult]) -> None:
+    by_rows = "    @staticmethod\n    def by_rows("
+    text = text_of(port((by_rows, "        return\n\n" + by_rows)))
+    assert text.index("tmem.free(tmem_ptr)") < text.index("        return\n")
+
+
 def helper(body: str) -> list[tuple[str, str]]:
     """The first group's MMAs in a method."""
     text = ATTENTION.read_text()
@@ -161,6 +167,11 @@ REFUSED = {
     "use before the storage": (
         [("        smem = utils.SmemAllocator()\n", "        early = qk_mma\n        smem = utils.SmemAllocator()\n")],
         "before the shared storage",
+    ),
+    "an end before the end": (
+        [("        if warp_idx == 0:\n            cpasync.prefetch", "        if block < 0:\n            return\n"
+          "        if warp_idx == 0:\n            cpasync.prefetch")],
+        "returns before its end",
     ),
     "another setting": ([(QUERIES_KEYS, "                qk_mma.set(warpgroup.Field.OTHER, False)\n")], "a setting"),
 }

@@ -129,7 +129,11 @@ if {cute}.arch.thread_idx()[0] == 0:
         gap=True,
     )
     last = kernel.kernel.function.body.body[-1]
-    context.edits.insert_after(
+    returns = [s for s in kernel.kernel.statements if isinstance(only(s), cst.Return)]
+    if any(s is not last for s in returns):
+        raise Unrecognized("the kernel returns before its end", returns[0])
+    insert = context.edits.insert_before if returns else context.edits.insert_after
+    insert(
         FRAME_RULE,
         last,
         f"""
