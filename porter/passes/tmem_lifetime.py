@@ -17,7 +17,7 @@ from porter.model.program import Program, needs_warpgroup
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep
 from porter.passes.context import PortContext, qualified
-from porter.passes.helpers import OPERAND_COLUMNS
+from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS
 from porter.ptx.tmem import COLUMNS
 
 RULE = "PTR140"
@@ -38,12 +38,12 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
         context.report(Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns)
     if uses_register_operands(context.program, kernel):
         columns += f" + {qualified('kOperands')} * {OPERAND_COLUMNS}"
-    roles = kernel.roles
-    known = context.program.constants.evaluate(columns)
-    if not roles.exact and known:
+    known = context.program.constants.evaluate(columns.replace(qualified("kOperands"), str(OPERANDS)))
+    if not kernel.roles.exact and known:
         # as many warpgroups as Tensor Memory has room for
-        fitting = max(1, min(roles.value or 1, 2 * (COLUMNS // known)))
-        roles = replace(roles, count=str(fitting), value=fitting)
+        fitting = max(1, min(kernel.roles.value or 1, 2 * (COLUMNS // known)))
+        kernel.roles = replace(kernel.roles, count=str(fitting), value=fitting)
+    roles = kernel.roles
     index = f"{_thread(context)} / 128" if roles.value != 1 else "0"
     if roles.first:
         index += f" - {roles.first}"
@@ -72,7 +72,7 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
         context.edit(RULE, function, span, lines)
     span, lines = context.statement_before(function, anchor, text, above_comments=True)
     context.edit(RULE, function, span, lines)
-    return columns
+    return str(known) if known else columns
 
 
 def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> Node | None:

@@ -70,6 +70,25 @@ def test_a_block_size_that_a_template_of_the_parameters_gives(tmp_path: Path) ->
     assert "Shared<(Config<M>::kThreads + 127) / 128 - 1> tmem_shared" in result.files[result.sources.root].decode()
 
 
+@pytest.mark.parametrize("registers", [False, True])
+def test_an_unknown_block_size_sets_aside_what_tensor_memory_has_room_for(tmp_path: Path, registers: bool) -> None:
+    """The message, the plan and the port say the same; columns for operands from registers count too."""
+    n = 128 if registers else 256
+    text = kernel(f"float acc[{n // 2}] = {{0}};\n" + LOOP + STORE, n=n, bounds="")
+    if registers:
+        text = text.replace("uint64_t b) {\n    asm", "uint64_t b) {\n    uint32_t x = a;\n    asm")
+        text = text.replace(', %64, %65, 1, 1, 1, 0, 0;', ', {%64, %64, %64, %64}, %65, 1, 1, 1, 0;')
+        text = text.replace('"l"(a), "l"(b)', '"r"(x), "l"(b)')
+    result = port_text(tmp_path, text)
+    assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+    said = next(d for d in result.diagnostics if d.code is Code.WARPGROUPS_UNKNOWN)
+    assert "room for 4 warpgroups" in said.message
+    assert "Shared<4> tmem_shared" in result.files[result.sources.root].decode()
+    (plan,) = result.plans
+    assert plan.warpgroups == "4"
+    assert plan.columns == ("192" if registers else "256")
+
+
 def _overlapped(pending: int) -> str:
     """Scores of one accumulator are read while a batch of the other may still run."""
     return kernel(
