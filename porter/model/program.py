@@ -114,6 +114,9 @@ class Program:
                 continue
             found.add(id(function))
             work.extend(call.caller for call in self.callers(function))
+            if function.style is Style.LAMBDA and function.parent is not None:
+                # who makes it hands it to something that calls it
+                work.append(function.parent)
         return found
 
     def uses_tensor_core(self) -> set[int]:

@@ -43,10 +43,17 @@ def rename_wrappers(context: PortContext) -> None:
 
 def _separate_clashing(context: PortContext) -> None:
     """Give the function with the asm a name of its own where its new signature is that of its forwarder."""
+    owners: dict[str, set[str]] = {}
     for function in overloads.clashing(context):
         if function.name_span is None:
             continue
-        new = context.names.fresh(_OLD.sub(lambda m: _NEW[m.group()], function.name) + "_tile")
+        wanted = _OLD.sub(lambda m: _NEW[m.group()], function.name) + "_tile"
+        # one name serves the classes of a family
+        free = (n for n, taken in owners.items() if n.startswith(wanted) and not taken & {"", function.owner})
+        new = next(free, "")
+        if not new or not function.owner:
+            new = context.names.fresh(wanted)
+        owners.setdefault(new, set()).add(function.owner)
         context.renamed.append(function)
         context.edit(RULE, function, function.name_span, new)
         for call in context.program.callers(function):

@@ -66,14 +66,30 @@ def keeps_declaration(param: AccumulatorParam) -> bool:
 
 def clashing(context: PortContext) -> list[Function]:
     """Functions that hold the asm and would get the signature of an overload that forwards to them."""
-    found = []
-    for group in _overloads(context).values():
-        if len({_signature(context, f) for f in group}) == len(group):
-            continue
-        direct = [f for f in group if context.program.steps_in(f)]
-        if len(direct) < len(group):
-            found += direct
-    return found
+    return [f for group in _overloads(context).values() for f in clashing_in(context, group)]
+
+
+def clashing_in(context: PortContext, group: list[Function]) -> list[Function]:
+    """Those of one name and scope."""
+    signatures = [_signature(context, f) for f in group]
+    if not any(_alike(s, t) for i, s in enumerate(signatures) for t in signatures[:i]):
+        return []
+    direct = [f for f in group if context.program.steps_in(f)]
+    return direct if len(direct) < len(group) else []
+
+
+_ANY = "tile of any count"
+"""A parameter `float* d`, whose tile shows no count."""
+
+
+def _alike(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether calls could not tell two signatures apart."""
+    if len(one) != len(other):
+        return False
+    return all(
+        a == b or (_ANY in (a, b) and a.startswith("tile ") and b.startswith("tile "))
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def _overloads(context: PortContext) -> dict[tuple[str, str, str], list[Function]]:
@@ -95,7 +111,8 @@ def _signature(context: PortContext, function: Function) -> tuple[str, ...]:
             text = function.file.text(param.span)
             texts.append(re.sub(rf"\b{re.escape(param.name)}\b", "", text).strip() if param.name else text)
         elif accumulator.params[0] is param:
-            texts.append(f"tile {_count(context, accumulator)}")
+            anything = not accumulator.is_scalars and not param.array_extents and not accumulator.path
+            texts.append(_ANY if anything else f"tile {_count(context, accumulator)}")
     return tuple(texts)
 
 
@@ -110,7 +127,8 @@ def _count(context: PortContext, param: AccumulatorParam) -> int | str:
 def _collisions(context: PortContext) -> bool:
     """Whether overloads differ only by the extents of their accumulators."""
     for group in _overloads(context).values():
-        signatures = [_signature(context, f) for f in group]
+        renamed = clashing_in(context, group)
+        signatures = [_signature(context, f) for f in group if f not in renamed]
         erased = [tuple("tile" if t.startswith("tile ") else t for t in s) for s in signatures]
         if len(set(erased)) < len(set(signatures)):
             return True

@@ -20,7 +20,7 @@ from porter.model.accumulators import Accumulator, AccumulatorMap, find_accumula
 from porter.model.batches import Batches, count_batches
 from porter.model.coherence import check, place_loads, place_stores
 from porter.model.flow import FlowBuilder
-from porter.model.functions import Function
+from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, Refusal, build_program
 from porter.model.tensor_core import MmaStep
@@ -221,7 +221,14 @@ def _allocate(context: PortContext, loads: dict[int, list[Node]], stores: dict[i
         if _reaches(program, k.function, a.function)
     }
     for accumulator in context.accumulators.accumulators:
-        if id(accumulator) not in reached:
+        if id(accumulator) not in reached and accumulator.function.style is Style.KERNEL:
+            context.report(
+                Code.ACCUMULATOR_USE,
+                accumulator.function,
+                accumulator.function.span(accumulator.function.body),
+                what=f"how kernel `{accumulator.function.name}` comes to its MMAs is not understood",
+            )
+        elif id(accumulator) not in reached:
             context.report(
                 Code.NO_KERNEL_REACHES,
                 accumulator.function,

@@ -345,4 +345,45 @@ __device__ void mma(float (&d)[8], uint64_t a, uint64_t b, int accumulate) {{ {m
         batch(f"for (int t = 0; t < 2; ++t) mma(acc.d[t], {A}, {B} + t * 16, 1)"),
         PAIR.replace("at", "acc.d[t][i]"),
     ),
+    "pointer beside scalars of one name": source(
+        f"""
+struct M64N32 {{
+    __device__ static void wgmma(uint64_t a, uint64_t b, {SCALARS}, bool accumulate) {{
+        {asm([f"d{i:02}" for i in range(16)])}
+    }}
+    __device__ static void wgmma(uint64_t a, uint64_t b, float* d, bool accumulate) {{
+        wgmma(a, b, {", ".join(f"d[{i}]" for i in range(16))}, accumulate);
+    }}
+}};
+struct M64N16 {{
+    __device__ static void wgmma(uint64_t a, uint64_t b, {", ".join(SCALARS.split(", ")[:8])}, bool accumulate) {{
+        {asm([f"d{i:02}" for i in range(8)])}
+    }}
+    __device__ static void wgmma(uint64_t a, uint64_t b, float* d, bool accumulate) {{
+        wgmma(a, b, {", ".join(f"d[{i}]" for i in range(8))}, accumulate);
+    }}
+}};
+template <int N>
+struct Select;
+template <>
+struct Select<32> {{ using type = M64N32; }};
+template <>
+struct Select<16> {{ using type = M64N16; }};
+""",
+        "using WGMMA = typename Select<kN>::type;\n    float accum[16], sum[16] = {0};",
+        batch(f"WGMMA::wgmma({A}, {B}, accum, s)") + "\n        for (int i = 0; i < 16; ++i) sum[i] += accum[i];",
+        store("sum[i]"),
+    ),
+    "in a lambda that a lambda calls": source(
+        STRUCT,
+        "Acc acc;\n    float sum[16] = {0};\n    auto each = [](auto const& step) { step(0); step(32); };",
+        f"""each([&](int first) {{
+            fence();
+            for (int s = first; s < first + 32; s += 16) mma(acc, {A}, {B}, s != first);
+            commit();
+            wait<0>();
+            for (int i = 0; i < 16; ++i) sum[i] += acc.d[i];
+        }});""",
+        store("sum[i]"),
+    ),
 }
