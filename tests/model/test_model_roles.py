@@ -43,7 +43,7 @@ class Branches:
             n = self.random.randrange(17)
             return f"warp {sign} {n}", f"t // 32 {sign} {n}"
         if kind == 2:
-            n = 32 * self.random.randrange(17)
+            n = 16 * self.random.randrange(34)
             return f"tid {sign} {n}", f"t {sign} {n}"
         if kind == 3:
             return "last", "t // 128 == 3"
@@ -51,7 +51,7 @@ class Branches:
 
     def block(self, depth: int) -> tuple[str, str]:
         """C++, and Python statements that return True at an MMA and False where a thread leaves."""
-        kind = self.random.randrange(4) if depth else 0
+        kind = self.random.randrange(5) if depth else 0
         if kind == 0:
             return "MMA(acc);", "return True"
         c, py = self.condition(2)
@@ -59,6 +59,8 @@ class Branches:
         indented = body.replace("\n", "\n    ")
         if kind == 1:
             return f"if ({c}) {{ out[0] = 1.f; return; }}\n{inner}", f"if {py}:\n    return False\n{body}"
+        if kind == 4:
+            return f"if ({c}) {{ out[0] = 1.f; }}\n{inner}", body
         if kind == 2:
             return f"if ({c}) {{ {inner} }}", f"if {py}:\n    {indented}\nreturn False"
         return f"if ({c}) {{ out[0] = 1.f; }} else {{ {inner} }}", f"if {py}:\n    return False\n{body}"
