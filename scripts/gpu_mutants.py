@@ -26,22 +26,8 @@ from porter.verify.problem import bind
 from porter.verify.runner import VerifyOptions, verify
 from porter.verify.settings import GpuOptions, SimOptions
 
-MISTAKES = [
-    ("sbo-halved", r"(matrix_descriptor_encode\(\(uint64_t\))1024(\) << 32)", r"\g<1>512\2"),
-    ("k-advance-missing", r"&wgmma_sA\[k_it \* WGMMA_K\]", "&wgmma_sA[0]"),
-    ("first-mma-accumulates", r"bool accumulate = false;", "bool accumulate = true;"),
-    ("wrong-n", r"n >> 3 << 17", "n >> 4 << 17"),
-    ("wrong-type", r"(kOperandBF16 = )1;", r"\g<1>0;"),
-    ("wrong-lane-quarter", r"threadIdx\.x / 32 % 4 << 21", "(threadIdx.x / 32 + 1) % 4 << 21"),
-    ("commit-missing", r'asm volatile\("tcgen05\.commit[^;]*;[^;]*;', ""),
-    ("wait-missing", r"if \(committed <= pending\) return;", "if (committed) return;"),
-    ("constant-parity", r'"r"\(batch % 2\)', '"r"(0)'),
-    ("alloc-missing", r'asm volatile\("tcgen05\.alloc[^;]*;[^;]*;', ""),
-    ("dealloc-missing", r'asm volatile\("tcgen05\.dealloc[^;]*;[^;]*;', ""),
-    ("second-tile-in-the-same-lanes", r"index % 2 << 20", "index % 2 << 25"),
-    ("version-bits-missing", r"kDescriptorVersion = 1ull << 46", "kDescriptorVersion = 0"),
-]
-KERNEL = "gemm_ws"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "verify"))
+from planted_mistakes import KERNEL, MISTAKES
 
 
 def main() -> int:

@@ -14,11 +14,7 @@ from porter.ptx.umma import AB_TYPES, Kind, legal_d_types, legal_m, legal_n
 
 T = ElementType
 
-FIELDS: dict[str, Field] = {
-    "sparsity_selector": Field(0, 2),
-    "sparse": Field(2, 1),
-    "saturate": Field(3, 1),
-    "d_type": Field(4, 2),
+OPERAND_FIELDS: dict[str, Field] = {
     "a_type": Field(7, 3),
     "b_type": Field(10, 3),
     "negate_a": Field(13, 1),
@@ -26,7 +22,18 @@ FIELDS: dict[str, Field] = {
     "a_major": Field(15, 1),
     "b_major": Field(16, 1),
     "n": Field(17, 6),
-    "m": Field(24, 5),
+}
+"""The same in the descriptors of all kinds, as are the next two."""
+SPARSE_FIELD = Field(2, 1)
+M_FIELD = Field(24, 5)
+
+FIELDS: dict[str, Field] = {
+    "sparsity_selector": Field(0, 2),
+    "sparse": SPARSE_FIELD,
+    "saturate": Field(3, 1),
+    "d_type": Field(4, 2),
+    **OPERAND_FIELDS,
+    "m": M_FIELD,
     "max_shift": Field(30, 2),
 }
 N_SHIFT = 3

@@ -11,24 +11,26 @@ from dataclasses import dataclass
 
 from porter.ptx.bits import Field
 from porter.ptx.block_scale import SCALE_TYPE_CODES, ScaleType, legal_scale_ids, legal_scale_types
-from porter.ptx.idesc import AB_TYPE_CODES, M_SHIFT, N_SHIFT, InstructionDescriptor
+from porter.ptx.idesc import (
+    AB_TYPE_CODES,
+    M_FIELD,
+    M_SHIFT,
+    N_SHIFT,
+    OPERAND_FIELDS,
+    SPARSE_FIELD,
+    InstructionDescriptor,
+)
 from porter.ptx.types import ElementType
 from porter.ptx.umma import Kind
 
 T = ElementType
 
 SCALED_FIELDS: dict[str, Field] = {
-    "sparse": Field(2, 1),
+    "sparse": SPARSE_FIELD,
     "b_scale_id": Field(4, 2),
-    "a_type": Field(7, 3),
-    "b_type": Field(10, 3),
-    "negate_a": Field(13, 1),
-    "negate_b": Field(14, 1),
-    "a_major": Field(15, 1),
-    "b_major": Field(16, 1),
-    "n": Field(17, 6),
+    **OPERAND_FIELDS,
     "scale_type": Field(23, 1),
-    "m": Field(24, 5),
+    "m": M_FIELD,
     "a_scale_id": Field(29, 2),
     "k96": Field(31, 1),
 }

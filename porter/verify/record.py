@@ -107,6 +107,17 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, int | np.integer) else repr(float(value))
 
 
+def original_of(case: Case, sizes: Mapping[str, Number], builder: Builder) -> tuple[Problem, BuiltKernel]:
+    """The original of a case with its sizes bound, for the architecture it was written or recorded for.
+
+    Raises:
+        PorterError: what binding and building the case raise.
+    """
+    problem = bind(case, sizes)
+    arch = ORIGINAL_ARCH if case.recorded is None else case.recorded.arch
+    return problem, builder.build(problem, case.kernel, arch)
+
+
 def record_case(
     case: Case,
     sizes: Mapping[str, Number],
@@ -121,9 +132,7 @@ def record_case(
         PorterError: RUN_FAILED, or ORIGINAL_DIFFERS where an output is not the reference: a wrong original is
             not recorded; and what binding and building raise.
     """
-    problem = bind(case, sizes)
-    arch = ORIGINAL_ARCH if case.recorded is None else case.recorded.arch
-    kernel = builder.build(problem, case.kernel, arch)
+    problem, kernel = original_of(case, sizes, builder)
     entries = []
     for family in choose(list(families) if families else None, problem):
         inputs = generate(problem, family, seed)

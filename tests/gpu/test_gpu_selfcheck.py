@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
+from small_case import small_case
 
 from porter.cli.selfcheck import _row as report_row
 from porter.diagnostics import ExitCode
@@ -16,25 +17,11 @@ from porter.ptx.parser import parse_module
 from porter.report import json as report_json
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
-from porter.verify.case import load_case
 from porter.verify.gpu.selfcheck import BitsRow, compare_bits, read_simulated, simulated
 from porter.verify.images import Image, make_image
 from porter.verify.problem import LaunchValues, Problem
 from porter.verify.results import Verdict
 
-CASE = """version: 1
-kernel: k.cu
-entry: k
-sizes: {N: 32}
-tensors:
-  A: {dtype: f32, shape: [N], role: input}
-  C: {dtype: f32, shape: [N], role: output}
-launch: {grid: [1], block: [32]}
-params: [A, C]
-reduction: 1
-reference: "A"
-accumulate: f32
-"""
 PTX = (
     ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 c)\n"
     "{\n  .reg .f32 %%f<3>;\n  %s\n  ret;\n}\n"
@@ -63,9 +50,7 @@ class Copying:
 
 
 def compared(tmp_path: Path, right: Copying, body: str = "") -> BitsRow:
-    (tmp_path / "k.cu").write_text("")
-    (tmp_path / "case.yaml").write_text(CASE)
-    case = load_case(tmp_path / "case.yaml")
+    case = small_case(tmp_path, "A")
     (row,) = compare_bits(case, {}, ["normal"], Builder(body), Copying(0), right)
     return row
 
@@ -109,8 +94,7 @@ class Refusing(Copying):
 
 
 def test_what_was_simulated_before_is_not_run_again(tmp_path: Path) -> None:
-    compared(tmp_path, Copying(64))
-    case = load_case(tmp_path / "case.yaml")
+    case = small_case(tmp_path, "A")
     rows = simulated(case, {}, ["normal"], Builder(""), Copying(0))
     known = read_simulated(json.loads(json.dumps([{**vars(r), "outputs": dict(r.outputs)} for r in rows])))
     (row,) = compare_bits(case, {}, ["normal"], Builder(""), Refusing(0), Copying(64), known=known)
@@ -123,9 +107,7 @@ def test_what_was_simulated_before_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_families_that_a_case_leaves_out_are_compared_too(tmp_path: Path) -> None:
-    compared(tmp_path, Copying(64))
-    (tmp_path / "case.yaml").write_text(CASE + "families: [normal]\n")
-    case = load_case(tmp_path / "case.yaml")
+    case = small_case(tmp_path, "A", more="families: [normal]\n")
     names = [r.family for r in compare_bits(case, {}, None, Builder(""), Copying(0), Copying(0))]
     assert names == ["integers", "index", "normal", "uniform", "wide", "special", "nonfinite"]
 

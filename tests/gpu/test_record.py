@@ -10,30 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_case import small_case
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx.parser import parse_module
 from porter.ptx.tensormap import TensorMap, TensorMapSwizzle, TensorMapType
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
-from porter.verify.case import Case, load_case
+from porter.verify.case import Case
 from porter.verify.images import Image, make_image
 from porter.verify.problem import LaunchValues, Pointer, Problem, Scalar, bind
 from porter.verify.record import Record, ReplayBackend, _plain, environment, load, record_case, save
 
-CASE = """version: 1
-kernel: k.cu
-entry: k
-sizes: {N: 32}
-tensors:
-  A: {dtype: f32, shape: [N], role: input}
-  C: {dtype: f32, shape: [N], role: output}
-launch: {grid: [1], block: [32]}
-params: [A, C]
-reduction: 1
-reference: "A + A"
-accumulate: f32
-"""
 PTX = ".version 9.0\n.target %s\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 c)\n{\n  ret;\n}\n"
 
 
@@ -59,9 +47,7 @@ class Doubling:
 
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
-    (tmp_path / "k.cu").write_text("// the kernel\n")
-    (tmp_path / "case.yaml").write_text(CASE)
-    return load_case(tmp_path / "case.yaml")
+    return small_case(tmp_path, "A + A", "// the kernel\n")
 
 
 @pytest.fixture

@@ -102,4 +102,6 @@ def test_what_is_known_at_run_time_only_leaves_nobody_out() -> None:
     assert roles("if (steps > 3) return; MMA(acc);") == WarpgroupRoles(0, "4", 4)
     assert roles("if (steps > 3 || group == 0) return; MMA(acc);") == WarpgroupRoles(0, "4", 4)
     assert roles("if (group == 0 && steps > 3) return; MMA(acc);") == WarpgroupRoles(0, "4", 4)
+    # a warp of which a part leaves
+    assert roles("if (tid < 144) return; MMA(acc);") == WarpgroupRoles(0, "4", 4)
     assert roles("if (group == 0) return; MMA(acc);") == WarpgroupRoles(1, "3", 3)

@@ -12,29 +12,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from planted_mistakes import KERNEL as NAME
+from planted_mistakes import MISTAKES
 
 from porter.build.toolchain import find_host_compiler, find_toolkit
 from porter.cli.main import main
 from porter.diagnostics import ExitCode, PorterError
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNEL = ROOT / "corpus" / "gemm_ws" / "gemm_ws.cu"
-
-MISTAKES = [
-    ("sbo-halved", r"(matrix_descriptor_encode\(\(uint64_t\))1024(\) << 32)", r"\g<1>512\2"),
-    ("k-advance-missing", r"&wgmma_sA\[k_it \* WGMMA_K\]", "&wgmma_sA[0]"),
-    ("first-mma-accumulates", r"bool accumulate = false;", "bool accumulate = true;"),
-    ("wrong-n", r"n >> 3 << 17", "n >> 4 << 17"),
-    ("wrong-type", r"(kOperandBF16 = )1;", r"\g<1>0;"),
-    ("wrong-lane-quarter", r"threadIdx\.x / 32 % 4 << 21", "(threadIdx.x / 32 + 1) % 4 << 21"),
-    ("commit-missing", r'asm volatile\("tcgen05\.commit[^;]*;[^;]*;', ""),
-    ("wait-missing", r"if \(committed <= pending\) return;", "if (committed) return;"),
-    ("constant-parity", r'"r"\(batch % 2\)', '"r"(0)'),
-    ("alloc-missing", r'asm volatile\("tcgen05\.alloc[^;]*;[^;]*;', ""),
-    ("second-tile-in-the-same-lanes", r"index % 2 << 20", "index % 2 << 25"),
-    ("version-bits-missing", r"kDescriptorVersion = 1ull << 46", "kDescriptorVersion = 0"),
-]
-
+KERNEL = ROOT / "corpus" / NAME / f"{NAME}.cu"
 
 def _compiler_missing() -> str | None:
     try:

@@ -20,13 +20,13 @@ import numpy as np
 from porter.diagnostics import PorterError
 from porter.verify.arithmetic import APPROXIMATE
 from porter.verify.backends import Backend, RunResult
-from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
+from porter.verify.builder import Builder, BuiltKernel
 from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.images import Image, make_image
 from porter.verify.inputs import Family, choose, generate
-from porter.verify.problem import Problem, bind
-from porter.verify.record import inputs_digest, kernel_digest
+from porter.verify.problem import Problem
+from porter.verify.record import inputs_digest, kernel_digest, original_of
 from porter.verify.results import Verdict
 
 # Floating-point sums by atomics come in any order.
@@ -106,9 +106,7 @@ class _Run:
 def _runs(
     case: Case, sizes: Mapping[str, Number], families: Sequence[str] | None, builder: Builder, seed: int
 ) -> list[_Run]:
-    problem = bind(case, sizes)
-    arch = ORIGINAL_ARCH if case.recorded is None else case.recorded.arch
-    kernel = builder.build(problem, case.kernel, arch)
+    problem, kernel = original_of(case, sizes, builder)
     chosen = choose(list(families) if families else None, problem, restricted=False)
     return [_Run(problem, kernel, family, generate(problem, family, seed)) for family in chosen]
 

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes that people make when they port by hand: (name, pattern in the text of a right port, replacement).
+
+Read by test_verify_planted.py, for the simulator, and by scripts/gpu_mutants.py, for a GPU.
+"""
+
+from __future__ import annotations
+
+KERNEL = "gemm_ws"
+"""The corpus kernel whose port they are planted in."""
+
+MISTAKES = [
+    ("sbo-halved", r"(matrix_descriptor_encode\(\(uint64_t\))1024(\) << 32)", r"\g<1>512\2"),
+    ("k-advance-missing", r"&wgmma_sA\[k_it \* WGMMA_K\]", "&wgmma_sA[0]"),
+    ("first-mma-accumulates", r"bool accumulate = false;", "bool accumulate = true;"),
+    ("wrong-n", r"n >> 3 << 17", "n >> 4 << 17"),
+    ("wrong-type", r"(kOperandBF16 = )1;", r"\g<1>0;"),
+    ("wrong-lane-quarter", r"threadIdx\.x / 32 % 4 << 21", "(threadIdx.x / 32 + 1) % 4 << 21"),
+    ("commit-missing", r'asm volatile\("tcgen05\.commit[^;]*;[^;]*;', ""),
+    ("wait-missing", r"if \(committed <= pending\) return;", "if (committed) return;"),
+    ("constant-parity", r'"r"\(batch % 2\)', '"r"(0)'),
+    ("alloc-missing", r'asm volatile\("tcgen05\.alloc[^;]*;[^;]*;', ""),
+    ("dealloc-missing", r'asm volatile\("tcgen05\.dealloc[^;]*;[^;]*;', ""),
+    ("second-tile-in-the-same-lanes", r"index % 2 << 20", "index % 2 << 25"),
+    ("version-bits-missing", r"kDescriptorVersion = 1ull << 46", "kDescriptorVersion = 0"),
+]
