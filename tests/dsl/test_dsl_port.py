@@ -119,6 +119,8 @@ REFUSED = {
                                               "            loads.consumer_release(mma_state)"), "this use of"),
     "tile columns without a shape": (PLAIN, ("tiler_mn=(64, self.tile_shape_mnk[1])", "tiler_mn=(64, 128)"),
                                      "element 1 of the tile shape"),
+    "a tile shape of the module": (PLAIN, ("tiler_mn=(64, self.tile_shape_mnk[1])", "tiler_mn=(64, TILE[1])"),
+                                   "the tile shape `TILE` is no attribute of a class"),
     "result read too early": (PERSISTENT, ("warpgroup.wait_group(0)", "warpgroup.wait_group(1)"),
                               "still running"),
     "nothing waits": (PLAIN, ("            warpgroup.wait_group(0)\n", ""), "nothing waits"),

@@ -95,7 +95,9 @@ def find_host(file: DslFile, kernel: cst.FunctionDef) -> Host:
         raise _fail("the MMA's tiler is not written as (64, N)", call)
     columns = tiler.elements[1].value
     text = file.text(columns)
-    if not text.endswith("[1]") or not text.startswith("self."):
+    if text.endswith("[1]") and not text.startswith("self."):
+        raise _fail(f"the tile shape `{text[:-3]}` is no attribute of a class of which the kernel is a method", columns)
+    if not text.endswith("[1]"):
         raise _fail(f"N of the MMA, `{text}`, is not element 1 of the tile shape", columns)
     scope = Scope(file, _function_around(file, call))
     launch, inner = _launch(file, kernel)
