@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes planted in a port, run on a Hopper GPU in both modes: which mode sees which.
+"""Mistakes planted in a port, and in programs for SM100 with their own checks, run on a Hopper GPU in both modes:
+which mode sees which.
 
     python scripts/gpu_mutants.py --output docs/results/h200-mutants.json
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import re
+import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +31,53 @@ from porter.verify.settings import GpuOptions, SimOptions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "verify"))
 from planted_mistakes import KERNEL, MISTAKES
+
+PROGRAMS = [
+    ("gpu_handover", "smem-freed-before-its-products-are-done", r"commit(\(s\.empty\[stage\]\);)", r"arrive\1"),
+    ("gpu_handover", "accumulator-handed-over-early", r"commit(\(s\.accumulator_full\[which\]\);)", r"arrive\1"),
+    ("gpu_handover", "accumulator-empty-barrier-ignored", r"wait\(s\.accumulator_empty[^;]*;", ""),
+    ("gpu_columns", "columns-never-given-back", r'asm volatile\("tcgen05\.dealloc[^;]*;[^;]*;', ""),
+]
+"""Program beside this script, mistake, and what it replaces."""
+
+
+def run_program(path: Path, mode: str) -> tuple[str, list[str]]:
+    """Verdict of a program's own check, and what it said."""
+    try:
+        done = subprocess.run(
+            [path], env={**os.environ, "PORTER_MODE": mode}, capture_output=True, text=True, timeout=60, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "error", ["it did not end within 60 s"]
+    return "error" if done.returncode else "clean", [*done.stdout.splitlines(), *done.stderr.splitlines()]
+
+
+def programs(directory: Path) -> list[dict[str, Any]]:
+    """Both modes of each program, as it is and with each mistake."""
+    wanted = [(name, "none", "", "") for name in dict.fromkeys(p[0] for p in PROGRAMS)] + PROGRAMS
+
+    def build(item: tuple[str, str, str, str]) -> Path:
+        name, mistake, pattern, replacement = item
+        text = (Path(__file__).parent / f"{name}.cu").read_text()
+        if pattern:
+            text, count = re.subn(pattern, replacement, text)
+            assert count, f"{name} holds nothing like {pattern}"
+        source = directory / f"{name}-{mistake}.cu"
+        source.write_text(text)
+        command = ["porter", "nvcc", "-std=c++17", "-lineinfo", "-arch=sm_100a", str(source), "-o", str(source.with_suffix(""))]
+        subprocess.run(command, check=True, capture_output=True)
+        return source.with_suffix("")
+
+    with ThreadPoolExecutor(8) as pool:
+        built = list(pool.map(build, wanted))
+    rows: list[dict[str, Any]] = []
+    for (name, mistake, _, _), path in zip(wanted, built, strict=True):
+        row: dict[str, Any] = {"program": name, "mistake": mistake}
+        for mode in ("eager", "deferred"):
+            row[mode], row[f"{mode}_why"] = run_program(path, mode)
+            print(f"{mistake:30} {mode:9} {row[mode]:8} {'; '.join(row[f'{mode}_why'])[:260]}", flush=True)
+        rows.append(row)
+    return rows
 
 
 def main() -> int:
@@ -78,6 +128,7 @@ def main() -> int:
             backend.gpu.close()
             print(f"{name:30} {mode:9} {row[mode]:8} {'; '.join(row[f'{mode}_why'])[:260]}", flush=True)
         rows.append(row)
+    rows += programs(directory)
     document = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": " ".join(["python", *sys.argv]),
@@ -88,10 +139,11 @@ def main() -> int:
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(document, indent=1) + "\n")
-    missed = [r["mistake"] for r in rows[1:] if "error" not in (r["eager"], r["deferred"])]
-    right = rows[0]["eager"] == rows[0]["deferred"] == "clean"
-    caught = len(rows) - 1 - len(missed)
-    print(f"{caught} of {len(rows) - 1} caught; missed: {missed or 'none'}; unchanged port clean: {right}")
+    planted = [r for r in rows if r["mistake"] != "none"]
+    missed = [r["mistake"] for r in planted if "error" not in (r["eager"], r["deferred"])]
+    right = all(r["eager"] == r["deferred"] == "clean" for r in rows if r["mistake"] == "none")
+    caught = len(planted) - len(missed)
+    print(f"{caught} of {len(planted)} caught; missed: {missed or 'none'}; unchanged ones clean: {right}")
     return 0 if right and not missed else 1
 
 

@@ -21,10 +21,13 @@ CTA_BYTES = 128 + 16 * 64
 QUEUE_BYTES = 256 * 256
 """Sizes per CTA of the three arrays: sizeof(Cta), kQueue * sizeof(Item) of device/state.cuh."""
 
+SMS_BYTES = 512 * 16
+"""Size of the array of SMs: kSms * sizeof(Sm)."""
+
 MODES = {"eager": 0, "deferred": 1}
 ARITHMETIC = {"exact": 0, "fast": 1}
 
-_HOST = struct.Struct("<QQQQQIIII")
+_HOST = struct.Struct("<QQQQQQIIII")
 _CTA = struct.Struct(f"<II16BQQII{CTA_BYTES - 48}x")
 
 
@@ -35,6 +38,7 @@ class HostBlock:
     tmem: int
     ctas: int
     queue: int
+    sms: int
     report: int
     patience_ns: int
     capacity: int
@@ -43,7 +47,7 @@ class HostBlock:
 
     def encode(self) -> bytes:
         return _HOST.pack(
-            self.tmem, self.ctas, self.queue, self.report, self.patience_ns, self.capacity,
+            self.tmem, self.ctas, self.queue, self.sms, self.report, self.patience_ns, self.capacity,
             MODES[self.mode], ARITHMETIC[self.arithmetic], 0,
         )  # fmt: skip
 
@@ -65,6 +69,10 @@ class Layout:
     @property
     def queue(self) -> int:
         return self.ctas * QUEUE_BYTES
+
+    @property
+    def sms(self) -> int:
+        return SMS_BYTES
 
 
 @dataclass(frozen=True)

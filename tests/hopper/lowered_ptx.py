@@ -102,8 +102,9 @@ def run(
         tmem = memory.alloc(layout.tmem, fill=0xFF)
         states = memory.alloc(layout.states, fill=0)
         queue = memory.alloc(layout.queue, fill=0)
+        sms = memory.alloc(layout.sms, fill=0)
         report = memory.alloc(4096, fill=0)
-        block = HostBlock(tmem, states, queue, report, patience, ctas, mode, arithmetic).encode()
+        block = HostBlock(tmem, states, queue, sms, report, patience, ctas, mode, arithmetic).encode()
         variables = tuple(
             replace(v, initial=tuple(block)) if v.name == HOST_VARIABLE else v for v in module.variables
         )

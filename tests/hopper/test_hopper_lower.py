@@ -148,7 +148,7 @@ def test_every_form_assembles_for_hopper(toolkit: Toolkit, library: str) -> None
 
 
 def test_the_library_has_the_layout_that_the_host_writes(library: str) -> None:
-    size = len(HostBlock(1, 2, 3, 4, 5, 6, "eager", "exact").encode())
+    size = len(HostBlock(1, 2, 3, 4, 5, 6, 7, "eager", "exact").encode())
     assert f".b8 porter_host[{size}];" in library_body(library)
     source = (LIBRARY_SOURCE.parent / "state.cuh").read_text()
     assert re.search(r"sizeof\(Cta\) == (.*?),", source)[1] == "128 + 16 * kForwards"  # type: ignore[index]

@@ -20,10 +20,11 @@
 
 namespace {
 
-constexpr size_t kTmemBytes = 128 * 512 * 4, kCtaBytes = 128 + 16 * 64, kQueueBytes = 256 * 256;
+constexpr size_t kTmemBytes = 128 * 512 * 4, kCtaBytes = 128 + 16 * 64, kQueueBytes = 256 * 256,
+                 kSmsBytes = 512 * 16;
 
 struct Host {                       // as in state.cuh
-  uint64_t tmem, ctas, queue, report, patience;
+  uint64_t tmem, ctas, queue, sms, report, patience;
   uint32_t capacity, mode, arithmetic, unused;
 };
 struct Report {
@@ -33,7 +34,7 @@ struct Report {
 std::mutex lock;
 Report* report = nullptr;
 uint64_t report_device = 0;
-uint64_t tmem = 0, ctas = 0, queue = 0;
+uint64_t tmem = 0, ctas = 0, queue = 0, sms = 0;
 size_t capacity = 0;
 std::map<CUmodule, CUdeviceptr> variables;
 
@@ -91,7 +92,9 @@ cudaError_t prepare(CUfunction function, size_t count, cudaStream_t stream) {
   if (report == nullptr) {
     if (cudaError_t error = cudaHostAlloc(reinterpret_cast<void**>(&report), 4096, cudaHostAllocMapped)) return error;
     std::memset(report, 0, 4096);
-    void* device = nullptr;
+    void *device = nullptr, *shared = nullptr;
+    if (cudaError_t error = cudaMalloc(&shared, kSmsBytes)) return error;
+    sms = reinterpret_cast<uint64_t>(shared);
     if (cudaError_t error = cudaHostGetDevicePointer(&device, report, 0)) return error;
     report_device = reinterpret_cast<uint64_t>(device);
     std::atexit(say_why);
@@ -107,12 +110,13 @@ cudaError_t prepare(CUfunction function, size_t count, cudaStream_t stream) {
     tmem = reinterpret_cast<uint64_t>(a), ctas = reinterpret_cast<uint64_t>(b), queue = reinterpret_cast<uint64_t>(c);
     capacity = count;
   }
-  Host host = {tmem, ctas, queue, report_device, 10ull * 1000 * 1000 * 1000, static_cast<uint32_t>(capacity),
+  Host host = {tmem, ctas, queue, sms, report_device, 10ull * 1000 * 1000 * 1000, static_cast<uint32_t>(capacity),
                setting("PORTER_MODE", PORTER_DEFAULT_MODE, "deferred"), setting("PORTER_ARITHMETIC", "exact", "fast"), 0};
   // Two lowered grids must not share the arrays: one after the other.
   if (cudaError_t error = cudaDeviceSynchronize()) return error;
   cudaMemsetAsync(reinterpret_cast<void*>(ctas), 0, count * kCtaBytes, stream);
   cudaMemsetAsync(reinterpret_cast<void*>(queue), 0, count * kQueueBytes, stream);
+  cudaMemsetAsync(reinterpret_cast<void*>(sms), 0, kSmsBytes, stream);
   return cudaMemcpyAsync(reinterpret_cast<void*>(variables[module]), &host, sizeof(host), cudaMemcpyHostToDevice, stream);
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What lowered tcgen05 instructions call: issue of products and commits, and the work of waiting threads.
 //
-// Eager: the issuing thread computes a product at once. Deferred: products and commits are queued in the CTA,
-// and threads whose poll of an mbarrier failed take 16 rows of the oldest operation at a time. Products onto the
-// same accumulator that a thread issues one after another are one operation, so that D is loaded once.
+// Products are queued in the CTA, and threads whose poll of an mbarrier failed take 16 rows of the oldest operation
+// at a time. Eager: the issuing thread goes on when its product is done, and computes it where no whole warp polls.
+// Deferred: it goes on at once, and commits are queued too. Products onto the same accumulator that a thread issues
+// one after another are one operation then, so that D is loaded once.
 #include "management.cuh"
 #include "others.cuh"
 #include "pairs.cuh"
@@ -61,7 +62,7 @@ static __device__ __noinline__ bool work(u32 mask, u32 id) {
     if (atomicAdd(&item.finished, 1u) + 1 == pieces) {
       fence(pair);
       item.finished = 0;
-      *(volatile u64*)&c.progress = now();
+      progress(c);
       atomicAdd(&c.executed, 1u);
       fence(pair);
       atomicExch(&c.claim, (u64)(index + 1) << 32);
@@ -74,15 +75,6 @@ __device__ __forceinline__ Item& queued(u32 index) {
   return porter_host.queue[(size_t)cta_id() * kQueue + index % kQueue];
 }
 
-__device__ __forceinline__ void acquire(Cta& c) {
-  while (atomicCAS(&c.lock, 0u, 1u) != 0u) __nanosleep(32);
-  fence(false);
-}
-__device__ __forceinline__ void release(Cta& c) {
-  fence(false);
-  atomicExch(&c.lock, 0u);
-}
-
 // The operation that steps were joined to goes to the workers.
 static __device__ __noinline__ void close_open(Cta& c) {
   u32 open = atomicExch(&c.open, 0u);
@@ -91,14 +83,14 @@ static __device__ __noinline__ void close_open(Cta& c) {
 
 // All that was issued before is done when this returns. By one thread.
 static __device__ __noinline__ void drain(Cta& c) {
-  acquire(c);
+  lock(c.lock);
   close_open(c);
-  release(c);
+  unlock(c.lock);
   while (peek(c.reserved) != peek(c.executed))
     if (!work(1u << thread_rank() % 32, cta_id())) __nanosleep(64);
 }
 
-static __device__ __noinline__ void issue(Cta& c, const Item& made) {
+static __device__ __noinline__ u32 issue(Cta& c, const Item& made) {
   close_open(c);
   while (peek(c.reserved) - peek(c.executed) >= kQueue)
     if (!work(1u << thread_rank() % 32, cta_id())) __nanosleep(64);
@@ -113,6 +105,21 @@ static __device__ __noinline__ void issue(Cta& c, const Item& made) {
   // Only a commit shows whether the products before it are done, so they can wait for it.
   if (made.tiles) atomicExch(&c.open, index + 1);
   else store_release(&item.ready, index + 1);
+  return index;
+}
+
+constexpr u64 kPatienceOfOne = 200000;   // ns
+
+// Operation `index` of this CTA is done when this returns. Whole warps are a hundred times faster than the one thread
+// that waits here: it works where no such warp has looked for work lately.
+static __device__ __noinline__ void finish(Cta& c, const Cta& peer, u32 index, bool pair) {
+  u64 since = now();
+  while ((int)(peek(c.executed) - index) <= 0) {
+    u64 helped = max(peek(c.whole), peek(peer.whole));
+    bool alone = now() > max(since, helped) + kPatienceOfOne;
+    if (!alone || !work(1u << thread_rank() % 32, cta_id())) __nanosleep(32);
+  }
+  fence(pair);
 }
 
 // The product as a further step of the operation before it.
@@ -143,14 +150,16 @@ static __device__ __noinline__ void product(u32 d, u64 a, u64 b, u32 idesc, u32 
   Work w = read_work(item);
   check_work(w, item);
   item.tiles = tile_count(w);
-  *(volatile u64*)&c.progress = now();
+  progress(c);
+  lock(c.lock);
   if (porter_host.mode == kDeferred) {
-    acquire(c);
     if (!join(c, item)) issue(c, item);
-    release(c);
+    unlock(c.lock);
   } else {
-    for (u32 tile = 0; tile < item.tiles; ++tile) tile_by_threads(w, item, tile, 0, 1);
-    fence(is_pair(flags));
+    u32 index = issue(c, item);
+    close_open(c);
+    unlock(c.lock);
+    finish(c, porter_host.ctas[work_cta(w, w.own ^ 1)], index, is_pair(flags));
   }
 }
 
@@ -175,13 +184,13 @@ PORTER_FN void porter_mma_extended(u32 d, u64 a, u64 b, u32 idesc, u32 enable, u
 PORTER_FN void porter_commit(u32 barrier, u32 multicast, u32 group, u32 site) {
   Cta& c = state(site);
   use_group(c, group, site);
-  *(volatile u64*)&c.progress = now();
+  progress(c);
   if (porter_host.mode == kDeferred) {
     Item item = {};
     item.barrier = barrier, item.multicast = multicast, item.site = site, item.flags = group == 2 ? kFlagPair : 0;
-    acquire(c);
+    lock(c.lock);
     issue(c, item);
-    release(c);
+    unlock(c.lock);
   } else {
     fence(group == 2);
     arrive(barrier, multicast);
@@ -242,16 +251,18 @@ __device__ __forceinline__ void poll(u32 mask, u32 site, u32 peer, bool pair) {
   Cta& c = state(site);
   u64 last = peek(c.progress), time = now();
   if (pair) last = max(last, peek(porter_host.ctas[peer].progress));
-  if (porter_host.mode == kDeferred) {
-    // Threads that are not a whole warp are slow at this; they let whole warps do it where there are some.
-    bool help = mask == ~0u;
-    if (help) *(volatile u64*)&c.whole = time;
-    else help = last != 0 && time > last + kPatienceOfAll && time > peek(c.whole) + kPatienceOfSome;
-    help = __shfl_sync(mask, help, __ffs(mask) - 1);
-    u32 done = 0;
-    while (help && (work(mask, cta_id()) || (pair && work(mask, peer)))) ++done;
-    if (done) return;
+  // Threads that are not a whole warp are slow at this; they let whole warps do it where there are some.
+  const bool whole = mask == ~0u;
+  if (whole) *(volatile u64*)&c.whole = time;
+  bool help = whole || (porter_host.mode == kDeferred && last != 0 && time > last + kPatienceOfAll &&
+                        time > peek(c.whole) + kPatienceOfSome);
+  help = __shfl_sync(mask, help, __ffs(mask) - 1);
+  u32 done = 0;
+  while (help && (work(mask, cta_id()) || (pair && work(mask, peer)))) {
+    ++done;
+    if (whole) *(volatile u64*)&c.whole = now();
   }
+  if (done) return;
   if (last == 0) {
     atomicCAS(&c.progress, 0ull, time);
   } else if (time > last + porter_host.patience && time > peek(c.progress) + porter_host.patience) {
@@ -266,6 +277,9 @@ PORTER_FN void porter_poll(u32 site) { poll(__activemask(), site, 0, false); }
 // The same where CTAs work in pairs.
 PORTER_FN void porter_pair_poll(u32 site) {
   Cta& c = state(site);
+  u32 mask = __activemask();
   if (peek(c.flying)) pass_on(c);
-  poll(__activemask(), site, cta_of_rank(cta_rank() ^ 1), true);
+  // Only whole warps count as such below.
+  __syncwarp(mask);
+  poll(mask, site, cta_of_rank(cta_rank() ^ 1), true);
 }

@@ -17,44 +17,72 @@ __device__ __forceinline__ void wait_for_columns(u64 since, u32 code, u32 site, 
   __nanosleep(500);
 }
 
-// The first unit of an allocation by one CTA; waits until one is free.
+// The SM whose columns this CTA takes. Blackwell runs the CTAs of a pair on two SMs, Hopper may run both on one: the
+// even ones and the odd ones each share their columns then.
+__device__ __forceinline__ Sm& own_sm(Cta& c, u32 group) {
+  if (!c.sm) {
+    u32 id;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+    c.sm = (2 * id + (group == 2 ? cta_rank() % 2 : 0)) % kSms + 1;
+  }
+  return porter_host.sms[c.sm - 1];
+}
+
+__device__ __forceinline__ bool take_units(Sm& sm, u32 units, u32 at) {
+  u32 mask = units_mask(units) << at;
+  for (u32 taken = peek(sm.taken); !(taken & mask);) {
+    u32 before = atomicCAS(&sm.taken, taken, taken | mask);
+    if (before == taken) return true;
+    taken = before;
+  }
+  return false;
+}
+
+// The first unit of an allocation by one CTA; waits until the CTAs of its SM leave it one.
 static __device__ __noinline__ u32 take_columns(Cta& c, u32 units, u32 site) {
+  Sm& sm = own_sm(c, 1);
   for (u64 since = now();;) {
-    u32 taken = peek(c.allocated), at = find_free(taken, units);
+    u32 taken = peek(sm.taken), at = find_free(taken, units);
     if (at < 16) {
-      if (atomicCAS(&c.allocated, taken, taken | units_mask(units) << at) == taken) return at;
-      continue;
+      if (!take_units(sm, units, at)) continue;
+      atomicOr(&c.allocated, units_mask(units) << at);
+      return at;
     }
-    wait_for_columns(since, kTrapAllocFull, site, units * kUnit, taken);
+    wait_for_columns(max(since, peek(sm.progress)), kTrapAllocFull, site, units * kUnit, taken);
   }
 }
 
-// The same for a pair: columns that are free in both CTAs, once both have asked. The even rank chooses.
+// The same for a pair: columns that are free in both SMs, once both CTAs have asked. The even rank chooses.
 static __device__ __noinline__ u32 take_pair_columns(Cta& c, u32 units, u32 site) {
   u32 rank = cta_rank();
   Cta& peer = porter_host.ctas[cta_of_rank(rank ^ 1)];
+  Sm& sm = own_sm(c, 2);
   u32 number = c.asked + 1;
   c.columns[number % 2] = units * kUnit;
   store_release(&c.asked, number);
   u64 since = now();
-  while (load_acquire(&peer.asked) < number) wait_for_columns(since, kTrapPairAlone, site, units * kUnit, 0);
+  while (load_acquire(&peer.asked) < number)
+    wait_for_columns(max(since, peek(sm.progress)), kTrapPairAlone, site, units * kUnit, 0);
   u32 other = peek(peer.columns[number % 2]);
   if (other != units * kUnit) stop(kTrapPairAlloc, site, units * kUnit, other);
-  if (rank % 2) {
-    u32 granted;
-    while ((granted = load_acquire(&peer.granted)) >> 16 < number)
-      wait_for_columns(since, kTrapAllocFull, site, units * kUnit, peek(c.allocated));
-    return granted & 0xFFFF;
-  }
+  Sm& there = porter_host.sms[peek(peer.sm) - 1];
   for (;;) {
-    u32 taken = peek(c.allocated) | peek(peer.allocated), at = find_free(taken, units);
-    if (at < 16) {
-      atomicOr(&c.allocated, units_mask(units) << at);
-      atomicOr(&peer.allocated, units_mask(units) << at);
-      store_release(&c.granted, number << 16 | at);
-      return at;
+    u32 taken = peek(sm.taken) | peek(there.taken), at = find_free(taken, units);
+    if (rank % 2) {
+      u32 granted = load_acquire(&peer.granted);
+      if (granted >> 16 >= number) return granted & 0xFFFF;
+    } else if (at < 16) {
+      if (!take_units(sm, units, at)) continue;
+      if (take_units(there, units, at)) {
+        atomicOr(&c.allocated, units_mask(units) << at);
+        atomicOr(&peer.allocated, units_mask(units) << at);
+        store_release(&c.granted, number << 16 | at);
+        return at;
+      }
+      atomicAnd(&sm.taken, ~(units_mask(units) << at));
     }
-    wait_for_columns(since, kTrapAllocFull, site, units * kUnit, taken);
+    u64 busy = max(peek(sm.progress), peek(there.progress));
+    wait_for_columns(max(since, busy), kTrapAllocFull, site, units * kUnit, taken);
   }
 }
 
@@ -70,7 +98,7 @@ PORTER_FN void porter_alloc(u32 address, u32 columns, u32 group, u32 site) {
     u32 units = columns / kUnit;
     u32 found = group == 2 ? take_pair_columns(c, units, site) : take_columns(c, units, site);
     c.units[found] = (unsigned char)units;
-    c.progress = now();
+    progress(c);
     start = found * kUnit;
   }
   start = __shfl_sync(~0u, start, 0);
@@ -101,7 +129,10 @@ PORTER_FN void porter_dealloc(u32 address, u32 columns, u32 group, u32 site) {
     if (pending) stop(kTrapDeallocPending, site, pending);
     c.units[unit] = 0;
     fence(group == 2);
-    atomicAnd(&c.allocated, ~(units_mask(columns / kUnit) << unit));
+    u32 left = ~(units_mask(columns / kUnit) << unit);
+    atomicAnd(&c.allocated, left);
+    atomicAnd(&own_sm(c, group).taken, left);
+    progress(c);
   }
   __syncwarp();
 }

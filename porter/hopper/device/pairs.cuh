@@ -40,6 +40,7 @@ static __device__ __noinline__ void pass_on(Cta& c) {
     if (!has_landed(c, i)) continue;
     // What was seen may be an earlier use of the mbarrier: only who takes the bit knows.
     if (!(atomicAnd(&c.flying, ~bit) & bit)) continue;
+    fence(true);
     if (!has_landed(c, i)) {
       atomicOr(&c.flying, bit);
       continue;
@@ -93,6 +94,8 @@ PORTER_FN u32 porter_pair_copy(u32 barrier, u32 mask, u64 map, u32 site) {
   // Four copies of each CTA may be on their way.
   u32 index = rank * 4, bytes = copied_bytes(map, site);
   u64 since = now();
+  // Several threads of a CTA may issue copies.
+  lock(c.copying);
   for (u32 slot = 0;; slot = (slot + 1) % 4) {
     u32 free = 1;
     for (u32 to = 0; to < 16; ++to)
@@ -104,6 +107,9 @@ PORTER_FN u32 porter_pair_copy(u32 barrier, u32 mask, u64 map, u32 site) {
     pass_on(c);
     if (now() > since + porter_host.patience) stop(kTrapStuck, site, peek(c.reserved), peek(c.executed));
   }
+  for (u32 to = 0; to < 16; ++to)
+    if (mask >> to & 1) *(volatile u32*)&porter_host.ctas[cta_of_rank(to)].forwards[index].busy = 1;
+  unlock(c.copying);
   u32 landed = landed_address(index);
   for (u32 to = 0; to < 16; ++to) {
     if (!(mask >> to & 1)) continue;
@@ -112,7 +118,7 @@ PORTER_FN u32 porter_pair_copy(u32 barrier, u32 mask, u64 map, u32 site) {
     u32 other, counted;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(landed), "r"(to));
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counted) : "r"(barrier & kOffset), "r"(to ^ 1));
-    *(volatile u32*)&f.bytes = bytes, *(volatile u32*)&f.barrier = counted, *(volatile u32*)&f.busy = 1;
+    *(volatile u32*)&f.bytes = bytes, *(volatile u32*)&f.barrier = counted;
     asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(other), "r"(bytes) : "memory");
     fence(true);
     atomicOr(&there.flying, 1ull << index);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the lowered kernel keeps in global memory, and how it stops.
 //
-// Tensor Memory is an array of 128 lanes x 512 columns x 32 bits for each CTA, by linear CTA id. The host
-// allocates everything, zeroes `ctas`, and writes `porter_host` before a launch; the layout of the structures
-// is repeated in porter/hopper/library.py.
+// Tensor Memory is an array of 128 lanes x 512 columns x 32 bits for each CTA, by linear CTA id; which columns are
+// free is kept for each SM, whose CTAs share them. The host allocates everything, zeroes `ctas` and `sms`, and writes
+// `porter_host` before a launch; the layout of the structures is repeated in porter/hopper/library.py.
 #pragma once
 
 typedef unsigned int u32;
@@ -16,6 +16,7 @@ constexpr u32 kColumns = 512;
 constexpr u32 kUnit = 32;            // columns of the smallest allocation
 constexpr u32 kQueue = 256;          // operations that may be pending in one CTA
 constexpr u32 kSteps = 8;            // products onto one accumulator that make one operation
+constexpr u32 kSms = 512;            // entries of `sms`
 constexpr u32 kForwards = 64;        // copies of other CTAs whose completion a CTA passes on: 4 for each rank
 
 enum Trap : u32 {
@@ -71,10 +72,18 @@ struct Cta {
   u32 filled;                    // allocations of a pair whose cells hold NaN by now
   u32 lock;                      // held while operations are queued
   u64 whole;                     // global time when a whole warp last looked for work
-  u32 unused[8];
+  u32 sm;                        // entry of `sms` + 1, once the CTA has asked for columns
+  u32 copying;                   // held while a copy of a pair takes its place among `forwards`
+  u32 unused[6];
   Forward forwards[kForwards];
 };
 static_assert(sizeof(Cta) == 128 + 16 * kForwards, "layout known to the host");
+
+struct Sm {            // the Tensor Memory that the CTAs of one SM share
+  u32 taken;           // one bit per unit of 32 columns
+  u32 unused;
+  u64 progress;        // global time of the last tensor-core operation of any of them, ns
+};
 
 struct Report {        // in host memory: the context does not outlive a trap
   u32 code, site;
@@ -87,6 +96,7 @@ struct Host {
   u32* tmem;
   Cta* ctas;
   Item* queue;
+  Sm* sms;
   Report* report;
   u64 patience;        // ns without a tensor-core operation before a waiting thread gives up
   u32 capacity;        // CTAs that the arrays have room for
@@ -164,6 +174,13 @@ __device__ __forceinline__ u32* cell(u32* memory, u32 lane, u32 column) {
   return memory + lane * kColumns + column;
 }
 
+// The CTA does something: neither those that wait for its barriers nor those that wait for its columns give up yet.
+__device__ __forceinline__ void progress(Cta& c) {
+  u64 time = now();
+  *(volatile u64*)&c.progress = time;
+  if (c.sm) *(volatile u64*)&porter_host.sms[c.sm - 1].progress = time;
+}
+
 // Columns first .. first+count-1 belong to allocations.
 __device__ __forceinline__ bool allocated(const Cta& c, u32 first, u32 count) {
   if (first + count > kColumns) return false;
@@ -180,6 +197,15 @@ static __device__ __noinline__ void use_group(Cta& c, u32 group, u32 site) {
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
   if (group == 2 && size % 2) stop(kTrapPair, site, size);
   c.group = group;
+}
+
+static __device__ __noinline__ void lock(u32& word) {
+  while (atomicCAS(&word, 0u, 1u) != 0u) __nanosleep(32);
+  asm volatile("fence.acq_rel.cta;" ::: "memory");
+}
+__device__ __forceinline__ void unlock(u32& word) {
+  asm volatile("fence.acq_rel.cta;" ::: "memory");
+  atomicExch(&word, 0u);
 }
 
 // Operations of a pair touch the memory of both CTAs, which run on two SMs.

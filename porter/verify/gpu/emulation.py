@@ -96,13 +96,15 @@ class Emulation:
         tmem = self._allocate(layout.tmem, "Tensor Memory")
         self.states = self._allocate(layout.states, "Tensor Memory")
         queue = self._allocate(layout.queue, "Tensor Memory")
+        sms = self._allocate(layout.sms, "Tensor Memory")
         self.gpu.call("fill", address=self.states, value=0, size=layout.states)
         self.gpu.call("fill", address=queue, value=0, size=layout.queue)
+        self.gpu.call("fill", address=sms, value=0, size=layout.sms)
         # Cells that nothing wrote read as NaN.
         self.gpu.call("fill", address=tmem, value=0xFF, size=layout.tmem)
         patience = min(PATIENCE_SECONDS, self.options.seconds / 2)
         block = HostBlock(
-            tmem, self.states, queue, self.gpu.info().report, int(patience * 1e9), self.ctas, self.options.mode,
+            tmem, self.states, queue, sms, self.gpu.info().report, int(patience * 1e9), self.ctas, self.options.mode,
             self.options.arithmetic,
         )  # fmt: skip
         variable, _ = self.gpu.call("variable", module=module, name=HOST_VARIABLE)
