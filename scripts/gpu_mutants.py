@@ -64,7 +64,8 @@ def programs(directory: Path) -> list[dict[str, Any]]:
             assert count, f"{name} holds nothing like {pattern}"
         source = directory / f"{name}-{mistake}.cu"
         source.write_text(text)
-        command = ["porter", "nvcc", "-std=c++17", "-lineinfo", "-arch=sm_100a", str(source), "-o", str(source.with_suffix(""))]
+        flags = ["-std=c++17", "-lineinfo", "-arch=sm_100a"]
+        command = ["porter", "nvcc", *flags, str(source), "-o", str(source.with_suffix(""))]
         subprocess.run(command, check=True, capture_output=True)
         return source.with_suffix("")
 
