@@ -44,7 +44,9 @@ ret;
 DEALLOC = "tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 %r6, {columns};"
 
 
-def hold(columns: int, ctas: int, group: int = 1, *, one_sm: bool = True, end: str = DEALLOC, patience: int = 2_000_000) -> Ran:
+def hold(
+    columns: int, ctas: int, group: int = 1, *, one_sm: bool = True, end: str = DEALLOC, patience: int = 2_000_000
+) -> Ran:
     """CTAs that count themselves while they hold columns: for each the count it found and its first column."""
     end = end.format(group=group, columns=columns)
     own = lower(parse_module(TEXT.format(columns=columns, group=group, end=end))).module
