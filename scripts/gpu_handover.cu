@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) multiply(const __half* a, const __ha
                      : "r"(memory + (warp << 21) + which * kTile + column) : "memory");
         for (int i = 0; i < 4; ++i) row[column + i] = __uint_as_float(v[i]);
         // An epilogue that takes its time: the tensor core would overtake it.
-        __nanosleep(5000);
+        __nanosleep(200000);
       }
       asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
       arrive(s.accumulator_empty[which]);
