@@ -125,6 +125,17 @@ __device__ __forceinline__ void load_fragment(u32 address, bool transposed, u32&
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(address) : "memory");
 }
 
+// The same for four matrices, at the addresses of all lanes.
+__device__ __forceinline__ void load_fragments(u32 address, u32& r0, u32& r1, u32& r2, u32& r3) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(address) : "memory");
+}
+
+// Whether eight rows on always means `sbo` bytes on: the swizzle repeats itself by then.
+__device__ __forceinline__ bool regular(const Rows& r, const Place& p) {
+  return r.cells == nullptr && !p.remote && whole(r) && (r.mode == 0 || r.sbo % (8 * span(r.mode)) == 0);
+}
+
 // Words t%4 (low half) and t%4+4 of row row + t/4, by a whole warp, thread t.
 static __device__ __noinline__ u64 odd_fragment(Rows r, Place p, u32 row, u32 t) {
   u32 low, high;

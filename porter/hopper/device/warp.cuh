@@ -77,6 +77,23 @@ __device__ __forceinline__ void multiply_integers(float (&c)[4], const Fragment&
   for (u32 i = 0; i < 4; ++i) c[i] = __int_as_float(d[i]);
 }
 
+template <Family kFamily>
+__device__ __forceinline__ void multiply_row(float (&c)[kBlock][4], const Fragment& a, const u32 (&b)[kBlock][2], u32 flip,
+                                             const Product& p) {
+#define PORTER_EACH(statement)                       \
+  _Pragma("unroll") for (u32 j = 0; j < kBlock; ++j) { \
+    u32 b0 = b[j][0] ^ flip, b1 = b[j][1] ^ flip;    \
+    statement;                                       \
+  }
+#define PORTER_FLOATS(form) PORTER_EACH(PORTER_MMA(form, "f", c[j], a.r[0], a.r[1], a.r[2], a.r[3], b0, b1))
+  if (kFamily == kIntegers) PORTER_EACH(multiply_integers(c[j], a, b0, b1, p))
+  else if (p.kind == kTf32) PORTER_FLOATS("m16n8k8.row.col.f32.tf32.tf32.f32")
+  else if (p.a_type == tF16) PORTER_FLOATS("m16n8k16.row.col.f32.f16.f16.f32")
+  else PORTER_FLOATS("m16n8k16.row.col.f32.bf16.bf16.f32")
+#undef PORTER_FLOATS
+#undef PORTER_EACH
+}
+
 // Two neighbouring cells of a pair's Tensor Memory are read past the L1 cache, which another SM's writes miss.
 __device__ __forceinline__ void load_two(const u32* from, bool pair, float& x, float& y) {
   if (pair) asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];" : "=f"(x), "=f"(y) : "l"(from) : "memory");
@@ -104,6 +121,9 @@ static __device__ __noinline__ void family_tile(const Work& work, const Item& it
   if (kFamily != kFloats) flip_a = flip_b = 0;
   const bool halves = kFamily != kIntegers && w.p.d_type == dF16;
   const bool negate = kFamily == kNarrow && w.p.negate_a != w.p.negate_b;
+  // Row of the lane whose address ldmatrix takes, and the matrix: for A two row groups of each half of K, for B two
+  // halves of K of each row group.
+  const u32 a_row = t % 16, a_chunk = t / 16, b_row = t % 8 + t / 16 * 8, b_chunk = t / 8 % 2;
   bool keep0 = written(item, tile, g), keep1 = written(item, tile, g + 8);
   float scale = w.shift ? __uint_as_float((127 - w.shift) << 23) : 1.0f;
   bool add = enable & 1;
@@ -132,8 +152,12 @@ static __device__ __noinline__ void family_tile(const Work& work, const Item& it
           }
       }
       Fragment a[2];
-      operand_fragment(o.a, o.at, o.row, t, a[0].r[0], a[0].r[2]);
-      operand_fragment(o.a, o.at, o.row + 8, t, a[0].r[1], a[0].r[3]);
+      if (regular(o.a, o.at)) {
+        load_fragments(chunk_address(o.a, o.at, o.row + a_row, a_chunk), a[0].r[0], a[0].r[1], a[0].r[2], a[0].r[3]);
+      } else {
+        operand_fragment(o.a, o.at, o.row, t, a[0].r[0], a[0].r[2]);
+        operand_fragment(o.a, o.at, o.row + 8, t, a[0].r[1], a[0].r[3]);
+      }
       if (kFamily == kNarrow) {
         Fragment bytes = a[0];
 #pragma unroll
@@ -144,6 +168,16 @@ static __device__ __noinline__ void family_tile(const Work& work, const Item& it
       }
 #pragma unroll
       for (u32 i = 0; i < 4; ++i) a[0].r[i] ^= flip_a;
+      if (kFamily != kNarrow && !halves && !w.pair && blocks % 2 == 0 && regular(o.b, place(w, 0))) {
+        u32 address = chunk_address(o.b, place(w, 0), first + b_row, b_chunk), b[kBlock][2];
+#pragma unroll
+        for (u32 j = 0; j < kBlock; j += 2) {
+          b[j][0] = b[j][1] = b[j + 1][0] = b[j + 1][1] = 0;
+          if (j < blocks) load_fragments(address + j * o.b.sbo, b[j][0], b[j][1], b[j + 1][0], b[j + 1][1]);
+        }
+        multiply_row<kFamily>(c, a[0], b, flip_b, w.p);
+        continue;
+      }
 #pragma unroll
       for (u32 j = 0; j < kBlock; ++j) {
         if (j >= blocks) break;
