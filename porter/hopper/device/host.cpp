@@ -25,7 +25,7 @@ constexpr size_t kTmemBytes = 128 * 512 * 4, kCtaBytes = 128 + 16 * 64, kQueueBy
 
 struct Host {                       // as in state.cuh
   uint64_t tmem, ctas, queue, sms, report, patience;
-  uint32_t capacity, mode, arithmetic, unused;
+  uint32_t capacity, mode, arithmetic, columns;
 };
 struct Report {
   uint32_t code, site, block[3], thread, values[4];
@@ -111,7 +111,7 @@ cudaError_t prepare(CUfunction function, size_t count, cudaStream_t stream) {
     capacity = count;
   }
   Host host = {tmem, ctas, queue, sms, report_device, 10ull * 1000 * 1000 * 1000, static_cast<uint32_t>(capacity),
-               setting("PORTER_MODE", PORTER_DEFAULT_MODE, "deferred"), setting("PORTER_ARITHMETIC", "exact", "fast"), 0};
+               setting("PORTER_MODE", PORTER_DEFAULT_MODE, "deferred"), setting("PORTER_ARITHMETIC", "exact", "fast"), setting("PORTER_COLUMNS", "sm", "cta")};
   // Two lowered grids must not share the arrays: one after the other.
   if (cudaError_t error = cudaDeviceSynchronize()) return error;
   cudaMemsetAsync(reinterpret_cast<void*>(ctas), 0, count * kCtaBytes, stream);

@@ -19,19 +19,27 @@ __device__ __forceinline__ void wait_for_columns(u64 since, u32 code, u32 site, 
 
 // The SM whose columns this CTA takes. Blackwell runs the CTAs of a pair on two SMs, Hopper may run both on one: the
 // even ones and the odd ones each share their columns then.
-__device__ __forceinline__ Sm& own_sm(Cta& c, u32 group) {
-  if (!c.sm) {
-    u32 id;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
-    c.sm = (2 * id + (group == 2 ? cta_rank() % 2 : 0)) % kSms + 1;
-  }
-  return porter_host.sms[c.sm - 1];
+static __device__ __noinline__ void find_sm(Cta& c, u32 group) {
+  if (c.sm || porter_host.columns == kOfCta) return;
+  u32 id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  c.sm = (2 * id + (group == 2 ? cta_rank() % 2 : 0)) % kSms + 1;
 }
 
-__device__ __forceinline__ bool take_units(Sm& sm, u32 units, u32 at) {
+// One bit per unit that this CTA cannot take.
+__device__ __forceinline__ u32& taken_units(Cta& c) {
+  u32 sm = peek(c.sm);
+  return sm ? porter_host.sms[sm - 1].taken : c.allocated;
+}
+__device__ __forceinline__ u64 busy(Cta& c) {
+  u32 sm = peek(c.sm);
+  return sm ? peek(porter_host.sms[sm - 1].progress) : 0;
+}
+
+__device__ __forceinline__ bool take_units(u32& word, u32 units, u32 at) {
   u32 mask = units_mask(units) << at;
-  for (u32 taken = peek(sm.taken); !(taken & mask);) {
-    u32 before = atomicCAS(&sm.taken, taken, taken | mask);
+  for (u32 taken = peek(word); !(taken & mask);) {
+    u32 before = atomicCAS(&word, taken, taken | mask);
     if (before == taken) return true;
     taken = before;
   }
@@ -40,15 +48,15 @@ __device__ __forceinline__ bool take_units(Sm& sm, u32 units, u32 at) {
 
 // The first unit of an allocation by one CTA; waits until the CTAs of its SM leave it one.
 static __device__ __noinline__ u32 take_columns(Cta& c, u32 units, u32 site) {
-  Sm& sm = own_sm(c, 1);
+  find_sm(c, 1);
   for (u64 since = now();;) {
-    u32 taken = peek(sm.taken), at = find_free(taken, units);
+    u32 taken = peek(taken_units(c)), at = find_free(taken, units);
     if (at < 16) {
-      if (!take_units(sm, units, at)) continue;
+      if (!take_units(taken_units(c), units, at)) continue;
       atomicOr(&c.allocated, units_mask(units) << at);
       return at;
     }
-    wait_for_columns(max(since, peek(sm.progress)), kTrapAllocFull, site, units * kUnit, taken);
+    wait_for_columns(max(since, busy(c)), kTrapAllocFull, site, units * kUnit, taken);
   }
 }
 
@@ -56,33 +64,31 @@ static __device__ __noinline__ u32 take_columns(Cta& c, u32 units, u32 site) {
 static __device__ __noinline__ u32 take_pair_columns(Cta& c, u32 units, u32 site) {
   u32 rank = cta_rank();
   Cta& peer = porter_host.ctas[cta_of_rank(rank ^ 1)];
-  Sm& sm = own_sm(c, 2);
+  find_sm(c, 2);
   u32 number = c.asked + 1;
   c.columns[number % 2] = units * kUnit;
   store_release(&c.asked, number);
   u64 since = now();
   while (load_acquire(&peer.asked) < number)
-    wait_for_columns(max(since, peek(sm.progress)), kTrapPairAlone, site, units * kUnit, 0);
+    wait_for_columns(max(since, busy(c)), kTrapPairAlone, site, units * kUnit, 0);
   u32 other = peek(peer.columns[number % 2]);
   if (other != units * kUnit) stop(kTrapPairAlloc, site, units * kUnit, other);
-  Sm& there = porter_host.sms[peek(peer.sm) - 1];
   for (;;) {
-    u32 taken = peek(sm.taken) | peek(there.taken), at = find_free(taken, units);
+    u32 taken = peek(taken_units(c)) | peek(taken_units(peer)), at = find_free(taken, units);
     if (rank % 2) {
       u32 granted = load_acquire(&peer.granted);
       if (granted >> 16 >= number) return granted & 0xFFFF;
     } else if (at < 16) {
-      if (!take_units(sm, units, at)) continue;
-      if (take_units(there, units, at)) {
+      if (!take_units(taken_units(c), units, at)) continue;
+      if (take_units(taken_units(peer), units, at)) {
         atomicOr(&c.allocated, units_mask(units) << at);
         atomicOr(&peer.allocated, units_mask(units) << at);
         store_release(&c.granted, number << 16 | at);
         return at;
       }
-      atomicAnd(&sm.taken, ~(units_mask(units) << at));
+      atomicAnd(&taken_units(c), ~(units_mask(units) << at));
     }
-    u64 busy = max(peek(sm.progress), peek(there.progress));
-    wait_for_columns(max(since, busy), kTrapAllocFull, site, units * kUnit, taken);
+    wait_for_columns(max(since, max(busy(c), busy(peer))), kTrapAllocFull, site, units * kUnit, taken);
   }
 }
 
@@ -131,7 +137,7 @@ PORTER_FN void porter_dealloc(u32 address, u32 columns, u32 group, u32 site) {
     fence(group == 2);
     u32 left = ~(units_mask(columns / kUnit) << unit);
     atomicAnd(&c.allocated, left);
-    atomicAnd(&own_sm(c, group).taken, left);
+    atomicAnd(&taken_units(c), left);
     progress(c);
   }
   __syncwarp();

@@ -30,6 +30,7 @@ constexpr u32 kReporting = 0x80000000u;   // a report that is being written
 
 enum Mode : u32 { kEager = 0, kDeferred = 1 };
 enum Arithmetic : u32 { kExact = 0, kFast = 1 };
+enum Columns : u32 { kOfSm = 0, kOfCta = 1 };   // whose 512 columns an allocation takes
 
 struct Step {          // descriptors of one product, or an address in Tensor Memory for `a`
   u64 a, b;
@@ -72,7 +73,7 @@ struct Cta {
   u32 filled;                    // allocations of a pair whose cells hold NaN by now
   u32 lock;                      // held while operations are queued
   u64 whole;                     // global time when a whole warp last looked for work
-  u32 sm;                        // entry of `sms` + 1, once the CTA has asked for columns
+  u32 sm;                        // entry of `sms` + 1, once the CTA has asked for its columns
   u32 copying;                   // held while a copy of a pair takes its place among `forwards`
   u32 unused[6];
   Forward forwards[kForwards];
@@ -101,7 +102,7 @@ struct Host {
   u64 patience;        // ns without a tensor-core operation before a waiting thread gives up
   u32 capacity;        // CTAs that the arrays have room for
   u32 mode, arithmetic;
-  u32 unused;
+  u32 columns;         // enum Columns
 };
 
 extern "C" { __device__ Host porter_host; }
