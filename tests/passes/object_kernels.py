@@ -369,9 +369,13 @@ template <>
 struct Select<32> {{ using type = M64N32; }};
 template <>
 struct Select<16> {{ using type = M64N16; }};
+template <int N>
+__device__ void step(float* d, uint64_t a, uint64_t b, bool accumulate) {{
+    Select<N>::type::wgmma(a, b, d, accumulate);
+}}
 """,
-        "using WGMMA = typename Select<kN>::type;\n    float accum[16], sum[16] = {0};",
-        batch(f"WGMMA::wgmma({A}, {B}, accum, s)") + "\n        for (int i = 0; i < 16; ++i) sum[i] += accum[i];",
+        "float accum[16], sum[16] = {0};",
+        batch(f"step<kN>(accum, {A}, {B}, s)") + "\n        for (int i = 0; i < 16; ++i) sum[i] += accum[i];",
         store("sum[i]"),
     ),
     "in a lambda that a lambda calls": source(
