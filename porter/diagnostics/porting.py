@@ -19,8 +19,8 @@ ACCUMULATOR_USE = error(
     "accumulator not ported: {what}",
     "The registers of an accumulator become a mirror of a Tensor Memory tile. That needs every use of "
     "them to be understood.",
-    "Nothing was written. See `porter explain PT2002` for the uses that are understood: arrays or scalars "
-    "declared in one function, passed to wrappers, zeroed as a whole, read after the last wait.",
+    "Nothing was written. See `porter explain PT2002` for the uses that are understood: arrays, scalars or objects "
+    "declared in one function, passed to others by reference, zeroed as a whole, read after the last wait.",
 )
 LIBRARY_CONSTRUCT = error(
     "PT2003",

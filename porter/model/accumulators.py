@@ -323,6 +323,11 @@ class _Finder:
         known = next((p for p in self.result.params_of(function) if p.params[0] is found[0]), None)
         if known is None:
             path = registers.path or self._inner_path
+            declarator = found[0].node.child_by_field_name("declarator") if found[0].node is not None else None
+            if path and declarator is not None and declarator.type == "identifier":
+                what = f"accumulator `{variable.name}` is passed by value; pass a reference to it"
+                self._refuse(function, registers.root, what)
+                return
             known = AccumulatorParam(function, found, depth, path, self._extents_of(function, found[0], path))
             if len(known.extents) < depth:
                 self._refuse(function, registers.root, f"the extents of parameter `{variable.name}` are not known")

@@ -39,3 +39,14 @@ def test_a_second_name_of_an_accumulator_is_refused(tmp_path: Path, kind: str, n
     result = port_sources(load_sources(path))
     assert result.exit_code == ExitCode.UNPORTED
     assert any("reference" in str(d) for d in result.diagnostics), [str(d) for d in result.diagnostics]
+
+
+def test_a_copy_of_an_accumulator_is_refused(tmp_path: Path) -> None:
+    text = KERNELS["passed by reference"].replace("void mma(Acc& acc,", "Acc mma(Acc acc,")
+    text = text.replace('"r"(int(accumulate)));', '"r"(int(accumulate))); return acc;')
+    text = text.replace("mma(acc, d", "acc = mma(acc, d")
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    result = port_sources(load_sources(path))
+    assert result.exit_code == ExitCode.UNPORTED
+    assert any("by value" in str(d) for d in result.diagnostics), [str(d) for d in result.diagnostics]
