@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.nan import CANONICAL
 from porter.ptx.types import ElementType
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import canonical
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
-POISON = np.uint32(0x7FFFFFFF)
+POISON = np.uint32(CANONICAL["f32"])
 
 # Tiles that are worked on together: few enough to stay in a core's second-level cache.
 _TILE_BYTES = 1 << 19

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.exec_memory import _by_space, global_groups, shared_index, space_of
+from porter.sim.exec_memory import _by_space, shared_index, space_of
+from porter.sim.global_access import global_groups
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.reduction import combine
 from porter.sim.results import Stop

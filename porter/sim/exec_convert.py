@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast, nan
+from porter.ptx.float_words import BF16_INFINITY, BF16_LARGEST, BF16_MAGNITUDE, BF16_SIGN, F32_FRACTION, F32_INFINITY
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exact_f64 import integer_to_f64
-from porter.sim.exec_float import load_float, odd_to_f32, relu, store_float
+from porter.sim.exec_float import load_float, store_float
 from porter.sim.exec_integer import is_integer
+from porter.sim.float_arithmetic import odd_to_f32, relu
 from porter.sim.kinds import DTYPES, Unsupported, kind_of
 from porter.sim.rounding import f32_to_bf16, odd_add, quantize, round_to_f32
 
@@ -97,7 +99,7 @@ def to_bf16(x: Array, mode: str, satfinite: bool) -> Array:
         v = odd_to_f32(v)
     r = f32_to_bf16(v.astype(np.float32), mode)
     if satfinite:
-        r = np.where((r & 0x7FFF) == 0x7F80, (r & np.uint16(0x8000)) | np.uint16(0x7F7F), r)
+        r = np.where((r & BF16_MAGNITUDE) == BF16_INFINITY, (r & np.uint16(BF16_SIGN)) | np.uint16(BF16_LARGEST), r)
     return r
 
 
@@ -131,7 +133,7 @@ def to_tf32(x: Array, mode: str, satfinite: bool) -> Array:
 
 def _to_tf32_away(bits: Array, satfinite: bool) -> Array:
     """To nearest, ties away from zero, as an H200 does it: on the bits, so that no payload is set for NaN."""
-    top = np.uint32(0x7F800000)
+    top = np.uint32(F32_INFINITY)
     special = (bits & top) == top
     rounded = np.where(special, bits, bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     if satfinite:
@@ -176,7 +178,7 @@ def to_ue8m0(x: Array, mode: str) -> Array:
     v = np.abs(np.asarray(x, np.float32))
     u = v.view(np.uint32)
     e = (u >> np.uint32(23)).astype(np.int64)
-    fraction = u & np.uint32(0x7FFFFF)
+    fraction = u & np.uint32(F32_FRACTION)
     if mode == "rp":
         up = (fraction != 0) & ((e > 0) | (fraction > np.uint32(0x400000)))
         e = e + up

@@ -15,9 +15,10 @@ from porter.sim.codegen import Context, emits, runtime
 from porter.sim.copy_groups import CopyState
 from porter.sim.engine import Operation
 from porter.sim.exec_bulk import emit_bulk
-from porter.sim.exec_memory import global_groups, shared_index
+from porter.sim.exec_memory import shared_index
+from porter.sim.global_access import global_groups
 from porter.sim.kinds import Unsupported
-from porter.sim.mbarrier import shared_address
+from porter.sim.shared_address import shared_address
 from porter.sim.threads import active_warps, per_lane
 
 if TYPE_CHECKING:

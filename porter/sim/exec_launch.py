@@ -17,8 +17,8 @@ from porter.ptx import ast
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.engine import Operation
 from porter.sim.kinds import Unsupported
-from porter.sim.mbarrier import shared_address
 from porter.sim.results import Stop
+from porter.sim.shared_address import shared_address
 from porter.sim.threads import Issuer, Signal, issuers, per_lane
 
 if TYPE_CHECKING:

@@ -146,9 +146,7 @@ def wgmma_issue(M: Machine, at: int, idx: Any, n: int, issue: WgmmaIssue, operan
     for i, w in enumerate(firsts):
         state = _group(M, w)
         cta, scaled = int(M.warp_cta[w]), bool(scales[i])
-        fragment = Fragment(
-            M, at, w, cta, form, tiles, a_values[i], b_values[i], scaled, previous[i], state.last
-        )
+        fragment = Fragment(M, at, w, cta, form, tiles, a_values[i], b_values[i], scaled, previous[i], state.last)
         if sparse is not None:
             fragment.metadata = sparse[i].astype(np.uint32)
         fragments.append(fragment)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
+from porter.ptx.nan import CANONICAL
 from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported, kind_of
@@ -153,7 +154,7 @@ def reduce_lanes(n: int, mask: Any, value: Any, members: Any, how: str, absolute
         if nan:
             r = np.where((part & np.isnan(x)).any(axis=2), kind(np.nan), r)
         bad = np.isnan(r)
-        return np.where(bad, np.uint32(0x7FFFFFFF).view(np.float32), r) if bad.any() else r
+        return np.where(bad, np.uint32(CANONICAL["f32"]).view(np.float32), r) if bad.any() else r
     if how == "add":
         return np.where(part, each, kind(0)).sum(axis=2, dtype=v.dtype)
     if how in ("and", "or", "xor"):
@@ -301,7 +302,7 @@ def store_bytes(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, *va
 
 @emits("ldmatrix")
 def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
-    from porter.sim.mbarrier import shared_address
+    from porter.sim.shared_address import shared_address
 
     count = _matrix_form(ins)
     d = ins.operands[0]
@@ -319,7 +320,7 @@ def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
 
 @emits("stmatrix")
 def _stmatrix(cg: Context, ins: ast.Instruction) -> None:
-    from porter.sim.mbarrier import shared_address
+    from porter.sim.shared_address import shared_address
 
     _matrix_form(ins)
     s = ins.operands[1]

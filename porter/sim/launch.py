@@ -18,10 +18,11 @@ from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
 from porter.sim.exec_launch import Pending
 from porter.sim.loader import load_program
-from porter.sim.machine import GRID_WORKSPACE, INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
+from porter.sim.machine import INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
 from porter.sim.memory import GlobalMemory
 from porter.sim.program import Program
 from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Stop
+from porter.sim.special_registers import GRID_WORKSPACE
 from porter.sim.trace.recorder import Launched
 
 _FORMATS = {

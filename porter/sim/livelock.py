@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from porter.diagnostics import Code
+from porter.sim.progress import NONE
 from porter.sim.results import Stop
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class LivelockWatch:
         if (M.activity, M.stores) != self._seen:
             self.window = 0
             return
-        runnable = np.flatnonzero(M.warp_next < M.none)
+        runnable = np.flatnonzero(M.warp_next < NONE)
         if (M.steps_run[runnable] > self._ran[runnable]).all() and self._state() == self._reference:
             w = int(runnable[0])
             block = M.program.blocks[int(M.warp_next[w])]
@@ -63,7 +64,7 @@ class LivelockWatch:
 
     def _state(self) -> int:
         M = self.machine
-        runnable = M.warp_next < M.none
+        runnable = M.warp_next < NONE
         parts = [M.warp_next.tobytes(), M.lane_pc[runnable].tobytes(), M.lane_state[runnable].tobytes()]
         parts += [bank[:, runnable].tobytes() for bank in M.banks.values()]
         return hash(tuple(parts))

@@ -24,8 +24,7 @@ hardware, and the first 1024 bytes of shared memory are the system's.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +35,7 @@ from porter.ptx import ast
 from porter.ptx.tensormap import TensorMap
 from porter.sim import (  # noqa: F401  (they register instructions)
     exec_atomic,
+    exec_bits,
     exec_bulk,
     exec_call,
     exec_control,
@@ -44,14 +44,16 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_float,
     exec_integer,
     exec_launch,
+    exec_mbarrier,
     exec_memory,
     exec_move,
     exec_store_async,
     exec_tcgen05,
     exec_tensor,
     exec_tensormap,
+    exec_tmem,
     exec_warp,
-    mbarrier,
+    float_arithmetic,
 )
 from porter.sim.accumulators import Accumulators
 from porter.sim.addresses import RANK_SHIFT, Everything
@@ -60,8 +62,10 @@ from porter.sim.engine import Engine
 from porter.sim.livelock import LivelockWatch
 from porter.sim.mbarrier import Mbarriers
 from porter.sim.memory import Allocation, GlobalMemory
-from porter.sim.program import EXIT, Program, Variable
+from porter.sim.program import Program, Variable
+from porter.sim.progress import IDLE, PARKED, RUN, Progress
 from porter.sim.results import Launch, Options, Stop
+from porter.sim.special_registers import SYSTEM_SHARED, special_registers
 from porter.sim.tensor_memory import TensorMemory
 
 Array = npt.NDArray[Any]
@@ -71,19 +75,12 @@ LOCAL_WINDOW = 2 << 48
 PARAM_WINDOW = 3 << 48
 FUNCTION_WINDOW = 4 << 48
 INTERNAL_BASE = 5 << 48
-SYSTEM_SHARED = 1024
 
-RUN, PARKED, GONE = 0, 1, 2
-NONE = 1 << 23
-GRID_WORKSPACE = "%grid_workspace"
-"""Name, among the addresses of variables, of what the blocks of a cooperative launch share. CUDA's cooperative
-groups read its address from %envreg1 (high word) and %envreg2 (cooperative_groups/details/driver_abi.h)."""
 _EPOCH = 1 << 24
-IDLE = 1 << 62
 _EPOCH_STEPS = 512
 
 
-class Machine:
+class Machine(Progress):
     """One wave: the blocks `ctas` (linear indices) of a launch."""
 
     check: Any = None
@@ -136,27 +133,10 @@ class Machine:
         self.warp_cta = warp // self.warps_per_cta
         self.warp_rank = warp % self.warps_per_cta
         self.thread = (self.warp_rank[:, None] * 32 + np.arange(32)).astype(np.uint32)
-        self._special: dict[str, Any] = {}
         self._place_blocks()
         self.smem_base = (self.warp_cta * self.smem_stride).astype(np.int64)[:, None]
 
-        exists = self.thread < self.threads
-        self.lane_pc = np.zeros((W, 32), np.int64)
-        self.lane_state = np.where(exists, RUN, GONE).astype(np.int8)
-        self.exists = exists
-        self.converged: Array = np.asarray(exists.all(axis=1))
-        self.warp_next = np.zeros(W, np.int64)
-        self.epoch = np.zeros(W, np.int64)
-        self.key = np.zeros(W, np.int64)
-        self.steps_run = np.zeros(W, np.int64)
-        self.streak = np.zeros(W, np.int64)
-        self.lane_stamp = np.zeros((W, 32), np.int64)
-        self.alive = np.full(n_cta, self.threads, np.int64)
-        self.current_epoch = 0
-        self._woken: dict[int, Array] = {}
-        self._waking_later = False
-        self.parked: dict[Any, list[tuple[int, Array]]] = {}
-        self.timed_out = np.zeros((W, 32), bool)
+        Progress.__init__(self, self.warp_cta, self.thread < self.threads, np.full(n_cta, self.threads, np.int64))
         self.has_token = np.zeros((W, 32), bool)
         self.tokens = np.zeros((W, 32), np.int64)
         clusters = n_cta // self.cluster_size
@@ -166,9 +146,7 @@ class Machine:
         self.stuck_activity = -1
         self.stuck_rounds = 0
         self.last_allocation: Allocation | None = None
-        self.activity = 0
         self.stores = 0
-        self.none = NONE
         self.steps = 0
 
         self.compiler = Compiler(program, self)
@@ -217,7 +195,6 @@ class Machine:
 
     def _place_blocks(self) -> None:
         gx, gy, _ = self.launch.grid
-        bx, by, _ = self.launch.block
         cx, cy, cz = self.launch.cluster
         linear = np.asarray(self.ctas, np.int64)
         # Blocks are numbered cluster by cluster, so that a cluster's blocks are neighbours.
@@ -225,54 +202,14 @@ class Machine:
         cluster, rank = linear // self.cluster_size, linear % self.cluster_size
         kx, ky, kz = cluster % nx, cluster // nx % ny, cluster // (nx * ny)
         rx, ry, rz = rank % cx, rank // cx % cy, rank // (cx * cy)
-        self.cta_index = np.stack([kx * cx + rx, ky * cy + ry, kz * cz + rz], axis=1)
+        self.cluster_index = np.stack([kx, ky, kz], axis=1)
+        self.index_in_cluster = np.stack([rx, ry, rz], axis=1)
+        self.cta_index = self.cluster_index * (cx, cy, cz) + self.index_in_cluster
         self.cta_rank = rank
         self.cta_first = np.arange(self.n_cta) - rank
-        warp = self.warp_cta
-
-        def per_warp(values: Array) -> Array:
-            return values.astype(np.uint32)[warp][:, None]
-
-        t = self.thread
-        s = self._special
-        lane = np.arange(32, dtype=np.uint32)[None, :]
-        s["laneid"] = lane
-        one = np.uint32(1)
-        s["lanemask_eq"] = one << lane
-        s["lanemask_lt"] = (one << lane) - one
-        s["lanemask_le"] = ((one << lane) - one) | (one << lane)
-        s["lanemask_gt"] = ~s["lanemask_le"]
-        s["lanemask_ge"] = ~s["lanemask_lt"]
-        ux, uy = np.uint32(bx), np.uint32(by)
-        s["tid.x"], s["tid.y"], s["tid.z"] = t % ux, t // ux % uy, t // (ux * uy)
-        s["warpid"] = self.warp_rank.astype(np.uint32)[:, None]
-        s["nwarpid"] = np.uint32(64)
-        for i, axis in enumerate("xyz"):
-            s[f"ntid.{axis}"] = np.uint32(self.launch.block[i])
-            s[f"nctaid.{axis}"] = np.uint32(self.launch.grid[i])
-            s[f"ctaid.{axis}"] = per_warp(self.cta_index[:, i])
-            s[f"cluster_nctaid.{axis}"] = np.uint32(self.launch.cluster[i])
-            s[f"nclusterid.{axis}"] = np.uint32(self.launch.grid[i] // self.launch.cluster[i])
-            s[f"clusterid.{axis}"] = per_warp(np.stack([kx, ky, kz])[i])
-            s[f"cluster_ctaid.{axis}"] = per_warp(np.stack([rx, ry, rz])[i])
-        s["cluster_ctarank"] = per_warp(rank)
-        s["cluster_nctarank"] = np.uint32(self.cluster_size)
-        s["is_explicit_cluster"] = np.uint32(self.clustered)
-        s["smid"] = per_warp(np.arange(self.n_cta))
-        s["nsmid"] = np.uint32(self.options.resident)
-        s["gridid"] = np.uint64(1)
-        workspace = self.addresses.get(GRID_WORKSPACE, 0)
-        s["envreg1"], s["envreg2"] = np.uint32(workspace >> 32), np.uint32(workspace & 0xFFFFFFFF)
-        s["dynamic_smem_size"] = np.uint32(self.launch.dynamic_smem)
-        s["total_smem_size"] = np.uint32(self.smem_size - SYSTEM_SHARED)
-        s["aggr_smem_size"] = np.uint32(self.smem_size)
-        s["reserved_smem_offset_begin"] = np.uint32(0)
-        s["reserved_smem_offset_end"] = np.uint32(SYSTEM_SHARED)
-        s["reserved_smem_offset_cap"] = np.uint32(SYSTEM_SHARED)
-        s["reserved_smem_offset_0"] = np.uint32(0)
-        s["reserved_smem_offset_1"] = np.uint32(0)
-        base = (self.cta_rank << RANK_SHIFT) + SYSTEM_SHARED
-        self._shared_base = per_warp(base) if self.clustered else np.uint32(SYSTEM_SHARED)
+        shared = ((rank << RANK_SHIFT) + SYSTEM_SHARED).astype(np.uint32)
+        self._shared_base = shared[self.warp_cta][:, None] if self.clustered else np.uint32(SYSTEM_SHARED)
+        self._special = special_registers(self)
 
     def special(self, name: str, idx: Any) -> Array:
         """A special register for the selected warps; broadcasts to [n, 32]."""
@@ -334,10 +271,6 @@ class Machine:
 
     # Where things happen ------------------------------------------------------------------------------
 
-    def warps(self, idx: Any) -> Array:
-        """Selected warps as an index array."""
-        return np.arange(idx.start, idx.stop) if isinstance(idx, slice) else idx
-
     def first_lane(self, idx: Any, n: int, mask: Any, where: Any = None) -> tuple[int, int]:
         """(warp, lane) of the first active thread, for a finding."""
         active = np.broadcast_to(True if mask is None else mask, (n, 32))
@@ -346,127 +279,17 @@ class Machine:
         row, lane = np.unravel_index(int(np.argmax(active)), (n, 32))
         return int(self.warps(idx)[row]), int(lane)
 
-    # Threads' progress --------------------------------------------------------------------------------
-
-    def _settle(self, warps: Array) -> None:
-        """Recompute `warp_next`, `converged` and `key` of warps from their lanes."""
-        pc, state = self.lane_pc[warps], self.lane_state[warps]
-        running = np.where(state == RUN, pc, NONE)
-        low = running.min(axis=1)
-        self.warp_next[warps] = low
-        self.converged[warps] = (running == low[:, None]).all(axis=1) & (low != NONE)
-        self.key[warps] = np.where(low == NONE, IDLE, low + self.epoch[warps])
-
-    def _spread(self, warps: Array) -> None:
-        """Write out per-lane state of warps that were converged."""
-        c = warps[self.converged[warps]]
-        if c.size:
-            self.lane_pc[c] = self.warp_next[c][:, None]
-            self.lane_state[c] = RUN
-            self.converged[c] = False
-
-    def goto(self, idx: Any, n: int, mask: Any, target: Any) -> None:
-        """Move threads to a block: an int, or an array broadcasting to [n, 32]."""
-        warps = self.warps(idx)
-        if mask is None and isinstance(target, int) and target != EXIT:
-            self.warp_next[idx] = target
-            self.key[idx] = self.epoch[idx] + target
-            return
-        self._spread(warps)
-        active = np.broadcast_to(True if mask is None else mask, (n, 32))
-        pc = np.where(active, target, self.lane_pc[warps])
-        self.lane_pc[warps] = pc
-        gone = active & (pc == EXIT)
-        if gone.any():
-            self._exit(warps, gone)
-        self._settle(warps)
-
     def _exit(self, warps: Array, gone: Array) -> None:
-        state = self.lane_state[warps]
-        state[gone] = GONE
-        self.lane_state[warps] = state
-        self.activity += 1
-        counts = gone.sum(axis=1)
-        np.subtract.at(self.alive, self.warp_cta[warps], counts)
-        from porter.sim.sync import threads_gone
+        from porter.sim.dead_ends import threads_gone
 
+        super()._exit(warps, gone)
         threads_gone(self, warps, sorted(set(self.warp_cta[warps].tolist())))
-
-    def branch(self, idx: Any, n: int, mask: Any, predicate: Any, yes: int, no: int) -> None:
-        """Threads go to `yes` where the predicate holds, to `no` elsewhere."""
-        p = np.asarray(predicate)
-        if p.ndim == 0:
-            self.goto(idx, n, mask, yes if p else no)
-            return
-        if mask is None and EXIT not in (yes, no):
-            if p.shape[0] != n:
-                p = np.broadcast_to(p, (n, p.shape[-1]))
-            every, some = p.all(axis=1), p.any(axis=1)
-            if every.all():
-                self.goto(idx, n, None, yes)
-                return
-            if not some.any():
-                self.goto(idx, n, None, no)
-                return
-            split = some & ~every
-            warps = self.warps(idx)
-            if not split.any():
-                target = np.where(every, yes, no)
-                self.warp_next[warps] = target
-                self.key[warps] = self.epoch[warps] + target
-                return
-        self.goto(idx, n, mask, np.where(p, yes, no))
-
-    def park(self, idx: Any, n: int, lanes: Array, keys: Any) -> None:
-        """Stop threads where they are until `wake(key)`. `keys`: one for all, or a list with one per row."""
-        warps = self.warps(idx)
-        self._spread(warps)
-        state = self.lane_state[warps]
-        state[lanes] = PARKED
-        self.lane_state[warps] = state
-        for row in np.flatnonzero(lanes.any(axis=1)).tolist():
-            key = keys[row] if isinstance(keys, list) else keys
-            self.parked.setdefault(key, []).append((int(warps[row]), lanes[row].copy()))
-        self._settle(warps)
-
-    def wake(self, *keys: Any) -> bool:
-        """Let the threads parked under some keys run again."""
-        woken = self._woken
-        for key in keys:
-            for w, lanes in self.parked.pop(key, ()):
-                woken[w] = woken[w] | lanes if w in woken else lanes
-        if self._waking_later:
-            return bool(woken)
-        return self._run_woken()
-
-    @contextmanager
-    def waking_together(self) -> Iterator[None]:
-        """Threads that are woken meanwhile begin to run at the end, all at once."""
-        self._waking_later = True
-        try:
-            yield
-        finally:
-            self._waking_later = False
-            self._run_woken()
-
-    def _run_woken(self) -> bool:
-        woken, self._woken = self._woken, {}
-        if not woken:
-            return False
-        warps = np.fromiter(woken, np.int64, len(woken))
-        lanes = np.stack(list(woken.values()))
-        state = self.lane_state[warps]
-        state[lanes & (state == PARKED)] = RUN
-        self.lane_state[warps] = state
-        self.epoch[warps] = np.maximum(self.epoch[warps], self.current_epoch)
-        self._settle(warps)
-        return True
 
     # The loop -----------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run all threads to their end. Raises Stop."""
-        from porter.sim.sync import stuck
+        from porter.sim.dead_ends import stuck
 
         budget = self.options.max_warp_instructions
         report = self.options.progress
@@ -569,21 +392,6 @@ class Machine:
         if mask is not None:
             self._take_turns(idx)
 
-    def _take_turns(self, idx: Any) -> None:
-        """A warp whose paths stay apart for long lets the path that has waited longest run."""
-        warps = self.warps(idx)
-        for w in warps[(self.streak[warps] >= 256) & ~self.converged[warps]].tolist():
-            self.streak[w] = 0
-            running = self.lane_state[w] == RUN
-            if not running.any():
-                continue
-            oldest = np.where(running, self.lane_stamp[w], NONE)
-            lane = int(np.argmin(oldest))
-            number = int(self.lane_pc[w, lane])
-            self.warp_next[w] = number
-            self.key[w] = self.epoch[w] + number
-        self.streak[warps[self.converged[warps]]] = 0
-
     def opcode_counts(self) -> dict[str, int]:
         """Executions per opcode, in warp-instructions."""
         counts: dict[str, int] = {}
@@ -600,13 +408,6 @@ class Machine:
         code = self.program.code
         return {i.line for b in blocks for i in code[self.program.blocks[b].start : self.program.blocks[b].end]}
 
-    def describe_lanes(self, lanes: Array) -> str:
-        """Lanes as text: "all lanes", "lane 3", "lanes 0-15"."""
-        found = np.flatnonzero(lanes).tolist()
-        if len(found) == 32:
-            return "all lanes"
-        return f"lane {found[0]}" if len(found) == 1 else f"lanes {found[0]}-{found[-1]}"
-
     def position_of(self, number: int) -> tuple[int, int, int]:
         """Index in the grid of the block with a number in launch order, the first of its cluster."""
         extents = zip(self.launch.grid, self.launch.cluster, strict=True)
@@ -621,10 +422,3 @@ class Machine:
 
 def instruction_at(program: Program, at: int) -> ast.Instruction | None:
     return program.code[at] if 0 <= at < len(program.code) else None
-
-
-def lanes_of(groups: Iterable[Array]) -> Array:
-    total = np.zeros(32, bool)
-    for g in groups:
-        total |= g
-    return total

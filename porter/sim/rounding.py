@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import nan
+from porter.ptx.float_words import F16_INFINITY, F16_SIGN, F32_FRACTION, F32_INFINITY, F32_SIGN
 
 Array = npt.NDArray[Any]
 
@@ -72,7 +73,7 @@ def _nan_rule(a: Array, b: Array, r: Array, nan_wins: bool) -> Array:
 def flush_f16(x: Array) -> Array:
     """Subnormal float16 to zero of the same sign."""
     u = np.asarray(x, np.float16).view(np.uint16)
-    return np.where((u & np.uint16(0x7C00)) == 0, u & np.uint16(0x8000), u).view(np.float16)
+    return np.where((u & np.uint16(F16_INFINITY)) == 0, u & np.uint16(F16_SIGN), u).view(np.float16)
 
 
 def bf16_to_f32(x: Array) -> Array:
@@ -93,16 +94,16 @@ def f32_to_bf16(x: Array, mode: str = "rn") -> Array:
     else:
         away = (u >> np.uint32(31)) == (1 if mode == "rm" else 0)
         add = np.where(away & (low != 0), np.uint32(0xFFFF), np.uint32(0))
-    special = (u & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
+    special = (u & np.uint32(F32_INFINITY)) == np.uint32(F32_INFINITY)
     rounded = (np.where(special, u, u + add) >> np.uint32(16)).astype(np.uint16)
-    bad = special & ((u & np.uint32(0x7FFFFF)) != 0)
+    bad = special & ((u & np.uint32(F32_FRACTION)) != 0)
     return np.where(bad, np.uint16(nan.CANONICAL["bf16"]), rounded)
 
 
 def flush_f32(x: Array) -> Array:
     """Subnormal float32 to zero of the same sign."""
     u = np.asarray(x, np.float32).view(np.uint32)
-    return np.where((u & np.uint32(0x7F800000)) == 0, u & np.uint32(0x80000000), u).view(np.float32)
+    return np.where((u & np.uint32(F32_INFINITY)) == 0, u & np.uint32(F32_SIGN), u).view(np.float32)
 
 
 def odd_add(x: Array, y: Array) -> Array:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.sim.codegen import runtime
+from porter.sim.progress import GONE, RUN
 from porter.sim.results import Stop
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 _LANES = np.arange(32, dtype=np.uint32)
 _BITS = (np.uint32(1) << _LANES).astype(np.uint32)
-_GONE, _PARKED, _RUN = 2, 1, 0
-_TIMEOUT_ROUNDS = 3
 
 
 def lane_bits(lanes: Array) -> Array:
@@ -34,7 +33,7 @@ def gather_warp(M: Machine, at: int, idx: Any, n: int, mask: Array, members: Any
     """Let threads go on whose named fellow threads are all here too; the others stay."""
     warps = M.warps(idx)
     state = M.lane_state[warps]
-    live = state != _GONE
+    live = state != GONE
     parked_here = np.zeros((n, 32), bool)
     for row, w in enumerate(warps.tolist()):
         for _, lanes in M.parked.get(("warp", w, at), ()):
@@ -51,7 +50,7 @@ def gather_warp(M: Machine, at: int, idx: Any, n: int, mask: Array, members: Any
         kept = [(x, lanes) for x, lanes in kept if lanes.any()]
         if kept:
             M.parked["warp", w, at] = kept
-        M.lane_state[w][ok[row]] = _RUN
+        M.lane_state[w][ok[row]] = RUN
     waiting = mask & ~ok
     if waiting.any():
         M.park(idx, n, waiting, [("warp", int(w), at) for w in warps])
@@ -170,7 +169,7 @@ def _arrive(M: Machine, at: int, cta: int, b: int, threads: int, expected: int |
     return state
 
 
-def _complete(M: Machine, cta: int, b: int) -> bool:
+def complete_barrier(M: Machine, cta: int, b: int) -> bool:
     """Release a barrier's threads if all have arrived."""
     state = M.barriers[cta, b]
     need = state.expected if state.expected is not None else int(M.alive[cta])
@@ -207,7 +206,7 @@ def barrier_sync(
         _arrive(M, at, cta, b, threads, expected)
         rows = these.any(axis=1)
         M.park(warps[rows], int(rows.sum()), these[rows], ("bar", cta, b))
-        _complete(M, cta, b)
+        complete_barrier(M, cta, b)
     M.activity += 1
     return None if gone else following
 
@@ -222,7 +221,7 @@ def barrier_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, number: Any
     expected = _expected(M, at, idx, n, lanes, count)
     for cta, b, these in _turns(M, at, idx, n, lanes, number, expected):
         _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
-        _complete(M, cta, b)
+        complete_barrier(M, cta, b)
 
 
 @runtime
@@ -252,7 +251,7 @@ def barrier_reduce(
                 state.tokens.append((int(warps[row]), these[row].copy()))
             rows = these.any(axis=1)
             M.park(warps[rows], int(rows.sum()), these[rows], ("bar", cta, b))
-            _complete(M, cta, b)
+            complete_barrier(M, cta, b)
     rows = ready.any(axis=1)
     # Threads that were parked and released above run again at this block and are served then.
     if not rows.any():
@@ -289,10 +288,10 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     np.add.at(M.cluster_arrived, cluster, lanes.sum(axis=1))
     M.activity += 1
     for k in np.unique(cluster).tolist():
-        _cluster_complete(M, k)
+        complete_cluster(M, k)
 
 
-def _cluster_complete(M: Machine, k: int) -> None:
+def complete_cluster(M: Machine, k: int) -> None:
     alive = int(M.alive[k * M.cluster_size : (k + 1) * M.cluster_size].sum())
     if M.cluster_arrived[k] and M.cluster_arrived[k] >= alive:
         M.cluster_arrived[k] = 0
@@ -313,94 +312,3 @@ def cluster_wait(M: Machine, at: int, idx: Any, n: int, active: Any, mask: Any, 
     rows = waiting.any(axis=1)
     M.park(warps[rows], int(rows.sum()), waiting[rows], [("cluster", int(k)) for k in cluster[rows]])
     return None
-
-
-# Ends and dead ends -----------------------------------------------------------------------------------
-
-
-def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
-    """Threads have ended: barriers that wait for all remaining threads may now be complete."""
-    for cta, b in [key for key in M.barriers if key[0] in ctas]:
-        if M.barriers[cta, b].expected is None:
-            _complete(M, cta, b)
-    for k in {c // M.cluster_size for c in ctas}:
-        _cluster_complete(M, k)
-    gone = set(warps.tolist())
-    M.wake(*[key for key in M.parked if key[0] in ("warp", "group") and key[1] in gone])
-
-
-def stuck(M: Machine) -> bool:
-    """No thread can run. Land what threads wait for; else let time limits expire; else: deadlock."""
-    if M.engine.land_for_waiters():
-        return True
-    timed = [key for key in M.parked if key[0] == "mbar"]
-    if M.activity != M.stuck_activity:
-        M.stuck_activity = M.activity
-        M.stuck_rounds = 0
-    M.stuck_rounds += 1
-    if timed and M.stuck_rounds <= _TIMEOUT_ROUNDS:
-        for key in timed:
-            for w, lanes in M.parked[key]:
-                M.timed_out[w] |= lanes
-        M.wake(*timed)
-        return True
-    raise Stop(Code.SIM_DEADLOCK, describe(M), *_first_parked(M))
-
-
-def _first_parked(M: Machine) -> tuple[int, int, int]:
-    for waiting in M.parked.values():
-        for w, lanes in waiting:
-            lane = int(np.argmax(lanes))
-            number = int(M.lane_pc[w, lane])
-            at = M.program.blocks[number].start if number < len(M.program.blocks) else -1
-            return at, w, lane
-    return -1, 0, 0
-
-
-def describe(M: Machine) -> str:
-    """Every waiting barrier: what it is, its state and who waits."""
-    lines = []
-    for key, waiting in M.parked.items():
-        who: dict[tuple[str, str], list[str]] = {}
-        for w, lanes in waiting:
-            if not (lanes & (M.lane_state[w] == _PARKED)).any():
-                continue
-            number = int(M.lane_pc[w, int(np.argmax(lanes))])
-            place = ""
-            if number < len(M.program.blocks):
-                ins = M.program.code[M.program.blocks[number].start]
-                if key[0] in ("bar", "cluster") and number:
-                    ins = M.program.code[M.program.blocks[number].start - 1]
-                place = f"{ins.loc.file}:{ins.loc.line}" if ins.loc else f"PTX line {ins.line}"
-            x, y, z = M.block_position(int(M.warp_cta[w]))
-            text = M.describe_lanes(lanes)
-            name = f"warp {int(M.warp_rank[w])}" + ("" if text == "all lanes" else f" ({text})")
-            who.setdefault((f"block {x},{y},{z}", place), []).append(name)
-        if not who:
-            continue
-        (block, place), warps = next(iter(who.items()))
-        more = f", and {len(who) - 1} more places" if len(who) > 1 else ""
-        lines.append(f"{_describe_key(M, key)}: {', '.join(warps)} of {block} at {place}{more}")
-        if len(lines) == 12:
-            lines.append(f"and {len(M.parked) - 12} more")
-            break
-    return "; ".join(lines) or "no thread can go on"
-
-
-def _describe_key(M: Machine, key: Any) -> str:
-    if key[0] == "mbar":
-        arrivals = f" ({M.check.mbarriers.history(key[1], key[2])})" if M.check is not None else ""
-        return M.mbar.describe(key[1], key[2]) + arrivals
-    if key[0] == "bar":
-        state = M.barriers.get((key[1], key[2]))
-        if state is None:
-            return f"barrier {key[2]}"
-        need = state.expected if state.expected is not None else int(M.alive[key[1]])
-        return f"barrier {key[2]}, {state.arrived} of {need} threads arrived"
-    if key[0] == "cluster":
-        return f"cluster barrier, {int(M.cluster_arrived[key[1]])} threads arrived"
-    return {
-        "warp": "the other threads of the warp",
-        "group": "the other warps of the warpgroup",
-        "tmem": "free Tensor Memory columns",
-    }.get(key[0], f"completion of {key[0]}")

@@ -19,6 +19,11 @@ Signal = tuple[int, int]
 """An mbarrier: its slot, and its block."""
 
 
+def lane_mask(n: int, mask: Any) -> Array:
+    """The active lanes [n, 32]; no mask means all."""
+    return np.ones((n, 32), bool) if mask is None else np.broadcast_to(mask, (n, 32))
+
+
 def active_lanes(M: Machine, idx: Any, n: int, mask: Any) -> list[tuple[int, int, int]]:
     """(row, lane, warp) of every active thread."""
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))

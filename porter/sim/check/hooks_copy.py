@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from porter.sim import copy_groups, exec_bulk, exec_launch, exec_store_async, exec_tensor_copy
 from porter.sim.bulk_operands import AsyncStoreForm, AsyncStoreOperands, BulkForm, BulkLoadOperands, BulkStoreOperands
-from porter.sim.check.checker import Groups, Issue
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hooks_sync import check_init
+from porter.sim.check.issues import Groups, Issue
 from porter.sim.check.shadow import range_bits
 from porter.sim.datapath.tma import covered_bytes
 from porter.sim.tensor_copy_operands import TensorCopyForm, TensorLoadOperands, TensorStoreOperands

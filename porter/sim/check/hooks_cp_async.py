@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from porter.sim import exec_cp_async, exec_memory
-from porter.sim.check.checker import Groups, Issue
+from porter.sim import exec_cp_async, exec_memory, global_access
+from porter.sim.check.issues import Groups, Issue
 from porter.sim.check.shadow import Access, byte_bits
 from porter.sim.threads import active_warps
 
@@ -34,7 +34,7 @@ def cp_async(M: Machine, at: int, idx: Any, n: int, mask: Any, operands: exec_cp
             check.copies.setdefault(warp, Groups()).open.append((access,))
         reads = lanes & (operands.sizes(n) == item)
         if reads.any():
-            groups = exec_memory.global_groups(M, at, idx, n, reads, operands.src, item)
+            groups = global_access.global_groups(M, at, idx, n, reads, operands.src, item)
             check.global_memory.threads(at, idx, n, reads, groups, item, item, "cp.async", done=done)
     exec_cp_async.cp_async(M, at, idx, n, mask, operands)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.memory_order import MemoryOrder, Scope, scope_of
-from porter.sim import exec_atomic, exec_memory, exec_tensormap, exec_warp
+from porter.sim import exec_atomic, exec_memory, exec_tensormap, exec_warp, global_access
 from porter.sim.check.lanes import TOGETHER
 from porter.sim.check.shadow import byte_bits
 from porter.sim.exec_atomic import AtomicForm
@@ -109,7 +109,7 @@ def touch_global(
     check: Any = M.check
     if mask is not None and not np.any(mask):
         return
-    groups = exec_memory.global_groups(M, at, idx, n, mask, addr, item * count)
+    groups = global_access.global_groups(M, at, idx, n, mask, addr, item * count)
     if value is not None:
         value = np.broadcast_to(np.asarray(value), (n, 32, count) if count > 1 else (n, 32))
     check.global_memory.threads(at, idx, n, mask, groups, item * count, item, kind, value)
@@ -130,12 +130,12 @@ def _generic(
 
 def ld_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
     touch_global(M, at, idx, n, mask, addr, item, count, "load")
-    return exec_memory.ld_global(M, at, idx, n, mask, addr, item, count)
+    return global_access.ld_global(M, at, idx, n, mask, addr, item, count)
 
 
 def st_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
     touch_global(M, at, idx, n, mask, addr, item, count, "write", value)
-    exec_memory.st_global(M, at, idx, n, mask, addr, item, count, value)
+    global_access.st_global(M, at, idx, n, mask, addr, item, count, value)
 
 
 def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from porter.ptx import ast
 from porter.ptx.memory_order import Scope, fence_scope, fenced_spaces
-from porter.sim import mbarrier, sync
+from porter.sim import exec_mbarrier, sync
 from porter.sim.check import registers
 from porter.sim.check.clocks import ASYNC, ORDER
 from porter.sim.check.judge import Verdict
+from porter.sim.progress import GONE
 from porter.sim.threads import active_warps
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def check_init(M: Machine, at: int, warp: int, slot: int, cta: int, asynchronous
 def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any) -> None:
     check: Any = M.check
     valid = {(slot, cta) for slot, cta in np.argwhere(M.mbar.valid).tolist()}
-    mbarrier.mbar_init(M, at, idx, n, mask, addr, count)
+    exec_mbarrier.mbar_init(M, at, idx, n, mask, addr, count)
     for warp, places in _places(M, at, idx, n, mask, addr):
         for place in places:
             init = check.generic("mbarrier.init", at, warp, True, 1, 8)
@@ -237,14 +238,14 @@ def mbar_inval(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> N
         for slot, cta in places:
             check_init(M, at, warp, slot, cta, False)
             check.mbarriers.invalidated((slot, cta), check.generic("mbarrier.inval", at, warp, True, 1, 8))
-    mbarrier.mbar_inval(M, at, idx, n, mask, addr)
+    exec_mbarrier.mbar_inval(M, at, idx, n, mask, addr)
 
 
 def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nbytes: Any, sign: int) -> None:
     for warp, places in _places(M, at, idx, n, mask, addr):
         for slot, cta in places:
             check_init(M, at, warp, slot, cta, False)
-    mbarrier.mbar_expect(M, at, idx, n, mask, addr, nbytes, sign)
+    exec_mbarrier.mbar_expect(M, at, idx, n, mask, addr, nbytes, sign)
 
 
 def mbar_arrive(
@@ -273,7 +274,7 @@ def mbar_arrive(
         for warp, message in arrivals:
             if (place, warp) not in late:
                 check.arrive(*place, message.copy())
-    result = mbarrier.mbar_arrive(M, at, idx, n, mask, addr, count, expect, drop)
+    result = exec_mbarrier.mbar_arrive(M, at, idx, n, mask, addr, count, expect, drop)
     for place, warp in late:
         check.arrive(*place, dict(messages[place])[warp].copy())
     return result
@@ -285,7 +286,7 @@ def _partial(M: Machine, idx: Any, n: int, mask: Any, warp: int) -> int | None:
         return None
     row = int(np.flatnonzero(M.warps(idx) == warp)[0])
     lanes = np.broadcast_to(mask, (n, 32))[row]
-    left = M.exists[warp] if M.converged[warp] else M.lane_state[warp] != sync._GONE
+    left = M.exists[warp] if M.converged[warp] else M.lane_state[warp] != GONE
     if (lanes | ~left).all():
         return None
     return int(np.packbits(lanes, bitorder="little").view(np.uint32)[0])
@@ -326,7 +327,7 @@ def mbar_wait(
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     if guard is not None:
         lanes = lanes & np.broadcast_to(guard, (n, 32))
-    result = mbarrier.mbar_wait(M, at, idx, n, mask, addr, want, parity, guard)
+    result = exec_mbarrier.mbar_wait(M, at, idx, n, mask, addr, want, parity, guard)
     if result is None or not lanes.any():
         return result
     chosen, count, new_mask, complete = result

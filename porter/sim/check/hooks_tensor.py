@@ -15,17 +15,18 @@ from porter.ptx.tmem_access import TmemAccess
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 from porter.ptx.zero_columns import ZeroColumns
-from porter.sim import exec_tcgen05
+from porter.sim import exec_tcgen05, exec_tmem
 from porter.sim.addresses import OFFSET_MASK
-from porter.sim.check.checker import Channel, Issue
 from porter.sim.check.clocks import ASYNC, CARRIED, EXACT, FENCED, GLOBAL, ORDER, PARKED, TENSOR
 from porter.sim.check.footprints import operand_bits
 from porter.sim.check.hooks_sync import check_init
+from porter.sim.check.issues import Channel, Issue
 from porter.sim.check.judge import Verdict
 from porter.sim.check.shadow import Access, cell_bits, column_bits, range_bits
-from porter.sim.datapath import tcgen05
+from porter.sim.datapath import tcgen05, tmem_access
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_copy import copy_cells
+from porter.sim.exec_tmem import blocks_of_group
 from porter.sim.threads import active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
     where, count = per_lane(addr, n), per_lane(columns, n)
     rows = {int(w): row for row, w in enumerate(M.warps(idx).tolist())}
     before = [dict(held) for held in M.tmem.allocations]
-    result = exec_tcgen05.tmem_alloc(M, at, idx, n, mask, addr, columns, group)
+    result = exec_tmem.tmem_alloc(M, at, idx, n, mask, addr, columns, group)
     # Of a pair of blocks both get theirs when the second one asks.
     for cta, held in enumerate(M.tmem.allocations):
         for start, (size, _) in held.items():
@@ -60,7 +61,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
         check.tensor[cta].accesses.append(cells)
         if group == 2:
             # Neither block of a pair gets its columns before the other, so either allocation tells of both.
-            other = exec_tcgen05._ctas(M, cta, group, at, warp)[1 - int(M.cta_rank[cta]) % 2]
+            other = blocks_of_group(M, cta, group, at, warp)[1 - int(M.cta_rank[cta]) % 2]
             for old in check.tensor[other].accesses:
                 if old.kind == "alloc" and old.bits == cells.bits:
                     old.done, cells.done = [*old.done, now], [*cells.done, *old.done]
@@ -75,7 +76,7 @@ def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, co
         bits = column_bits(int(a[row, 0]) & 0xFFFF, int(c[row, 0]))
         check.access_tensor(cta, check.asynchronous("dealloc", at, warp, None, True, "tensor", bits))
         check.tensor[cta].remove(bits)
-    exec_tcgen05.tmem_dealloc(M, at, idx, n, mask, addr, columns, group)
+    exec_tmem.tmem_dealloc(M, at, idx, n, mask, addr, columns, group)
 
 
 # Loads and stores -------------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def _cells(M: Machine, warp: int, access: TmemAccess, address: int, half_split: 
     found: int | None = check.cells.get(key)
     if found is None:
         try:
-            lanes, columns = tcgen05.cells(
+            lanes, columns = tmem_access.cells(
                 address, access.shape, access.count, warp_rank=rank, packed=access.packed, half_split=half_split
             )
         except DatapathError:
@@ -102,7 +103,7 @@ def tmem_load(
 ) -> Array:
     check: Any = M.check
     a = per_lane(addr, n)
-    result: Array = exec_tcgen05.tmem_load(M, at, idx, n, mask, access, addr, half_split)
+    result: Array = exec_tmem.tmem_load(M, at, idx, n, mask, access, addr, half_split)
     results = M.program.code[at].operands[: 1 if access.reduction is None else 2]
     items = [i for to in results for i in (to.items if isinstance(to, ast.Vec) else (to,))]
     registers = frozenset(i.name for i in items if isinstance(i, ast.Reg))
@@ -122,7 +123,7 @@ def tmem_store(
 ) -> None:
     check: Any = M.check
     a = per_lane(addr, n)
-    exec_tcgen05.tmem_store(M, at, idx, n, mask, access, addr, half_split, values)
+    exec_tmem.tmem_store(M, at, idx, n, mask, access, addr, half_split, values)
     for row, warp in enumerate(M.warps(idx).tolist()):
         bits = _cells(M, warp, access, int(a[row, 0]), half_split)
         if bits is None:
@@ -136,7 +137,7 @@ def tmem_wait_stores(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     check: Any = M.check
     for warp in M.warps(idx).tolist():
         check.completed_by(warp, check.stores.pop(warp, []), at)
-    exec_tcgen05.tmem_wait_stores(M, at, idx, n, mask)
+    exec_tmem.tmem_wait_stores(M, at, idx, n, mask)
 
 
 # Operations of single threads -------------------------------------------------------------------------
@@ -179,7 +180,7 @@ def tmem_mma(
     _several(M, at, idx, n, mask)
     for lane, warp, code, args in exec_tcgen05.mma_calls(M, idx, n, mask, operands):
         cta = int(M.warp_cta[warp])
-        ctas = exec_tcgen05._ctas(M, cta, op.cta_group, at, warp)
+        ctas = blocks_of_group(M, cta, op.cta_group, at, warp)
         try:
             decoded = tcgen05.decode_idesc(op, code)
             key = op, code, args.d_addr, args.a_tmem, args.metadata, args.scale_a, args.scale_b
@@ -252,7 +253,7 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
         except DatapathError:
             continue
         accesses = []
-        for c in exec_tcgen05._ctas(M, cta, op.cta_group, at, warp):
+        for c in blocks_of_group(M, cta, op.cta_group, at, warp):
             to = check.asynchronous("cp", at, warp, lane, True, "tensor", bits)
             check.access_tensor(c, to)
             read = check.asynchronous("cp", at, warp, lane, False, "async", source)
@@ -272,7 +273,7 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
         except DatapathError:
             continue
         accesses = []
-        for c in exec_tcgen05._ctas(M, int(M.warp_cta[warp]), group, at, warp):
+        for c in blocks_of_group(M, int(M.warp_cta[warp]), group, at, warp):
             moved = check.asynchronous("shift", at, warp, lane, True, "tensor", bits)
             check.access_tensor(c, moved, reads=True)
             accesses.append(moved)

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from porter.ptx import ast
 from porter.sim.check import hooks_copy, hooks_cp_async, hooks_memory, hooks_sync, hooks_tensor, hooks_wgmma
-from porter.sim.check.checker import Checker, Issue
+from porter.sim.check.checker import Checker
+from porter.sim.check.issues import Issue
 from porter.sim.check.registers import RegisterWatch
 from porter.sim.codegen import RUNTIME, Context
 from porter.sim.engine import Engine, Operation

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.ptx.float_words import F32_INFINITY
+
 Array = NDArray[Any]
 
 FRACTION_BITS = 23
@@ -73,5 +75,5 @@ def _unit(x: Array) -> Array:
     fixed = np.where((x < 0) & (fixed > 0), ~fixed, fixed)
     exponent = fixed >> FRACTION_BITS
     words = (((exponent + 127) << FRACTION_BITS) + fractions()[fixed & _ONES]).astype(np.int64)
-    words = np.where(exponent > 127, 0x7F800000, np.where(exponent < -126, 0, words))
+    words = np.where(exponent > 127, F32_INFINITY, np.where(exponent < -126, 0, words))
     return np.where(np.isnan(x), np.float32(np.nan), words.astype(np.uint32).view(np.float32))

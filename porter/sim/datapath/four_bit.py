@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.ptx.block_scale import UE4M3_MASK, UE8M0_BIAS, UE8M0_NAN, ScaleType
+from porter.ptx.float_words import F32_MAGNITUDE
 from porter.ptx.mma_numerics import CANONICAL_NAN, FourBitRule
 from porter.ptx.types import FLOAT_FORMATS, ElementType
 from porter.sim.datapath.mma_arith import (
@@ -138,7 +139,7 @@ def _apply_floor(
     where: Mask,
 ) -> None:
     """Leave small groups with lesser factors out of subnormal results."""
-    magnitude = words & np.uint32(0x7FFFFFFF)
+    magnitude = words & np.uint32(F32_MAGNITUDE)
     low = where & (magnitude > 0) & (magnitude < 1 << 23)
     if not low.any():
         return

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.ptx.float_words import F32_INFINITY, F32_SIGN
 from porter.ptx.mma_numerics import CANONICAL_NAN, DotRule, Rounding
 from porter.ptx.types import FLOAT_FORMATS, ElementType
 from porter.sim.datapath.narrow_dot import narrow_dot
@@ -24,7 +25,6 @@ Mask = NDArray[np.bool_]
 # Stands for the exponent of zero: below that of any product, and sums of two still fit.
 _NO_EXPONENT = -10_000
 
-_F32_INF_BITS = 0x7F800000
 
 # Tiles that `accumulate` adds together in exact mode: few enough to stay in a core's cache.
 _TOGETHER = 4
@@ -238,7 +238,7 @@ def toward_zero(exact: Decoded) -> Words:
     words -= (np.abs(rounded.astype(np.float64)) > np.abs(exact)).astype(np.uint32)
     overflow = np.abs(exact) >= 2.0**128
     if overflow.any():
-        words[overflow] = np.where(exact[overflow] < 0, 0x80000000 | _F32_INF_BITS, _F32_INF_BITS)
+        words[overflow] = np.where(exact[overflow] < 0, F32_SIGN | F32_INFINITY, F32_INFINITY)
     return words
 
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When threads end, when none can go on, and what a deadlock is told as."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.sim.progress import PARKED
+from porter.sim.results import Stop
+from porter.sim.sync import complete_barrier, complete_cluster
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+_TIMEOUT_ROUNDS = 3
+
+
+def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
+    """Threads have ended: barriers that wait for all remaining threads may now be complete."""
+    for cta, b in [key for key in M.barriers if key[0] in ctas]:
+        if M.barriers[cta, b].expected is None:
+            complete_barrier(M, cta, b)
+    for k in {c // M.cluster_size for c in ctas}:
+        complete_cluster(M, k)
+    gone = set(warps.tolist())
+    M.wake(*[key for key in M.parked if key[0] in ("warp", "group") and key[1] in gone])
+
+
+def stuck(M: Machine) -> bool:
+    """No thread can run. Land what threads wait for; else let time limits expire; else: deadlock."""
+    if M.engine.land_for_waiters():
+        return True
+    timed = [key for key in M.parked if key[0] == "mbar"]
+    if M.activity != M.stuck_activity:
+        M.stuck_activity = M.activity
+        M.stuck_rounds = 0
+    M.stuck_rounds += 1
+    if timed and M.stuck_rounds <= _TIMEOUT_ROUNDS:
+        for key in timed:
+            for w, lanes in M.parked[key]:
+                M.timed_out[w] |= lanes
+        M.wake(*timed)
+        return True
+    raise Stop(Code.SIM_DEADLOCK, describe(M), *_first_parked(M))
+
+
+def _first_parked(M: Machine) -> tuple[int, int, int]:
+    for waiting in M.parked.values():
+        for w, lanes in waiting:
+            lane = int(np.argmax(lanes))
+            number = int(M.lane_pc[w, lane])
+            at = M.program.blocks[number].start if number < len(M.program.blocks) else -1
+            return at, w, lane
+    return -1, 0, 0
+
+
+def describe(M: Machine) -> str:
+    """Every waiting barrier: what it is, its state and who waits."""
+    lines = []
+    for key, waiting in M.parked.items():
+        who: dict[tuple[str, str], list[str]] = {}
+        for w, lanes in waiting:
+            if not (lanes & (M.lane_state[w] == PARKED)).any():
+                continue
+            number = int(M.lane_pc[w, int(np.argmax(lanes))])
+            place = ""
+            if number < len(M.program.blocks):
+                ins = M.program.code[M.program.blocks[number].start]
+                if key[0] in ("bar", "cluster") and number:
+                    ins = M.program.code[M.program.blocks[number].start - 1]
+                place = f"{ins.loc.file}:{ins.loc.line}" if ins.loc else f"PTX line {ins.line}"
+            x, y, z = M.block_position(int(M.warp_cta[w]))
+            text = describe_lanes(lanes)
+            name = f"warp {int(M.warp_rank[w])}" + ("" if text == "all lanes" else f" ({text})")
+            who.setdefault((f"block {x},{y},{z}", place), []).append(name)
+        if not who:
+            continue
+        (block, place), warps = next(iter(who.items()))
+        more = f", and {len(who) - 1} more places" if len(who) > 1 else ""
+        lines.append(f"{_describe_key(M, key)}: {', '.join(warps)} of {block} at {place}{more}")
+        if len(lines) == 12:
+            lines.append(f"and {len(M.parked) - 12} more")
+            break
+    return "; ".join(lines) or "no thread can go on"
+
+
+def _describe_key(M: Machine, key: Any) -> str:
+    if key[0] == "mbar":
+        arrivals = f" ({M.check.mbarriers.history(key[1], key[2])})" if M.check is not None else ""
+        return M.mbar.describe(key[1], key[2]) + arrivals
+    if key[0] == "bar":
+        state = M.barriers.get((key[1], key[2]))
+        if state is None:
+            return f"barrier {key[2]}"
+        need = state.expected if state.expected is not None else int(M.alive[key[1]])
+        return f"barrier {key[2]}, {state.arrived} of {need} threads arrived"
+    if key[0] == "cluster":
+        return f"cluster barrier, {int(M.cluster_arrived[key[1]])} threads arrived"
+    return {
+        "warp": "the other threads of the warp",
+        "group": "the other warps of the warpgroup",
+        "tmem": "free Tensor Memory columns",
+    }.get(key[0], f"completion of {key[0]}")
+
+
+def describe_lanes(lanes: Array) -> str:
+    """Lanes as text: "all lanes", "lane 3", "lanes 0-15"."""
+    found = np.flatnonzero(lanes).tolist()
+    if len(found) == 32:
+        return "all lanes"
+    return f"lane {found[0]}" if len(found) == 1 else f"lanes {found[0]}-{found[-1]}"

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mbarrier instructions of threads (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+from porter.sim.addresses import OFFSET_MASK, RANK_SHIFT
+from porter.sim.codegen import Context, emits, runtime
+from porter.sim.kinds import Unsupported
+from porter.sim.mbarrier import MAX_COUNT
+from porter.sim.results import Stop
+from porter.sim.shared_address import shared_address
+from porter.sim.threads import lane_mask
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+def per_warp(values: Any, n: int) -> Array | None:
+    """Values [n, 1] that the threads of each warp agree on, or None if they do not."""
+    v = np.asarray(values)
+    if v.ndim < 2 or v.shape[1] == 1:
+        return np.broadcast_to(v, (n, 1))
+    first = np.broadcast_to(v[:, :1], (n, 1))
+    return first if (v == v[:, :1]).all() else None
+
+
+@runtime
+def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any) -> None:
+    lanes = lane_mask(n, mask)
+    if not lanes.any():
+        return
+    warps = M.warps(idx)
+    a = np.broadcast_to(np.asarray(addr), (n, 32))[lanes]
+    counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes].astype(np.int64)
+    ctas = np.broadcast_to(M.warp_cta[warps][:, None], (n, 32))[lanes]
+    B = M.mbar
+    for address, k, cta in zip(a.tolist(), counts.tolist(), ctas.tolist(), strict=True):
+        offset, rank = address & OFFSET_MASK, address >> RANK_SHIFT
+        if offset % 8 or offset + 8 > M.smem_size or (rank and rank != int(M.cta_rank[cta])):
+            B._bad(at, idx, n, lanes, address, "not an 8-byte aligned address of the block's shared memory")
+        if not 1 <= k <= MAX_COUNT:
+            B._bad(at, idx, n, lanes, address, f"count {k} is not from 1 to {MAX_COUNT}")
+        slot = int(B.slot_of[offset >> 3])
+        if slot < 0:
+            slot = B._new_slot(offset)
+        B.valid[slot, cta] = True
+        B.count[slot, cta] = B.pending[slot, cta] = k
+        B.tx[slot, cta] = B.phase[slot, cta] = 0
+    M.activity += 1
+
+
+@runtime
+def mbar_inval(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> None:
+    lanes = lane_mask(n, mask)
+    if lanes.any():
+        slot, cta = M.mbar.locate(at, idx, n, lanes, addr)
+        M.mbar.valid[slot, cta] = False
+
+
+def _check_tx(M: Machine, at: int, idx: Any, n: int, mask: Any, slot: Array, cta: Array) -> None:
+    """The transaction count has a range of its own (PTX ISA 9.7.13.15.5)."""
+    if (np.abs(M.mbar.tx[slot, cta]) > MAX_COUNT).any():
+        where = M.first_lane(idx, n, mask)
+        raise Stop(Code.SIM_MBARRIER, f"transaction count beyond {MAX_COUNT} bytes", at, *where)
+
+
+@runtime
+def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nbytes: Any, sign: int) -> None:
+    """expect_tx (sign 1) and complete_tx (sign -1) as instructions."""
+    lanes = lane_mask(n, mask)
+    if not lanes.any():
+        return
+    B = M.mbar
+    slot, cta = B.locate(at, idx, n, lanes, addr)
+    amount = np.broadcast_to(np.asarray(nbytes), (n, 32))[lanes].astype(np.int64)
+    np.add.at(B.tx, (slot, cta), sign * amount)
+    _check_tx(M, at, idx, n, mask, slot, cta)
+    M.activity += 1
+    B._check(slot, cta)
+
+
+@runtime
+def mbar_arrive(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: Any, expect: Any, drop: bool
+) -> Array:
+    """Arrive; returns the phase state before, [n, 32] u64."""
+    lanes = lane_mask(n, mask)
+    state = np.zeros((n, 32), np.uint64)
+    if not lanes.any():
+        return state
+    B = M.mbar
+    if mask is None and expect is None and not drop:
+        one_addr, one_count = (per_warp(x, n) for x in (addr, count))
+        if one_addr is not None and one_count is not None:
+            slot, cta = B.locate(at, idx, n, np.ones((n, 1), bool), one_addr)
+            counts = 32 * one_count[:, 0].astype(np.int64)
+            if B.have_room(slot, cta, counts):
+                state[...] = (B.phase[slot, cta] | B.pending[slot, cta] << 40).astype(np.uint64)[:, None]
+                B._arrive(slot, cta, counts, at)
+                return state
+    slot, cta = B.locate(at, idx, n, lanes, addr)
+    state[lanes] = B.phase[slot, cta].astype(np.uint64) | (B.pending[slot, cta].astype(np.uint64) << np.uint64(40))
+    if expect is not None:
+        amount = np.broadcast_to(np.asarray(expect), (n, 32))[lanes].astype(np.int64)
+        np.add.at(B.tx, (slot, cta), amount)
+        _check_tx(M, at, idx, n, mask, slot, cta)
+    counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes].astype(np.int64)
+    if drop:
+        np.subtract.at(B.count, (slot, cta), counts)
+    B._arrive(slot, cta, counts, at)
+    return state
+
+
+@runtime
+def mbar_wait(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, want: Any, parity: bool, guard: Any = None
+) -> Any:
+    """Threads whose phase is complete (or whose time is up) go on, with the result; the others stay.
+
+    Threads whose guard is false do not wait; their result is false.
+    """
+    lanes = lane_mask(n, mask)
+    B = M.mbar
+    warps = M.warps(idx)
+    idle = np.zeros((n, 32), bool)
+    if guard is not None:
+        idle = lanes & ~np.broadcast_to(guard, (n, 32))
+        lanes = lanes & ~idle
+        if not lanes.any():
+            return idx, n, mask, np.bool_(False)
+    one_addr, one_want = (per_warp(x, n) for x in (addr, want))
+    together = mask is None and guard is None and one_addr is not None and one_want is not None
+    if together:
+        assert one_want is not None
+        slot, cta = B.locate(at, idx, n, np.ones((n, 1), bool), one_addr)
+        w = one_want[:, 0]
+    else:
+        slot, cta = B.locate(at, idx, n, lanes, addr)
+        w = np.broadcast_to(np.asarray(want), (n, 32))[lanes]
+    phase = B.phase[slot, cta]
+    behind = np.uint64((1 << 40) - 1)
+    done = (phase & 1) != (w.astype(np.int64) & 1) if parity else phase > (w & behind).astype(np.int64)
+    if done.all() and guard is None:
+        M.timed_out[warps] &= ~lanes
+        return idx, n, mask, np.bool_(True)
+    if together:
+        slot, cta, done = (np.repeat(x, 32) for x in (slot, cta, done))
+    complete = np.zeros((n, 32), bool)
+    complete[lanes] = done
+    expired = lanes & M.timed_out[warps]
+    passing = complete | expired | idle
+    M.timed_out[warps] &= ~lanes
+    waiting = lanes & ~passing
+    if waiting.any():
+        key = np.full((n, 32), -1, np.int64)
+        key[lanes] = slot * M.n_cta + cta
+        _park(M, warps, waiting, key)
+    rows = passing.any(axis=1)
+    if not rows.any():
+        return None
+    if mask is None:
+        # The converged version goes on with whole warps only; what is left runs in the general one.
+        rows = passing.all(axis=1)
+        if not rows.any():
+            return None
+        chosen = warps[rows]
+        return chosen, chosen.size, None, complete[rows]
+    chosen = warps[rows]
+    return chosen, chosen.size, passing[rows], complete[rows]
+
+
+def _park(M: Machine, warps: Array, waiting: Array, key: Array) -> None:
+    n_cta = M.n_cta
+    rows = np.flatnonzero(waiting.any(axis=1))
+    k = key[rows]
+    lanes = waiting[rows]
+    first = k[np.arange(rows.size), np.argmax(lanes, axis=1)]
+    uniform = ((k == first[:, None]) | ~lanes).all(axis=1)
+    u = rows[uniform]
+    if u.size:
+        keys = [("mbar", *divmod(x, n_cta)) for x in first[uniform].tolist()]
+        M.park(warps[u], u.size, waiting[u], keys)
+    for row in rows[~uniform].tolist():
+        for x in np.unique(key[row][waiting[row]]).tolist():
+            these = waiting[row] & (key[row] == x)
+            M.park(warps[row : row + 1], 1, these[None, :], [("mbar", *divmod(x, n_cta))])
+
+
+@emits("mbarrier")
+def _mbarrier(cg: Context, ins: ast.Instruction) -> None:
+    p, ops = ins.parts, ins.operands
+    what = p[1]
+    if what == "init":
+        cg.line(cg.call("mbar_init", shared_address(cg, ops[0], ins), cg.src(ops[1], "u32")))
+    elif what == "inval":
+        cg.line(cg.call("mbar_inval", shared_address(cg, ops[0], ins)))
+    elif what in ("expect_tx", "complete_tx"):
+        sign = "1" if what == "expect_tx" else "-1"
+        cg.line(cg.call("mbar_expect", shared_address(cg, ops[0], ins), cg.src(ops[1], "u32"), sign))
+    elif what in ("arrive", "arrive_drop"):
+        has_result = not isinstance(ops[0], ast.Mem)
+        rest = ops[1:] if has_result else ops
+        address = shared_address(cg, rest[0], ins)
+        expect, count = "None", cg.const("u32", 1)
+        if "expect_tx" in p:
+            expect = cg.src(rest[1], "u32")
+        elif len(rest) > 1:
+            count = cg.src(rest[1], "u32")
+        call = cg.call("mbar_arrive", address, count, expect, str(what == "arrive_drop"))
+        if has_result and isinstance(ops[0], ast.Reg):
+            cg.set(ops[0], "u64", call)
+        else:
+            cg.line(call)
+    elif what in ("try_wait", "test_wait"):
+        parity = "parity" in p
+        want = cg.src(ops[2], "u32" if parity else "u64")
+        address = shared_address(cg, ops[1], ins)
+        here = "None" if cg.converged else "mask"
+        wait = f"mbar_wait(M, {cg.at}, idx, n, {here}, {address}, {want}, {parity}, {cg.guard})"
+        cg.narrow(wait, ", result")
+        if ins.guard is not None:
+            guard = cg.src(ins.guard.operand, "p")
+            cg.guard = cg.let(f"~{guard}") if ins.guard.negated else guard
+        cg.set(ops[0], "p", "result")
+    elif what == "pending_count":
+        cg.set(ops[0], "u32", f"({cg.src(ops[1], 'u64')} >> {cg.const('u64', 40)}).astype(t_u32)")
+    else:
+        raise Unsupported("")

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensor Memory: allocation, loads and stores of warps (PTX ISA 9.7.16)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.diagnostics import Code
+from porter.ptx import ast
+from porter.ptx.tmem_access import TmemAccess
+from porter.sim.addresses import OFFSET_MASK
+from porter.sim.codegen import Context, emits, runtime
+from porter.sim.datapath import tmem_access
+from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.engine import Operation
+from porter.sim.kinds import Unsupported
+from porter.sim.results import Stop
+from porter.sim.shared_address import shared_address
+from porter.sim.threads import per_lane
+
+if TYPE_CHECKING:
+    from porter.sim.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+def group_of(parts: tuple[str, ...]) -> int:
+    """The N of .cta_group::N, 1 where there is none."""
+    return next((int(p[-1]) for p in parts if p.startswith("cta_group::")), 1)
+
+
+def blocks_of_group(M: Machine, cta: int, group: int, at: int, warp: int) -> list[int]:
+    """The blocks an operation of a cta_group works on, even rank first."""
+    if group == 1:
+        return [cta]
+    rank = int(M.cta_rank[cta])
+    if M.cluster_size % 2:
+        raise Stop(Code.SIM_COLLECTIVE, "cta_group::2 needs a cluster of an even number of blocks", at, warp)
+    even = cta - (rank & 1)
+    return [even, even + 1]
+
+
+@runtime
+def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> Any:
+    """Allocate, or stay until columns are free and, for a pair, until both blocks ask."""
+    T = M.tmem
+    where, count = per_lane(addr, n), per_lane(columns, n)
+    passed = np.zeros(n, bool)
+    keys: list[Any] = [None] * n
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        if warp in T.granted:
+            T.granted.discard(warp)
+            passed[row] = True
+            continue
+        cta = int(M.warp_cta[warp])
+        wanted = int(count[row, 0])
+        T.use_group(cta, group, at, warp)
+        T.check_alloc(cta, wanted, at, warp)
+        ctas = blocks_of_group(M, cta, group, at, warp)
+        T.requests[cta] = (warp, wanted, int(where[row, 0]))
+        requests = [T.requests.get(c) for c in ctas]
+        keys[row] = ("tmem", cta)
+        if any(r is None for r in requests):
+            continue
+        sizes = {r[1] for r in requests if r is not None}
+        if len(sizes) > 1:
+            raise Stop(Code.SIM_TMEM_ALLOCATION, f"the blocks of a pair ask for {sorted(sizes)} columns", at, warp)
+        start = T.find_free(ctas, wanted)
+        if start is None:
+            continue
+        for c, r in zip(ctas, requests, strict=True):
+            assert r is not None
+            T.allocate(c, start, wanted, at)
+            offset = r[2] & OFFSET_MASK
+            if offset % 4 or offset + 4 > M.smem_size:
+                raise Stop(Code.SIM_OUT_OF_BOUNDS, f"tcgen05.alloc writes to shared address {r[2]:#x}", at, r[0])
+            M.smem[c, offset : offset + 4] = np.array([start], "<u4").view(np.uint8)
+            del T.requests[c]
+            if r[0] == warp:
+                passed[row] = True
+            else:
+                T.granted.add(r[0])
+                M.wake(("tmem", c))
+        M.activity += 1
+    if not passed.all():
+        waiting = np.zeros((n, 32), bool)
+        waiting[~passed] = M.exists[M.warps(idx)][~passed]
+        # A warp granted by its peer in this very step must not be put to sleep.
+        for row, warp in enumerate(M.warps(idx).tolist()):
+            if warp in T.granted and not passed[row]:
+                T.granted.discard(warp)
+                passed[row] = True
+                waiting[row] = False
+        M.park(idx, n, waiting, keys)
+    if not passed.any():
+        return None
+    chosen = M.warps(idx)[passed]
+    return chosen, chosen.size, None if mask is None else np.broadcast_to(mask, (n, 32))[passed]
+
+
+@runtime
+def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> None:
+    a, c = per_lane(addr, n), per_lane(columns, n)
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        cta = int(M.warp_cta[warp])
+        M.tmem.use_group(cta, group, at, warp)
+        M.tmem.deallocate(cta, int(a[row, 0]), int(c[row, 0]), at, warp)
+
+
+@runtime
+def tmem_relinquish(M: Machine, at: int, idx: Any, n: int, mask: Any, group: int) -> None:
+    for warp in M.warps(idx).tolist():
+        M.tmem.relinquished[int(M.warp_cta[warp])] = True
+
+
+def refused(problem: DatapathError, at: int, warp: int, code: Code = Code.SIM_TMEM_ACCESS) -> Stop:
+    if isinstance(problem, UnsupportedDatapathError):
+        return Stop(Code.SIM_UNKNOWN_INSTRUCTION, str(problem), at, warp)
+    return Stop(code, str(problem), at, warp)
+
+
+def _access_columns(M: Machine, access: TmemAccess, address: int, half_split: int) -> Array:
+    column = address & 0xFFFF
+    spread = np.arange(column, column + access.columns)
+    return np.concatenate([spread, spread + half_split]) if half_split else spread
+
+
+def _uniform(M: Machine, values: Array, lanes: Any, row: int, at: int, warp: int) -> int:
+    if (values[row] != values[row, 0]).any():
+        raise Stop(Code.SIM_TMEM_ACCESS, "the threads of the warp give different addresses", at, warp)
+    return int(values[row, 0])
+
+
+@runtime
+def tmem_load(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAccess, addr: Any, half_split: int
+) -> Array:
+    """Registers [registers, n, 32]: what the cells hold now; with a reduction its result as one more."""
+    a = per_lane(addr, n)
+    reduced = access.reduction is not None
+    out = np.empty((access.registers + reduced, n, 32), np.uint32)
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
+        address = _uniform(M, a, mask, row, at, warp)
+        M.tmem.check_columns(cta, _access_columns(M, access, address, half_split), at, warp, "tcgen05.ld")
+        try:
+            values = tmem_access.load(
+                M.tmem.cells(cta), address, access.shape, access.count, access.packed, rank, half_split
+            )
+        except DatapathError as problem:
+            raise refused(problem, at, warp) from problem
+        out[: access.registers, row] = values.T
+        if access.reduction is not None:
+            out[access.registers, row] = tmem_access.reduce_loaded(values, access.reduction)
+    return out
+
+
+@runtime
+def tmem_store(
+    M: Machine,
+    at: int,
+    idx: Any,
+    n: int,
+    mask: Any,
+    access: TmemAccess,
+    addr: Any,
+    half_split: int,
+    values: Any,
+) -> None:
+    """Issue stores; each lands at the latest at the warp's tcgen05.wait::st."""
+    a = per_lane(addr, n)
+    registers = np.stack([per_lane(v, n) for v in values], axis=-1)
+    for row, warp in enumerate(M.warps(idx).tolist()):
+        cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
+        address = _uniform(M, a, mask, row, at, warp)
+        columns = _access_columns(M, access, address, half_split)
+        M.tmem.check_columns(cta, columns, at, warp, "tcgen05.st")
+        try:
+            tmem_access.cells(
+                address,
+                access.shape,
+                access.count,
+                warp_rank=rank,
+                packed=access.packed,
+                half_split=half_split,
+            )
+        except DatapathError as problem:
+            raise refused(problem, at, warp) from problem
+
+        def land(
+            cta: int = cta,
+            rank: int = rank,
+            address: int = address,
+            columns: Array = columns,
+            warp: int = warp,
+            data: Array = registers[row],
+        ) -> None:
+            M.tmem.check_columns(cta, columns, at, warp, "tcgen05.st")
+            cells = M.tmem.cells(cta)
+            tmem_access.store(cells, address, access.shape, access.count, access.packed, rank, data, half_split)
+
+        earlier = M.tmem.stores.setdefault(warp, [])
+        op = Operation(at, warp, land, earlier[-1:])
+        M.engine.issue(op)
+        earlier.append(op)
+
+
+@runtime
+def tmem_wait_stores(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    for warp in M.warps(idx).tolist():
+        M.engine.land_all(M.tmem.stores.pop(warp, ()))
+
+
+# Code generation ----------------------------------------------------------------------------------------
+
+
+@emits("tcgen05.alloc")
+def _alloc(cg: Context, ins: ast.Instruction) -> None:
+    if cg.guard is not None:
+        raise Unsupported("a predicated tcgen05.alloc")
+    address = shared_address(cg, ins.operands[0], ins)
+    cg.narrow(cg.call("tmem_alloc", address, cg.src(ins.operands[1], "u32"), str(group_of(ins.parts))))
+
+
+@emits("tcgen05.dealloc")
+def _dealloc(cg: Context, ins: ast.Instruction) -> None:
+    address, columns = (cg.src(op, "u32") for op in ins.operands)
+    cg.line(cg.call("tmem_dealloc", address, columns, str(group_of(ins.parts))))
+
+
+@emits("tcgen05.relinquish_alloc_permit")
+def _relinquish(cg: Context, ins: ast.Instruction) -> None:
+    cg.line(cg.call("tmem_relinquish", str(group_of(ins.parts))))
+
+
+def _half_split(op: ast.Operand) -> str:
+    return str(int(op.value)) if isinstance(op, ast.Imm) else "0"
+
+
+@emits("tcgen05.ld")
+def _ld(cg: Context, ins: ast.Instruction) -> None:
+    access = cg.constant("access", TmemAccess.parse(ins.parts))
+    to, *rest = ins.operands
+    items = to.items if isinstance(to, ast.Vec) else (to,)
+    if ins.parts[2] == "red":
+        items = (*items, rest.pop(0))
+    half = _half_split(rest[1]) if len(rest) > 1 else "0"
+    result = cg.let(cg.call("tmem_load", access, cg.addr(rest[0], "u32"), half))
+    for i, item in enumerate(items):
+        cg.set(item, "u32", f"{result}[{i}]")
+
+
+@emits("tcgen05.st")
+def _st(cg: Context, ins: ast.Instruction) -> None:
+    access = cg.constant("access", TmemAccess.parse(ins.parts))
+    to, *rest, source = ins.operands
+    items = source.items if isinstance(source, ast.Vec) else (source,)
+    half = _half_split(rest[0]) if rest else "0"
+    values = "(" + ", ".join(cg.src(i, "u32") for i in items) + ",)"
+    cg.line(cg.call("tmem_store", access, cg.addr(to, "u32"), half, values))
+
+
+@emits("tcgen05.wait::ld")
+def _wait_loads(cg: Context, ins: ast.Instruction) -> None:
+    """Loads are over when they return; the checker follows the wait."""
+
+
+@emits("tcgen05.wait::st")
+def _wait_stores(cg: Context, ins: ast.Instruction) -> None:
+    cg.line(cg.call("tmem_wait_stores"))
