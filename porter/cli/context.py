@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import click
 from rich.console import Console, RenderableType
@@ -55,6 +55,8 @@ class Session:
 
     def _console(self, stream: Any) -> Console:
         terminal = bool(getattr(stream, "isatty", lambda: False)())
+        color: Literal["auto", "standard"] | None
+        forced: bool | None
         if self.color == "never" or (self.color == "auto" and os.environ.get("NO_COLOR")):
             color, forced = None, None
         elif self.color == "always":
@@ -63,7 +65,7 @@ class Session:
             color, forced = ("auto" if terminal else None), None
         return _Console(
             file=stream,
-            color_system=color,  # type: ignore[arg-type]
+            color_system=color,
             force_terminal=forced,
             no_color=color is None,
             width=None if terminal else _WIDTH_WITHOUT_TERMINAL,
@@ -186,4 +188,4 @@ def command(function: Function) -> Function:
             fail(session, PorterError(Code.INTERNAL, what=f"{type(error).__name__}: {error}"))
         leave(code)
 
-    return wrapper  # type: ignore[return-value]
+    return cast(Function, wrapper)

@@ -52,7 +52,7 @@ class Constants:
     not modelled.
     """
 
-    def __init__(self, definitions: Mapping[str, str] | None = None) -> None:
+    def __init__(self, definitions: Mapping[str, str | None] | None = None) -> None:
         self._text: dict[str, str | None] = dict(definitions or {})
 
     def define(self, name: str, text: str) -> None:
@@ -64,7 +64,7 @@ class Constants:
 
     def extended(self, definitions: Mapping[str, str]) -> Constants:
         """A copy in which `definitions` win over what was known."""
-        return Constants({**self._text, **definitions})  # type: ignore[dict-item]
+        return Constants({**self._text, **definitions})
 
     def evaluate(self, expression: str) -> int | None:
         """The value of an integer constant expression, or None if any part of it is not known."""

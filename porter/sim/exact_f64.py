@@ -95,7 +95,7 @@ _NEAREST: dict[str, Any] = {
 def directed(op: str, mode: str, a: Array, b: Array | None = None, c: Array | None = None) -> Array:
     """`op` (+ - * / fma sqrt rcp) of float64 arrays, rounded as `mode` says (rn, rz, rm, rp)."""
     if op == "rcp":
-        op, a, b = "/", np.float64(1.0), a  # type: ignore[assignment]
+        return directed("/", mode, np.array(1.0), a)
     x, y, z = np.broadcast_arrays(a, 0.0 if b is None else b, 0.0 if c is None else c)
     special = ~(np.isfinite(x) & np.isfinite(y) & np.isfinite(z))
     if op == "/":

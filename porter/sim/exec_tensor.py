@@ -20,6 +20,7 @@ from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
 from porter.sim.engine import Operation
 from porter.sim.kinds import Unsupported
+from porter.sim.operand_registers import matrix_registers
 from porter.sim.results import Stop
 from porter.sim.threads import per_lane
 
@@ -256,8 +257,7 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
     options = cg.machine.options
     form = WgmmaForm(op, negate, trans_a, trans_b, options.arithmetic, options.rules, selector)
     rows = tuple(cg.machine_row(name) for name in results)
-    registers = frozenset(i.name for i in (*d.items, *(words or ())) if isinstance(i, ast.Reg))
-    issue = cg.constant("issue", WgmmaIssue(form, rows, registers))
+    issue = cg.constant("issue", WgmmaIssue(form, rows, frozenset(matrix_registers(ins))))
     cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {issue}, WgmmaOperands({a}, {b}, {scale}, {metadata}))")
     # Whatever of these registers was read meanwhile may be out of date once the wgmma lands.
     cg.forget([r for r in cg.env if r in cg.compiler.fragments])

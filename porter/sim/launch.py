@@ -21,7 +21,7 @@ from porter.sim.loader import load_program
 from porter.sim.machine import INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
 from porter.sim.memory import GlobalMemory
 from porter.sim.program import Program
-from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Stop
+from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Status, Stop
 from porter.sim.special_registers import GRID_WORKSPACE
 from porter.sim.trace.recorder import Launched
 
@@ -194,7 +194,7 @@ def simulate(
         addresses[GRID_WORKSPACE] = internal.alloc(_GRID_WORKSPACE_BYTES, fill=0, name="grid workspace")
         internal.write(addresses[GRID_WORKSPACE], struct.pack("<I", _GRID_WORKSPACE_BYTES))
     resident = max(resident // cluster * cluster, cluster)
-    status: str = "ok"
+    status: Status = "ok"
     findings: list[Finding] = []
     hazards: list[Hazard] = []
     kind = Machine
@@ -233,7 +233,7 @@ def simulate(
         if findings:
             break
     stats.seconds = time.perf_counter() - started
-    return Outcome(status, findings, stats, hazards)  # type: ignore[arg-type]
+    return Outcome(status, findings, stats, hazards)
 
 
 def _finding(machine: Machine, stop: Stop) -> Finding:

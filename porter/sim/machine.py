@@ -211,18 +211,18 @@ class Machine(Progress):
         self._shared_base = shared[self.warp_cta][:, None] if self.clustered else np.uint32(SYSTEM_SHARED)
         self._special = special_registers(self)
 
-    def special(self, name: str, idx: Any) -> Array:
+    def special(self, name: str, idx: Any) -> Any:
         """A special register for the selected warps; broadcasts to [n, 32]."""
         found = self._special.get(name)
         if found is None:
             if name.startswith(("clock", "globaltimer")):
                 t = self.steps * 32
                 if name.endswith("_hi"):
-                    return np.uint32(t >> 32)  # type: ignore[return-value]
+                    return np.uint32(t >> 32)
                 if name in ("clock64", "globaltimer"):
-                    return np.uint64(t)  # type: ignore[return-value]
-                return np.uint32(t & 0xFFFFFFFF)  # type: ignore[return-value]
-            return np.uint32(0)  # type: ignore[return-value]
+                    return np.uint64(t)
+                return np.uint32(t & 0xFFFFFFFF)
+            return np.uint32(0)
         if isinstance(found, np.ndarray) and found.shape[0] == self.W and self.W != 1:
             return found[idx]
         return found

@@ -60,3 +60,9 @@ def uses_and_defs(ins: ast.Instruction) -> tuple[list[str], list[str]]:
     if ins.guard is not None:
         uses.extend(defs)
     return uses, defs
+
+
+def matrix_registers(ins: ast.Instruction) -> set[str]:
+    """The accumulators of a wgmma and, if A is in registers, those of A."""
+    vectors = [o for o in ins.operands[:2] if isinstance(o, ast.Vec)]
+    return {i.name for o in vectors for i in o.items if isinstance(i, ast.Reg)}

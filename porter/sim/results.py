@@ -12,6 +12,8 @@ from porter.ptx import ast
 from porter.sim.check.hazard import Hazard
 from porter.sim.trace.recorder import Recorder
 
+Mode = Literal["functional", "checking"]
+Status = Literal["ok", "incomplete", "error"]
 Arithmetic = Literal["float64", "exact"]
 Schedule = Literal["eager", "late", "random"]
 
@@ -41,7 +43,7 @@ class Options:
     given, records what happens in which order.
     """
 
-    mode: Literal["functional", "checking"] = "functional"
+    mode: Mode = "functional"
     level: Literal["strict", "practice"] = "strict"
     schedule: Schedule = "late"
     seed: int = 0
@@ -98,7 +100,7 @@ class Stats:
 
 @dataclass
 class Outcome:
-    status: Literal["ok", "incomplete", "error"]
+    status: Status
     findings: list[Finding]
     stats: Stats
     hazards: list[Hazard] = field(default_factory=list)

@@ -20,7 +20,7 @@ from porter.sim.codegen import Context
 from porter.sim.loader import load_program
 from porter.sim.machine import INTERNAL_BASE, Machine
 from porter.sim.memory import GlobalMemory
-from porter.sim.results import Launch, Options
+from porter.sim.results import Launch, Mode, Options
 
 TARGETS = ("sm_90a", "sm_100a")
 """Targets that instructions are tried for, in this order."""
@@ -79,7 +79,7 @@ class _Recorder(CheckingMachine):
         super().observe(cg, ins)
 
 
-def _compiled(text: str, kind: Callable[..., Machine], mode: str) -> Machine:
+def _compiled(text: str, kind: Callable[..., Machine], mode: Mode) -> Machine:
     module = parse_module(text)
     program = load_program(module, "k")
     internal = GlobalMemory(INTERNAL_BASE)
@@ -88,7 +88,7 @@ def _compiled(text: str, kind: Callable[..., Machine], mode: str) -> Machine:
         for v in program.variables.values()
         if v.space in ("global", "const")
     }
-    options = Options(mode=mode)  # type: ignore[arg-type]
+    options = Options(mode=mode)
     launch = Launch((1, 1, 1), (128, 1, 1))
     machine = kind(program, launch, bytes(_PARAMETER), GlobalMemory(), internal, addresses, options, range(1), 0)
     for block in program.blocks:

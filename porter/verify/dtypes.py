@@ -117,8 +117,10 @@ class DType:
             return np.ldexp(0.5, exponent - (self.significand - 1))
 
 
-def _float(name: str, container: object, digits: int, emin: int, largest: float, inf: bool = True) -> DType:
-    return DType(name, np.dtype(container), digits, emin, largest, True, inf)  # type: ignore[call-overload]
+def _float(
+    name: str, container: str | type[np.generic], digits: int, emin: int, largest: float, inf: bool = True
+) -> DType:
+    return DType(name, np.dtype(container), digits, emin, largest, True, inf)
 
 
 def _int(name: str, container: str) -> DType:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,7 +236,7 @@ def _operand_bits(op: UmmaOp, decoded: InstructionDescriptor, args: tcgen05.MmaA
     return found
 
 
-def _cached(check: Any, key: Any, cells: Any) -> int:
+def _cached(check: Any, key: Any, cells: Callable[[], tuple[Array, Array]]) -> int:
     found: int | None = check.cells.get(key)
     if found is None:
         found = check.cells[key] = cell_bits(*cells())
@@ -248,7 +250,7 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
         cta = int(M.warp_cta[warp])
         address = int(a[row, lane])
         try:
-            bits = _cached(check, (op, address), lambda: copy_cells(op, address))  # noqa: B023
+            bits = _cached(check, (op, address), partial(copy_cells, op, address))
             source = operand_bits(int(s[row, lane]), "sm_100", op.rows, op.row_bytes, 8, False)
         except DatapathError:
             continue
@@ -269,7 +271,7 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
     for row, lane, warp in active_lanes(M, idx, n, mask):
         address = int(a[row, lane])
         try:
-            bits = _cached(check, ("shift", address), lambda: tcgen05.shift_cells(address))  # noqa: B023
+            bits = _cached(check, ("shift", address), partial(tcgen05.shift_cells, address))
         except DatapathError:
             continue
         accesses = []

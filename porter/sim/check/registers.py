@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from porter.ptx import ast
 from porter.sim.check.judge import Verdict
-from porter.sim.operand_registers import uses_and_defs
+from porter.sim.operand_registers import matrix_registers, uses_and_defs
 from porter.sim.program import Program
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class RegisterWatch:
         self.overwrites = Stretch()
 
     def _follow_sources(self, program: Program) -> None:
-        moves = [(ins.operands[0].name, ins.operands[1].name) for ins in program.code if _is_copy(ins)]  # type: ignore[union-attr]
+        moves = [copy for ins in program.code if (copy := _copy(ins)) is not None]
         grown = bool(self.sources)
         while grown:
             grown = False
@@ -122,7 +122,7 @@ class RegisterWatch:
             return
         if p[0] == "tcgen05" and p[1] in ("st", "wait::st"):
             self.overwrites.end()
-        if not (self.sources or self.stored) or _is_copy(ins):
+        if not (self.sources or self.stored) or _copy(ins) is not None:
             return
         defs = uses_and_defs(ins)[1]
         written = {name for d in defs if d in self.sources for name in self.sources[d]}
@@ -133,12 +133,6 @@ class RegisterWatch:
             self.overwrites.add(cg, overwritten, "overwrite_stored")
 
 
-def matrix_registers(ins: ast.Instruction) -> set[str]:
-    """The accumulators of a wgmma and, if A is in registers, those of A."""
-    vectors = [o for o in ins.operands[:2] if isinstance(o, ast.Vec)]
-    return {i.name for o in vectors for i in o.items if isinstance(i, ast.Reg)}
-
-
 def stored_registers(ins: ast.Instruction) -> set[str]:
     """What a tcgen05.st stores."""
     last = ins.operands[-1]
@@ -146,10 +140,12 @@ def stored_registers(ins: ast.Instruction) -> set[str]:
     return {i.name for i in items if isinstance(i, ast.Reg)}
 
 
-def _is_copy(ins: ast.Instruction) -> bool:
-    """From register to register; compilers make these freely."""
-    regs = [isinstance(o, ast.Reg) for o in ins.operands]
-    return ins.parts[0] == "mov" and ins.guard is None and regs == [True, True]
+def _copy(ins: ast.Instruction) -> tuple[str, str] | None:
+    """(to, from) of a copy from register to register; compilers make these freely."""
+    names = [o.name for o in ins.operands if isinstance(o, ast.Reg)]
+    if ins.parts[0] != "mov" or ins.guard is not None or len(ins.operands) != 2 or len(names) != 2:
+        return None
+    return names[0], names[1]
 
 
 def wgmma_fenced(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:

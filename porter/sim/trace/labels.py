@@ -59,10 +59,13 @@ def _bulk(p: tuple[str, ...]) -> str:
     return " ".join(["TMA", what, dims, *more])
 
 
+_TCGEN05: dict[str, Kind] = {"commit": "commit", "st": "store"}
+
+
 def engine(ins: ast.Instruction) -> Kind:
     p = ins.parts
     if p[0] == "tcgen05":
-        return {"commit": "commit", "st": "store"}.get(p[1], "tensor core")  # type: ignore[return-value]
+        return _TCGEN05.get(p[1], "tensor core")
     if p[0] == "wgmma":
         return "tensor core"
     if "bulk" in p:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 _LENGTHS = struct.Struct("<II")
 
@@ -26,7 +26,13 @@ def write_frame(stream: IO[bytes], head: Mapping[str, Any], payload: bytes | mem
     stream.flush()
 
 
-def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], bytes]:
+class Source(Protocol):
+    """Where frames come from: at most `count` bytes at a time, none at the end."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+
+def read_frame(stream: Source) -> tuple[dict[str, Any], bytes]:
     """Raises FrameError at the end of the stream or for anything that is no frame."""
     head_length, payload_length = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
     try:
@@ -38,7 +44,7 @@ def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], bytes]:
     return head, _exactly(stream, payload_length)
 
 
-def _exactly(stream: IO[bytes], count: int) -> bytes:
+def _exactly(stream: Source, count: int) -> bytes:
     parts = []
     while count:
         part = stream.read(count)

@@ -136,7 +136,7 @@ class GpuProcess:
         assert process.stdout is not None
         stream = _Timed(process.stdout, seconds)
         try:
-            return read_frame(stream)  # type: ignore[arg-type]
+            return read_frame(stream)
         except TimeoutError:
             self.close()
             raise GpuFailure(Code.GPU_TIMEOUT, seconds=round(seconds, 1)) from None
