@@ -60,9 +60,7 @@ class Value:
 
     __slots__ = ("computed", "forms", "origin", "width")
 
-    def __init__(
-        self, width: int, forms: dict[str, str], origin: str | None = None, computed: bool = False
-    ) -> None:
+    def __init__(self, width: int, forms: dict[str, str], origin: str | None = None, computed: bool = False) -> None:
         self.width = width
         self.forms = forms
         self.origin = origin

@@ -25,9 +25,7 @@ Array = npt.NDArray[Any]
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 
-def _apply(
-    view: Array, index: Array, b: Array, c: Array | None, op: str, type_name: str, flush: bool = False
-) -> Array:
+def _apply(view: Array, index: Array, b: Array, c: Array | None, op: str, type_name: str, flush: bool = False) -> Array:
     """Perform the operations in lane order; returns the old values."""
     unique = np.unique(index)
     if unique.size == index.size:
@@ -117,9 +115,7 @@ def atomic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: At
 
 
 @runtime
-def atomic_wide(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm, b: Any, c: Any
-) -> Array:
+def atomic_wide(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm, b: Any, c: Any) -> Array:
     """exch and cas of 128 bits, lane by lane; old values [n, 32, 2] as 64-bit halves."""
     result = np.zeros((n, 32, 2), np.uint64)
     if mask is not None and not np.any(mask):

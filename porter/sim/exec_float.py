@@ -44,41 +44,7 @@ runtime(float_min)
 runtime(directed)
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 runtime(ex2_f32)
-
-
 
 
 # Loading and storing by type --------------------------------------------------------------------------
@@ -222,8 +188,6 @@ def _fma(cg: Context, ins: ast.Instruction) -> None:
     if relu:
         expr = f"relu({expr})"
     store_float(cg, ins.operands[0], t, expr, ftz, sat)
-
-
 
 
 @emits("min", "max")

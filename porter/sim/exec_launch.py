@@ -41,9 +41,7 @@ class Pending:
         return taken
 
 
-def response_places(
-    by: Issuer, address: int, mbar: int, everyone: bool
-) -> tuple[list[int], int, list[Signal]]:
+def response_places(by: Issuer, address: int, mbar: int, everyone: bool) -> tuple[list[int], int, list[Signal]]:
     """The blocks whose shared memory the response goes to, its offset there, and each one's mbarrier."""
     M = by.machine
     _, offset = by.place(address, RESPONSE_BYTES)

@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 
-
-
-
-
-
-
 class Checker:
     def __init__(self, machine: Machine, level: Level) -> None:
         self.machine = machine

@@ -27,9 +27,7 @@ def chunk_bits(chunks: npt.NDArray[Any]) -> int:
 
 
 @lru_cache(maxsize=4096)
-def operand_bits(
-    descriptor: int, generation: Generation, rows: int, k: int, element_bits: int, mn_major: bool
-) -> int:
+def operand_bits(descriptor: int, generation: Generation, rows: int, k: int, element_bits: int, mn_major: bool) -> int:
     """Raises DatapathError for an invalid descriptor."""
     return chunk_bits(operand_chunks(descriptor, generation, rows, k, element_bits, mn_major))
 

@@ -228,9 +228,7 @@ class GlobalMemoryCheck:
 
     # Flags --------------------------------------------------------------------------------------------
 
-    def flag_reads(
-        self, warps: Array, rows: Array, where: Array, memory: Any, order: MemoryOrder, kind: str
-    ) -> None:
+    def flag_reads(self, warps: Array, rows: Array, where: Array, memory: Any, order: MemoryOrder, kind: str) -> None:
         """Loads at byte offsets `where` of a memory acquire what its flags carry."""
         known = self.state.flags.offsets.get(memory)
         if known is None or kind in ("write", "atomic"):

@@ -163,9 +163,7 @@ def atomic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: At
     return exec_atomic.atomic(M, at, idx, n, mask, addr, form, b, c)
 
 
-def atomic_wide(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm, b: Any, c: Any
-) -> Array:
+def atomic_wide(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, form: AtomicForm, b: Any, c: Any) -> Array:
     _atomic(M, at, idx, n, mask, addr, form)
     return exec_atomic.atomic_wide(M, at, idx, n, mask, addr, form, b, c)
 

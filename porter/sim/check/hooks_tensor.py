@@ -175,9 +175,7 @@ def _several(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
             check.report(verdict, None, new, "", int(M.warp_cta[warp]))
 
 
-def tmem_mma(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, operands: exec_tcgen05.MmaOperands
-) -> None:
+def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, operands: exec_tcgen05.MmaOperands) -> None:
     check: Any = M.check
     _several(M, at, idx, n, mask)
     for lane, warp, code, args in exec_tcgen05.mma_calls(M, idx, n, mask, operands):
@@ -209,9 +207,7 @@ def tmem_mma(
     exec_tcgen05.tmem_mma(M, at, idx, n, mask, op, operands)
 
 
-def _footprint(
-    check: Any, key: Any, op: UmmaOp, code: int, args: tcgen05.MmaArguments
-) -> list[tuple[str, bool, int]]:
+def _footprint(check: Any, key: Any, op: UmmaOp, code: int, args: tcgen05.MmaArguments) -> list[tuple[str, bool, int]]:
     """(what, written, cells) of everything that an MMA touches in Tensor Memory."""
     if key not in check.cells:
         check.cells[key] = [
@@ -320,6 +316,14 @@ def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, mul
 HOOKS: dict[str, Any] = {
     f.__name__: f
     for f in (
-        tmem_alloc, tmem_dealloc, tmem_load, tmem_store, tmem_wait_stores, tmem_mma, tmem_copy, tmem_shift, tmem_commit
+        tmem_alloc,
+        tmem_dealloc,
+        tmem_load,
+        tmem_store,
+        tmem_wait_stores,
+        tmem_mma,
+        tmem_copy,
+        tmem_shift,
+        tmem_commit,
     )
 }

@@ -118,7 +118,6 @@ class GlobalJudge:
         missing = "fence.proxy.tensormap::generic.acquire of the map after the synchronization"
         return Verdict("G6", missing, "fence.proxy.tensormap::generic.acquire.gpu [map], 128")
 
-
     def _released(self, old: GlobalAccess) -> Verdict | None:
         """The writer's side of the tensor map proxy; in practice the acquire is enough."""
         if self.released.get(old.actor, 0) >= old.done[0][1]:

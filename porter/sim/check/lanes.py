@@ -126,7 +126,6 @@ class Lanes:
                 found.append((low + hit, int(part[hit]) & _SEVERAL, wrote))
         return found
 
-
     def last(self, granule: int, wrote: bool) -> int | None:
         """The lane that wrote, or read, a granule last."""
         stamp = int((self.writers if wrote else self.readers)[granule])

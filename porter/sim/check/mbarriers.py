@@ -128,9 +128,7 @@ class MbarrierLife:
         counts = self.arrivals.get((slot, cta))
         if not counts:
             return "nothing has arrived on it"
-        lines = [
-            f"{code[at].opcode} at {_place(code[at])} {times} times" for at, times in sorted(counts.items())[:4]
-        ]
+        lines = [f"{code[at].opcode} at {_place(code[at])} {times} times" for at, times in sorted(counts.items())[:4]]
         more = f" and {len(counts) - 4} more instructions" if len(counts) > 4 else ""
         return f"arrivals so far: {', '.join(lines)}{more}"
 

@@ -110,7 +110,6 @@ class RegisterWatch:
         if read and not (head == "tcgen05" and ins.parts[1] == "ld"):
             cg.line(cg.call("use_loaded", repr(read)))
 
-
     def _emit_writes(self, cg: Context, ins: ast.Instruction) -> None:
         p = ins.parts
         if p[0] == "wgmma":

@@ -106,9 +106,7 @@ def canonical(words: Words, d_type: ElementType) -> Words:
     return np.where(bad, np.uint32(CANONICAL_NAN[d_type]), words) if bad.any() else words
 
 
-def _scaled(
-    a: Decoded, b: Decoded, scales: tuple[Decoded, Decoded] | None
-) -> tuple[Decoded, Decoded]:
+def _scaled(a: Decoded, b: Decoded, scales: tuple[Decoded, Decoded] | None) -> tuple[Decoded, Decoded]:
     return (a, b) if scales is None else (a * scales[0][:, None], b * scales[1][:, None])
 
 
@@ -242,9 +240,7 @@ def toward_zero(exact: Decoded) -> Words:
     return words
 
 
-def _put_specials(
-    words: Words, a: Decoded, b: Decoded, c: Decoded, d_type: ElementType, active: Mask | None
-) -> None:
+def _put_specials(words: Words, a: Decoded, b: Decoded, c: Decoded, d_type: ElementType, active: Mask | None) -> None:
     """Overwrite results that a NaN or an infinity takes part in."""
     with np.errstate(all="ignore"):
         # Infinities and NaNs dominate any finite sum, and float64 cannot overflow by the finite terms.

@@ -41,9 +41,7 @@ def _byte_values(element: ElementType) -> Decoded:
     exponent = codes >> fmt.mantissa_bits & ((1 << fmt.exponent_bits) - 1)
     top = (1 << fmt.exponent_bits) - 1
     fraction = mantissa / (1 << fmt.mantissa_bits)
-    values = np.where(
-        exponent == 0, np.ldexp(fraction, fmt.min_exponent), np.ldexp(1 + fraction, exponent - fmt.bias)
-    )
+    values = np.where(exponent == 0, np.ldexp(fraction, fmt.min_exponent), np.ldexp(1 + fraction, exponent - fmt.bias))
     if fmt.has_inf:
         values = np.where(exponent == top, np.where(mantissa == 0, np.inf, np.nan), values)
     elif fmt.has_nan:
@@ -263,9 +261,7 @@ def _chunk_index(
     else:
         mn = np.arange(rows, dtype=np.int64)[:, None]
         ks = np.arange(0, k, per_chunk, dtype=np.int64)[None, :]
-    offset = element_offset(
-        mn, ks, element_bits=element_bits, mn_major=mn_major, swizzle=swizzle, lbo=lbo, sbo=sbo
-    )
+    offset = element_offset(mn, ks, element_bits=element_bits, mn_major=mn_major, swizzle=swizzle, lbo=lbo, sbo=sbo)
     address = swizzle.swizzle.apply(start + offset, base_offset << 7)
     return _ChunkIndex(address >> 4)
 

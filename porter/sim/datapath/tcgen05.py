@@ -125,9 +125,7 @@ def check_d(op: UmmaOp, decoded: InstructionDescriptor, d_addr: int) -> tuple[in
     lane, column = lane_of(d_addr), column_of(d_addr)
     if lane not in lane_offsets(layout):
         legal = " or ".join(str(offset) for offset in lane_offsets(layout))
-        raise DatapathError(
-            f"the accumulator of an M={decoded.m} tcgen05.mma lies at lane {lane}; it must be {legal}"
-        )
+        raise DatapathError(f"the accumulator of an M={decoded.m} tcgen05.mma lies at lane {lane}; it must be {legal}")
     if column + d_columns(layout, decoded.n) > COLUMNS:
         raise DatapathError(f"an accumulator of N={decoded.n} at column {column} passes column {COLUMNS}")
     return lane, column
@@ -278,9 +276,7 @@ class _Dot:
         for i, a in enumerate(copies):
             share = slice(i * width, (i + 1) * width)
             active = None if masks is None else masks[i]
-            parts.append(
-                fused_dot(a, b[share], None if c is None else c[:, share], rule, self.mode, active=active)
-            )
+            parts.append(fused_dot(a, b[share], None if c is None else c[:, share], rule, self.mode, active=active))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def scaled(
@@ -355,13 +351,3 @@ def shift(taddr: int, tmem: Sequence[Words]) -> None:
     lanes, columns = shift_cells(taddr)
     for memory in tmem:
         shift_rows(memory, lanes[:, 0], columns[0])
-
-
-
-
-
-
-
-
-
-

@@ -27,9 +27,7 @@ def copy_cells(op: TmemCopy, taddr: int) -> tuple[Indices, Indices]:
     width = op.row_bytes // 4
     lanes = np.concatenate([np.arange(first, first + rows) for _, rows, first in op.blocks]) + lane
     if int(lanes.max()) >= LANES or column + width > COLUMNS:
-        raise DatapathError(
-            f"a .{op.shape} copy to lane {lane}, column {column} passes the end of Tensor Memory"
-        )
+        raise DatapathError(f"a .{op.shape} copy to lane {lane}, column {column} passes the end of Tensor Memory")
     columns = np.arange(column, column + width, dtype=np.int64)[None, :]
     return lanes.astype(np.int64)[:, None] + 0 * columns, columns + 0 * lanes[:, None]
 

@@ -93,9 +93,7 @@ def a_cells(op: UmmaOp, idesc: int, a_addr: int) -> tuple[Indices, Indices]:
     return lanes + lane + 0 * columns, columns + column + 0 * lanes
 
 
-def read_a(
-    op: UmmaOp, idesc: int, smem: Bytes, tmem: Words, a_desc: int | None, a_tmem: int | None
-) -> list[Decoded]:
+def read_a(op: UmmaOp, idesc: int, smem: Bytes, tmem: Words, a_desc: int | None, a_tmem: int | None) -> list[Decoded]:
     """What is stored of A [rows of one CTA, stored K]: once, or a copy for each lane range of a split
     accumulator."""
     decoded = decode_idesc(op, idesc)
@@ -104,11 +102,7 @@ def read_a(
     if a_tmem is None:
         if a_desc is None:
             raise DatapathError("tcgen05.mma without an A operand")
-        return [
-            read_smem_operand(
-                smem, a_desc, "sm_100", rows, stored_k(op), decoded.a_type, decoded.a_mn_major, bits
-            )
-        ]
+        return [read_smem_operand(smem, a_desc, "sm_100", rows, stored_k(op), decoded.a_type, decoded.a_mn_major, bits)]
     if decoded.a_mn_major:
         raise DatapathError("A in Tensor Memory is K-major only")
     lanes, columns = a_cells(op, idesc, a_tmem)
@@ -127,9 +121,7 @@ def read_b(
     bits = operand_element_bits(op.kind, decoded.b_type)
     b = np.concatenate(
         [
-            read_smem_operand(
-                shared, b_desc, "sm_100", width + shift, op.k, decoded.b_type, decoded.b_mn_major, bits
-            )
+            read_smem_operand(shared, b_desc, "sm_100", width + shift, op.k, decoded.b_type, decoded.b_mn_major, bits)
             for shared in smem
         ]
     )

@@ -224,9 +224,7 @@ def _pad(tensor_map: TensorMap, tile: Bytes) -> Bytes:
     return out.reshape(*tile.shape[:-1], -1)
 
 
-def boxes(
-    tensor_map: TensorMap, coords: Sequence[int], mode: Mode = "tile", offsets: Sequence[int] = ()
-) -> list[_Box]:
+def boxes(tensor_map: TensorMap, coords: Sequence[int], mode: Mode = "tile", offsets: Sequence[int] = ()) -> list[_Box]:
     """The parts of a copy that lie inside the tensor, each with its place in the tile."""
     if mode == "im2col":
         return _pixel_runs(tensor_map, coords, offsets)
@@ -270,8 +268,11 @@ def _pixel_runs(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[
             address = tensor_map.address + (coords[0] + first) * size
             address += sum(x * stride for x, stride in zip(position, tensor_map.strides, strict=True))
             before = runs[-1] if runs else None
-            if before is not None and before.inside[0].stop == pixel and \
-                    address == before.address + before.shape[0] * unit * steps[0]:
+            if (
+                before is not None
+                and before.inside[0].stop == pixel
+                and address == before.address + before.shape[0] * unit * steps[0]
+            ):
                 before.inside = (slice(before.inside[0].start, pixel + 1), along)
                 before.shape = (before.shape[0] + 1, before.shape[1])
             else:
@@ -340,9 +341,7 @@ def _fill(tensor_map: TensorMap, mode: Mode) -> Bytes:
 
 
 @lru_cache(maxsize=256)
-def _smem_index(
-    start: int, swizzle: TensorMapSwizzle, rows: int, inner_bytes: int
-) -> tuple[NDArray[np.int64], int]:
+def _smem_index(start: int, swizzle: TensorMapSwizzle, rows: int, inner_bytes: int) -> tuple[NDArray[np.int64], int]:
     """16-byte chunks [rows, chunks of a row], relative to the 1024 bytes in which the tile starts; the last.
 
     A swizzled row takes the whole swizzle span, even if the box is narrower.

@@ -73,9 +73,7 @@ def _expand(op: WgmmaOp, stored: Decoded, metadata: Words | None, selector: int)
 def _rule(op: WgmmaOp, rules: Architecture) -> DotRule:
     native = rules == "sm_90" or op.a_type is ElementType.B1
     arch: Architecture = "sm_90" if native else "sm_100"
-    return dot_rule(
-        arch, "wgmma" if native else "tcgen05", op.a_type, op.b_type, op.d_type, saturate=op.satfinite
-    )
+    return dot_rule(arch, "wgmma" if native else "tcgen05", op.a_type, op.b_type, op.d_type, saturate=op.satfinite)
 
 
 # Many warpgroups --------------------------------------------------------------------------------------
