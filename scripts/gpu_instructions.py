@@ -22,7 +22,8 @@ from typing import Any
 from porter.ptx.inline import parse_template
 from porter.ptx.samples import REGISTERS, instructions, opcodes
 from porter.ptx.table import FORMS, check
-from porter.ptx.trials import ROW, VALUES, Trial, comparable, input_bytes, trial
+from porter.ptx.trial_inputs import VALUES, input_bytes
+from porter.ptx.trials import ROW, Trial, comparable, trial
 
 TARGET = "sm_90a"
 _ENTRY = ".visible .entry k("

@@ -61,7 +61,7 @@ def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, m
 
         def land(targets: list[int] = targets, offset: int = offset, signals: list[Signal] = signals) -> None:
             cancelled = M.pending.take(M.cluster_size)
-            place = (*M.position_of(cancelled.start), 1) if cancelled else (0, 0, 0, 0)
+            place = (*M.grid.position_of(cancelled.start), 1) if cancelled else (0, 0, 0, 0)
             for target, (slot, owner) in zip(targets, signals, strict=True):
                 M.smem[target, offset : offset + RESPONSE_BYTES] = np.array(place, "<u4").view(np.uint8)
                 M.mbar.complete_tx(slot, owner, RESPONSE_BYTES)

@@ -23,6 +23,7 @@ hardware, and the first 1024 bytes of shared memory are the system's.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any, Literal
@@ -57,6 +58,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
 )
 from porter.sim.accumulators import Accumulators
 from porter.sim.addresses import RANK_SHIFT, Everything
+from porter.sim.block_grid import BlockGrid
 from porter.sim.compiler import Compiler
 from porter.sim.engine import Engine
 from porter.sim.livelock import LivelockWatch
@@ -116,8 +118,7 @@ class Machine(Progress):
         self.warps_per_cta = -(-self.threads // 32)
         W = n_cta * self.warps_per_cta
         self.W = W
-        cx, cy, cz = launch.cluster
-        self.cluster_size = cx * cy * cz
+        self.cluster_size = math.prod(launch.cluster)
         self.clustered = self.cluster_size > 1
 
         self.smem_size = SYSTEM_SHARED + program.dynamic_offset + launch.dynamic_smem
@@ -133,7 +134,11 @@ class Machine(Progress):
         self.warp_cta = warp // self.warps_per_cta
         self.warp_rank = warp % self.warps_per_cta
         self.thread = (self.warp_rank[:, None] * 32 + np.arange(32)).astype(np.uint32)
-        self._place_blocks()
+        self.grid = BlockGrid(launch, ctas)
+        self.cta_rank, self.cta_first = self.grid.rank, self.grid.first
+        shared = ((self.cta_rank << RANK_SHIFT) + SYSTEM_SHARED).astype(np.uint32)
+        self._shared_base = shared[self.warp_cta][:, None] if self.clustered else np.uint32(SYSTEM_SHARED)
+        self._special = special_registers(self)
         self.smem_base = (self.warp_cta * self.smem_stride).astype(np.int64)[:, None]
 
         Progress.__init__(self, self.warp_cta, self.thread < self.threads, np.full(n_cta, self.threads, np.int64))
@@ -192,24 +197,6 @@ class Machine(Progress):
             self._functions = before._functions
 
     # Geometry -----------------------------------------------------------------------------------------
-
-    def _place_blocks(self) -> None:
-        gx, gy, _ = self.launch.grid
-        cx, cy, cz = self.launch.cluster
-        linear = np.asarray(self.ctas, np.int64)
-        # Blocks are numbered cluster by cluster, so that a cluster's blocks are neighbours.
-        nx, ny = gx // cx, gy // cy
-        cluster, rank = linear // self.cluster_size, linear % self.cluster_size
-        kx, ky, kz = cluster % nx, cluster // nx % ny, cluster // (nx * ny)
-        rx, ry, rz = rank % cx, rank // cx % cy, rank // (cx * cy)
-        self.cluster_index = np.stack([kx, ky, kz], axis=1)
-        self.index_in_cluster = np.stack([rx, ry, rz], axis=1)
-        self.cta_index = self.cluster_index * (cx, cy, cz) + self.index_in_cluster
-        self.cta_rank = rank
-        self.cta_first = np.arange(self.n_cta) - rank
-        shared = ((rank << RANK_SHIFT) + SYSTEM_SHARED).astype(np.uint32)
-        self._shared_base = shared[self.warp_cta][:, None] if self.clustered else np.uint32(SYSTEM_SHARED)
-        self._special = special_registers(self)
 
     def special(self, name: str, idx: Any) -> Any:
         """A special register for the selected warps; broadcasts to [n, 32]."""
@@ -392,6 +379,10 @@ class Machine(Progress):
         if mask is not None:
             self._take_turns(idx)
 
+    def block_position(self, cta: int) -> tuple[int, int, int]:
+        """Index of a block of the wave in the grid."""
+        return self.grid.position(cta)
+
     def opcode_counts(self) -> dict[str, int]:
         """Executions per opcode, in warp-instructions."""
         counts: dict[str, int] = {}
@@ -407,17 +398,6 @@ class Machine(Progress):
         blocks = {b for key in self.executed for b in self._functions[key][1]}
         code = self.program.code
         return {i.line for b in blocks for i in code[self.program.blocks[b].start : self.program.blocks[b].end]}
-
-    def position_of(self, number: int) -> tuple[int, int, int]:
-        """Index in the grid of the block with a number in launch order, the first of its cluster."""
-        extents = zip(self.launch.grid, self.launch.cluster, strict=True)
-        (nx, ny, _), (cx, cy, cz) = [g // c for g, c in extents], self.launch.cluster
-        cluster = number // self.cluster_size
-        return cluster % nx * cx, cluster // nx % ny * cy, cluster // (nx * ny) * cz
-
-    def block_position(self, cta: int) -> tuple[int, int, int]:
-        x, y, z = self.cta_index[cta].tolist()
-        return x, y, z
 
 
 def instruction_at(program: Program, at: int) -> ast.Instruction | None:

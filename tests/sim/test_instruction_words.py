@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from porter.ptx.parser import parse_module
-from porter.ptx.trials import MAPS, ROW, VALUES, input_bytes, trial
+from porter.ptx.trial_inputs import MAPS, VALUES, input_bytes
+from porter.ptx.trials import ROW, trial
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
 from porter.sim.codegen import RUNTIME
 

@@ -9,7 +9,8 @@ import pytest
 from porter.diagnostics import Code
 from porter.ptx.parser import parse_module
 from porter.ptx.table import FORMS
-from porter.ptx.trials import MAPS, ROW, VALUES, Trial, input_bytes, tensor_maps, trial
+from porter.ptx.trial_inputs import MAPS, VALUES, input_bytes, tensor_maps
+from porter.ptx.trials import ROW, Trial, trial
 from porter.sim import GlobalMemory, Launch, Outcome, pack_params, simulate
 from porter.sim.support import Support, survey
 

@@ -37,7 +37,7 @@ class GlobalMemoryCheck:
         M: Machine = check.machine
         self.machine = M
         first = M.ctas.start
-        self.wave = Wave(first, first // M.cluster_size, M.warps_per_cta, M.cluster_size, M.cta_index)
+        self.wave = Wave(first, first // M.cluster_size, M.warps_per_cta, M.cluster_size, M.grid.index)
         self.imports = Imports(check.clocks, self.wave.first_cluster)
         self.follow(GlobalState())
         self._numbers: dict[tuple[Any, ...], int] = {}
