@@ -16,7 +16,7 @@ from porter.ptx.tmem_access import Shape, a_fragment_pieces, accumulator_pieces
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind, UmmaOp
 from porter.ptx.wgmma import WgmmaOp, legal_d_types, legal_n, wgmma_to_umma
-from porter.sim.datapath import tcgen05
+from porter.sim.datapath import tcgen05, tmem_access
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.wgmma import wgmma
 
@@ -49,9 +49,7 @@ TILES = [
 
 @pytest.mark.parametrize(("opcode", "m", "n", "d_type", "a_type", "b_type"), TILES)
 @pytest.mark.parametrize("mode", ["float64", "exact"])
-def test_product_from_shared_memory(
-    opcode: str, m: int, n: int, d_type: T, a_type: T, b_type: T, mode: str
-) -> None:
+def test_product_from_shared_memory(opcode: str, m: int, n: int, d_type: T, a_type: T, b_type: T, mode: str) -> None:
     op = umma(opcode)
     rng = np.random.default_rng(1)
     ctas = op.cta_group
@@ -112,7 +110,7 @@ def test_port_of_wgmma_gives_the_same_registers(a_type: T, half: int) -> None:
                     taddr = base + tmem.address(32 * warp, piece.column)
                     columns = slice(piece.register, piece.register + piece.registers)
                     access = piece.access
-                    tcgen05.store(
+                    tmem_access.store(
                         memory, taddr, access.shape, access.count, access.packed, warp, start[rows, columns]
                     )  # fmt: skip
             issue(
@@ -126,7 +124,7 @@ def test_port_of_wgmma_gives_the_same_registers(a_type: T, half: int) -> None:
                     taddr = base + tmem.address(32 * warp, piece.column)
                     columns = slice(piece.register, piece.register + piece.registers)
                     access = piece.access
-                    got[rows, columns] = tcgen05.load(
+                    got[rows, columns] = tmem_access.load(
                         memory, taddr, access.shape, access.count, access.packed, warp
                     )  # fmt: skip
             np.testing.assert_array_equal(got, want, err_msg=f"n={n} {d_type}")
@@ -150,7 +148,7 @@ def test_port_of_a_in_registers(a_type: T) -> None:
     for warp in range(4):
         for piece in a_fragment_pieces(3):
             columns = slice(piece.register, piece.register + piece.registers)
-            tcgen05.store(
+            tmem_access.store(
                 memory, a_base + tmem.address(32 * warp, piece.column), piece.access.shape,
                 piece.access.count, False, warp, registers[32 * warp : 32 * warp + 32, columns],
             )  # fmt: skip
@@ -165,7 +163,7 @@ def test_port_of_a_in_registers(a_type: T) -> None:
             a_tmem=a_base + 8 * block, b_desc=sm90_to_sm100(b_desc), enable_d=block > 0,
         )  # fmt: skip
     got = np.concatenate(
-        [tcgen05.load(memory, d_base + tmem.address(32 * w, 0), "16x256b", 4, False, w) for w in range(4)]
+        [tmem_access.load(memory, d_base + tmem.address(32 * w, 0), "16x256b", 4, False, w) for w in range(4)]
     )
     np.testing.assert_array_equal(got, want)
 
@@ -317,11 +315,9 @@ def test_store_then_load(shape: Shape, packed: bool, warp: int) -> None:
         registers = rng.integers(0, 1 << 32, (32, count * shape.registers_per_repeat), dtype=np.uint32)
         taddr = tmem.address(warp % 4 * 32, 24)
         split = 40 if shape is Shape.S16X32BX2 else 0
-        tcgen05.store(memory, taddr, shape, count, packed, warp, registers, split)
-        np.testing.assert_array_equal(
-            tcgen05.load(memory, taddr, shape, count, packed, warp, split), registers
-        )
-        lanes, columns = tcgen05.cells(taddr, shape, count, warp_rank=warp, packed=packed, half_split=split)
+        tmem_access.store(memory, taddr, shape, count, packed, warp, registers, split)
+        np.testing.assert_array_equal(tmem_access.load(memory, taddr, shape, count, packed, warp, split), registers)
+        lanes, columns = tmem_access.cells(taddr, shape, count, warp_rank=warp, packed=packed, half_split=split)
         quarter = warp % 4 * 32
         assert lanes.min() >= quarter
         assert lanes.max() < quarter + 32
@@ -330,25 +326,25 @@ def test_store_then_load(shape: Shape, packed: bool, warp: int) -> None:
         assert touched.sum() == registers.size * (2 if packed else 1)
         assert (memory[~touched] == POISON).all()
         # A lane field of zero means the warp's own quarter as well.
-        np.testing.assert_array_equal(tcgen05.load(memory, 24, shape, count, packed, warp, split), registers)
+        np.testing.assert_array_equal(tmem_access.load(memory, 24, shape, count, packed, warp, split), registers)
 
 
 def test_load_reads_the_cells_of_the_map() -> None:
     """Cells that name themselves, read by every shape."""
     lanes, columns = np.meshgrid(np.arange(128), np.arange(512), indexing="ij")
     memory = (lanes << 16 | columns).astype(np.uint32)
-    assert tcgen05.load(memory, tmem.address(96, 10), "32x32b", 2, False, 3)[5].tolist() == [
+    assert tmem_access.load(memory, tmem.address(96, 10), "32x32b", 2, False, 3)[5].tolist() == [
         101 << 16 | 10,
         101 << 16 | 11,
     ]
-    assert tcgen05.load(memory, tmem.address(16, 0), "16x256b", 1, False, 4)[6].tolist() == [
+    assert tmem_access.load(memory, tmem.address(16, 0), "16x256b", 1, False, 4)[6].tolist() == [
         17 << 16 | 4,
         17 << 16 | 5,
         25 << 16 | 4,
         25 << 16 | 5,
     ]
-    assert tcgen05.load(memory, 0, "16x32bx2", 1, False, 0, 7)[[3, 19], 0].tolist() == [3 << 16, 3 << 16 | 7]
-    assert tcgen05.load(memory, 0, "16x64b", 1, True, 0)[3, 0] == 2 | 3 << 16
+    assert tmem_access.load(memory, 0, "16x32bx2", 1, False, 0, 7)[[3, 19], 0].tolist() == [3 << 16, 3 << 16 | 7]
+    assert tmem_access.load(memory, 0, "16x64b", 1, True, 0)[3, 0] == 2 | 3 << 16
 
 
 @pytest.mark.parametrize(
@@ -364,4 +360,4 @@ def test_load_reads_the_cells_of_the_map() -> None:
 )
 def test_unreachable_cells(taddr: int, shape: str, count: int, warp: int, complaint: str) -> None:
     with pytest.raises(DatapathError, match=complaint):
-        tcgen05.load(empty_tmem(), taddr, shape, count, False, warp)
+        tmem_access.load(empty_tmem(), taddr, shape, count, False, warp)
