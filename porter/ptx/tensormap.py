@@ -2,28 +2,27 @@
 """Tensor maps: what a TMA descriptor says, and Porter's own 128-byte form of it.
 
 The hardware's encoding is undocumented, so a map is written in a form of Porter's: kernels only pass the
-128 bytes on, and the simulator reads them back. All words are little-endian:
+128 bytes on, and the simulator reads them back. Kernels that keep maps of their own copy no more than the first 64
+bytes (CUTLASS python/CuTeDSL, `copy_tensormap`), so all of a tiled map lies there. All words are little-endian:
 
 ======= =========================================================
 bytes   content
 ======= =========================================================
-0-3     magic "PTMA"
-4       form version, 1
-5       rank, 1 to 5
-6       data type (CUtensorMapDataType)
-7       swizzle (CUtensorMapSwizzle)
-8       interleave (CUtensorMapInterleave)
-9       L2 promotion (CUtensorMapL2promotion)
-10      out-of-bounds fill (CUtensorMapFloatOOBfill)
-11-15   element strides of dimensions 0 to 4
-16-23   global address
-24-43   sizes of dimensions 0 to 4, minus 1, 32 bits each
-44-83   byte strides of dimensions 1 to 4 and one unused, 64 bits each
-84-93   box of dimensions 0 to 4, 16 bits each
-94      1 in im2col mode, else 0
-95-100  im2col: lower corner of the bounding box, dimensions 1 to 3, 16 bits each
-101-106 im2col: upper corner
-107-127 zero
+0-1     "P" and the form version, 2
+2       rank, 1 to 5
+3       data type (CUtensorMapDataType)
+4       swizzle (CUtensorMapSwizzle)
+5       interleave (CUtensorMapInterleave)
+6       L2 promotion (CUtensorMapL2promotion)
+7       out-of-bounds fill (CUtensorMapFloatOOBfill)
+8-15    global address
+16-35   sizes of dimensions 0 to 4, minus 1, 32 bits each
+36-55   byte strides of dimensions 1 to 4, in units of 16, 40 bits each
+56-60   box of dimensions 0 to 4, minus 1
+61-63   element strides of dimensions 0 to 4, 4 bits each; then 1 in im2col mode, else 0
+64-69   im2col: lower corner of the bounding box, dimensions 1 to 3, 16 bits each
+70-75   im2col: upper corner
+76-127  zero
 ======= =========================================================
 
 Sources: CUDA driver API, cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col (limits and the numbers of the
@@ -44,10 +43,11 @@ ENCODED_BYTES = 128
 ALIGNMENT = 64
 """A tensor map lies on a multiple of 64 bytes."""
 
-MAGIC = b"PTMA"
-FORM_VERSION = 1
+MAGIC = b"P\x02"
 MAX_RANK = 5
-_HEAD = struct.Struct("<4s7B5BQ5I5Q5HB6h21x")
+_HEAD = struct.Struct("<2s6BQ5I")
+_STRIDES, _BOX, _ELEMENTS = _HEAD.size, _HEAD.size + 20, _HEAD.size + 25
+_CORNERS = struct.Struct("<6h52x")
 
 
 class TensorMapType(IntEnum):
@@ -290,56 +290,59 @@ class TensorMap:
         def padded(values: tuple[int, ...], length: int, fill: int) -> tuple[int, ...]:
             return values + (fill,) * (length - len(values))
 
-        return _HEAD.pack(
+        head = _HEAD.pack(
             MAGIC,
-            FORM_VERSION,
             self.rank,
             self.dtype,
             self.swizzle,
             self.interleave,
             self.l2_promotion,
             int(self.oob_nan),
-            *padded(self.element_strides, 5, 1),
             self.address,
             *padded(tuple(n - 1 for n in self.sizes), 5, 0),
-            *padded(self.strides, 5, 0),
-            *padded(self.box, 5, 1),
-            int(self.im2col),
-            *padded(self.lower, 3, 0),
-            *padded(self.upper, 3, 0),
         )
+        strides = b"".join((n // 16).to_bytes(5, "little") for n in padded(self.strides, 4, 0))
+        box = bytes(n - 1 for n in padded(self.box, 5, 1))
+        last = sum(n << 4 * i for i, n in enumerate((*padded(self.element_strides, 5, 1), int(self.im2col))))
+        corners = _CORNERS.pack(*padded(self.lower, 3, 0), *padded(self.upper, 3, 0))
+        return head + strides + box + last.to_bytes(3, "little") + corners
 
     @staticmethod
     def decode(data: bytes) -> TensorMap:
         """The map of 128 bytes. Raises ValueError if they do not hold one."""
-        if len(data) != ENCODED_BYTES or data[:4] != MAGIC:
+        if len(data) != ENCODED_BYTES or data[: len(MAGIC)] != MAGIC:
             raise ValueError("these 128 bytes hold no tensor map")
-        values = _HEAD.unpack(data)
-        version, rank = values[1], values[2]
-        if version != FORM_VERSION or not 1 <= rank <= MAX_RANK:
-            raise ValueError(f"tensor map of form {version}, rank {rank} is not known")
+        values = _HEAD.unpack_from(data)
+        rank = values[1]
+        if not 1 <= rank <= MAX_RANK:
+            raise ValueError(f"tensor map of rank {rank} is not known")
+        strides = [int.from_bytes(data[i : i + 5], "little") * 16 for i in range(_STRIDES, _BOX, 5)]
+        last = int.from_bytes(data[_ELEMENTS : _ELEMENTS + 3], "little")
+        im2col = bool(last >> 20)
+        corners = _CORNERS.unpack_from(data, _ELEMENTS + 3)
         return TensorMap(
-            dtype=TensorMapType(values[3]),
-            swizzle=TensorMapSwizzle(values[4]),
-            interleave=TensorMapInterleave(values[5]),
-            l2_promotion=TensorMapL2Promotion(values[6]),
-            oob_nan=bool(values[7]),
-            element_strides=tuple(values[8 : 8 + rank]),
-            address=values[13],
-            sizes=tuple(n + 1 for n in values[14 : 14 + rank]),
-            strides=tuple(values[19 : 19 + rank - 1]),
-            box=tuple(values[24 : 24 + (2 if values[29] else rank)]),
-            lower=tuple(values[30 : 30 + rank - 2]) if values[29] else (),
-            upper=tuple(values[33 : 33 + rank - 2]) if values[29] else (),
+            dtype=TensorMapType(values[2]),
+            swizzle=TensorMapSwizzle(values[3]),
+            interleave=TensorMapInterleave(values[4]),
+            l2_promotion=TensorMapL2Promotion(values[5]),
+            oob_nan=bool(values[6]),
+            element_strides=tuple(last >> 4 * i & 15 for i in range(rank)),
+            address=values[7],
+            sizes=tuple(n + 1 for n in values[8 : 8 + rank]),
+            strides=tuple(strides[: rank - 1]),
+            box=tuple(n + 1 for n in data[_BOX : _BOX + (2 if im2col else rank)]),
+            lower=corners[: rank - 2] if im2col else (),
+            upper=corners[3 : 3 + rank - 2] if im2col else (),
         )
 
 
 # What `tensormap.replace` changes (PTX ISA 9.0 §9.7.9.28): where a field of the form above lies, and its type.
-_FIELDS: dict[str, tuple[str, int]] = {
-    "global_address": ("<Q", 16), "rank": ("<B", 5), "global_dim": ("<I", 24), "global_stride": ("<Q", 44),
-    "box_dim": ("<H", 84), "element_stride": ("<B", 11), "elemtype": ("<B", 6), "interleave_layout": ("<B", 8),
-    "swizzle_mode": ("<B", 7), "swizzle_atomicity": ("<B", 7), "fill_mode": ("<B", 10),
+_FIELDS: dict[str, tuple[int, int]] = {
+    "global_address": (8, 8), "rank": (2, 1), "global_dim": (16, 4), "global_stride": (_STRIDES, 5),
+    "box_dim": (_BOX, 1), "elemtype": (3, 1), "interleave_layout": (5, 1), "swizzle_mode": (4, 1),
+    "swizzle_atomicity": (4, 1), "fill_mode": (7, 1),
 }  # fmt: skip
+"""Offset and bytes."""
 
 _REPLACE_TYPES = (
     TensorMapType.UINT8, TensorMapType.UINT16, TensorMapType.UINT32, TensorMapType.INT32, TensorMapType.UINT64,
@@ -361,22 +364,32 @@ def replaced(data: bytes, field_name: str, value: int, ordinal: int = 0) -> byte
 
     Raises ValueError if the bytes hold no map or the value has no meaning.
     """
-    if len(data) != ENCODED_BYTES or data[:4] != MAGIC:
+    if len(data) != ENCODED_BYTES or data[: len(MAGIC)] != MAGIC:
         raise ValueError("these 128 bytes hold no tensor map")
-    code, offset = _FIELDS[field_name]
+    meaningless = ValueError(f"tensormap.replace.{field_name}: {value} has no meaning")
+    out = bytearray(data)
+    if field_name == "element_stride":
+        if not 1 <= value <= 15 or ordinal >= MAX_RANK:
+            raise meaningless
+        last = int.from_bytes(data[_ELEMENTS : _ELEMENTS + 3], "little") & ~(15 << 4 * ordinal)
+        out[_ELEMENTS : _ELEMENTS + 3] = (last | value << 4 * ordinal).to_bytes(3, "little")
+        return bytes(out)
+    offset, size = _FIELDS[field_name]
     if field_name == "rank":
         value += 1
     elif field_name == "global_dim":
         value = (value - 1) & 0xFFFFFFFF
+    elif field_name == "global_stride":
+        value = -1 if value % 16 or ordinal >= MAX_RANK - 1 else value // 16
+    elif field_name == "box_dim":
+        value -= 1
     elif field_name == "elemtype":
         value = int(_REPLACE_TYPES[value]) if value < len(_REPLACE_TYPES) else -1
     elif field_name == "swizzle_mode" and value > TensorMapSwizzle.B128:
         value = -1
     elif field_name == "swizzle_atomicity":
         value = int(_ATOMICITY[value]) if data[offset] >= TensorMapSwizzle.B128 and value < 4 else data[offset]
-    out = bytearray(data)
-    try:
-        struct.pack_into(code, out, offset + ordinal * struct.calcsize(code), value)
-    except struct.error:
-        raise ValueError(f"tensormap.replace.{field_name}: {value} has no meaning") from None
+    if not 0 <= value < 1 << 8 * size:
+        raise meaningless
+    out[offset + ordinal * size : offset + (ordinal + 1) * size] = value.to_bytes(size, "little")
     return bytes(out)

@@ -37,7 +37,7 @@ class TensorSpec:
     shape: tuple[Expr, ...]
     role: str
     strides: tuple[Expr, ...] | None = None
-    fill: Expr | None = None
+    fill: Expr | tuple[Expr, ...] | None = None
     align: Expr = 256
     before: Path | None = None
     after: Path | None = None
@@ -299,7 +299,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
                 shape=tuple(t["shape"]),
                 role=t["role"],
                 strides=_tuple(t.get("strides")),
-                fill=t.get("fill"),
+                fill=tuple(t["fill"]) if isinstance(t.get("fill"), list) else t.get("fill"),
                 align=t.get("align", 256),
                 before=_file(path, t.get("before")),
                 after=_file(path, t.get("after")),

@@ -53,7 +53,8 @@ def make_image(tensor: Tensor, elements: Array | None, guard: int) -> Image:
     """The image of a tensor before a run: its elements, or its fill, or poison."""
     inner = np.full(tensor.nbytes, POISON, np.uint8)
     if elements is None and tensor.fill is not None:
-        elements = tensor.dtype.encode(np.full(tensor.shape, tensor.fill))
+        whole = np.reshape(tensor.fill, tensor.shape) if isinstance(tensor.fill, tuple) else tensor.fill
+        elements = tensor.dtype.encode(np.full(tensor.shape, whole))
     if elements is not None:
         inner.view(tensor.dtype.container)[_offsets(tensor.shape, tensor.strides)] = elements
     data = np.full(tensor.nbytes + 2 * guard, POISON, np.uint8)

@@ -31,7 +31,7 @@ class Tensor:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     role: str
-    fill: float | None
+    fill: float | tuple[float, ...] | None
     align: int
     symbolic: tuple[Expr, ...]
     before: Path | None = None
@@ -212,13 +212,24 @@ def _tensor(scope: Scope, spec: TensorSpec) -> Tensor:
         if len(strides) != len(shape):
             raise scope.error(f"{where}.strides", f"{len(strides)} strides for {len(shape)} dimensions")
         _check_overlap(scope, where, shape, strides, spec)
-    fill = None if spec.fill is None else float(scope.number(f"{where}.fill", spec.fill))
+    fill = _fill(scope, f"{where}.fill", spec.fill, math.prod(shape))
     align = scope.integer(f"{where}.align", spec.align, 1)
     if align & (align - 1):
         raise scope.error(f"{where}.align", f"{align} is no power of two")
     return Tensor(
         spec.name, DTYPES[spec.dtype], shape, strides, spec.role, fill, align, spec.shape, spec.before, spec.after
     )  # fmt: skip
+
+
+def _fill(
+    scope: Scope, where: str, spec: Expr | tuple[Expr, ...] | None, count: int
+) -> float | tuple[float, ...] | None:
+    """One number for all elements, or one for each."""
+    if not isinstance(spec, tuple):
+        return None if spec is None else float(scope.number(where, spec))
+    if len(spec) != count:
+        raise scope.error(where, f"{len(spec)} numbers for {count} elements")
+    return tuple(float(scope.number(f"{where}[{i}]", item)) for i, item in enumerate(spec))
 
 
 def _check_overlap(scope: Scope, where: str, shape: Sequence[int], strides: Sequence[int], spec: TensorSpec) -> None:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import libcst as cst
 
 from porter.lang.cute_dsl import Statement, argument, assigned, body_of
 from porter.model.dsl import names
+from porter.model.dsl.counts import count_that_may_be_zero
 from porter.model.dsl.promotion import Promotion
 from porter.model.dsl.scope import Unrecognized
 from porter.passes.dsl.context import EPILOGUE_RULE, LIFETIME_RULE, KernelContext
@@ -30,6 +33,8 @@ def rewrite_epilogue(k: KernelContext, promotion: Promotion | None = None) -> No
             f"{cute}.copy({k.t2r}, {k.t2r_source}[(None, None, None, {index})], {k.t2r_target})\n"
             f"{cute}.arch.fence_view_async_tmem_load()"
         )
+        if (count := count_that_may_be_zero(k.gemm)) is not None:
+            text = f"if {count} > 0:\n{textwrap.indent(text, '    ')}\nelse:\n    {k.t2r_target}.fill(0)"
     else:
         text = f"{k.t2r_target}.store({promotion.total}[(None, None, (None, {index}))].load())"
     k.edits.replace_lines(EPILOGUE_RULE, loop, text)

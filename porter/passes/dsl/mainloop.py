@@ -10,6 +10,7 @@ import libcst as cst
 from porter.lang.cute_dsl import Statement, argument, body_of, called, walk
 from porter.lang.text import Span
 from porter.model.dsl import names
+from porter.model.dsl.counts import count_that_may_be_zero, loop_bounds
 from porter.model.dsl.gemm import KLoop, warp_test
 from porter.model.dsl.scope import Unrecognized
 from porter.passes.dsl.context import ISSUER_RULE, MAINLOOP_RULE, KernelContext
@@ -101,17 +102,17 @@ def _merge_prologue(k: KernelContext) -> list[KLoop]:
             raise Unrecognized(f"{len(loops)} loops over k tiles", loops[-1].loop)
         return []
     prologue, main = loops
-    count, bounds = _bounds(k, prologue.loop), _bounds(k, main.loop)
-    if count is None or bounds is None or len(bounds) < 2:
+    count, limits = loop_bounds(k.file, prologue.loop), loop_bounds(k.file, main.loop)
+    if count is None or limits is None or len(limits) < 2:
         return []
     if len(count) > 1 and k.file.text(count[0]) == "0" and (len(count) == 2 or k.file.text(count[2]) == "1"):
         count = [count[1]]
     if len(count) != 1:
         return []
     meant = {_meaning(k, count[0]), k.file.text(count[0])}
-    if k.file.text(bounds[0]) not in meant and _meaning(k, bounds[0]) not in meant:
+    if k.file.text(limits[0]) not in meant and _meaning(k, limits[0]) not in meant:
         return []
-    if len(bounds) == 3 and k.file.text(bounds[2]) != "1":
+    if len(limits) == 3 and k.file.text(limits[2]) != "1":
         return []
     first, rest = _normal(k, body_of(prologue.loop)), _normal(k, body_of(main.loop))
     if rest[: len(first)] != first:
@@ -122,19 +123,9 @@ def _merge_prologue(k: KernelContext) -> list[KLoop]:
     k.edits.delete(MAINLOOP_RULE, prologue.loop)
     call = main.loop.iter
     assert isinstance(call, cst.Call)
-    args = [k.file.text(bounds[1]), *(k.file.text(a) for a in call.args if a.keyword is not None)]
+    args = [k.file.text(limits[1]), *(k.file.text(a) for a in call.args if a.keyword is not None)]
     k.edits.replace(MAINLOOP_RULE, call, f"{k.file.text(call.func)}({', '.join(args)})")
     return [prologue]
-
-
-def _bounds(k: KernelContext, loop: cst.For) -> list[cst.BaseExpression] | None:
-    call = loop.iter
-    if not isinstance(call, cst.Call):
-        return None
-    name = k.file.call_name(call) or k.file.text(call.func)
-    if name not in ("range", "cutlass.range", "cutlass.range_constexpr"):
-        return None
-    return [a.value for a in call.args if a.keyword is None]
 
 
 def _meaning(k: KernelContext, node: cst.BaseExpression) -> str:
@@ -307,7 +298,9 @@ def _region(k: KernelContext, loops: list[KLoop], zeroing: Statement | None) -> 
     if zeroing is not None:
         first = min(first, block.index(zeroing))
     last = max(block.index(loop.loop) for loop in loops)
-    while first > 0 and _only_for(k, block[first - 1], block[first : last + 1]):
+    count = count_that_may_be_zero(gemm)
+    counted = [s for s, _ in gemm.kernel.definitions(count)] if count is not None else []
+    while first > 0 and block[first - 1] not in counted and _only_for(k, block[first - 1], block[first : last + 1]):
         first -= 1
     return first, last
 
