@@ -38,7 +38,10 @@ def test_one_field(name: str, value: int, ordinal: int, change: dict[str, Any]) 
     assert TensorMap.decode(replaced(MAP.encode(), name, value, ordinal)) == replace(MAP, **change)
 
 
-@pytest.mark.parametrize(("name", "value"), [("elemtype", 99), ("swizzle_mode", 4), ("box_dim", 1 << 20)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("elemtype", 99), ("swizzle_mode", 4), ("box_dim", 1 << 20), ("box_dim", 0), ("global_stride", 24)],
+)
 def test_values_without_meaning(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=name):
         replaced(MAP.encode(), name, value)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fakes_verify import CASE, write_case
 
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.ptx.tensormap import TensorMapSwizzle, TensorMapType
 from porter.verify.case import cases_of, load_case
+from porter.verify.images import make_image
 from porter.verify.problem import MapAddress, MapValue, Pointer, Scalar, Struct, bind
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +81,7 @@ def test_other_arguments(tmp_path):
         ("grid:", "cluster: [3, 1, 1]\n      grid:", Code.CASE_DOES_NOT_FIT, "launch.cluster", 16),
         ("reduction: K", "reduction: 0", Code.CASE_DOES_NOT_FIT, "at least 1", 19),
         ("[N, K], role", "[N, K], strides: [1, 1], role", Code.CASE_DOES_NOT_FIT, "overlap", 11),
+        ("role: output}", "role: output, fill: [1, 2, N]}", Code.CASE_DOES_NOT_FIT, "3 numbers for", 12),
         ("shape: [M, N]", "shape: [M, 0]", Code.CASE_DOES_NOT_FIT, "at least 1", 12),
         ("K: 64}", "K: 0.5}", Code.CASE_DOES_NOT_FIT, "not an integer", 10),
     ],
@@ -90,6 +93,15 @@ def test_mistakes_are_named_with_their_place(tmp_path, old, new, code, text, lin
     assert found.where is not None
     assert found.where.path.endswith("case.yaml")
     assert found.where.line == line
+
+
+def test_a_tensor_is_filled_number_by_number(tmp_path):
+    table = "{dtype: s32, shape: [2, 3], strides: [1, 2], role: scratch, fill: [1, M, N, 4, K / 2, -6]}"
+    text = CASE.replace("role: output}", f"role: output}}\n      table: {table}")
+    problem = bind(load_case(write_case(tmp_path, text)), {"M": 128})
+    image = make_image(problem.tensors["table"], None, 0)
+    names = problem.names
+    np.testing.assert_array_equal(image.elements(), [[1, 128, names["N"]], [4, names["K"] / 2, -6]])
 
 
 def test_sizes_that_the_launch_does_not_divide(tmp_path):
