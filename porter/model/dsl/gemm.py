@@ -15,6 +15,7 @@ import libcst as cst
 
 from porter.lang.cute_dsl import DslFile, Statement, argument, assigned, body_of, called, only, walk
 from porter.model.dsl import names
+from porter.model.dsl.helpers import Helper, find_helper
 from porter.model.dsl.scope import Scope, Unrecognized
 
 
@@ -40,6 +41,8 @@ class KLoop:
     inner: cst.For | None
     gemm: Statement
     call: cst.Call
+    helper: Helper | None = None
+    """The function that the statement calls, where the MMA stands in one."""
 
 
 @dataclass(eq=False)
@@ -138,15 +141,22 @@ def find_gemm(file: DslFile, kernel: cst.FunctionDef) -> Gemm:
     host = find_host(file, kernel)
     scope = Scope(file, kernel)
     gemms = list(scope.calls_of(names.GEMM))
-    if not gemms:
+    helper = find_helper(file, kernel) if not gemms else None
+    if not gemms and helper is None:
         raise _fail("no cute.gemm in the kernel itself", kernel)
     plain = [[file.text(a.value) for a in c.args] for c in gemms]
+    if helper is not None:
+        gemms = helper.calls
+        given = [(helper.given(c, helper.mma), helper.given(c, helper.accumulator)) for c in gemms]
+        plain = [[mma, accumulator, "", "", accumulator] for mma, accumulator in given]
     if any(len(p) != 5 or p[1] != p[4] for p in plain) or len({(p[0], p[1]) for p in plain}) != 1:
         raise _fail("more than one accumulator or tiled MMA", gemms[-1])
     mma, accumulator = plain[0][0], plain[0][1]
     definition, registers = _registers(scope, accumulator, gemms[0])
     pipeline, create, create_call = _mainloop_pipeline(scope, kernel)
     loops = [_k_loop(scope, call, pipeline) for call in gemms]
+    for loop in loops:
+        loop.helper = helper
     blocks = [scope.block(k.loop) for k in loops]
     if any(b[0] is not blocks[0][0] for b in blocks):
         raise _fail("the loops over k tiles stand in different blocks", loops[-1].loop)

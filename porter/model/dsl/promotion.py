@@ -51,6 +51,8 @@ def find_promotion(gemm: Gemm) -> Promotion | None:
         return None
     found = scope.definition(total)
     assert found is not None
+    if gemm.loops[0].helper is not None:
+        raise Unrecognized("partial sums of MMAs that a helper issues", gemm.loops[0].gemm)
     promotion = Promotion(gemm.accumulator, total, found[0], [], [])
     _views(gemm, promotion)
     reads: list[Statement] = []

@@ -12,6 +12,7 @@ from porter.lang.text import Span
 from porter.model.dsl import names
 from porter.model.dsl.counts import count_that_may_be_zero, loop_bounds
 from porter.model.dsl.gemm import KLoop, warp_test
+from porter.model.dsl.helpers import Helper
 from porter.model.dsl.scope import Unrecognized
 from porter.passes.dsl.context import ISSUER_RULE, MAINLOOP_RULE, KernelContext
 
@@ -43,7 +44,8 @@ def is_call(k: KernelContext, statement: Statement, *wanted: str) -> bool:
 
 def _synchronization(k: KernelContext) -> None:
     """Fences, commits and waits of warpgroups go; the last wait is where the result is waited for."""
-    for statement in k.gemm.kernel.statements:
+    helper = k.gemm.loops[0].helper
+    for statement in [*k.gemm.kernel.statements, *(helper.scope.statements if helper is not None else ())]:
         if is_call(k, statement, *_SYNC) and statement is not _final_wait(k):
             k.edits.delete(MAINLOOP_RULE, statement)
 
@@ -220,6 +222,10 @@ def _accumulate(k: KernelContext, loop: KLoop) -> None:
     behind = block[block.index(loop.gemm) + 1 :]
     steps = _sets(k, loop)
     turn_on = f"{k.gemm.mma}.set({field}, True)"
+    if loop.helper is not None:
+        _accumulate_in_helper(k, loop.helper, field)
+        k.edits.insert_after(MAINLOOP_RULE, loop.gemm, turn_on)
+        return
     if loop.inner is None:
         over_k_blocks(k, loop, turn_on)
         for step in steps:
@@ -228,6 +234,23 @@ def _accumulate(k: KernelContext, loop: KLoop) -> None:
         return
     if not steps:
         k.edits.insert_after(MAINLOOP_RULE, loop.gemm, turn_on)
+
+
+def _accumulate_in_helper(k: KernelContext, helper: Helper, field: str) -> None:
+    """The helper's MMAs but the first accumulate; what it sets may end with it, so the kernel sets it as well."""
+    sets = [
+        call for call in helper.scope.method_calls(helper.mma, "set")
+        if call.args and k.file.qualified(call.args[0].value) == names.ACCUMULATE
+    ]  # fmt: skip
+    for call in sets:
+        if k.file.text(call.args[1].value) != "True":
+            raise Unrecognized("a helper decides whether its first MMA accumulates", call)
+        k.edits.replace(MAINLOOP_RULE, call.args[0], field)
+    if helper.traced and any(is_set(k, s) and k.file.text(_flag(s)) == "False" for s in k.gemm.kernel.statements):
+        raise Unrecognized("the accumulate flag that a traced helper turns on is off again behind it", helper.gemm)
+    if not sets:
+        statement = helper.scope.statement_of(helper.gemm)
+        k.edits.insert_after(MAINLOOP_RULE, statement, f"{helper.mma}.set({field}, True)")
 
 
 def over_k_blocks(k: KernelContext, loop: KLoop, turn_on: str) -> None:
@@ -382,6 +405,9 @@ def _wait_for_result(k: KernelContext, last: int) -> None:
         s for loop in gemm.loops for s in walk(loop.loop)
         if isinstance(s, cst.SimpleStatementLine) and is_call(k, s, names.WAIT)
     ]  # fmt: skip
+    if gemm.loops[0].helper is not None:
+        of_helper = gemm.loops[0].helper.scope.statements
+        inside += [s for s in of_helper if isinstance(s, cst.SimpleStatementLine) and is_call(k, s, names.WAIT)]
     waits = [called(s) for s in inside]
     if not any(c is not None and k.file.text(argument(c, "group", 0) or c) == "0" for c in waits):
         raise Unrecognized("nothing waits for the MMAs before the accumulator is read", gemm.block[last])

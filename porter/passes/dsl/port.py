@@ -17,6 +17,7 @@ from porter.lang.text import Edit, EditGroup, Span, apply_groups, merged
 from porter.model.dsl import names
 from porter.model.dsl.gemm import find_gemm
 from porter.model.dsl.groups import find_groups, in_groups
+from porter.model.dsl.helpers import find_helper
 from porter.model.dsl.promotion import find_promotion
 from porter.model.dsl.scope import Scope, Unrecognized
 from porter.passes.dsl import epilogue, host, mainloop, mirrored, promotion, storage
@@ -115,6 +116,8 @@ def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic]
     context = DslContext(file, FileEdits(file))
     ported: list[str] = []
     kernels = [k for k in file.kernels if Scope(file, k).calls_of(names.GEMM)]
+    if not kernels and len(file.kernels) == 1 and _issues_by_helper(file):
+        kernels = file.kernels
     if len(kernels) != 1:
         return {}, [_no_single_kernel(file, kernels)], []
     kernel = kernels[0]
@@ -136,6 +139,14 @@ def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic]
         sums = {"kernel": name, "total": found.total, "partial": found.partial}
         notes.append(Diagnostic(Code.DSL_PROMOTION, file.location(file.span(found.definition)), sums))
     return context.edits.finish(), notes, ported
+
+
+def _issues_by_helper(file: DslFile) -> bool:
+    try:
+        return find_helper(file, file.kernels[0]) is not None
+    except Unrecognized:
+        # find_gemm says why.
+        return True
 
 
 def port_groups(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic], list[str]]:
