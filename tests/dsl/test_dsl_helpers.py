@@ -109,8 +109,11 @@ def test_refuses_by_name_and_changes_nothing(name: str, port: Port) -> None:
 @pytest.mark.parametrize("traced", [True, False])
 def test_original_port_and_reference_agree(traced: bool, port: Port) -> None:
     # Python itself runs a helper without a decorator, so its loop is one of Python's.
-    own = [] if traced else [("    @cute.jit\n    def multiply", "    def multiply"),
-                             ("cutlass.range(cute.size(a, mode=[2]), unroll_full=True)", "range(cute.size(a, mode=[2]))")]
+    plain = (
+        ("    @cute.jit\n    def multiply", "    def multiply"),
+        ("cutlass.range(cute.size(a, mode=[2]), unroll_full=True)", "range(cute.size(a, mode=[2]))"),
+    )
+    own = () if traced else plain
     result = port(*own)
     (path,) = map(Path, result.files)
     case = path.with_name("case.yaml")
