@@ -80,9 +80,11 @@ def test_one_warp_calls_the_helper_and_the_flag_is_on_behind_it(port: Port) -> N
 
 REFUSED = {
     "a traced helper's flag ends with it": ((ZEROES, FLAG), "off again behind it"),
-    "a helper that clears": (("            cute.gemm(mma,",
-                              "            mma.set(warpgroup.Field.ACCUMULATE, k_block > 0)\n            cute.gemm(mma,"),
-                             "decides whether its first MMA"),
+    "a helper that clears": (
+        ("            cute.gemm(mma,",
+         "            mma.set(warpgroup.Field.ACCUMULATE, k_block > 0)\n            cute.gemm(mma,"),
+        "decides whether its first MMA",
+    ),
     "a helper that waits for its stage": (("        warpgroup.fence()\n        for",
                                            "        cute.arch.sync_threads()\n        for"), "synchronizes itself"),
     "two MMAs in a helper": (("            cute.gemm(mma, acc, a[part], b[part], acc)\n",
