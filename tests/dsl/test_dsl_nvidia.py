@@ -73,6 +73,7 @@ def test_dense_gemms_port_compile_and_agree(name: str, variant: str, examples: P
     assert ported.exit_code is ExitCode.OK
     plan = PortPlan(files=dict(ported.files))
     rows = verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=("integers", "normal"))).rows
+    assert {row.family for row in rows} == {"integers", "normal"}
     for row in rows:
         assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
 

@@ -126,8 +126,10 @@ def test_macro_piece_is_never_dropped() -> None:
     assert s.ptx_error is not None
     assert "DST" in s.ptx_error
     template, ptx, error = s.expanded({"DST": "%tmp"})
-    assert "mov.u32 " in template
-    assert ptx is None or error is None
+    assert template == "mov.u32 %tmp, %0;"
+    assert error is None
+    assert ptx is not None
+    assert [i.text for i in ptx.instructions()] == ["mov.u32 %tmp, %0"]
 
 
 def test_string_macro_of_the_file_is_filled_in() -> None:

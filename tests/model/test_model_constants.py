@@ -54,13 +54,15 @@ def test_unknown(expression: str) -> None:
     assert program_of(TEXT).constants.evaluate(expression) is None
 
 
-def test_long_and_deep_expressions_are_unknown_or_right() -> None:
+def test_deep_expressions_are_unknown() -> None:
     constants = Constants({"k0": "1", **{f"k{i}": f"k{i - 1} + k{i - 1}" for i in range(1, 20)}})
     assert constants.evaluate("k19") == 2**19
-    assert constants.evaluate("+".join(["1"] * 5000)) in (5000, None)
+    assert constants.evaluate("+".join(["1"] * 50)) == 50
+    assert constants.evaluate("+".join(["1"] * 50000)) is None
     assert constants.evaluate("(" * 5000 + "1" + ")" * 5000) is None
-    chain = Constants({"c0": "1", **{f"c{i}": f"c{i - 1}" for i in range(1, 3000)}})
-    assert chain.evaluate("c2999") in (1, None)
+    chain = Constants({"c0": "1", **{f"c{i}": f"c{i - 1}" for i in range(1, 30000)}})
+    assert chain.evaluate("c50") == 1
+    assert chain.evaluate("c29999") is None
 
 
 def quotient(a: int, b: int) -> int:

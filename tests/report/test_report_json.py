@@ -54,7 +54,10 @@ def test_a_result_with_everything_in_it_is_valid():
 
 def test_the_error_document_is_valid():
     document = report_json.error([Diagnostic(Code.FILE_NOT_FOUND, None, {"path": "x"})], ExitCode.USAGE)
-    jsonschema.validate(json.loads(report_json.dumps(document)), report_json.schema("error"))
+    parsed = json.loads(report_json.dumps(document))
+    jsonschema.validate(parsed, report_json.schema("error"))
+    assert parsed["exit_code"] == 2
+    assert [d["message"] for d in parsed["diagnostics"]] == ["no such file or directory: x"]
 
 
 @pytest.mark.parametrize(
