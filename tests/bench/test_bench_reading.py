@@ -122,3 +122,28 @@ def test_port(benchmark: Any, figure: Record, tmp_path: Path) -> None:
     if benchmark.stats is not None:
         lines = source.read_text().count("\n")
         figure("porter port, kernel of 1,000 lines", lines / min(r.seconds for r in runs), 500, "lines/s")
+
+
+def _long_dsl_kernel(target: int) -> str:
+    """A CuTe DSL file of at least `target` lines: a persistent GEMM with arithmetic written out in its kernel."""
+    lines = (CORPUS / "dsl_gemm_persistent" / "dsl_gemm_persistent.py").read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.strip() == "@cute.kernel")
+    body = next(i for i in range(at, len(lines)) if lines[i].endswith(":") and lines[i].lstrip().startswith(")"))
+    filler = [f"        extra_{i} = cutlass.Int32({i}) * {i % 7} + {i % 11}" for i in range(target - len(lines))]
+    return "\n".join([*lines[: body + 1], *filler, *lines[body + 1 :]]) + "\n"
+
+
+def test_port_dsl(benchmark: Any, figure: Record, tmp_path: Path) -> None:
+    """`porter port` of a CuTe DSL file of 1,500 lines, the start of the process included."""
+    source = tmp_path / "long.py"
+    source.write_text(_long_dsl_kernel(1500))
+    runs: list[Spent] = []
+
+    def run() -> None:
+        runs.append(_spent(_porter("port", source), tmp_path / "port.diff"))
+
+    benchmark.pedantic(run, rounds=3)
+    assert "tcgen05" in runs[-1].output
+    if benchmark.stats is not None:
+        lines = source.read_text().count("\n")
+        figure("porter port, CuTe DSL file of 1,500 lines", lines / min(r.seconds for r in runs), 300, "lines/s")
