@@ -21,7 +21,7 @@ help:
 	@echo 'make test      the tests that every change runs'
 	@echo 'make test-all  those and the slow ones'
 	@echo 'make lint      ruff and mypy'
-	@echo 'make bench     time the simulator; fails below a target of docs/benchmarks.md'
+	@echo 'make bench     time simulator, scan and port; fails below a target of docs/benchmarks.md'
 	@echo 'make golden    write the reference diffs of the corpus ports anew'
 	@echo 'make docs      write the generated pages under docs/ anew'
 
