@@ -94,6 +94,13 @@ def freed_early() -> str:
     return ""
 
 
+def over_by_threads() -> str:
+    """A product of 8-bit floats, which no warp computes with mma.sync, is written over D."""
+    body = mma("cta_group::1.kind::f8f6f4", execution.A, execution.B, execution.idesc(64, 8, 0, 1), 0)
+    tensor = Tensor(body + COMMIT, columns=32)
+    return str(execution.wrong(tensor, {"over": slice(0, 8)}) or "")
+
+
 def steps() -> str:
     execution.test_products_onto_one_accumulator_keep_their_order()
     return ""
@@ -126,7 +133,7 @@ MISTAKES = [
     slow(Mistake("accumulate flag dropped by a warp", "warp.cuh", "bool add = enable & 1;", "bool add = true;",
                  one("bf16 with A negated, over D"))),
     slow(Mistake("accumulate flag dropped by threads", "arithmetic.cuh", "double c = enable ? accumulator",
-                 "double c = true ? accumulator", one("bf16 with A negated, over D", "eager"))),
+                 "double c = true ? accumulator", over_by_threads)),
     slow(Mistake("accumulate flag of a joined step dropped", "library.cu", "item.enable |= made.enable << item.count;",
                  "item.enable |= 1u << item.count;", steps)),
     slow(Mistake("scale-input-d dropped", "arithmetic.cuh", "if (shift) c *= power(-(int)shift);", "", one(F16))),
