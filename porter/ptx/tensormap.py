@@ -8,7 +8,7 @@ bytes (CUTLASS python/CuTeDSL, `copy_tensormap`), so all of a tiled map lies the
 ======= =========================================================
 bytes   content
 ======= =========================================================
-0-1     "P" and the form version, 2
+0-1     "T" and the form version, 2
 2       rank, 1 to 5
 3       data type (CUtensorMapDataType)
 4       swizzle (CUtensorMapSwizzle)
@@ -43,7 +43,8 @@ ENCODED_BYTES = 128
 ALIGNMENT = 64
 """A tensor map lies on a multiple of 64 bytes."""
 
-MAGIC = b"P\x02"
+MAGIC = b"T\x02"
+"""No global address that hardware's maps begin with ends in these bits: addresses are multiples of 16."""
 MAX_RANK = 5
 _HEAD = struct.Struct("<2s6BQ5I")
 _STRIDES, _BOX, _ELEMENTS = _HEAD.size, _HEAD.size + 20, _HEAD.size + 25

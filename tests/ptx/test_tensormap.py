@@ -43,7 +43,7 @@ def test_round_trip(tensor_map: TensorMap) -> None:
 def test_documented_offsets() -> None:
     """The positions that other programs write, by the table of the module's docstring."""
     data = MATRIX.encode()
-    assert data[:2] == b"P\x02"
+    assert data[:2] == b"T\x02"
     assert list(data[2:8]) == [2, 9, 3, 0, 0, 0]
     assert struct.unpack_from("<Q", data, 8) == (0x7E0000001000,)
     assert struct.unpack_from("<5I", data, 16) == (255, 127, 0, 0, 0)

@@ -59,12 +59,12 @@ static __device__ __noinline__ void pass_on(Cta& c) {
 static __device__ __noinline__ u32 copied_bytes(u64 map, u32 site) {
   const u32* words = (const u32*)map;
   u32 flags = words[2], rank, result;
-  if (words[0] == 0x414D5450u && (words[1] & 0xFF) == 1) {
+  if ((words[0] & 0xFFFF) == 0x0254) {
     const unsigned char* bytes = (const unsigned char*)map;
     constexpr u64 sizes = 0x4442842884421ull;  // bytes of the types, 4 bits each
-    rank = bytes[5], result = sizes >> 4 * bytes[6] & 0xF;
-    for (u32 i = 0; i < rank; ++i) {
-      u32 box = bytes[84 + 2 * i] | bytes[85 + 2 * i] << 8, stride = i ? bytes[11 + i] : 1;
+    rank = bytes[2], result = sizes >> 4 * bytes[3] & 0xF;
+    for (u32 i = 0; i < rank && i < 5; ++i) {
+      u32 box = bytes[56 + i] + 1, stride = i ? bytes[61 + i / 2] >> 4 * (i & 1) & 0xF : 1;
       result *= (box + stride - 1) / stride;
     }
   } else {
