@@ -44,9 +44,8 @@ PROGRAMS = [
 def run_program(path: Path, mode: str) -> tuple[str, list[str]]:
     """Verdict of a program's own check, and what it said."""
     try:
-        done = subprocess.run(
-            [path], env={**os.environ, "PORTER_MODE": mode}, capture_output=True, text=True, timeout=60, check=False
-        )
+        settings = {**os.environ, "PORTER_MODE": mode, "PORTER_COLUMNS": "sm"}
+        done = subprocess.run([path], env=settings, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         return "error", ["it did not end within 60 s"]
     return "error" if done.returncode else "clean", [*done.stdout.splitlines(), *done.stderr.splitlines()]

@@ -9,8 +9,8 @@ for program in "$1"/t0?x; do
   done
 done
 # The host's own check of this size takes minutes; the kernel's time is printed before it.
-# It takes all columns of an SM, so that CTAs wait for each other unless each has columns of its own.
-for columns in sm cta; do
+# It takes all columns of an SM: where CTAs share them, one waits for the other.
+for columns in cta sm; do
   echo "== t01x deferred 4096 8192 4096, PORTER_COLUMNS=$columns"
   PORTER_TIMES=1 PORTER_MODE=deferred PORTER_COLUMNS=$columns timeout "${2:-45}" "$1/t01x" 4096 8192 4096 2>&1 | grep -E "porter:"
 done

@@ -111,7 +111,8 @@ cudaError_t prepare(CUfunction function, size_t count, cudaStream_t stream) {
     capacity = count;
   }
   Host host = {tmem, ctas, queue, sms, report_device, 10ull * 1000 * 1000 * 1000, static_cast<uint32_t>(capacity),
-               setting("PORTER_MODE", PORTER_DEFAULT_MODE, "deferred"), setting("PORTER_ARITHMETIC", "exact", "fast"), setting("PORTER_COLUMNS", "sm", "cta")};
+               setting("PORTER_MODE", PORTER_DEFAULT_MODE, "deferred"), setting("PORTER_ARITHMETIC", "exact", "fast"),
+               setting("PORTER_COLUMNS", "cta", "cta")};
   // Two lowered grids must not share the arrays: one after the other.
   if (cudaError_t error = cudaDeviceSynchronize()) return error;
   cudaMemsetAsync(reinterpret_cast<void*>(ctas), 0, count * kCtaBytes, stream);
