@@ -47,7 +47,7 @@ def test_a_kernel_with_nothing_to_port_is_exit_code_0(tmp_path):
 def test_an_unsupported_construct_is_named_and_nothing_is_written(tmp_path):
     path = write(tmp_path / "k.cu", WGMMA_SPARSE)
     result = porter("port", path, "-o", tmp_path / "out", code=3)
-    assert "PT2001" in result.stderr
+    assert "PT2011" in result.stderr
     assert "sparse" in result.stderr
     assert not (tmp_path / "out").exists()
     assert path.read_text() == WGMMA_SPARSE
