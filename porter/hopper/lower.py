@@ -176,6 +176,8 @@ class _Lowering:
         """What replaces an instruction outside tcgen05 that Hopper lacks."""
         if others.is_wide_access(found):
             return others.wide_access
+        if others.is_of_three(found):
+            return others.of_three
         if found.parts[0] == "redux" and found.parts[-1] == "f32":
             return others.redux
         return others.cancel if found.parts[0] == "clusterlaunchcontrol" else None

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions outside tcgen05 that Hopper lacks: 256-bit accesses, redux of floats, cluster launch control.
+"""Instructions outside tcgen05 that Hopper lacks: 256-bit accesses, minima and maxima of three values, redux of
+floats, cluster launch control.
 
-Sources: PTX ISA 9.0 §9.7.9.8 and §9.7.9.11 (256-bit ld and st), §9.7.13.10 (redux.sync), §9.7.13.16
-(clusterlaunchcontrol).
+Sources: PTX ISA 9.0 §9.7.3.11 and §9.7.3.12 (min and max of three values), §9.7.9.8 and §9.7.9.11 (256-bit ld and st),
+§9.7.13.10 (redux.sync), §9.7.13.16 (clusterlaunchcontrol).
 """
 
 from __future__ import annotations
@@ -43,6 +44,26 @@ def wide_access(found: Instruction, sequel: Sequel) -> None:
         place = Mem(base, memory.offset + 16 * side)
         operands: tuple[Operand, ...] = (part, place, *rest) if load else (place, part, *rest)
         sequel.body.append(instruction(opcode, *operands))
+
+
+def is_of_three(found: Instruction) -> bool:
+    """Whether it is a min or max of three floats."""
+    return found.parts[0] in ("min", "max") and len(found.operands) == 4
+
+
+def of_three(found: Instruction, sequel: Sequel) -> None:
+    """Append the extremum of two, and of that and the third."""
+    to, *values = found.operands
+    if "abs" in found.parts:
+        # Of two values there is `.abs` only with `.xorsign`.
+        magnitudes = [sequel.temporary("b32") for _ in values]
+        for magnitude, value in zip(magnitudes, values, strict=True):
+            sequel.add("abs.f32", magnitude, value)
+        values = list(magnitudes)
+    opcode = ".".join(p for p in found.parts if p != "abs")
+    of_two = sequel.temporary("b32")
+    sequel.add(opcode, of_two, values[0], values[1])
+    sequel.add(opcode, to, of_two, values[2])
 
 
 def redux(found: Instruction, sequel: Sequel) -> None:

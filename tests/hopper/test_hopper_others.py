@@ -70,6 +70,22 @@ def test_redux_of_floats(form: str) -> None:
             assert (out[half] == want).all()
 
 
+OF_THREE = """mul.wide.u32 %d2, %r0, 12; add.u64 %d3, %d0, %d2; mul.wide.u32 %d2, %r0, 4; add.u64 %d2, %d1, %d2;
+ld.global.f32 %f0, [%d3]; ld.global.f32 %f1, [%d3+4]; ld.global.f32 %f2, [%d3+8];
+{form}.f32 %f2, %f0, %f1, %f2; st.global.f32 [%d2], %f2;"""
+
+
+@pytest.mark.parametrize("form", ["min", "max.NaN", "max.abs", "min.ftz.NaN.abs"])
+def test_extremes_of_three_floats(form: str) -> None:
+    values = np.random.default_rng(5).normal(size=(32, 3)).astype(np.float32)
+    values[[3, 4, 5], [0, 1, 2]] = np.nan
+    values[6] = np.nan
+    parts = np.abs(values) if "abs" in form else values
+    plain = (np.minimum if "NaN" in form else np.fmin) if "min" in form else (np.maximum if "NaN" in form else np.fmax)
+    out = ran(OF_THREE.format(form=form), values).output.view(np.float32)[:32]
+    np.testing.assert_array_equal(out, plain.reduce(parts, axis=1))
+
+
 CANCEL = """mov.u32 %r2, answer; mov.u32 %r3, bar; setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [%r3], 1;
 @%p0 fence.mbarrier_init.release.cluster; @%p0 st.shared.u32 [%r2+4], 7;
 barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
