@@ -14,7 +14,18 @@ import cutlass.cute as cute
 import cutlass.pipeline as pipeline
 import cutlass.utils as utils
 import cutlass.utils.hopper_helpers as sm90_utils
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.cutlass_dsl import T, dsl_user_op
+
+
+@dsl_user_op
+def fma(a: cutlass.Float32, b: cutlass.Float32, c: cutlass.Float32, *, loc=None, ip=None) -> cutlass.Float32:
+    """a * b + c, rounded once; of `*` and `+` ptxas decides."""
+    values = [cutlass.Float32(x).ir_value(loc=loc, ip=ip) for x in (a, b, c)]
+    return cutlass.Float32(
+        llvm.inline_asm(T.f32(), values, "fma.rn.f32 $0, $1, $2, $3;", "=f,f,f,f", loc=loc, ip=ip)
+    )
 
 
 class AttentionForward:
@@ -297,11 +308,11 @@ class AttentionForward:
                     now = cute.arch.warp_reduction_max(now, threads_in_group=4)
                     largest[i] = now
                     # Rows without any key so far
-                    base = now * scale_log2 if now != -cutlass.Float32.inf else cutlass.Float32(0.0)
-                    rescale = cute.math.exp2(before * scale_log2 - base, fastmath=True)
+                    base = now if now != -cutlass.Float32.inf else cutlass.Float32(0.0)
+                    rescale = cute.math.exp2((before - base) * scale_log2, fastmath=True)
                     for j in cutlass.range_constexpr(cute.size(tSrS, mode=[1])):
-                        tSrS[i, j] = cute.math.exp2(tSrS[i, j] * scale_log2 - base, fastmath=True)
-                    total[i] = tSrS[i, None].load().reduce(cute.ReductionOp.ADD, total[i] * rescale, 0)
+                        tSrS[i, j] = cute.math.exp2((tSrS[i, j] - base) * scale_log2, fastmath=True)
+                    total[i] = fma(total[i], rescale, tSrS[i, None].load().reduce(cute.ReductionOp.ADD, 0.0, 0))
                     for j in cutlass.range_constexpr(cute.size(tOrO, mode=[1])):
                         tOrO[i, j] = tOrO[i, j] * rescale
                 # The accumulator's registers are in the order of the operand's.
@@ -327,12 +338,12 @@ class AttentionForward:
             # Rows of O are divided by the sum of their probabilities.
             for i in cutlass.range_constexpr(rows):
                 sum_ = cute.arch.warp_reduction_sum(total[i], threads_in_group=4)
-                inverse = cute.arch.rcp_approx(sum_)
+                inverse = 1.0 / sum_
                 for j in cutlass.range_constexpr(cute.size(tOrO, mode=[1])):
                     tOrO[i, j] = tOrO[i, j] * inverse
                 query = first_query + tOcO[i, 0][0]
                 if tOcO[i, 0][1] == 0 and query < queries:
-                    mL[query, head] = largest[i] * scale + cute.math.log(sum_)
+                    mL[query, head] = fma(largest[i], scale, cute.math.log(sum_))
 
             # Registers to shared memory to global memory
             store_atom = sm90_utils.sm90_get_smem_store_op(
