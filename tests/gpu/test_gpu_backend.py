@@ -130,11 +130,11 @@ def test_a_write_outside_is_seen_in_the_guard(make: Make, problem: Problem) -> N
 
 
 def test_what_cannot_be_emulated_gives_no_verdict(make: Make, problem: Problem) -> None:
-    smallest = "{ .reg .f32 a; mov.f32 a, 0f3F800000; min.f32 a, a, a, a; }"
-    result = run(make(), problem, kernel("sm_100a", smallest))
+    four_bits = "{ .reg .b8 b; .reg .f32 a; mov.f32 a, 0f3F800000; cvt.rn.satfinite.e2m1x2.f32 b, a, a; }"
+    result = run(make(), problem, kernel("sm_100a", four_bits))
     assert result.status == "incomplete"
     assert result.findings[0].code is Code.CANNOT_EMULATE
-    assert "min.f32" in result.findings[0].message
+    assert "cvt.rn.satfinite.e2m1x2.f32" in result.findings[0].message
 
 
 def test_a_trap_is_a_finding_with_its_place(make: Make, problem: Problem) -> None:

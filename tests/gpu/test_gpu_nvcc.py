@@ -66,12 +66,12 @@ def test_an_unmodified_program_becomes_one_for_hopper(toolkit: Toolkit, tmp_path
 
 def test_what_cannot_be_emulated_stops_the_build_by_name(toolkit: Toolkit, tmp_path: Path) -> None:
     source = tmp_path / "program.cu"
-    smallest = 'asm volatile("{ .reg .f32 a; mov.b32 a, %0; min.f32 a, a, a, a; }" ::"r"(address));'
-    source.write_text(PROGRAM.replace("SECOND", smallest))
+    narrow = "{ .reg .b8 b; .reg .f32 a; mov.b32 a, %0; cvt.rn.satfinite.e2m1x2.f32 b, a, a; }"
+    source.write_text(PROGRAM.replace("SECOND", f'asm volatile("{narrow}" ::"r"(address));'))
     with pytest.raises(PorterError) as raised:
         build_program(["-arch=sm_100a", "-lineinfo", str(source), "-o", str(tmp_path / "program")], toolkit)
     assert raised.value.diagnostic.code is Code.CANNOT_EMULATE
-    assert "min.f32" in raised.value.diagnostic.message
+    assert "cvt.rn.satfinite.e2m1x2.f32" in raised.value.diagnostic.message
     assert not (tmp_path / "program").exists()
 
 
