@@ -81,6 +81,8 @@ class Lookup:
         self.macros = macros
         self._locals: dict[int, _Local] = {}
         self._homes: dict[int, Scope] = {}
+        self._named: dict[int, list[Scope]] = {}
+        """By id of a scope: the namespaces that its directives name."""
 
     # --- places
 
@@ -151,8 +153,7 @@ class Lookup:
         result = Found()
         dependent: list[ClassScope] = []
         for scope in site.scope.above():
-            for path in self._directives(scope):
-                self._nominate(scope, path, Site(scope), pending)
+            self._nominate(scope, self._nominated(scope), pending)
             found = self.own(scope, name, dependent)
             for anchor, nominated in pending:
                 if anchor is scope:
@@ -281,7 +282,7 @@ class Lookup:
     def _member_scope(self, scope: Scope, name: str) -> Found:
         found = self.own(scope, name)
         if not (found.namespaces or found.classes or found.aliases) and not scope.is_class:
-            for nominated in self._nominated(scope, set()):
+            for nominated in self._nominated(scope):
                 found.add(self.own(nominated, name))
         return found
 
@@ -293,9 +294,7 @@ class Lookup:
             if found.classes or found.aliases or found.namespaces:
                 return found
         for scope in site.scope.above():
-            for path in self._directives(scope):
-                if not (len(path.steps) == 1 and path.steps[0].name == name):
-                    self._nominate(scope, path, Site(scope), pending)
+            self._nominate(scope, self._nominated(scope), pending)
             found = self.own(scope, name)
             for anchor, nominated in pending:
                 if anchor is scope:
@@ -392,26 +391,31 @@ class Lookup:
 
     # --- using directives
 
-    def _directives(self, scope: Scope) -> list[Path]:
-        return [*scope.directives, *(d for t in scope.transparent for d in t.directives)]
+    def _nominate(self, scope: Scope, nominated: list[Scope], pending: list[tuple[Scope, Scope]]) -> None:
+        """Names of nominated namespaces are seen as if they were in the innermost scope around both."""
+        for reached in nominated:
+            anchor = _common(scope, reached)
+            if all(p[1] is not reached or p[0] is not anchor for p in pending):
+                pending.append((anchor, reached))
 
-    def _nominate(self, scope: Scope, path: Path, site: Site, pending: list[tuple[Scope, Scope]]) -> None:
-        for nominated in self.scopes(path, site)[0]:
-            for reached in [nominated, *self._nominated(nominated, {id(scope)})]:
-                anchor = _common(scope, reached)
-                if all(p[1] is not reached or p[0] is not anchor for p in pending):
-                    pending.append((anchor, reached))
-
-    def _nominated(self, scope: Scope, seen: set[int]) -> list[Scope]:
-        found: list[Scope] = []
-        if id(scope) in seen:
-            return found
-        seen.add(id(scope))
-        for path in self._directives(scope):
-            for nominated in self.scopes(path, Site(scope.parent or scope))[0] or self.scopes(path, Site(scope))[0]:
-                if id(nominated) not in seen:
-                    found += [nominated, *self._nominated(nominated, seen)]
+    def _nominated(self, scope: Scope) -> list[Scope]:
+        """The namespaces that the directives of a scope name, and those that theirs name."""
+        found = list(self._named_by(scope))
+        for reached in found:
+            found += [n for n in self._named_by(reached) if n is not scope and n not in found]
         return found
+
+    def _named_by(self, scope: Scope) -> list[Scope]:
+        known = self._named.get(id(scope))
+        if known is not None:
+            # while it is being found out: a directive may need the others to be understood
+            return known
+        known = self._named[id(scope)] = []
+        paths = [(scope, p) for p in scope.directives] + [(t, p) for t in scope.transparent for p in t.directives]
+        for _ in range(2 if len(paths) > 1 else 1):
+            for holder, path in paths:
+                known += [s for s in self.scopes(path, Site(holder))[0] if s not in known and s is not scope]
+        return known
 
     # --- inside functions
 
@@ -426,8 +430,10 @@ class Lookup:
             known = self._declared_in(function)
             inside = Site(site.scope)
             for block, path in known.directives:
-                if _sees(block, node) and not (path.steps and path.steps[0].name == name):
-                    self._nominate(site.scope, path, inside, pending)
+                if _sees(block, node):
+                    nominated = self.scopes(path, inside)[0]
+                    further = [n for s in nominated for n in self._nominated(s)]
+                    self._nominate(site.scope, [*nominated, *further], pending)
             hits: list[tuple[int, Found]] = []
             for block, declared, path in known.using:
                 if declared == name and _sees(block, node):
