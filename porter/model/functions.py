@@ -122,6 +122,11 @@ class Function:
         return captures is not None and re.match(r"\[\s*&\s*[\],]", self.text(captures)) is not None
 
     @property
+    def class_name(self) -> str:
+        """The class of a method, as it is written where it is declared."""
+        return self.owner_class.name if self.owner_class is not None else self.owner
+
+    @property
     def qualified_name(self) -> str:
         return f"{self.owner}::{self.name}" if self.owner else self.name
 

@@ -231,7 +231,7 @@ class Lookup:
                 continue
             seen.add(id(current))
             for above, _ in self.bases(current):
-                if above is base or (above.name, above.parent) == (base.name, base.parent):
+                if above is base:
                     return True
                 work.append(above)
         return False

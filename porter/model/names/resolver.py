@@ -113,8 +113,17 @@ class Names:
         """The classes that a declared variable or parameter may be an object of; none if it is of no class that the
         sources define. Arrays, references and pointers count as what they are of."""
         site = self.lookup.site(function, declaration)
-        found = self.declared.declaration(declaration, declarator, site, function.text)
-        return found.classes
+        return self.declared.declaration(declaration, declarator, site, function.text).classes
+
+    def declared_in(self, scope: ClassScope, declaration: Node) -> tuple[ClassScope, ...]:
+        """The classes that a data member of a class may be an object of."""
+        if scope.file is None:
+            return ()
+        return self.declared.declaration(declaration, None, Site(scope), scope.file.text).classes
+
+    def classes_named(self, function: Function, node: Node, written: str) -> tuple[ClassScope, ...]:
+        """The classes that a type's text means at a place in a function."""
+        return self.declared.from_text(written, self.lookup.site(function, node)).classes
 
     def declarations(self, function: Function) -> list[Function]:
         """Declarations without a body of the function that this is the definition, or a specialization, of."""
