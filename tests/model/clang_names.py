@@ -63,7 +63,7 @@ def ask_clang(root: Path, stubs: Path, include_dirs: tuple[Path, ...] = ()) -> S
             places[name] = str(Path(name).resolve())
         return places[name], at.offset
 
-    cursors = list(_walk(unit.cursor))
+    cursors = [c for c in _walk(unit.cursor) if _has_kind(c)]
     for cursor in cursors:
         at = place(cursor) if cursor.kind in declared else None
         if at is not None:
@@ -75,6 +75,14 @@ def ask_clang(root: Path, stubs: Path, include_dirs: tuple[Path, ...] = ()) -> S
                 at, home = place(cursor), place(target)
                 if at is not None and home in seen.functions:
                     seen.called[at] = seen.functions[home]
+        elif cursor.kind == ci.CursorKind.CALL_EXPR:
+            # a call of an object names the object
+            target = cursor.referenced
+            if target is not None and target.spelling == "operator()" and place(target) in seen.functions:
+                start = cursor.extent.start
+                if start.file is not None:
+                    at = (str(Path(start.file.name).resolve()), start.offset)
+                    seen.called[at] = seen.functions[place(target)]
         elif cursor.kind == ci.CursorKind.OVERLOADED_DECL_REF:
             at = place(cursor)
             count = ci.conf.lib.clang_getNumOverloadedDecls(cursor)
@@ -82,6 +90,14 @@ def ask_clang(root: Path, stubs: Path, include_dirs: tuple[Path, ...] = ()) -> S
             if at is not None:
                 seen.overloaded.setdefault(at, set()).update(seen.functions[h] for h in homes if h in seen.functions)
     return seen
+
+
+def _has_kind(cursor: Any) -> bool:
+    """The bindings do not know the newest kinds of the library."""
+    try:
+        return cursor.kind is not None
+    except ValueError:
+        return False
 
 
 def _walk(cursor: Any) -> Any:

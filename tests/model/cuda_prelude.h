@@ -83,6 +83,12 @@ struct alignas(64) CUtensorMap { uint64_t opaque[16]; };
 typedef struct CUstream_st* cudaStream_t;
 typedef int cudaError_t;
 
+extern "C" int cudaConfigureCall(dim3, dim3, size_t = 0, cudaStream_t = 0);
+__device__ float2 make_float2(float, float);
+__device__ int4 make_int4(int, int, int, int);
+__device__ uint4 make_uint4(unsigned, unsigned, unsigned, unsigned);
+__device__ float logf(float);
+#define INFINITY 1e30f
 __device__ void __syncthreads();
 __device__ void __syncwarp(unsigned mask = 0xffffffff);
 __device__ void __trap();

@@ -22,6 +22,8 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
     loose: list[str] = field(default_factory=list)
     """Calls for which the model keeps more than clang."""
+    unseen: list[str] = field(default_factory=list)
+    """Calls that reach wgmma by the model, of which clang says nothing."""
     errors: list[str] = field(default_factory=list)
 
 
@@ -65,6 +67,8 @@ def _compare(
             verdict.loose.append(f"{shown} has more than {_named(program, numbers, exact) if defined else 'clang'}")
         return
     among = seen.overloaded.get(at)
+    if among is None and ours & reaching:
+        verdict.unseen.append(shown)
     if among is None or not (among & reaching or ours & reaching):
         return
     verdict.open += 1
