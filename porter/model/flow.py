@@ -16,7 +16,6 @@ from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.kernels import contains_tensor_core
 from porter.model.macro_uses import MacroUses
-from porter.model.members import class_name
 from porter.model.objects import constructors, is_const, object_root, returns_pointer
 from porter.model.program import Program
 from porter.model.registers import CASTS, take_apart, without_casts
@@ -189,7 +188,7 @@ class FlowBuilder:
             return [Event(Kind.WRITE, node, accumulator)]
         member = re.escape(accumulator.path.rpartition(".")[2])
         items: list[Item] = []
-        for constructor in constructors(self.program.functions, class_name(accumulator.class_type)):
+        for constructor in constructors(self.program, frame.function, node, accumulator.class_type):
             if accumulator.member is not None:
                 inner = frame.into(constructor, {accumulator.member.name: accumulator}, {}, node)
                 items.append(Branch([[], [Inlined(self._statements_of(inner, constructor.body))]]))
@@ -502,7 +501,7 @@ class FlowBuilder:
         return found
 
     def _is_method_of(self, target: Function, held: dict[str, Accumulator]) -> bool:
-        return any(a.member is not None and a.member.owner == target.owner for a in held.values())
+        return any(a.member is not None and a.member.is_in_class_of(target) for a in held.values())
 
     def _inline(
         self, frame: Frame, call: Call, target: Function, held: dict[str, Accumulator] | None = None
