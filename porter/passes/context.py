@@ -36,6 +36,8 @@ class PortContext:
     member_moves: dict[str, set[str]] = field(default_factory=dict)
     """Moves (`load`, `store`) that a class with a member accumulator needs, by name of the class."""
     renamed: list[Function] = field(default_factory=list)
+    helpers_in_root: bool = False
+    """Whether the helpers have to stand in the root file, because headers are read by other roots too."""
     _once: set[tuple[str, Span]] = field(default_factory=set)
     _context_ids: set[int] | None = None
 

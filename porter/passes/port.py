@@ -41,11 +41,13 @@ NO_RULE = "none"
 @dataclass(frozen=True)
 class PortOptions:
     """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule
-    directories."""
+    directories. `helpers_in_root`: the helpers stand in the root, so that a header comes out the same for all roots
+    that include it."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     rule_directories: tuple[str, ...] = ()
+    helpers_in_root: bool = False
 
 
 @dataclass(eq=False)
@@ -85,7 +87,7 @@ class KernelPort:
     plans: list[KernelPlan] = field(default_factory=list)
 
 
-def port_kernels(sources: SourceSet) -> KernelPort:
+def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPort:
     """Run the passes over everything that uses wgmma."""
     program = build_program(sources)
     accumulators = find_accumulators(program)
@@ -110,6 +112,7 @@ def port_kernels(sources: SourceSet) -> KernelPort:
         return KernelPort(program, diagnostics)
     warnings = diagnostics
     context = _context(program, accumulators)
+    context.helpers_in_root = helpers_in_root
     loads = {id(a): place_loads(context.flow, a) for a in accumulators.accumulators}
     stores = {id(a): place_stores(context.flow, a) for a in accumulators.accumulators}
     for accumulator in accumulators.accumulators:
@@ -354,7 +357,7 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     for wanted in (*options.select, *options.ignore):
         if wanted != NO_RULE and not any(r.id.startswith(wanted) for r in rules):
             raise PorterError(Code.RULE_UNKNOWN, rule=wanted)
-    ported_kernels = port_kernels(sources)
+    ported_kernels = port_kernels(sources, options.helpers_in_root)
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
     defined = frozenset(name for f in ported_kernels.program.functions for name in (f.name, f.owner))
     planned = pass_groups(rules, edits, selection)
