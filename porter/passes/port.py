@@ -168,6 +168,7 @@ def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
         first_barrier=_free_barriers(kernels),
         linear_thread=bool({"threadIdx"} & words) and _multi_dimensional(program),
         padded_shared=any(k.has_dynamic_shared for k in kernels),
+        float_registers=any(a.element == "f" for a in accumulators.accumulators),
     )
     return PortContext(program, accumulators, flow, kernels, batches, helpers, names)
 
