@@ -12,7 +12,7 @@ from pathlib import Path
 from tree_sitter import Node
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, has_errors
-from porter.lang.coverage import reading_findings
+from porter.lang.coverage import not_read, reading_findings
 from porter.lang.cuda import enclosing, location
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
@@ -61,6 +61,8 @@ class PortResult:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     plans: list[KernelPlan] = field(default_factory=list)
     build_files: dict[str, bytes] = field(default_factory=dict)
+    has_tensor_core: bool = False
+    """Whether something that uses wgmma was ported."""
 
     @property
     def kernels(self) -> list[str]:
@@ -104,7 +106,7 @@ def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPor
     read = reading_findings(sources)
     if not program.statements and not diagnostics:
         # without wgmma, what was not read stays as it is; regions that may hide some are still worth a word
-        diagnostics = [d for d in read if d.code is Code.UNPARSED_REGION]
+        diagnostics = [d for d in read if d.code in (Code.UNPARSED_REGION, Code.UNRESOLVED_INCLUDE)]
     else:
         # a macro that pastes the shape together is refused above, with the statement it makes
         diagnostics += [d for d in read if not _same_place(d, diagnostics)]
@@ -347,12 +349,32 @@ def _in_comment(source: bytes, offset: int) -> bool:
 
 
 def port_sources(sources: SourceSet, options: PortOptions | None = None) -> PortResult:
-    """Port a source set; all groups are applied, or none if something Hopper-only is left.
+    """Port a source set; all groups are applied, or none if something Hopper-only is left. A set in which nothing was
+    found, and headers were not, is an error.
 
     Raises:
         PorterError: a rule file is broken (RULE_FILE, RULE_DUPLICATE), or no rule has a selected ID (RULE_UNKNOWN).
     """
     options = options or PortOptions()
+    result = port_part(sources, options)
+    left = left_unread(sources.root, result.diagnostics, result.has_tensor_core, options)
+    if not left:
+        return result
+    return PortResult(sources, sources.sources(), [], [*result.diagnostics, *left])
+
+
+def left_unread(
+    path: str, diagnostics: Sequence[Diagnostic], found: bool, options: PortOptions
+) -> list[Diagnostic]:
+    """An error if nothing was `found` in a file and some of its headers were not read."""
+    missing = [d for d in diagnostics if d.code is Code.UNRESOLVED_INCLUDE]
+    if found or options.select or not missing or has_errors(diagnostics):
+        return []
+    return [not_read(path, missing)]
+
+
+def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
+    """As `port_sources`, for a set that is a part of a file: what was not found in it may stand in another part."""
     selection = Selection(options.select or None, options.ignore)
     rules = load_rules(options.rule_directories)
     for wanted in (*options.select, *options.ignore):
@@ -366,6 +388,8 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     diagnostics += planned.diagnostics
     patterns = pattern_groups(rules, sources, selection, bool(groups), groups, defined)
     diagnostics += patterns.diagnostics
+    # what was not read may be what the other messages come from
+    diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
     unchanged = sources.sources()
     if options.select and not groups and not patterns.groups:
         # nothing that was asked for is here; what else is here was not asked for
@@ -375,6 +399,7 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
     result = PortResult(sources, apply_groups(unchanged, groups), groups, diagnostics)
     if planned.groups:
+        result.has_tensor_core = True
         result.plans = ported_kernels.plans
         files = _build_files(sources, rules)
         build_groups = build_file_groups(rules, files, selection)
