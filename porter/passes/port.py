@@ -27,6 +27,7 @@ from porter.model.tensor_core import MmaStep
 from porter.passes import completion, epilogue, header, launch_bounds, naming, overloads, residency, tmem_lifetime
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
+from porter.passes.pasted import unread_pieces
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.types import ElementType
@@ -98,6 +99,7 @@ def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPor
     ]
     diagnostics += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
     diagnostics += _unread(program)
+    diagnostics += [d for d in unread_pieces(program) if not _same_place(d, diagnostics)]
     for statement in program.statements:
         for step in statement.steps:
             if isinstance(step, MmaStep) and step.op.a_type is ElementType.B1:
@@ -105,8 +107,9 @@ def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPor
                 diagnostics.append(Diagnostic(Code.BINARY_WGMMA, at))
     read = reading_findings(sources)
     if not program.statements and not diagnostics:
-        # without wgmma, what was not read stays as it is; regions that may hide some are still worth a word
-        diagnostics = [d for d in read if d.code in (Code.UNPARSED_REGION, Code.UNRESOLVED_INCLUDE)]
+        # without wgmma, what was not read stays as it is; what may hide some does not
+        kept = (Code.UNPARSED_REGION, Code.UNRESOLVED_INCLUDE, Code.UNREAD_PTX)
+        diagnostics = [d for d in read if d.code in kept]
     else:
         # a macro that pastes the shape together is refused above, with the statement it makes
         diagnostics += [d for d in read if not _same_place(d, diagnostics)]

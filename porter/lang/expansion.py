@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the string literals of a source set are once its macros are expanded.
+
+Macros are expanded as the preprocessor does it: arguments first, `#` and `##` on what was written, a name not again in
+what it stands for (C++ [cpp.rescan]). Which branch of an `#if` holds is not known here; of several definitions of a
+name each is tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from porter.lang.asm import unescape
+from porter.lang.cuda import CudaFile
+from porter.lang.lexical import MacroText, blanked
+from porter.lang.sources import SourceSet
+from porter.lang.text import Span
+
+_TOKEN = re.compile(
+    r"(?P<space>\s+|\\\r?\n|//[^\n]*|/\*.*?\*/)"
+    r'|(?P<raw>(?:u8|[uUL])?R"(?P<mark>[^\s()\\]{0,16})\(.*?\)(?P=mark)")'
+    r'|(?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*")'
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<number>\.?\d(?:[\w.]|'\w|[eEpP][+-])*)"
+    r"|(?P<char>'(?:[^'\\\n]|\\.)+')"
+    r"|(?P<punct>##|::|.)",
+    re.DOTALL,
+)
+_MOST_TOKENS = 200_000
+"""Of one expansion. More is a macro that nobody writes by hand."""
+_MOST_DEFINITIONS = 4
+
+
+@dataclass(frozen=True)
+class Token:
+    """One preprocessing token. `origin` is the offset in its file of the code that it comes from: its own, or that of
+    the macro's use. `chain` are the macros that it came out of, the used one first; `made` says that `#` or `##` made
+    it. `spaced`: blanks stand before it."""
+
+    kind: str
+    text: str
+    origin: int
+    spaced: bool = False
+    chain: tuple[str, ...] = ()
+    made: bool = False
+    hidden: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Text in adjacent string literals that no single literal of the source holds. `span` is the code that it comes
+    from, `chain` the macros that made it; none of them if the literals stand in code."""
+
+    path: str
+    span: Span
+    text: str
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Macro:
+    name: str
+    params: tuple[str, ...] | None
+    variadic: bool
+    body: tuple[Token, ...]
+
+
+class _TooLong(Exception):
+    pass
+
+
+def joined_strings(sources: SourceSet, pattern: re.Pattern[str]) -> list[Joined]:
+    """Where the pattern is in strings that only the preprocessor puts together, once for each place and text."""
+    definitions: dict[str, list[MacroText]] = {}
+    for file in sources.files.values():
+        for macro in file.lexed.macros():
+            if all(m.joined != macro.joined or m.params != macro.params for m in definitions.get(macro.name, ())):
+                definitions.setdefault(macro.name, []).append(macro)
+    rounds = min(max((len(d) for d in definitions.values()), default=1), _MOST_DEFINITIONS)
+    found: dict[tuple[str, int, str], Joined] = {}
+    for chosen in range(rounds):
+        macros = {name: _read(d[min(chosen, len(d) - 1)]) for name, d in definitions.items()}
+        for file in sources.files.values():
+            for joined in _of_file(file, _Expander(macros), pattern):
+                found.setdefault((joined.path, joined.span.start, joined.text), joined)
+    return list(found.values())
+
+
+def _of_file(file: CudaFile, expander: _Expander, pattern: re.Pattern[str]) -> Iterator[Joined]:
+    text = bytearray(file.source)
+    for span in file.lexed.directives:
+        text[span.start : span.end] = blanked(file.source[span.start : span.end])
+    run: list[Token] = []
+    for token in [*expander.stream(_tokens(text.decode("latin-1"))), Token("end", "", len(text))]:
+        if token.kind in ("string", "raw"):
+            run.append(token)
+            continue
+        if run:
+            yield from _matches(file, run, pattern)
+            run = []
+
+
+def _matches(file: CudaFile, run: Sequence[Token], pattern: re.Pattern[str]) -> Iterator[Joined]:
+    values = [_value(t) for t in run]
+    starts = [0]
+    for value in values:
+        starts.append(starts[-1] + len(value))
+    for match in pattern.finditer("".join(values)):
+        first = max(i for i, s in enumerate(starts[:-1]) if s <= match.start())
+        last = max(i for i, s in enumerate(starts[:-1]) if s < match.end())
+        if first == last and not run[first].made and pattern.search(run[first].text):
+            continue
+        pieces = run[first : last + 1]
+        at = min(t.origin for t in pieces)
+        chain = max((t.chain for t in pieces), key=len)
+        end = at + max(len(t.text) if not t.chain else len(t.chain[0]) for t in pieces if t.origin == at)
+        yield Joined(file.path, Span(at, min(end, len(file.source))), match.group(), chain)
+
+
+def _value(token: Token) -> str:
+    inside = token.text[token.text.index('"') + 1 : -1]
+    if token.kind == "raw":
+        return inside[inside.index("(") + 1 : inside.rindex(")")]
+    return unescape(inside)
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    spaced = False
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup if match.lastgroup != "mark" else "raw"
+        assert kind is not None
+        if kind == "space":
+            spaced = True
+            continue
+        yield Token("raw" if match.group("raw") else kind, match.group(), match.start(), spaced)
+        spaced = False
+
+
+def _read(macro: MacroText) -> _Macro:
+    params = macro.params
+    variadic = params is not None and any(p.endswith("...") for p in params)
+    names = tuple(p.removesuffix("...").strip() or "__VA_ARGS__" for p in params) if params is not None else None
+    body = tuple(_tokens(macro.joined.decode("latin-1")))
+    return _Macro(macro.name, names, variadic, body)
+
+
+class _Expander:
+    """Macro expansion with hide sets (Prosser's algorithm, which the C standard's text was written from)."""
+
+    def __init__(self, macros: dict[str, _Macro]) -> None:
+        self.macros = macros
+        self._left = _MOST_TOKENS
+
+    def stream(self, tokens: Iterator[Token]) -> Iterator[Token]:
+        """The tokens of a file, each use of a macro replaced by what it stands for."""
+        whole = list(tokens)
+        at = 0
+        while at < len(whole):
+            token = whole[at]
+            macro = self.macros.get(token.text) if token.kind == "name" else None
+            end = at + 1 if macro is None or macro.params is None else _closing(whole, at + 1)
+            if macro is None or end is None:
+                yield token
+                at += 1
+                continue
+            self._left = _MOST_TOKENS
+            use = [replace(t, origin=token.origin) for t in whole[at:end]]
+            # what follows may be the arguments of a macro that the expansion ends with
+            behind = _closing(whole, end) if end < len(whole) else None
+            try:
+                expanded = self._expand(use)
+                last = expanded[-1] if expanded else None
+                if behind is not None and last is not None and last.kind == "name" and last.text in self.macros:
+                    expanded = self._expand([*use, *(replace(t, origin=token.origin) for t in whole[end:behind])])
+                    end = behind
+            except (_TooLong, RecursionError):
+                expanded = use
+            yield from expanded
+            at = end
+
+    def _expand(self, tokens: Sequence[Token]) -> list[Token]:
+        pending = list(reversed(tokens))
+        done: list[Token] = []
+        while pending:
+            self._left -= 1
+            if self._left < 0:
+                raise _TooLong
+            token = pending.pop()
+            macro = self.macros.get(token.text) if token.kind == "name" and token.text not in token.hidden else None
+            if macro is None:
+                done.append(token)
+                continue
+            if macro.params is None:
+                body = self._substituted(macro, {}, token, token.hidden | {macro.name})
+                pending.extend(reversed(body))
+                continue
+            ahead = pending[::-1]
+            end = _closing(ahead, 0)
+            if end is None:
+                done.append(token)
+                continue
+            arguments = _arguments(ahead[1 : end - 1], macro)
+            if arguments is None:
+                done.append(token)
+                continue
+            hidden = (token.hidden & ahead[end - 1].hidden) | {macro.name}
+            body = self._substituted(macro, arguments, token, hidden)
+            del pending[len(pending) - end :]
+            pending.extend(reversed(body))
+        return done
+
+    def _substituted(
+        self, macro: _Macro, arguments: dict[str, list[Token]], use: Token, hidden: frozenset[str]
+    ) -> list[Token]:
+        """The body with arguments in place of parameters, `#` and `##` applied."""
+        chain = (*use.chain, macro.name)
+        result: list[Token] = []
+        body = macro.body
+        at = 0
+        while at < len(body):
+            token = replace(body[at], origin=use.origin, chain=chain)
+            following = body[at + 1] if at + 1 < len(body) else None
+            if token.text == "#" and macro.params is not None and following is not None and following.text in arguments:
+                result.append(_stringized(arguments[following.text], token))
+                at += 2
+                continue
+            if token.text == "##" and result and following is not None:
+                right = arguments.get(following.text, [replace(following, origin=use.origin, chain=chain)])
+                if right and result[-1].kind != "placemarker":
+                    result[-1:] = [*_pasted(result[-1], right[0], chain), *right[1:]]
+                elif right:
+                    result[-1:] = list(right)
+                at += 2
+                continue
+            if token.kind == "name" and token.text in arguments:
+                pasted = following is not None and following.text == "##"
+                argument = arguments[token.text] if pasted else self._expand(arguments[token.text])
+                result += argument or ([Token("placemarker", "", use.origin)] if pasted else [])
+            else:
+                result.append(token)
+            at += 1
+        return [replace(t, hidden=t.hidden | hidden) for t in result if t.kind != "placemarker"]
+
+
+def _closing(tokens: Sequence[Token], at: int) -> int | None:
+    """Behind the parenthesis that closes the one at `at`; None if there is none at that place."""
+    if at >= len(tokens) or tokens[at].text != "(":
+        return None
+    depth = 0
+    for i in range(at, len(tokens)):
+        if tokens[i].kind == "punct":
+            depth += (tokens[i].text == "(") - (tokens[i].text == ")")
+            if depth == 0:
+                return i + 1
+    return None
+
+
+def _arguments(inside: Sequence[Token], macro: _Macro) -> dict[str, list[Token]] | None:
+    assert macro.params is not None
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in inside:
+        if token.kind == "punct":
+            depth += (token.text == "(") - (token.text == ")")
+            last = macro.variadic and len(parts) == len(macro.params)
+            if token.text == "," and depth == 0 and not last:
+                parts.append([])
+                continue
+        parts[-1].append(token)
+    if parts == [[]] and not macro.params:
+        parts = []
+    if macro.variadic and len(parts) == len(macro.params) - 1:
+        parts.append([])
+    return dict(zip(macro.params, parts, strict=True)) if len(parts) == len(macro.params) else None
+
+
+def _stringized(argument: Sequence[Token], operator: Token) -> Token:
+    text = ""
+    for i, token in enumerate(argument):
+        text += " " * (token.spaced and i > 0)
+        literal = token.kind in ("string", "char", "raw")
+        text += token.text.replace("\\", "\\\\").replace('"', '\\"') if literal else token.text
+    return replace(operator, kind="string", text=f'"{text}"', made=True)
+
+
+def _pasted(left: Token, right: Token, chain: tuple[str, ...]) -> list[Token]:
+    tokens = list(_tokens(left.text + right.text))
+    return [
+        replace(t, origin=left.origin, spaced=left.spaced if i == 0 else t.spaced, chain=chain, made=True)
+        for i, t in enumerate(tokens)
+    ]
