@@ -35,6 +35,7 @@ class Code(Enum):
     UNRESOLVED_INCLUDE = front_ends.UNRESOLVED_INCLUDE
     EMBEDDED_SOURCE = front_ends.EMBEDDED_SOURCE
     DSL_UNREADABLE = front_ends.DSL_UNREADABLE
+    INCLUDE_NOT_READ = front_ends.INCLUDE_NOT_READ
 
     # PT2xxx: porting
     WGMMA_FORM = porting.WGMMA_FORM
