@@ -12,6 +12,7 @@ from porter.ptx import ast
 from porter.sim.blocks import leading
 from porter.sim.codegen import EMITTERS, RUNTIME, Context
 from porter.sim.kinds import WIDTHS, Unsupported
+from porter.sim.loaded_registers import early_uses
 from porter.sim.operand_registers import uses_and_defs
 from porter.sim.program import BasicBlock, Program
 
@@ -38,6 +39,7 @@ class Compiler:
         self.fragments: frozenset[str] = frozenset()
         self.refused: dict[int, str] = {}
         """Why instructions, by their index, have no code."""
+        self.early_uses = early_uses(program) if machine.late else {}
         self._assign_slots()
 
     def _assign_slots(self) -> None:
@@ -138,6 +140,8 @@ class Compiler:
             emitter = EMITTERS.get(".".join(ins.parts[:2])) or EMITTERS.get(ins.parts[0])
             if emitter is None:
                 raise Unsupported("")
+            if at in self.early_uses:
+                cg.line(cg.call("tmem_use_loaded", repr(self.early_uses[at])))
             emitter(cg, ins)
         except (Unsupported, IndexError, AssertionError, ValueError, KeyError, AttributeError) as problem:
             del cg.lines[kept[0] :]
