@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from porter.sim.machine import Machine
 
 
+_WHOLE_WARPS = ("wgmma", "tcgen05", "setmaxnreg")
+
+
 @lru_cache(maxsize=1024)
 def _code(source: str, name: str) -> CodeType:
     """Launches of a kernel with the same parameters have the same code."""
@@ -157,7 +160,7 @@ class Compiler:
 
     def _lead(self, cg: Context, ins: ast.Instruction) -> None:
         """General version: gather the threads that must execute the leading instruction together."""
-        if leading(ins) == "warp" or (ins.parts[0] in ("wgmma", "tcgen05") and leading(ins)):
+        if leading(ins) == "warp" or (ins.parts[0] in _WHOLE_WARPS and leading(ins)):
             members = member_mask(ins)
             expr = "None" if members is None else cg.src(members, "u32")
             cg.narrow(f"gather_warp(M, {cg.at}, idx, n, mask, {expr})")

@@ -50,7 +50,7 @@ def stuck(M: Machine) -> bool:
 
 
 def _first_parked(M: Machine) -> tuple[int, int, int]:
-    for waiting in M.parked.values():
+    for _, waiting in _causes_first(M):
         for w, lanes in waiting:
             lane = int(np.argmax(lanes))
             number = int(M.lane_pc[w, lane])
@@ -59,10 +59,15 @@ def _first_parked(M: Machine) -> tuple[int, int, int]:
     return -1, 0, 0
 
 
+def _causes_first(M: Machine) -> list[tuple[Any, list[tuple[int, Array]]]]:
+    """Who waits for what. Those that wait for registers come first: what others wait for is often theirs to do."""
+    return sorted(M.parked.items(), key=lambda item: item[0][0] != "registers")
+
+
 def describe(M: Machine) -> str:
     """Every waiting barrier: what it is, its state and who waits."""
     lines = []
-    for key, waiting in M.parked.items():
+    for key, waiting in _causes_first(M):
         who: dict[tuple[str, str], list[str]] = {}
         for w, lanes in waiting:
             if not (lanes & (M.lane_state[w] == PARKED)).any():
@@ -101,6 +106,8 @@ def _describe_key(M: Machine, key: Any) -> str:
         return f"barrier {key[2]}, {state.arrived} of {need} threads arrived"
     if key[0] == "cluster":
         return f"cluster barrier, {int(M.cluster_arrived[key[1]])} threads arrived"
+    if key[0] == "registers":
+        return M.registers.describe(key[1])
     return {
         "warp": "the other threads of the warp",
         "group": "the other warps of the warpgroup",

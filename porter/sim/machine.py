@@ -55,6 +55,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_tmem,
     exec_warp,
     float_arithmetic,
+    registers,
 )
 from porter.sim.accumulators import Accumulators
 from porter.sim.addresses import RANK_SHIFT, Everything
@@ -177,6 +178,7 @@ class Machine(Progress):
         self.accumulators = Accumulators(self)
         self.mbar = Mbarriers(self)
         self.tmem = TensorMemory(self)
+        self.registers = registers.Registers(self, program, launch)
         self.engine = Engine(self)
         self.watch = LivelockWatch(self)
 
@@ -311,6 +313,7 @@ class Machine(Progress):
                         report(self.instructions)
                     self.engine.nudge()
         self.tmem.check_leaks()
+        self.registers.check_end()
 
     def _lowest(self) -> int:
         """The least key; of warps whose turn it is, one on its way to free Tensor Memory comes first."""
