@@ -97,8 +97,8 @@ class Registers:
                     who = f"warp {int(self.machine.warp_rank[other])} of its warpgroup"
                     raise Stop(Code.SIM_REGISTERS, f"{missing}, which {who} does not execute", warp=warp)
 
-    def describe(self, cta: int) -> str:
-        """What a block's waiting warps need, what there is, and what would help."""
+    def describe(self, cta: int) -> tuple[str, str]:
+        """What a block's waiting warps need and what there is; what would help."""
         M = self.machine
         mine = range(cta * M.warps_per_cta, (cta + 1) * M.warps_per_cta)
         waiting = {w: count for w, count in self.wanted.items() if w in mine}
@@ -108,18 +108,18 @@ class Registers:
         given = sum(1 for w in mine for move in self.moves.get(w, ()) if move.action == "dec")
         counts = sorted(set(waiting.values()))
         text = (
-            f"setmaxnreg.inc {', '.join(map(str, counts))} waits for registers: {need} more are asked for, the block's"
-            f" pool has {have}, {need - have} are missing; the launch gives {self.per_thread} to each of {threads}"
-            f" threads, {total} in all, and"
+            f"setmaxnreg.inc {', '.join(map(str, counts))} waits for registers, {need} more are asked for, the block's"
+            f" pool has {have}, {need - have} are missing"
         )
-        text += f" {given} warps have given some back" if given else " no warp has executed setmaxnreg.dec"
+        advice = f"The launch gives {self.per_thread} registers to each of {threads} threads, {total} in all, and "
+        advice += f"{given} warps have given some back." if given else "no warp has executed setmaxnreg.dec."
         # The most there can be: warps that have taken registers keep them, the others go down to the least.
         taken = {w for w in mine if any(move.action == "inc" for move in self.moves.get(w, ()))}
         kept = [int(self.held[w]) if w in taken else LEAST for w in mine if w not in waiting]
         most = total - WARP * sum(map(allocated, kept))
         if WARP * sum(map(allocated, waiting.values())) > most:
-            return text + f"; at most {most} can ever be had here: ask for less"
-        return text + "; add the setmaxnreg.dec of the other warpgroups, lower its count, or ask for less here"
+            return text, f"{advice} At most {most} can be had by who waits: ask for less."
+        return text, f"{advice} Add the setmaxnreg.dec of the other warpgroups, lower its count, or ask for less."
 
 
 def launch_registers(program: Program, launch: Launch) -> int:

@@ -118,7 +118,14 @@ class ToolkitBuilder:
         return BuiltKernel(arch, compiled.entry, module, compiled.ptx, assembled=self._assembled(compiled.ptx, arch))
 
     def _assembled(self, ptx: str, arch: str) -> Callable[[], Assembled]:
-        return lambda: assemble(self.toolkit, ptx, arch)
+        def ask() -> Assembled:
+            try:
+                return assemble(self.toolkit, ptx, arch)
+            except PorterError:
+                # Functions that other files define: to be linked later.
+                return assemble(self.toolkit, ptx, arch, flags=("-c",))
+
+        return ask
 
     def _recorded(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
         """The kernel of a recorded case: its PTX or cubin, or a source that instantiates it by itself. A binary
