@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from porter.build.entry import demangled
 from porter.diagnostics import Code, PorterError
 from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES
@@ -168,7 +169,7 @@ def run_finding(finding: Any) -> RunFinding:
         places.append(f"warp {finding.warp}" + ("" if finding.lane is None else f" lane {finding.lane}"))
     return RunFinding(
         code=finding.code,
-        message=finding.message,
+        message=demangled(finding.message),
         where=", ".join(places),
         kernel=finding.kernel,
         block=finding.block,
