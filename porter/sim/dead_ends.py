@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 _TIMEOUT_ROUNDS = 3
+_NAMED_WARPS = 4
+"""Warps in a row that are named one by one."""
 
 
 def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
@@ -107,13 +109,13 @@ def _waiters(M: Machine, key: Any, waiting: list[tuple[int, Array]]) -> dict[tup
 
 
 def _listed(warps: list[tuple[int, str]]) -> str:
-    """ "warps 4 to 7, warp 9 (lane 0)": warps that wait with all their lanes, in runs."""
+    """ "warps 4 to 11, warp 12 (lane 0)": those that wait with all their lanes first, many in a row as one."""
     parts = []
     whole = sorted(w for w, lanes in warps if not lanes)
     runs = [(w, i - w) for i, w in enumerate(whole)]
     for _, run in groupby(runs, key=lambda item: item[1]):
         numbers = [w for w, _ in run]
-        if len(numbers) < 3:
+        if len(numbers) <= _NAMED_WARPS:
             parts += [f"warp {w}" for w in numbers]
         else:
             parts.append(f"warps {numbers[0]} to {numbers[-1]}")

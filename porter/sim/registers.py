@@ -8,7 +8,8 @@ nothing: the ISA names no other source than the dec.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 
-class Move(NamedTuple):
+@dataclass(frozen=True)
+class Move:
     """A setmaxnreg that a warp has executed: `inc` or `dec`, and its count."""
 
     action: str
