@@ -220,3 +220,30 @@ def test_freed_by_the_last_of_several_users(mode: Mode, schedule: Schedule) -> N
 def test_never_allocated(mode: Mode, schedule: Schedule) -> None:
     text = kernel(LD, WAIT_LD, end="ret;").replace("tcgen05.alloc", "//")
     assert_refused(launch(text, mode, schedule), "tcgen05.ld")
+
+
+@pytest.mark.parametrize(("mode", "schedule"), MODES[:2] + MODES[3:5])
+def test_freed_behind_a_barrier_that_pairs_with_the_users(mode: Mode, schedule: Schedule) -> None:
+    """Warp 0 arrives at its teardown's barrier while the others wait at one of their own, before their loads."""
+    use = "@%p1 bra FREE; bar.sync 0;" + LD + WAIT_LD + OUT + "ret;"
+    free = "FREE: bar.sync 0; {free} ret;"
+    assert_refused(launch(kernel(ST, WAIT_ST, use, free, end=""), mode, schedule), "tcgen05.ld")
+
+
+@pytest.mark.parametrize("schedule", ["eager", "late", "random"])
+def test_a_load_whose_result_was_used_is_over(schedule: Schedule) -> None:
+    """Without tcgen05.wait::ld: hardware waits where the register is used, and shipped code relies on that."""
+    outcome = launch(kernel(ST, WAIT_ST, LD, OUT), "functional", schedule)
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+
+
+@pytest.mark.parametrize("parts", [
+    (LD, "mov.b32 %r22, %r21;", SYNC),
+    (LD, "@%p4 bra ON; tcgen05.wait::ld.sync.aligned; ON:", SYNC),
+    (WAIT_LD, LD, SYNC, LD.replace("%r21", "%r23"), OUT.replace("%r21", "%r23")),
+], ids=["copied", "not waited for on this path", "another one was used"])  # fmt: skip
+def test_a_load_that_is_not_over(parts: tuple[str, ...]) -> None:
+    use = OUT.replace("%r21", "%r22") if "mov" in parts[1] else OUT
+    free = "@!%p1 bra GONE; {free} GONE: bar.sync 0;"
+    text = kernel(ST, WAIT_ST, *parts, free, use, end="ret;")
+    assert_refused(launch(text, "functional", "late"), "tcgen05.ld, when it completes")
