@@ -129,6 +129,9 @@ def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPor
     context = _context(program, accumulators)
     moves = place_moves(context)
     context.helpers_in_root = helpers_in_root
+    for call in context.flow.inliner.too_deep:
+        what = f"calls nest too deep to be followed to `{call.name}`"
+        context.report(Code.ACCUMULATOR_USE, call.caller, call.name_span, what=what)
     if has_errors(context.diagnostics):
         return KernelPort(program, warnings + context.diagnostics)
     context.helpers.count_type = overloads.count_type(context)
