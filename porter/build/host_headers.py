@@ -196,8 +196,8 @@ _POINTERS = {"data_ptr", "const_data_ptr", "mutable_data_ptr", "data"}
 _OWN = {"begin", "end"}
 _KEYWORDS = {
     "operator", "template", "new", "delete", "if", "for", "while", "this", "any", "list", "const", "void", "bool",
-    "char", "short", "int", "long", "float", "double", "unsigned", "signed", "auto", "asm", "decltype", "sizeof", "alignof",
-    "return", "default", "global",
+    "char", "short", "int", "long", "float", "double", "unsigned", "signed", "auto", "asm", "decltype", "sizeof",
+    "alignof", "return", "default", "global",
 }  # fmt: skip
 
 
