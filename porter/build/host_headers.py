@@ -112,7 +112,8 @@ def host_headers(source: Path, include_dirs: Sequence[Path] = ()) -> HostHeaders
                 wanted.add(name)
     if not wanted:
         return HostHeaders({})
-    files = dict.fromkeys(sorted(wanted), f'#pragma once\n#include "{_COMMON}"\n')
+    # gcc takes files of equal content for one file, and would name only the first
+    files = {name: f'#pragma once  // {name}\n#include "{_COMMON}"\n' for name in sorted(wanted)}
     return HostHeaders({**files, _COMMON: library_text(texts)})
 
 
