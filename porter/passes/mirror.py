@@ -141,8 +141,9 @@ __device__ __forceinline__ void load{self.suffix}(Registers& registers, const Ac
 {self._split("load", "        ")}
         asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
     }} else {{
+        // A zero that the compiler sees would draw what is computed from the registers into both branches.
 #pragma unroll
-        for (uint32_t i = 0; i < kRegisters; ++i) r[i] = 0;
+        for (uint32_t i = 0; i < kRegisters; ++i) asm volatile("mov.b32 %0, 0;" : "={self.element}"(r[i]));
     }}
 }}
 """
