@@ -280,7 +280,10 @@ class _Finder:
                 variable, step.op.d_registers, step.element, step.op.d_type, depth, registers.scalars, path
             )
             if path:
-                classes = self.program.names.class_of(variable.function, variable.declaration, None)
+                declaration = variable.declaration
+                classes = (
+                    self.program.names.class_of(variable.function, declaration, None) if declaration is not None else ()
+                )
                 known.path_extents = field_extents(self.program, classes, path)
                 hidden = names_in_class(classes, " ".join(known.path_extents))
                 known.hidden_extents = hidden

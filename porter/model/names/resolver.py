@@ -245,9 +245,7 @@ class Names:
             sure = False
         return _Named(symbols, sure, arguments_decide=bare)
 
-    def _variable_called(
-        self, call: Call, holder: Function, declarator: Node | None, callee: Node
-    ) -> _Named | None:
+    def _variable_called(self, call: Call, holder: Function, declarator: Node | None, callee: Node) -> _Named | None:
         """A call of a local variable or parameter: a lambda, an object of class type, or something unknown."""
         value = declarator.child_by_field_name("value") if declarator is not None else None
         if value is not None and value.id in self._lambdas:
