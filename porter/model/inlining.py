@@ -156,5 +156,6 @@ def _count(items: list[Item], most: int) -> int:
 def in_any_order(items: list[Item]) -> list[Item]:
     """Every sequence of the events of `items`, themselves among them."""
     unique = {_signature(e): e for e in events_of(items)}
-    arms: list[list[Item]] = [[], *([e] for e in unique.values())]
+    arms: list[list[Item]] = [[]]
+    arms += [[e] for e in unique.values()]
     return [Loop([Branch(arms)])] if unique else []
