@@ -28,7 +28,7 @@ class AccumulatorParam:
     path: str = ""
     """Member that holds the registers, if the parameter is of class type."""
     extents: list[str] = field(default_factory=list)
-    """Texts of the extents of the array that is passed, outermost first."""
+    """Texts of the extents of the array that is passed, outermost first; empty where the declaration leaves it out."""
 
     @property
     def is_scalars(self) -> bool:
@@ -345,7 +345,7 @@ class _Finder:
             self._trace_call(call, known, step)
 
     def _extents_of(self, function: Function, param: Param, path: str) -> list[str]:
-        own = [function.text(n) for n in param.array_extents]
+        own = [function.text(n) if n is not None else "" for n in param.extents]
         kind = param.node.child_by_field_name("type") if param.node is not None else None
         if not path or kind is None:
             return own

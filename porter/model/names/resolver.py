@@ -129,6 +129,19 @@ class Names:
         """The classes that a type's text means at a place in a function."""
         return self.declared.from_text(written, self.lookup.site(function, node)).classes
 
+    def functions_named(self, function: Function, node: Node) -> list[Function]:
+        """The definitions that a name means at a place without a call, as in `&f<64>`: all overloads."""
+        path = self.lookup.expanded(path_of(node, function.text))
+        if path.opaque or not path.steps:
+            return []
+        site = self.lookup.site(function, node)
+        if len(path.steps) == 1 and not path.rooted:
+            return self._defined(self.lookup.unqualified(site, path.steps[0].name).functions)
+        found: list[Function] = []
+        for scope in self.lookup.scopes(Path(path.steps[:-1], path.rooted or len(path.steps) == 1), site)[0]:
+            found += self._defined(self.lookup.own(scope, path.steps[-1].name).functions)
+        return found
+
     def declarations(self, function: Function) -> list[Function]:
         """Declarations without a body of the function that this is the definition, or a specialization, of."""
         symbol = self.index.symbols.get(id(function))
