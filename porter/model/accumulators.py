@@ -28,7 +28,7 @@ class AccumulatorParam:
     path: str = ""
     """Member that holds the registers, if the parameter is of class type."""
     extents: list[str] = field(default_factory=list)
-    """Texts of the extents of the array that is passed, outermost first."""
+    """Texts of the extents of the array that is passed, outermost first; empty where the declaration leaves it out."""
 
     @property
     def is_scalars(self) -> bool:
@@ -280,7 +280,10 @@ class _Finder:
                 variable, step.op.d_registers, step.element, step.op.d_type, depth, registers.scalars, path
             )
             if path:
-                classes = self.program.names.class_of(variable.function, variable.declaration, None)
+                declaration = variable.declaration
+                classes = (
+                    self.program.names.class_of(variable.function, declaration, None) if declaration is not None else ()
+                )
                 known.path_extents = field_extents(self.program, classes, path)
                 hidden = names_in_class(classes, " ".join(known.path_extents))
                 known.hidden_extents = hidden
@@ -342,7 +345,7 @@ class _Finder:
             self._trace_call(call, known, step)
 
     def _extents_of(self, function: Function, param: Param, path: str) -> list[str]:
-        own = [function.text(n) for n in param.array_extents]
+        own = [function.text(n) if n is not None else "" for n in param.extents]
         kind = param.node.child_by_field_name("type") if param.node is not None else None
         if not path or kind is None:
             return own

@@ -3,46 +3,17 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tree_sitter import Node
 
 from porter.lang.asm import macro_definitions
 from porter.lang.cuda import CudaFile, enclosing, find
+from porter.model.constant_expressions import evaluate
 from porter.model.functions import Function, Style, declared_name
 
-_SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)(?:[uUlLzZ]+)\b")
-_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])")
-_CAST = re.compile(
-    r"\b(?:static_cast\s*<[^<>]*>|(?:u?int(?:8|16|32|64)?_t|size_t|unsigned|int|uint))\s*(?=\()"
-    r"|\(\s*(?:u?int(?:8|16|32|64)?_t|size_t|unsigned(?:\s+int)?|int|long|uint)\s*\)"
-)
-_NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*")
-_BINARY = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: _quotient(a, b),
-    ast.Mod: lambda a, b: a - b * _quotient(a, b),
-    ast.LShift: lambda a, b: a << _shift(b),
-    ast.RShift: lambda a, b: a >> _shift(b),
-    ast.BitAnd: lambda a, b: a & b,
-    ast.BitOr: lambda a, b: a | b,
-    ast.BitXor: lambda a, b: a ^ b,
-}
-
-
-def _quotient(a: int, b: int) -> int:
-    """Rounded towards zero, as C++ does."""
-    return abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)
-
-
-def _shift(count: int) -> int:
-    if not 0 <= count < 64:
-        raise ValueError("no shift of any integer type")
-    return count
+_MOST_CALLS = 32
+"""Calls of constant functions inside of each other."""
 
 
 class Constants:
@@ -52,63 +23,57 @@ class Constants:
     not modelled.
     """
 
-    def __init__(self, definitions: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self,
+        definitions: Mapping[str, str | None] | None = None,
+        functions: Mapping[str, tuple[tuple[str, ...], str] | None] | None = None,
+    ) -> None:
         self._text: dict[str, str | None] = dict(definitions or {})
+        self._functions: dict[str, tuple[tuple[str, ...], str] | None] = dict(functions or {})
 
     def define(self, name: str, text: str) -> None:
         known = self._text.get(name, text)
         self._text[name] = text if known == text else None
+
+    def define_function(self, name: str, params: tuple[str, ...], result: str) -> None:
+        """A function whose value is `result`, an expression over `params`."""
+        known = self._functions.get(name, (params, result))
+        self._functions[name] = (params, result) if known == (params, result) else None
 
     def text(self, name: str) -> str | None:
         return self._text.get(name)
 
     def extended(self, definitions: Mapping[str, str]) -> Constants:
         """A copy in which `definitions` win over what was known."""
-        return Constants({**self._text, **definitions})
+        return Constants({**self._text, **definitions}, self._functions)
 
     def evaluate(self, expression: str) -> int | None:
-        """The value of an integer constant expression, or None if any part of it is not known."""
+        """The value of an integer constant expression, or None if any part of it that matters is not known."""
         try:
-            return self._evaluate(expression, frozenset())
+            return self._evaluate(expression, frozenset(), 0)
         except (RecursionError, MemoryError):
             return None
 
-    def _evaluate(self, expression: str, seen: frozenset[str]) -> int | None:
-        text = _SUFFIX.sub(r"\1", _SEPARATOR.sub("", expression.strip()))
-        text = _CAST.sub("", text)
-        text = re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", text))
-        text = text.replace("/", "//").replace("////", "//")
-        names: dict[str, int] = {}
-        for match in _NAME.finditer(text):
-            name = match.group()
-            if name in names:
-                continue
-            key = name.replace(" ", "").rsplit("::", 1)[-1]
+    def _evaluate(self, expression: str, seen: frozenset[str], depth: int) -> int | None:
+        known: dict[str, int | None] = {}
+
+        def named(name: str) -> int | None:
+            key = name.rsplit("::", 1)[-1]
             inner = self._text.get(key)
             if inner is None or key in seen:
                 return None
-            value = self._evaluate(inner, seen | {key})
-            if value is None:
+            if key not in known:
+                known[key] = self._evaluate(inner, seen | {key}, depth)
+            return known[key]
+
+        def called(name: str, arguments: list[int | None]) -> int | None:
+            function = self._functions.get(name.rsplit("::", 1)[-1])
+            if function is None or len(function[0]) != len(arguments) or depth > _MOST_CALLS:
                 return None
-            names[name] = value
-        for name in sorted(names, key=len, reverse=True):
-            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", f"({names[name]})", text)
-        try:
-            return _fold(ast.parse(text, mode="eval").body)
-        except (SyntaxError, ValueError, ZeroDivisionError, OverflowError):
-            return None
+            given = {n: "" if v is None else str(v) for n, v in zip(function[0], arguments, strict=True)}
+            return self.extended(given)._evaluate(function[1], frozenset(), depth + 1)
 
-
-def _fold(node: ast.expr) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return int(node.value)
-    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        return _BINARY[type(node.op)](_fold(node.left), _fold(node.right))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_fold(node.operand)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd):
-        return _fold(node.operand)
-    raise ValueError("not an integer constant expression")
+        return evaluate(expression, named, called)
 
 
 def definitions_in(file: CudaFile, node: Node) -> dict[str, tuple[str, int]]:
@@ -152,7 +117,26 @@ def file_constants(files: Mapping[str, CudaFile]) -> Constants:
                 at = file.root.descendant_for_byte_range(offset, offset + 1)
                 if at is not None and enclosing(at, "function_definition", "lambda_expression") is None:
                     constants.define(name, text)
+        for name, params, result in _constant_functions(file):
+            constants.define_function(name, params, result)
     return constants
+
+
+def _constant_functions(file: CudaFile) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Functions declared `constexpr` that do nothing but return an expression: name, parameters, the expression."""
+    for node in find(file.root, "function_definition"):
+        body, declarator = node.child_by_field_name("body"), node.child_by_field_name("declarator")
+        words = {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
+        if body is None or declarator is None or "constexpr" not in words or declarator.type != "function_declarator":
+            continue
+        inner = [c for c in body.named_children if c.type != "comment"]
+        name, listed = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("parameters")
+        if len(inner) != 1 or inner[0].type != "return_statement" or name is None or listed is None:
+            continue
+        params = [declared_name(d) for c in listed.named_children if (d := c.child_by_field_name("declarator"))]
+        if inner[0].named_children and name.type.endswith("identifier") and all(params):
+            texts = tuple(file.text(p) for p in params if p is not None)
+            yield file.text(name), texts, file.text(inner[0].named_children[0])
 
 
 def local_definitions(function: Function) -> dict[str, tuple[str, int]]:
@@ -172,4 +156,20 @@ def visible(constants: Constants, function: Function) -> Constants:
             name = declared_name(child)
             if name is not None:
                 hidden[function.text(name)] = ""
-    return outer.extended({**hidden, **{n: t for n, (t, _) in local_definitions(function).items()}})
+    local = {n: t for n, (t, _) in local_definitions(function).items()}
+    return outer.extended({**hidden, **_asserted(function), **local})
+
+
+def _asserted(function: Function) -> dict[str, str]:
+    """Template parameters that a `static_assert` of the function's body holds to one value."""
+    found = {}
+    for node in function.body.named_children:
+        condition = node.child_by_field_name("condition") if node.type == "static_assert_declaration" else None
+        operator = condition.child_by_field_name("operator") if condition is not None else None
+        if condition is None or operator is None or function.text(operator) != "==":
+            continue
+        left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
+        for name, value in ((left, right), (right, left)):
+            if name is not None and value is not None and function.text(name) in function.template_params:
+                found[function.text(name)] = function.text(value)
+    return found

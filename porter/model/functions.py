@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from porter.model.names.symbols import ClassScope
 
 
+ARRAY_DECLARATORS = ("array_declarator", "abstract_array_declarator")
+
+
 class Style(Enum):
     KERNEL = "kernel"
     DEVICE = "device function"
@@ -43,17 +46,27 @@ class Param:
         return array_extents(self.node) if self.node is not None else []
 
     @property
-    def rank(self) -> int:
-        """Dimensions of the array that is passed: `T d[A][B]`, `T (&d)[A][B]` and `T (*d)[B]` have two. 0 if the
+    def extents(self) -> list[Node | None]:
+        """The extents of the array that is passed, outermost first: `T d[A][B]` and `T (&d)[A][B]` have two. None
+        stands for the first where the declaration leaves it out, as `T d[][B]` and `T (*d)[B]` do. Empty if the
         declaration does not tell, as for `T* d` or a class."""
-        extents = self.array_extents
-        if not extents or self.node is None:
-            return 0
+        if self.node is None or not any(n.type in ARRAY_DECLARATORS for n in walk(self.node)):
+            return []
+        open_array = any(
+            n.type in ARRAY_DECLARATORS and n.child_by_field_name("size") is None for n in _outside_values(self.node)
+        )
         pointer = any(
-            n.type == "pointer_declarator" and n.parent is not None and n.parent.type == "parenthesized_declarator"
+            n.type.endswith("pointer_declarator")
+            and n.parent is not None
+            and n.parent.type.endswith("parenthesized_declarator")
             for n in walk(self.node)
         )
-        return len(extents) + pointer
+        return [*([None] if open_array or pointer else []), *self.array_extents]
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the array that is passed, 0 if the declaration does not tell."""
+        return len(self.extents)
 
 
 @dataclass(eq=False)
@@ -152,11 +165,17 @@ def _all_outside_lambdas(body: Node) -> Iterator[Node]:
         stack.extend(reversed(node.children))
 
 
+def _outside_values(declaration: Node) -> Iterator[Node]:
+    """Nodes of a parameter but for its default value."""
+    value = declaration.child_by_field_name("default_value")
+    return (n for n in walk(declaration) if value is None or n.start_byte < value.start_byte)
+
+
 def array_extents(declaration: Node) -> list[Node]:
     """Extents of the array declarator below a declaration or parameter, outermost first."""
     extents: list[Node] = []
     for node in walk(declaration):
-        if node.type == "array_declarator":
+        if node.type in ARRAY_DECLARATORS:
             size = node.child_by_field_name("size")
             if size is not None:
                 extents.append(size)

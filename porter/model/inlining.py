@@ -52,7 +52,9 @@ class Inliner:
         for param in symbol.params if symbol is not None and not symbol.special else ():
             if param.default is not None and param.name and param.kind == "value":
                 values[param.name] = _value(self.program.constants, param.default, "")
-        values.update((n, _value(known, t, "")) for n, t in zip(target.template_params, call.template_args, strict=False))
+        values.update(
+            (n, _value(known, t, "")) for n, t in zip(target.template_params, call.template_args, strict=False)
+        )
         active = sum(1 for key in self._active if key[0] == id(target))
         return dict.fromkeys(values, "") if active >= _MOST_INSTANCES else values
 
@@ -105,11 +107,7 @@ def compacted(items: list[Item]) -> list[Item]:
 def _merged(items: list[Item]) -> list[Item]:
     merged: list[Item] = []
     for item in items:
-        if isinstance(item, Inlined) and not _leaves(item.body):
-            inner = item.body
-        else:
-            inner = [item]
-        for part in inner:
+        for part in item.body if isinstance(item, Inlined) and not _leaves(item.body) else [item]:
             if not (merged and _repeats(merged[-1], part)):
                 merged.append(part)
     return merged
@@ -158,4 +156,6 @@ def _count(items: list[Item], most: int) -> int:
 def in_any_order(items: list[Item]) -> list[Item]:
     """Every sequence of the events of `items`, themselves among them."""
     unique = {_signature(e): e for e in events_of(items)}
-    return [Loop([Branch([[], *([e] for e in unique.values())])])] if unique else []
+    arms: list[list[Item]] = [[]]
+    arms += [[e] for e in unique.values()]
+    return [Loop([Branch(arms)])] if unique else []

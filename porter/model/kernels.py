@@ -10,6 +10,7 @@ from functools import partial
 from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
+from porter.model.block_size import threads_of
 from porter.model.constants import local_definitions
 from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program, TensorCoreStatement
@@ -55,7 +56,7 @@ def kernels_of(program: Program) -> list[Kernel]:
         setup = _setup_position(program, function, uses)
         if setup is None:
             continue
-        threads = _launch_bounds(function) or _launched_threads(program, function)
+        threads = threads_of(program, function)
         constants = program.constants_in(function)
         found.append(
             Kernel(
@@ -165,46 +166,6 @@ def _depends(function: Function, node: Node, names: set[str]) -> bool:
     if THREAD_WORDS.search(function.text(node)):
         return True
     return any(n.type == "identifier" and function.text(n) in names for n in walk(node))
-
-
-def _launch_bounds(function: Function) -> str | None:
-    head_end = function.body.start_byte
-    for node in walk(function.node):
-        if node.start_byte >= head_end:
-            break
-        if node.type == "launch_bounds" and node.named_children:
-            return function.text(node.named_children[0])
-    text = function.file.source[function.node.start_byte : head_end].decode("utf-8", "replace")
-    match = re.search(r"__launch_bounds__\s*\(\s*([^,()]+(?:\([^()]*\))?[^,()]*)", text)
-    return match.group(1).strip() if match else None
-
-
-def _launched_threads(program: Program, function: Function) -> str | None:
-    """The block argument of the launches, if all agree."""
-    found: set[str] = set()
-    pattern = re.compile(rb"\b" + function.name.encode() + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>", re.DOTALL)
-    for file in program.sources.files.values():
-        for match in pattern.finditer(file.source):
-            parts = _split_commas(match.group(1).decode("utf-8", "replace"))
-            if len(parts) >= 2:
-                block = parts[1].strip()
-                dims = re.search(rb"\bdim3\s+" + re.escape(block.encode()) + rb"\s*[({]([^;]*)[)}]\s*;", file.source)
-                if dims is not None:
-                    block = " * ".join(f"({p.strip()})" for p in _split_commas(dims.group(1).decode()))
-                found.add(block)
-    return found.pop() if len(found) == 1 else None
-
-
-def _split_commas(text: str) -> list[str]:
-    parts, depth, current = [], 0, ""
-    for character in text:
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            parts.append(current)
-            current = ""
-        else:
-            current += character
-    return [*parts, current]
 
 
 def _has_dynamic_shared(program: Program, function: Function) -> bool:

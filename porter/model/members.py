@@ -56,9 +56,7 @@ def find_field(program: Program, method: Function, name: str) -> MemberField | N
     return _field_of(program, method, method.owner_class, name, set())
 
 
-def _field_of(
-    program: Program, method: Function, scope: ClassScope, name: str, seen: set[int]
-) -> MemberField | None:
+def _field_of(program: Program, method: Function, scope: ClassScope, name: str, seen: set[int]) -> MemberField | None:
     body = scope.node.child_by_field_name("body") if scope.node is not None else None
     if scope.file is None or scope.node is None or body is None or id(scope) in seen:
         return None

@@ -40,7 +40,8 @@ def rewrite_params(context: PortContext) -> None:
 def _in_declaration(param: AccumulatorParam, declaration: Function) -> AccumulatorParam:
     """The same parameter where the function is declared without a body."""
     params = [declaration.params[p.index] for p in param.params]
-    extents = [declaration.text(n) for n in params[0].array_extents] if not param.path else param.extents
+    own = [declaration.text(n) if n is not None else "" for n in params[0].extents]
+    extents = param.extents if param.path else own
     return AccumulatorParam(declaration, params, param.depth, param.path, extents)
 
 
@@ -60,7 +61,8 @@ def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
         text = f"{tile}& {param.name}"
     else:
         extents = "".join(f"[{e}]" for e in param.extents[: param.depth])
-        text = f"{tile} (&{param.name}){extents}"
+        # an array whose first extent is left out is passed as a pointer
+        text = f"{tile} {param.name}{extents}" if extents.startswith("[]") else f"{tile} (&{param.name}){extents}"
     if not param.name:
         text = text.replace("& ", "&")
     span = Span(param.params[0].span.start, param.params[-1].span.end)
@@ -86,7 +88,7 @@ def _tile_type(context: PortContext, param: AccumulatorParam) -> str:
     if param.is_scalars:
         return f"{qualified('Tile')}<{len(param.params)}>"
     function = param.function
-    extents = [function.text(n) for n in param.params[0].array_extents][param.depth :]
+    extents = [function.text(n) for n in param.params[0].extents[param.depth :] if n is not None]
     if not extents:
         return qualified("Accumulator")
     product = " * ".join(e if len(extents) == 1 or e.isidentifier() or e.isdigit() else f"({e})" for e in extents)

@@ -90,4 +90,5 @@ def _number(seen: Seen, function: Function) -> int | None:
 
 
 def _named(program: Program, numbers: dict[int, int], number: int) -> str:
-    return next((f"{f.qualified_name} at {f.file.location(f.name_span)}" for f in program.functions if numbers.get(id(f)) == number and f.name_span), "?")
+    found = (f for f in program.functions if numbers.get(id(f)) == number and f.name_span is not None)
+    return next((f"{f.qualified_name} at {f.file.location(f.name_span)}" for f in found if f.name_span), "?")

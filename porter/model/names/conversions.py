@@ -81,7 +81,9 @@ class Conversions:
     def _to_template_param(self, given: Type, wanted: Type, deduced: Deduced) -> Conversion | None:
         """`T`, `T&`, `T*`, `T (&)[N]`: `T` is deduced."""
         if wanted.name in deduced.types and wanted.is_plain:
-            fixed = replace(deduced.types[wanted.name], reference=wanted.reference or deduced.types[wanted.name].reference)
+            fixed = replace(
+                deduced.types[wanted.name], reference=wanted.reference or deduced.types[wanted.name].reference
+            )
             if fixed.kind == "unknown":
                 return MAYBE
             return self.convert(given, replace(fixed, const=fixed.const or wanted.const), deduced)
@@ -239,7 +241,9 @@ class Conversions:
         if own.const and not wanted.const:
             return None
         if wanted.kind == "void" and wanted.pointers == 1:
-            return Conversion(Rank.CONVERSION if own.kind != "void" else Rank.EXACT, True, wanted.const and not own.const)
+            return Conversion(
+                Rank.CONVERSION if own.kind != "void" else Rank.EXACT, True, wanted.const and not own.const
+            )
         if (own.pointers, own.to_array, len(own.extents)) != (wanted.pointers, wanted.to_array, len(wanted.extents)):
             return None
         if not self._extents(own.extents, wanted.extents, deduced):
@@ -290,9 +294,11 @@ class Conversions:
         if scope.node is None:
             return True
         named = scope.functions.get(scope.name, ())
-        return any(s.function.params or s.variadic for s in named) or any(
-            p.steps and p.steps[-1].name == scope.name for paths in scope.declared.values() for p in paths
-        ) or bool(scope.bases and scope.declared)
+        return (
+            any(s.function.params or s.variadic for s in named)
+            or any(p.steps and p.steps[-1].name == scope.name for paths in scope.declared.values() for p in paths)
+            or bool(scope.bases and scope.declared)
+        )
 
 
 MAYBE_USER = Conversion(Rank.USER, False)

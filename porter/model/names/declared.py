@@ -12,7 +12,7 @@ from tree_sitter import Node
 from porter.lang.cuda import parse_tree
 from porter.model.constants import Constants
 from porter.model.names.index import CLASSES
-from porter.model.names.lookup import Lookup, Site
+from porter.model.names.lookup import MOST_SCOPES, Lookup, Site
 from porter.model.names.paths import path_of
 from porter.model.names.symbols import ClassScope, Path
 from porter.model.names.types import UNKNOWN, Type, builtin
@@ -111,6 +111,8 @@ class Declared:
             return types.pop() if len(types) == 1 and not found.classes else UNKNOWN
         if found.classes:
             chosen = self.lookup.chosen(found.classes, last.args, site)
+            if len(chosen) > MOST_SCOPES:
+                return UNKNOWN
             return class_type(chosen, last.args)
         known_type = builtin(" ".join(written.split()))
         if known_type is not None:
@@ -144,9 +146,7 @@ class Declared:
 
     # --- declarators
 
-    def _declare(
-        self, base: Type, declarator: Node | None, text: Callable[[Node], str], constants: Constants
-    ) -> Type:
+    def _declare(self, base: Type, declarator: Node | None, text: Callable[[Node], str], constants: Constants) -> Type:
         """A declarator applied to a base type: from the outside in, as C++ writes it."""
         found = base
         while declarator is not None:

@@ -34,16 +34,26 @@ class Expressions:
         self.declared = declared
         self.called = called
         self._busy: set[int] = set()
+        self._types: dict[tuple[int, int], Type] = {}
+        self._returns: dict[int, Type] = {}
 
     def type_of(self, function: Function, node: Node, depth: int = 0) -> Type:
         """The type of an expression; unknown where it takes more than declarations to tell."""
         if depth > _DEPTH or node.id in self._busy:
             return UNKNOWN
+        key = (id(function), node.id)
+        known = self._types.get(key)
+        if known is not None:
+            return known
         self._busy.add(node.id)
         try:
-            return self._type(function, node, depth + 1)
+            found = self._type(function, node, depth + 1)
         finally:
             self._busy.discard(node.id)
+        if not self._busy:
+            # what is asked for on the way to another type may be cut short
+            self._types[key] = found
+        return found
 
     def _type(self, function: Function, node: Node, depth: int) -> Type:
         kind = node.type
@@ -229,6 +239,12 @@ class Expressions:
 
     def _returned(self, symbol: FunctionSymbol) -> Type:
         """The declared return type, where it does not depend on template arguments."""
+        known = self._returns.get(id(symbol))
+        if known is None:
+            known = self._returns[id(symbol)] = self._declared_return(symbol)
+        return known
+
+    def _declared_return(self, symbol: FunctionSymbol) -> Type:
         function = symbol.function
         if function.style in (Style.LAMBDA, Style.MACRO):
             return UNKNOWN
@@ -313,10 +329,9 @@ def _component(kind: str, name: str) -> Type:
 
 def _number(text: str) -> Type:
     text = text.lower().replace("'", "")
-    if (text.startswith(("0x", "0b")) and "p" not in text) or re.fullmatch(r"[\d]+[ul]*", text):
-        digits = text.rstrip("ul")
-    else:
+    if not (text.startswith(("0x", "0b")) and "p" not in text) and not re.fullmatch(r"[\d]+[ul]*", text):
         return arithmetic("float" if text.endswith("f") else "double")
+    digits = text.rstrip("ul")
     suffix = text[len(digits) :]
     value = int(digits, 0) if not re.fullmatch(r"0\d+", digits) else int(digits, 8)
     if suffix.count("l") > 1:

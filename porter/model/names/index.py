@@ -110,9 +110,9 @@ class Indexer:
             parent, known = inner, inner.namespaces.get(step.name)
             inner = known or Scope(step.name, parent)
             parent.namespaces[step.name] = inner
-        if name is not None and any(c.type == "inline" for c in node.children) and inner.parent is not None:
-            if inner not in inner.parent.transparent:
-                inner.parent.transparent.append(inner)
+        inline = name is not None and any(c.type == "inline" for c in node.children)
+        if inline and inner.parent is not None and inner not in inner.parent.transparent:
+            inner.parent.transparent.append(inner)
         self._members(inner, body.named_children if body is not None else (), broken)
 
     def _class(self, scope: Scope, node: Node, broken: bool) -> ClassScope | None:
@@ -182,7 +182,9 @@ class Indexer:
         symbol = FunctionSymbol(function, scope, params, special, bool(heads), defined, hidden=friend)
         symbol.variadic, symbol.conditional = function.variadic, self._conditional
         symbol.constrained = any(c.type in _CONSTRAINTS for h in heads for c in h.named_children)
-        head = self._file.text(node)[: max(0, function.body.start_byte - node.start_byte)] if defined else self._text(node)
+        head = (
+            self._file.text(node)[: max(0, function.body.start_byte - node.start_byte)] if defined else self._text(node)
+        )
         symbol.constrained = symbol.constrained or "enable_if" in head or "requires" in head.split()
         symbol.is_static = "static" in head.split("(")[0].split()
         self.index.symbols[id(function)] = symbol
@@ -321,9 +323,7 @@ def is_directive(node: Node) -> bool:
     return any(c.type == "namespace" for c in node.children)
 
 
-def merged_defaults(
-    params: tuple[TemplateParam, ...], earlier: tuple[TemplateParam, ...]
-) -> tuple[TemplateParam, ...]:
+def merged_defaults(params: tuple[TemplateParam, ...], earlier: tuple[TemplateParam, ...]) -> tuple[TemplateParam, ...]:
     """Parameters with the defaults that another declaration of the same template gives."""
     if len(params) != len(earlier):
         return params

@@ -19,6 +19,8 @@ from porter.model.names.symbols import Alias, ClassScope, Component, FunctionSym
 
 _DEPTH = 24
 """Aliases of aliases that are followed."""
+MOST_SCOPES = 16
+"""Specializations that a name may mean; where it may be one of more, it counts as not known."""
 
 
 class Known(Enum):
@@ -52,6 +54,8 @@ class Found:
         return bool(self.functions or self.classes or self.aliases or self.namespaces or self.value)
 
     def add(self, other: Found) -> None:
+        if not other:
+            return
         self.functions += [f for f in other.functions if f not in self.functions]
         self.classes += [c for c in other.classes if c not in self.classes]
         self.aliases += [a for a in other.aliases if a not in self.aliases]
@@ -84,6 +88,10 @@ class Lookup:
         self._named: dict[int, list[Scope]] = {}
         """By id of a scope: the namespaces that its directives name."""
         self._bringing: set[Path] = set()
+        self._open = 0
+        """Directives, using-declarations and bases that are being found out: answers may lack something meanwhile."""
+        self._seen_from: dict[tuple[int, str], Found] = {}
+        self._members: dict[tuple[int, str], Found] = {}
         self._based: dict[int, list[tuple[ClassScope, bool]]] = {}
 
     # --- places
@@ -152,11 +160,21 @@ class Lookup:
             found = self._local(site, name, pending)
             if found:
                 return found
+        key = (id(site.scope), name)
+        if pending or self._open:
+            return self._around_of(site.scope, name, pending)
+        if key not in self._seen_from:
+            self._seen_from[key] = self._around_of(site.scope, name, pending)
+        return self._seen_from[key]
+
+    def _around_of(self, start: Scope, name: str, pending: list[tuple[Scope, Scope]]) -> Found:
+        """What a name means in the innermost of the scopes around `start` that has it. Bases that depend on a template
+        argument do not count."""
         result = Found()
-        dependent: list[ClassScope] = []
-        for scope in site.scope.above():
+        for scope in start.above():
             self._nominate(scope, self._nominated(scope), pending)
-            found = self.own(scope, name, dependent)
+            found = Found()
+            found.add(self.own(scope, name, []))
             for anchor, nominated in pending:
                 if anchor is scope:
                     found.add(self.own(nominated, name))
@@ -165,15 +183,19 @@ class Lookup:
                 return result
             if found and not found.functions:
                 return result
-        if not result:
-            for base in dependent:
-                result.add(self.own(base, name))
         return result
 
     def own(self, scope: Scope, name: str, dependent: list[ClassScope] | None = None) -> Found:
         """What a name means as a member of a scope, its transparent namespaces and its bases. Bases that depend on
         a template argument are put into `dependent` if it is given, and searched otherwise."""
-        return self._own(scope, name, set(), dependent)
+        if dependent is not None or self._open:
+            return self._own(scope, name, set(), dependent)
+        key = (id(scope), name)
+        if key not in self._members:
+            self._members[key] = self._own(scope, name, set())
+        copy = Found()
+        copy.add(self._members[key])
+        return copy
 
     def _own(self, scope: Scope, name: str, seen: set[int], dependent: list[ClassScope] | None = None) -> Found:
         found = Found()
@@ -211,10 +233,12 @@ class Lookup:
             return found
         name = path.steps[-1].name
         self._bringing.add(path)
+        self._open += 1
         try:
             homes = self.scopes(Path(path.steps[:-1], path.rooted or len(path.steps) == 1), site)[0]
         finally:
             self._bringing.discard(path)
+            self._open -= 1
         for scope in homes:
             found.add(self._own(scope, name, set(seen or ())))
         return found
@@ -225,7 +249,9 @@ class Lookup:
         if known is None:
             # while it is being found out there are none: a base may be named through the class itself
             self._based[id(scope)] = []
+            self._open += 1
             known = self._based[id(scope)] = self._bases(scope)
+            self._open -= 1
         return known
 
     def _bases(self, scope: ClassScope) -> list[tuple[ClassScope, bool]]:
@@ -257,8 +283,8 @@ class Lookup:
     def bases_known(self, scope: ClassScope, depth: int = 0) -> bool:
         """Whether the sources define every base, however far up."""
         found = self.bases(scope)
-        return depth < _DEPTH and len(found) >= len(scope.bases) and all(
-            self.bases_known(b, depth + 1) for b, _ in found
+        return (
+            depth < _DEPTH and len(found) >= len(scope.bases) and all(self.bases_known(b, depth + 1) for b, _ in found)
         )
 
     # --- qualified names
@@ -285,6 +311,8 @@ class Lookup:
             current, known = self._entered(found, step, site, depth)
             if known is not Known.YES:
                 return [], known
+            if len(current) > MOST_SCOPES:
+                return [], Known.DEPENDENT
         return current, Known.YES
 
     def _entered(self, found: Found, step: Component, site: Site, depth: int) -> tuple[list[Scope], Known]:
@@ -385,9 +413,11 @@ class Lookup:
     def _matches(self, candidate: ClassScope, args: tuple[str, ...], constants: Constants) -> bool | None:
         """Whether a specialization is for these arguments; None if that is not known."""
         names = {p.name for p in candidate.params}
-        primary = next((c for c in candidate.parent.classes.get(candidate.name, ()) if c.special is None), None) if (
-            candidate.parent is not None
-        ) else None
+        primary = (
+            next((c for c in candidate.parent.classes.get(candidate.name, ()) if c.special is None), None)
+            if (candidate.parent is not None)
+            else None
+        )
         defaults = [p.default for p in primary.params] if primary is not None else []
         special = candidate.special or ()
         full = list(args) + [d or "" for d in defaults[len(args) :]]
@@ -429,10 +459,12 @@ class Lookup:
             # while it is being found out: a directive may need the others to be understood
             return known
         known = self._named[id(scope)] = []
+        self._open += 1
         paths = [(scope, p) for p in scope.directives] + [(t, p) for t in scope.transparent for p in t.directives]
         for _ in range(2 if len(paths) > 1 else 1):
             for holder, path in paths:
                 known += [s for s in self.scopes(path, Site(holder))[0] if s not in known and s is not scope]
+        self._open -= 1
         return known
 
     # --- inside functions
@@ -482,7 +514,9 @@ class Lookup:
         current = owner.node.parent
         while current is not None and current.type != "function_definition":
             current = current.parent
-        return next((s.function for s in self.index.symbols.values() if current and s.function.node.id == current.id), None)
+        return next(
+            (s.function for s in self.index.symbols.values() if current and s.function.node.id == current.id), None
+        )
 
     def _declared_in(self, function: Function) -> _Local:
         known = self._locals.get(id(function))

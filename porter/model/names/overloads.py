@@ -96,9 +96,9 @@ class Overloads:
         names = frozenset(p.name for p in symbol.params if p.name)
         outer = self._class_names(symbol)
         deduced = Deduced(names, known=self.lookup.constants_in(site.function))
-        if template_args is not None and symbol.special is None:
-            if not self._bind(symbol.params, template_args, deduced, site):
-                return None
+        explicit = template_args is not None and symbol.special is None
+        if explicit and not self._bind(symbol.params, template_args or (), deduced, site):
+            return None
         conversions, wanted = [], []
         for index, given in enumerate(types):
             if expanded:
@@ -147,9 +147,7 @@ class Overloads:
         scopes = (s for s in symbol.scope.above() if isinstance(s, ClassScope))
         return frozenset(p.name for s in scopes for p in s.params)
 
-    def _bind(
-        self, params: tuple[TemplateParam, ...], given: tuple[str, ...], deduced: Deduced, site: Site
-    ) -> bool:
+    def _bind(self, params: tuple[TemplateParam, ...], given: tuple[str, ...], deduced: Deduced, site: Site) -> bool:
         """Bind explicit template arguments; False if they cannot be for these parameters."""
         if len(given) > len(params) and not any(p.pack for p in params):
             return False
@@ -171,7 +169,11 @@ class Overloads:
         """Whether a template argument is a type or a value; None if its text does not tell."""
         if value is not None or re.fullmatch(r"[-+!~(\d].*|true|false", text):
             return "value"
-        if builtin(text) is not None or text.startswith(("const ", "typename ", "struct ")) or text.endswith(("*", "&")):
+        if (
+            builtin(text) is not None
+            or text.startswith(("const ", "typename ", "struct "))
+            or text.endswith(("*", "&"))
+        ):
             return "type"
         if re.fullmatch(r"\w+", text):
             found = self.lookup.unqualified(site, text)
@@ -184,11 +186,12 @@ class Overloads:
         if not symbol.params or expanded or symbol.special is not None:
             return True
         given = len(template_args or ())
-        declared = " ".join(p.node.text.decode("utf-8", "replace") if p.node is not None and p.node.text else "" for p in symbol.function.params)
-        words = set(re.findall(r"\w+", declared))
-        return all(
-            p.pack or p.default is not None or not p.name or p.name in words for p in symbol.params[given:]
+        declared = " ".join(
+            p.node.text.decode("utf-8", "replace") if p.node is not None and p.node.text else ""
+            for p in symbol.function.params
         )
+        words = set(re.findall(r"\w+", declared))
+        return all(p.pack or p.default is not None or not p.name or p.name in words for p in symbol.params[given:])
 
     def _ruled_out(self, symbol: FunctionSymbol, deduced: Deduced) -> bool:
         """Whether a condition of `enable_if` or `requires` is known not to hold."""
@@ -202,10 +205,10 @@ class Overloads:
             condition = _first_argument(text[match.end() :])
             if deduced.evaluate(condition) == 0:
                 return True
-        match = re.search(r"\brequires\s*(\()", text)
-        if match is not None:
-            condition = _first_argument(text[match.end() :])
-            rest = text[match.end() + len(condition) + 1 :].lstrip()
+        required = re.search(r"\brequires\s*(\()", text)
+        if required is not None:
+            condition = _first_argument(text[required.end() :])
+            rest = text[required.end() + len(condition) + 1 :].lstrip()
             return not rest.startswith(("||", "&&")) and deduced.evaluate(condition) == 0
         return False
 
@@ -257,7 +260,9 @@ class Overloads:
 
     def _more_special(self, one: Candidate, other: Candidate) -> bool:
         """Partial ordering of templates, by how much each parameter's form says."""
-        pairs = [(_special(a, one.symbol), _special(b, other.symbol)) for a, b in zip(one.wanted, other.wanted, strict=True)]
+        pairs = [
+            (_special(a, one.symbol), _special(b, other.symbol)) for a, b in zip(one.wanted, other.wanted, strict=True)
+        ]
         if any(a < b for a, b in pairs):
             return False
         return any(a > b for a, b in pairs)

@@ -11,7 +11,14 @@ from porter.lang.cuda import walk
 from porter.model.functions import declared_name
 from porter.model.names.symbols import Component, Path, TemplateParam
 
-_PLAIN = ("identifier", "type_identifier", "namespace_identifier", "field_identifier", "operator_name", "primitive_type")
+_PLAIN = (
+    "identifier",
+    "type_identifier",
+    "namespace_identifier",
+    "field_identifier",
+    "operator_name",
+    "primitive_type",
+)
 _TEMPLATED = ("template_type", "template_function", "template_method")
 _WRAPPERS = ("dependent_name", "dependent_type", "nested_namespace_specifier")
 
@@ -40,7 +47,8 @@ def _collect(node: Node, text: Text, steps: list[Component]) -> bool:
         return name is not None and _collect(name, text, steps) and known
     if node.type in _WRAPPERS:
         inner = [c for c in node.named_children if c.type != "comment"]
-        return bool(inner) and all([_collect(c, text, steps) for c in inner])
+        collected = [_collect(c, text, steps) for c in inner]
+        return bool(inner) and all(collected)
     return False
 
 

@@ -129,6 +129,19 @@ class Names:
         """The classes that a type's text means at a place in a function."""
         return self.declared.from_text(written, self.lookup.site(function, node)).classes
 
+    def functions_named(self, function: Function, node: Node) -> list[Function]:
+        """The definitions that a name means at a place without a call, as in `&f<64>`: all overloads."""
+        path = self.lookup.expanded(path_of(node, function.text))
+        if path.opaque or not path.steps:
+            return []
+        site = self.lookup.site(function, node)
+        if len(path.steps) == 1 and not path.rooted:
+            return self._defined(self.lookup.unqualified(site, path.steps[0].name).functions)
+        found: list[Function] = []
+        for scope in self.lookup.scopes(Path(path.steps[:-1], path.rooted or len(path.steps) == 1), site)[0]:
+            found += self._defined(self.lookup.own(scope, path.steps[-1].name).functions)
+        return found
+
     def declarations(self, function: Function) -> list[Function]:
         """Declarations without a body of the function that this is the definition, or a specialization, of."""
         symbol = self.index.symbols.get(id(function))
@@ -245,9 +258,7 @@ class Names:
             sure = False
         return _Named(symbols, sure, arguments_decide=bare)
 
-    def _variable_called(
-        self, call: Call, holder: Function, declarator: Node | None, callee: Node
-    ) -> _Named | None:
+    def _variable_called(self, call: Call, holder: Function, declarator: Node | None, callee: Node) -> _Named | None:
         """A call of a local variable or parameter: a lambda, an object of class type, or something unknown."""
         value = declarator.child_by_field_name("value") if declarator is not None else None
         if value is not None and value.id in self._lambdas:

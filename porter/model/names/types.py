@@ -44,10 +44,9 @@ _NAMED = {
     "ulong": "unsigned long",
 }
 """Typedefs of the toolkit and the C library on 64-bit Linux."""
-DISTINCT = frozenset(
-    ["half", "__half", "half2", "__half2", "__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat162", "dim3", "CUtensorMap", "cudaStream_t"]
-    + ["__nv_fp8_e4m3", "__nv_fp8_e5m2", "float2", "float3", "float4", "double2", "int2", "int3", "int4", "uint2", "uint3", "uint4", "longlong2", "ulonglong2"]
-)
+_WITHOUT_NUMBER = "half __half half2 __half2 nv_bfloat16 __nv_bfloat16 nv_bfloat162 __nv_bfloat162 dim3 CUtensorMap"
+_VECTORS = "float2 float3 float4 double2 int2 int3 int4 uint2 uint3 uint4 longlong2 ulonglong2"
+DISTINCT = frozenset(f"{_WITHOUT_NUMBER} {_VECTORS} __nv_fp8_e4m3 __nv_fp8_e5m2 cudaStream_t".split())
 """Classes of the toolkit's headers: none is another type than itself."""
 _SAME = {"__half": "half", "__half2": "half2", "nv_bfloat16": "__nv_bfloat16", "nv_bfloat162": "__nv_bfloat162"}
 COMPONENTS = {"float": "float", "double": "double", "int": "int", "uint": "unsigned int", "longlong": "long long"}
@@ -124,9 +123,7 @@ class Type:
         """The type of `&x`."""
         if self.kind == "unknown" or (self.is_array and self.pointers):
             return UNKNOWN
-        return replace(
-            self, pointers=self.pointers + 1, to_array=bool(self.extents), reference="", lvalue=False
-        )
+        return replace(self, pointers=self.pointers + 1, to_array=bool(self.extents), reference="", lvalue=False)
 
 
 UNKNOWN = Type("unknown")

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many threads a block of a kernel has: what the kernel checks, its launch bound, or its launches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find, walk
+from porter.model.empty_calls import ABORTS
+from porter.model.functions import Call, Function
+from porter.model.program import Program
+from porter.model.scopes import resolve
+
+_LAUNCHERS = {"cudaLaunchKernelEx": 1, "cudaLaunchKernelExC": 1, "cudaLaunchKernel": 0, "cudaLaunchCooperativeKernel": 0}
+"""Functions that launch, and which of their arguments is the kernel."""
+_WRITTEN = ("call_expression", "compound_literal_expression")
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*")
+_OTHER_AXES = re.compile(r"\b(?:threadIdx|blockDim)\s*\.\s*[yz]\b")
+_DEPTH = 8
+
+
+@dataclass
+class _Launch:
+    """One launch: its block size as a number if that is known, as text, and the kernel's template arguments."""
+
+    value: int | None
+    text: str
+    template_args: tuple[str, ...]
+    launcher: Function | None
+
+
+def threads_of(program: Program, function: Function) -> str | None:
+    """The threads of a block as a constant expression in the kernel, or an upper bound of them; None if the sources do
+    not tell."""
+    return _checked(program, function) or _launch_bounds(function) or _launched(program, function)
+
+
+# --- what the kernel says
+
+
+def _checked(program: Program, function: Function) -> str | None:
+    """`blockDim.x` of a check that all threads pass or nobody does."""
+    if _OTHER_AXES.search(function.text(function.body)):
+        return None
+    for node in function.body.named_children:
+        condition = _condition(function, node)
+        for left, right in _comparisons(function, condition[0], condition[1]) if condition is not None else ():
+            for size, expression in ((left, right), (right, left)):
+                if re.fullmatch(r"blockDim\s*\.\s*x", function.text(size)):
+                    text = function.text(expression)
+                    if _is_visible(program, function, text):
+                        return text
+    return None
+
+
+def _condition(function: Function, node: Node) -> tuple[Node, str] | None:
+    """The condition of a check, with the comparison that it is about: `!=` where it leads to an abort."""
+    if node.type == "if_statement":
+        arm, condition = node.child_by_field_name("consequence"), node.child_by_field_name("condition")
+        if arm is None or condition is None or node.child_by_field_name("alternative") is not None:
+            return None
+        inner = [c for c in arm.named_children if c.type != "comment"] if arm.type == "compound_statement" else [arm]
+        if not inner or not all(_gives_up(function, c) for c in inner[-1:]):
+            return None
+        return (condition.child_by_field_name("value") or condition), "!="
+    if node.type != "expression_statement" or not node.named_children:
+        return None
+    call = node.named_children[0]
+    callee, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+    if callee is None or arguments is None or not arguments.named_children:
+        return None
+    if function.text(callee) in ("assert", "__builtin_assume", "__assume"):
+        return arguments.named_children[0], "=="
+    return None
+
+
+def _gives_up(function: Function, node: Node) -> bool:
+    if node.type == "return_statement":
+        return True
+    inner = node.named_children[0] if node.type == "expression_statement" and node.named_children else node
+    callee = inner.child_by_field_name("function") if inner.type == "call_expression" else None
+    return callee is not None and ABORTS.fullmatch(function.text(callee)) is not None
+
+
+def _comparisons(function: Function, node: Node, wanted: str) -> Iterator[tuple[Node, Node]]:
+    """The comparisons that hold in whoever passes: of `a != 1 || b != 2` both are, of `a == 1 && b == 2` too."""
+    while node.type in ("parenthesized_expression", "condition_clause") and node.named_children:
+        node = node.named_children[0]
+    if node.type != "binary_expression":
+        return
+    operator = node.child_by_field_name("operator")
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    if operator is None or left is None or right is None:
+        return
+    sign = function.text(operator)
+    if sign == ("||" if wanted == "!=" else "&&"):
+        yield from _comparisons(function, left, wanted)
+        yield from _comparisons(function, right, wanted)
+    elif sign == wanted:
+        yield left, right
+
+
+def _launch_bounds(function: Function) -> str | None:
+    head_end = function.body.start_byte
+    for node in walk(function.node):
+        if node.start_byte >= head_end:
+            break
+        if node.type == "launch_bounds" and node.named_children:
+            return function.text(node.named_children[0])
+    text = function.file.source[function.node.start_byte : head_end].decode("utf-8", "replace")
+    match = re.search(r"__launch_bounds__\s*\(\s*([^,()]+(?:\([^()]*\))?[^,()]*)", text)
+    return match.group(1).strip() if match else None
+
+
+def _is_visible(program: Program, function: Function, text: str) -> bool:
+    """Whether an expression means the same in the kernel's head: numbers, template parameters, constants outside."""
+    known = program.constants_in(function)
+    if known.evaluate(text) is not None:
+        return True
+    names = {m.group() for m in _NAME.finditer(text)}
+    return bool(names) and all(n in function.template_params or _is_outside(program, n) for n in names)
+
+
+def _is_outside(program: Program, name: str) -> bool:
+    return program.constants.text(name.rsplit("::", 1)[-1].strip()) is not None
+
+
+# --- what the launches say
+
+
+def _launched(program: Program, function: Function) -> str | None:
+    launches = list(_launches(program, function)) or list(_launches_in_text(program, function))
+    if not launches:
+        return None
+    for index, name in enumerate(function.template_params):
+        if name and all(_is_argument(program, launch, index) for launch in launches):
+            # exact for every instantiation
+            numbers = {launch.value for launch in launches}
+            if len(numbers) > 1 or None in numbers:
+                return name
+    values = [launch.value for launch in launches]
+    if None not in values:
+        return str(max(v for v in values if v is not None))
+    texts = {launch.text for launch in launches}
+    if len(texts) != 1:
+        return None
+    text = texts.pop()
+    names = [m.group() for m in _NAME.finditer(text)]
+    return text if names and all(_is_outside(program, n) for n in names) else None
+
+
+def _is_argument(program: Program, launch: _Launch, index: int) -> bool:
+    """Whether the block size is the template argument with this index."""
+    if index >= len(launch.template_args):
+        return False
+    argument = launch.template_args[index]
+    if "".join(argument.split()) == "".join(launch.text.split()):
+        return True
+    known = program.constants_in(launch.launcher) if launch.launcher is not None else program.constants
+    return launch.value is not None and known.evaluate(argument) == launch.value
+
+
+def _launches(program: Program, function: Function) -> Iterator[_Launch]:
+    for call in program.callers(function):
+        syntax = next((c for c in call.node.named_children if c.type == "kernel_call_syntax"), None)
+        parts = [c for c in syntax.named_children if c.type != "comment"] if syntax is not None else []
+        if len(parts) >= 2:
+            yield _launch(program, call.caller, parts[1], call.template_args)
+    for launcher in program.functions:
+        for call in launcher.calls:
+            if call.name in _LAUNCHERS and len(call.args) > _LAUNCHERS[call.name]:
+                yield from _launched_by_runtime(program, function, call)
+
+
+def _launched_by_runtime(program: Program, function: Function, call: Call) -> Iterator[_Launch]:
+    launcher = call.caller
+    kernel = call.args[_LAUNCHERS[call.name]]
+    named = _kernel_named(program, function, launcher, kernel, 0)
+    if named is None:
+        return
+    block: Node | None = None
+    if _LAUNCHERS[call.name] == 0:
+        block = call.args[2] if len(call.args) > 2 else None
+    else:
+        name = launcher.text(call.args[0]).lstrip("&").strip()
+        block = _configured(launcher, name)
+    if block is not None:
+        yield _launch(program, launcher, block, named)
+    else:
+        yield _Launch(None, "", named, launcher)
+
+
+def _kernel_named(
+    program: Program, function: Function, launcher: Function, node: Node, depth: int
+) -> tuple[str, ...] | None:
+    """The template arguments with which an expression names the kernel; None if it names something else."""
+    for inner in walk(node):
+        if inner.type not in ("identifier", "template_function", "qualified_identifier"):
+            continue
+        text = launcher.text(inner)
+        name = re.sub(r"<.*", "", text, flags=re.DOTALL).split("::")[-1].strip()
+        if name == function.name:
+            found = program.names.functions_named(launcher, inner)
+            if found and function not in found:
+                return None
+            lists = list(find(inner, "template_argument_list"))
+            return tuple(launcher.text(c) for c in lists[0].named_children) if lists else ()
+        variable = resolve(launcher, inner, name) if inner.type == "identifier" and depth < _DEPTH else None
+        value = variable.declarator.child_by_field_name("value") if variable and variable.declarator else None
+        if value is not None:
+            return _kernel_named(program, function, launcher, value, depth + 1)
+    return None
+
+
+def _configured(launcher: Function, name: str) -> Node | None:
+    """What a `cudaLaunchConfig_t` says of the block; None if that is not clear."""
+    found: list[Node] = []
+    for node in find(launcher.body, "assignment_expression", "init_declarator"):
+        left, value = node.child_by_field_name("left"), node.child_by_field_name("right")
+        if left is not None and re.fullmatch(rf"{re.escape(name)}\s*\.\s*blockDim", launcher.text(left)):
+            found += [value] if value is not None else []
+        declarator, given = node.child_by_field_name("declarator"), node.child_by_field_name("value")
+        if declarator is None or given is None or launcher.text(declarator) != name:
+            continue
+        if given.type == "initializer_list":
+            parts = [c for c in given.named_children if c.type != "comment"]
+            pairs = [c for c in parts if c.type == "initializer_pair"]
+            named = [c for c in pairs if launcher.text(c).lstrip().startswith(".blockDim")]
+            if named:
+                found += [v for c in named if (v := c.child_by_field_name("value")) is not None]
+            elif len(parts) > 1 and not pairs:
+                found.append(parts[1])
+    return found[0] if len(found) == 1 else None
+
+
+def _launch(program: Program, launcher: Function, block: Node, template_args: tuple[str, ...]) -> _Launch:
+    text = _size(launcher, block, 0)
+    value = program.constants_in(launcher).evaluate(text) if text else None
+    return _Launch(value, text, template_args, launcher)
+
+
+def _size(launcher: Function, block: Node, depth: int) -> str:
+    """A block argument as the product of its dimensions; empty if it is not read."""
+    if depth > _DEPTH:
+        return ""
+    if block.type in ("argument_list", "initializer_list"):
+        parts = [c for c in block.named_children if c.type != "comment"]
+        texts = [_size(launcher, c, depth + 1) for c in parts]
+        return texts[0] if len(texts) == 1 else " * ".join(f"({t})" for t in texts) if all(texts) else ""
+    if block.type in _WRITTEN:
+        head = block.child_by_field_name("function") or block.child_by_field_name("type")
+        arguments = block.child_by_field_name("arguments") or block.child_by_field_name("value")
+        if head is not None and arguments is not None and launcher.text(head) == "dim3":
+            return _size(launcher, arguments, depth + 1)
+        return launcher.text(block)
+    variable = resolve(launcher, block, launcher.text(block)) if block.type == "identifier" else None
+    declarator = variable.declarator if variable is not None else None
+    value = declarator.child_by_field_name("value") if declarator is not None else None
+    if value is not None and variable is not None:
+        changed = any(
+            (left := n.child_by_field_name("left") or n.child_by_field_name("argument")) is not None
+            and re.match(rf"{re.escape(variable.name)}\b", launcher.text(left))
+            for n in find(launcher.body, "assignment_expression", "update_expression")
+        )
+        return "" if changed else _size(launcher, value, depth + 1)
+    return launcher.text(block)
+
+
+def _launches_in_text(program: Program, function: Function) -> Iterator[_Launch]:
+    """Launches in text that was not understood as a call, such as a macro's."""
+    pattern = re.compile(rb"\b" + function.name.encode() + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>", re.DOTALL)
+    for file in program.sources.files.values():
+        for match in pattern.finditer(file.source):
+            parts = split_commas(match.group(1).decode("utf-8", "replace"))
+            if len(parts) >= 2:
+                block = parts[1].strip()
+                dims = re.search(rb"\bdim3\s+" + re.escape(block.encode()) + rb"\s*[({]([^;]*)[)}]\s*;", file.source)
+                if dims is not None:
+                    block = " * ".join(f"({p.strip()})" for p in split_commas(dims.group(1).decode()))
+                yield _Launch(program.constants.evaluate(block), block, (), None)
+
+
+def split_commas(text: str) -> list[str]:
+    """The parts of a list between commas outside of brackets."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [*parts, current]
