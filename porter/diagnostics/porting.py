@@ -92,7 +92,8 @@ KERNEL_LEFT = error(
     "kernel `{kernel}` was not ported: it stays as it is for sm_90a and traps elsewhere ({codes}){launches}",
     "Something on the way of this kernel is not ported, and other kernels of the file are. Its body, and those of "
     "functions that only it calls, are kept byte for byte under `#if defined(__CUDA_ARCH_FEAT_SM90_ALL)`; a build for "
-    "sm_100a has a trap in their place. Functions that ported kernels need too are there in both forms.",
+    "sm_100a has a trap in their place. Functions that ported kernels need too are there in both forms. The ported "
+    "kernels are for sm_100a only, so a build for both architectures takes sm_90a from the original file.",
     "Do not launch it on Blackwell: choose another kernel where the host code names it. Or port it by hand: remove "
     "what is named above and port the original file again.",
 )

@@ -21,10 +21,13 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, Span
 from porter.model.functions import Function, Style
 from porter.model.program import Program
+from porter.passes.helpers import NAMESPACE
 
 RULE = "PTR170"
 GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
 """Defined while nvcc compiles device code for sm_90a (CUDA Programming Guide, feature-specific macros)."""
+_PORTED = f"{NAMESPACE}::Tmem<".encode()
+"""What every ported kernel has in it."""
 _LAUNCHES_NAMED = 4
 
 
@@ -90,6 +93,9 @@ def remainder(
     emptied: list[Function] = []
     smaller = program.sources
     users = program.uses_tensor_core()
+    if any(_PORTED in file.lexed.code for file in program.sources.files.values()):
+        # what was left of an earlier port is there in two forms already
+        return None
     errors = [d for d in stopped if d.severity is Severity.ERROR]
     while errors:
         before = len(why)

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from kernels import LOOP, STORE, SYNC, compiles, port_files, wrapper
+from object_kernels import CASE, KERNELS
 
-from porter.diagnostics import ExitCode
+from porter.cli.main import main
+from porter.cli.porting import plan_of
+from porter.diagnostics import Code, ExitCode
+from porter.lang.sources import load_sources
+from porter.passes.embedded import port_cuda_file
 from porter.passes.port import PortResult
 
 HEAD = "#include <cstdint>\n"
@@ -20,13 +27,18 @@ def kernel(name: str, body: str) -> str:
     return "\n" + SIGNATURE.format(name) + body + "}\n"
 
 
+def calling(mma: str, body: str = "") -> str:
+    return (body or GOOD).replace("mma(acc", f"{mma}(acc")
+
+
 GOOD = "    float acc[8] = {0};\n" + LOOP + STORE
 # read while in flight
 BAD = "    float acc[8] = {0};\n" + LOOP.replace("wait<0>", "wait<1>") + STORE
 OPS = SYNC + wrapper(16)
 # refused wherever it is called
 ODD = wrapper(16, name="odd_mma").replace('"wgmma.mma', '"@p wgmma.mma')
-ODD_BODY = GOOD.replace("mma(acc", "odd_mma(acc")
+ODD_BODY = calling("odd_mma")
+LARGE = "    float acc[128][8] = {0};\n    mma(acc[0], a, b); commit(); wait<0>();\n    out[0] = acc[0][0];\n"
 LAUNCH = "\nvoid launch(float* out) {{\n    {0}<<<1, 128>>>(out, 0, 0, 4);\n}}\n"
 STEP = """
 __device__ int step(float (&d)[8], uint64_t a, uint64_t b) {
@@ -44,6 +56,7 @@ struct Ops {{
 """
 ASM = wrapper(16)[wrapper(16).index("asm volatile") : wrapper(16).rindex("}")].strip()
 MACRO = "#define NAME(d, a, b) " + ASM.replace("\n", " \\\n") + "\n"
+BITS = wrapper(8, "s32.b1.b1.and.popc", "int (&d)[4]", "bits", "1").replace("k32", "k256").replace('"+f"', '"+r"')
 NO_WRITE = '__device__ void odd() { asm volatile("@p wgmma.fence.sync.aligned;" ::: "memory"); }\n'
 
 SETS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
@@ -54,7 +67,7 @@ SETS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ("bad",),
     ),
     "a function between": (
-        {"kernel.cu": HEAD + OPS + ODD + STEP + kernel("good", GOOD) + kernel("bad", GOOD.replace("mma(acc", "step(acc"))},
+        {"kernel.cu": HEAD + OPS + ODD + STEP + kernel("good", GOOD) + kernel("bad", calling("step"))},
         ("bad",),
     ),
     "too large": (
@@ -62,7 +75,7 @@ SETS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
             "kernel.cu": HEAD
             + OPS
             + kernel("good", GOOD)
-            + kernel("bad", "    float acc[128][8] = {0};\n    mma(acc[0], a, b); commit(); wait<0>();\n    out[0] = acc[0][0];\n")
+            + kernel("bad", LARGE)
         },
         ("bad",),
     ),
@@ -76,7 +89,7 @@ SETS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "headers": (
         {
-            "kernel.cu": '#include "good.cuh"\n#include "bad.cuh"\n' + LAUNCH.format("bad") + LAUNCH.format("good").replace("launch", "go"),
+            "kernel.cu": '#include "good.cuh"\n#include "bad.cuh"\n' + LAUNCH.format("bad"),
             "ops.cuh": "#pragma once\n" + HEAD + OPS,
             "good.cuh": '#pragma once\n#include "ops.cuh"\n' + kernel("good", GOOD),
             "bad.cuh": '#pragma once\n#include "ops.cuh"\n' + kernel("bad", BAD),
@@ -86,7 +99,8 @@ SETS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "templates and namespaces": (
         {
             "kernel.cu": HEAD
-            + "namespace ops {\n" + OPS + "}\nnamespace a {\nusing namespace ops;\ntemplate <int N>" + kernel("bad", BAD)
+            + "namespace ops {\n" + OPS + "}\nnamespace a {\nusing namespace ops;\n"
+            + "template <int N>" + kernel("bad", BAD)
             + "template __global__ void bad<1>(float*, uint64_t, uint64_t, int);\n" + kernel("good", GOOD) + "}\n"
         },
         ("bad",),
@@ -94,21 +108,21 @@ SETS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "a method that both need": (
         {
             "kernel.cu": HEAD + SYNC + METHODS.format(ASM)
-            + kernel("good", GOOD.replace("mma(acc", "Ops::mma(acc")) + kernel("bad", BAD.replace("mma(acc", "Ops::mma(acc"))
+            + kernel("good", calling("Ops::mma")) + kernel("bad", calling("Ops::mma", BAD))
         },
         ("bad",),
     ),
     "a macro that both need": (
         {
             "kernel.cu": HEAD + SYNC + MACRO.replace("NAME", "MMA")
-            + kernel("good", GOOD.replace("mma(acc", "MMA(acc")) + kernel("bad", BAD.replace("mma(acc", "MMA(acc"))
+            + kernel("good", calling("MMA")) + kernel("bad", calling("MMA", BAD))
         },
         ("bad",),
     ),
     "a macro of its own": (
         {
             "kernel.cu": HEAD + OPS + MACRO.replace("NAME", "ODD").replace('"wgmma.mma', '"@p wgmma.mma')
-            + kernel("good", GOOD) + kernel("bad", GOOD.replace("mma(acc", "ODD(acc"))
+            + kernel("good", GOOD) + kernel("bad", calling("ODD"))
         },
         ("bad",),
     ),
@@ -121,8 +135,9 @@ SETS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "declared before": (
         {
-            "kernel.cu": HEAD + "__device__ void arrive();\n__device__ void mma(float (&d)[8], uint64_t a, uint64_t b);\n"
-            + OPS.replace("__forceinline__ ", "") + kernel("good", GOOD) + kernel("bad", BAD)
+            "kernel.cu": HEAD + "__device__ void arrive();\n"
+            + "__device__ void mma(float (&d)[8], uint64_t a, uint64_t b);\n" + OPS.replace("__forceinline__ ", "")
+            + kernel("good", GOOD) + kernel("bad", BAD)
         },
         ("bad",),
     ),
@@ -227,3 +242,60 @@ def test_nothing_is_written_where_they_cannot_be_told_apart(tmp_path: Path, name
     assert not result.changed
     assert not result.left
     assert not result.groups
+
+
+def beside(directory: Path) -> Path:
+    """A kernel with a case, and one that is refused."""
+    path = directory / "kernel.cu"
+    path.write_text(KERNELS["passed by reference"] + BITS + kernel("bad", "    int d[4];\n    bits(d, a, b);\n"))
+    (directory / "case.yaml").write_text(CASE)
+    return path
+
+
+def test_what_was_ported_verifies(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(main, ["verify", str(beside(tmp_path)), "--families", "integers"])
+    assert outcome.exit_code == ExitCode.OK, outcome.output
+    assert "same bits" in outcome.output
+
+
+def test_what_was_left_has_no_verdict(tmp_path: Path) -> None:
+    path = beside(tmp_path)
+    plan, said = plan_of(path, entry="ns::bad")
+    assert plan is None
+    assert said[0].code is Code.PORT_INCOMPLETE
+    plan, said = plan_of(path, entry="kernel")
+    assert plan is not None
+    assert any(d.code is Code.KERNEL_LEFT for d in said)
+
+
+def test_commands_say_it(tmp_path: Path) -> None:
+    path = beside(tmp_path)
+    outcome = CliRunner().invoke(main, ["port", str(path), "-o", str(tmp_path / "out")])
+    assert outcome.exit_code == ExitCode.UNPORTED, outcome.output
+    assert "PT2013" in outcome.output
+    assert (tmp_path / "out").is_dir()
+    for command in ("port", "plan"):
+        outcome = CliRunner().invoke(main, ["--format", "json", command, str(path)])
+        assert outcome.exit_code == ExitCode.UNPORTED, outcome.output
+        document = json.loads(outcome.output[outcome.output.index("{") :])
+        assert [k["kernel"] for k in document["left"]] == ["bad"]
+        assert "b1" in document["left"][0]["why"][0]
+
+
+@pytest.mark.parametrize("name", ["a wrapper of its own", "helpers that both need", "a macro that both need"])
+def test_another_port_leaves_it_alone(tmp_path: Path, name: str) -> None:
+    files, _ = SETS[name]
+    once = port_files(tmp_path / "in", files).files[str(tmp_path / "in" / "kernel.cu")].decode()
+    again = port_files(tmp_path / "again", {"kernel.cu": once})
+    assert again.exit_code == ExitCode.UNPORTED
+    assert not again.changed
+
+
+def test_strings_of_a_host_program(tmp_path: Path) -> None:
+    files, _ = SETS["helpers that both need"]
+    path = tmp_path / "host.cpp"
+    path.write_text(f'const char* kSource = R"src({files["kernel.cu"]})src";\n')
+    result = port_cuda_file(load_sources(path))
+    assert result.exit_code == ExitCode.UNPORTED
+    assert [k.kernel for k in result.left] == ["bad"]
+    assert b"__trap();" in result.files[str(path)]
