@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from kernels import LOOP, STORE, SYNC, compiles, port_files, wrapper
 from object_kernels import CASE, KERNELS
 
+from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.cli.main import main
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, ExitCode
@@ -36,7 +37,7 @@ GOOD = "    float acc[8] = {0};\n" + LOOP + STORE
 BAD = "    float acc[8] = {0};\n" + LOOP.replace("wait<0>", "wait<1>") + STORE
 OPS = SYNC + wrapper(16)
 # refused wherever it is called
-ODD = wrapper(16, name="odd_mma").replace('"wgmma.mma', '"@p wgmma.mma')
+ODD = wrapper(16, name="odd_mma").replace("(d[0])", "(d[9])").replace("(d[1])", "(d[0])").replace("(d[9])", "(d[1])")
 ODD_BODY = calling("odd_mma")
 LARGE = "    float acc[128][8] = {0};\n    mma(acc[0], a, b); commit(); wait<0>();\n    out[0] = acc[0][0];\n"
 LAUNCH = "\nvoid launch(float* out) {{\n    {0}<<<1, 128>>>(out, 0, 0, 4);\n}}\n"
@@ -205,6 +206,42 @@ def test_what_both_need_is_there_as_it_was(tmp_path: Path, name: str) -> None:
     for function in ("arrive", "commit", "wait"):
         line = next(t for t in files["kernel.cu"].splitlines() if f" {function}() {{" in t)
         assert f"{GUARD}{line}\n#else\n" in text
+
+
+def without(text: str, name: str) -> str:
+    """The text without the definition of a kernel."""
+    body = bodies(text, name)
+    at = text.index(body)
+    return text[: text.rindex("__global__", 0, at)] + text[at + len(body) + 1 :]
+
+
+IN_BOTH_FORMS = (
+    "helpers that both need",
+    "a function between",
+    "templates and namespaces",
+    "a method that both need",
+    "a macro that both need",
+    "declared before",
+)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in IN_BOTH_FORMS])
+def test_what_is_left_compiles_for_hopper(tmp_path: Path, name: str, renamed: bool) -> None:
+    files, _ = SETS[name]
+    text = files["kernel.cu"]
+    if renamed:
+        # wrappers with wgmma in their names get others
+        for function in ("arrive", "commit", "wait"):
+            text = text.replace(f"{function}()", f"wgmma_{function}()").replace(f"{function}<", f"wgmma_{function}<")
+    result = port_files(tmp_path / "in", {"kernel.cu": text})
+    assert result.kernels == ["good"], [str(d) for d in result.diagnostics]
+    alone = without(result.files[result.sources.root].decode(), "good")
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "kernel.cu").write_text(alone)
+    for arch, instruction in (("sm_90a", "wgmma."), ("sm_100a", "\ttrap;")):
+        request = CompileRequest(tmp_path / "alone" / "kernel.cu", arch, lineinfo=False, assemble=arch == "sm_100a")
+        assert instruction in compile_ptx(request).ptx
 
 
 def test_its_launches_are_listed(tmp_path: Path) -> None:
