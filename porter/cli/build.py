@@ -14,7 +14,7 @@ from porter.cli.building import compilable
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_file, require_source
 from porter.cli.porting import plan_of
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
 from porter.lang.sources import is_python
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
@@ -55,15 +55,16 @@ def build(session: Session, file: Path, port_path: Path | None, case_path: Path 
     if not rows:
         raise PorterError(Code.NOTHING_TO_BUILD, path=file)
     warnings = [w for row in rows for w in _warnings(row, file)]
-    session.report([*(left if session.verbosity > 0 else ()), *warnings])
+    code = exit_code_of(left)
+    session.report([*(left if session.verbosity > 0 or code is not ExitCode.OK else ()), *warnings])
     session.show(resource_table(rows))
     body = {
         "toolkit": toolkit.name,
         "kernels": [row.as_json() for row in rows],
         "diagnostics": report_json.diagnostics([*left, *warnings]),
     }
-    session.write_json(report_json.document("build", ExitCode.OK, body))
-    return ExitCode.OK
+    session.write_json(report_json.document("build", code, body))
+    return code
 
 
 def _problem(file: Path, case_path: Path | None) -> Problem | None:

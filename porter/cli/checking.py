@@ -57,7 +57,7 @@ def prepare(
             continue
         if port is None and case.recorded is not None and case.source is None and found:
             continue  # The original is PTX or a binary, of which no port is made.
-        plan, notes = plan_of(case.to_port, port, case.include_dirs)
+        plan, notes = plan_of(case.to_port, port, case.include_dirs, case.entry)
         if plan is None:
             return found, notes
         kernel = builder.build(problem, materialize(plan, case.to_port), PORT_ARCH)

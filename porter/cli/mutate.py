@@ -133,7 +133,7 @@ def mutate(
 
 
 def _port(case: Case, wanted: _Wanted) -> str:
-    plan, _ = plan_of(case.to_port, wanted.port, case.include_dirs)
+    plan, _ = plan_of(case.to_port, wanted.port, case.include_dirs, case.entry)
     return "" if plan is None else port_digest(case, plan)
 
 

@@ -17,6 +17,7 @@ from porter.diagnostics import ExitCode
 from porter.lang.sources import is_python, load_sources
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.embedded import EmbeddedPortResult, port_cuda_file, port_python_strings
+from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortResult
 from porter.report import json as report_json
@@ -32,10 +33,11 @@ from porter.verify.results import worst_exit
 def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...]) -> ExitCode:
     """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
 
-    Exit code 3: constructs are refused; they are named with their place.
+    Exit code 3: constructs are refused; they are named with their place, and the kernels that stay because of them.
     """
     require_directories("-I", include_dirs)
     plans: list[KernelPlan] = []
+    left: list[LeftKernel] = []
     diagnostics = []
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
@@ -51,14 +53,18 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
             result = port_cuda_file(load_sources(root, include_dirs))
             plans += result.plans
         diagnostics += result.diagnostics
+        left += getattr(result, "left", ())
         code = worst_exit([code, ExitCode(result.exit_code)])
     session.report(diagnostics)
     for one in plans:
         _show(session, one)
+    for kernel in left:
+        _show_left(session, kernel)
     for path, ported in python:
         _show_python(session, path, ported)
     body = {
         "kernels": [asdict(p) for p in plans],
+        "left": [asdict(k) for k in left],
         "files": [{"path": path, "rules": sorted({g.rule for g in ported.groups})} for path, ported in python],
         "diagnostics": report_json.diagnostics(diagnostics),
     }
@@ -74,6 +80,14 @@ def _show_python(session: Session, path: str, ported: DslPortResult) -> None:
         groups = [g for g in ported.groups if g.rule == rule]
         table.add_row(rule, str(sum(len(g.edits) for g in groups)), groups[0].safety.value, groups[0].title)
     session.show(table if ported.groups else Text("  nothing to port, or nothing that can be: see the messages"))
+
+
+def _show_left(session: Session, left: LeftKernel) -> None:
+    session.show(Text.assemble((left.kernel, "bold"), f"  {left.path}:{left.line}"))
+    session.show(Text.assemble("  ", ("not ported".ljust(15), "cyan"), "as it is for sm_90a, a trap elsewhere"))
+    for label, texts in (("because", left.why), ("named by", left.launches)):
+        for text in texts:
+            session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
 
 
 def _show(session: Session, one: KernelPlan) -> None:

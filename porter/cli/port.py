@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -55,7 +56,8 @@ def port(
 ) -> ExitCode:
     """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
 
-    Local headers are ported with the files that include them. Exit code 3: constructs were left. Exit code 4: the
+    Local headers are ported with the files that include them. Exit code 3: constructs were left. A kernel that is
+    refused stays as it is for sm_90a, and traps elsewhere; what can be ported of its file is. Exit code 4: the
     compiler takes the original and refuses the port; nothing is written.
     """
     if sum([output is not None, apply, check]) > 1:
@@ -131,6 +133,7 @@ def _document(
     body = {
         "files": files,
         "written": written,
+        "left": [asdict(k) for k in ported.left],
         "groups": [report_json.group(g) for g in ported.groups],
         "compiled": report_gate.document(gated),
         "diagnostics": report_json.diagnostics(diagnostics),

@@ -19,6 +19,7 @@ from porter.verify.builder import PortPlan
 from porter.verify.results import worst_exit
 
 if TYPE_CHECKING:
+    from porter.passes.partial import LeftKernel
     from porter.passes.port import PortOptions
 
 
@@ -40,6 +41,8 @@ class Ported:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     exit_code: ExitCode = ExitCode.OK
     roots: list[PortedRoot] = field(default_factory=list)
+    left: list[LeftKernel] = field(default_factory=list)
+    """Kernels that were refused while others of their file were ported."""
 
     @property
     def changed(self) -> list[str]:
@@ -65,6 +68,7 @@ class Ported:
         self.new.update(new)
         self.groups += [g for g in result.groups if g not in self.groups]
         self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]
+        self.left += [k for k in getattr(result, "left", ()) if k not in self.left]
         self.exit_code = worst_exit([self.exit_code, ExitCode(result.exit_code)])
         if not result.groups and ExitCode(result.exit_code) is ExitCode.OK:
             self.diagnostics.append(Diagnostic(Code.NOTHING_TO_PORT, None, {"path": root}))
@@ -143,14 +147,15 @@ def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Seque
 
 
 def plan_of(
-    kernel: Path, port: Path | None = None, include_dirs: Sequence[Path] = ()
+    kernel: Path, port: Path | None = None, include_dirs: Sequence[Path] = (), entry: str = ""
 ) -> tuple[PortPlan | None, list[Diagnostic]]:
-    """The port of a kernel file: `port` if it is given, else one made now. None if constructs were left
-    unported; the diagnostics then say which."""
+    """The port of a kernel file: `port` if it is given, else one made now. None if constructs were left unported; the
+    diagnostics then say which. Kernels that were left do not matter where `entry` is another one."""
     if port is not None:
         return PortPlan(source=port), []
     ported = port_paths([kernel], include_dirs=include_dirs)
-    if ported.exit_code is not ExitCode.OK:
+    names = {left.kernel for left in ported.left}
+    if ported.exit_code is not ExitCode.OK and (not names or entry.rsplit("::", 1)[-1] in names):
         left = Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)})
         return None, [left, *ported.diagnostics]
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]

@@ -196,7 +196,8 @@ def _one(
     if case.recorded is not None and case.source is None and port_path is None:
         original_only = True  # PTX and cubins are not ported.
     if not original_only:
-        plan, notes = plan_of(case.to_port if port_path is None else case.kernel, port_path, case.include_dirs)
+        source = case.to_port if port_path is None else case.kernel
+        plan, notes = plan_of(source, port_path, case.include_dirs, case.entry)
         if plan is None:
             return (), notes
     return run_case(case, plan, builder, backend, options).rows, []

@@ -11,7 +11,7 @@ WGMMA_FORM = error(
     "wgmma is not ported here: {what}",
     "The compat port translates dense wgmma of every type but b1, with operand A in shared memory or in "
     "registers, in asm statements that it can read whole.",
-    "Nothing was written. Port this statement by hand, or bring it into a supported form.",
+    "Port this statement by hand, or bring it into a supported form.",
 )
 ACCUMULATOR_USE = error(
     "PT2002",
@@ -19,7 +19,7 @@ ACCUMULATOR_USE = error(
     "accumulator not ported: {what}",
     "The registers of an accumulator become a mirror of a Tensor Memory tile. That needs every use of "
     "them to be understood.",
-    "Nothing was written. See `porter explain PT2002` for the uses that are understood: arrays, scalars or objects "
+    "See `porter explain PT2002` for the uses that are understood: arrays, scalars or objects "
     "declared in one function, passed to others by reference, zeroed as a whole, read after the last wait.",
 )
 LIBRARY_CONSTRUCT = error(
@@ -27,21 +27,21 @@ LIBRARY_CONSTRUCT = error(
     ExitCode.UNPORTED,
     "{name} is not ported yet ({library})",
     "The file uses a Hopper-only construct of a library whose port is not built yet.",
-    "Nothing was written. `porter scan` lists what the construct becomes on sm_100a.",
+    "`porter scan` lists what the construct becomes on sm_100a.",
 )
 TMEM_TOO_LARGE = error(
     "PT2005",
     ExitCode.UNPORTED,
     "the accumulators of {kernel} need {columns} Tensor Memory columns, an SM has 512",
     "Every m64nN tile takes N columns in half of the lanes; two warpgroups share columns.",
-    "Nothing was written. Use a smaller tile.",
+    "Use a smaller tile.",
 )
 NOT_ANALYSED = error(
     "PT2006",
     ExitCode.UNPORTED,
     "wgmma in text that is not analysed: {what}",
     "Source in string literals, in regions that do not parse, or built by macro concatenation is not read.",
-    "Nothing was written. Move the instruction into an asm statement of its own.",
+    "Move the instruction into an asm statement of its own.",
 )
 NO_KERNEL_REACHES = warning(
     "PT2007",
@@ -74,7 +74,7 @@ SPARSE_WGMMA = error(
     "sparse wgmma is not ported",
     "The threads hold the metadata of wgmma.mma_async.sp in a register each, with a selector in the instruction. "
     "tcgen05.mma.sp reads it from Tensor Memory, all rows in one layout of its own.",
-    "Nothing was written. Port the dense form: expand A with the zeros that the metadata leaves out. Or write "
+    "Port the dense form: expand A with the zeros that the metadata leaves out. Or write "
     "tcgen05.mma.sp by hand and bring the metadata to Tensor Memory with tcgen05.cp (PTX ISA, sparse matrices of "
     "tcgen05.mma).",
 )
@@ -83,8 +83,19 @@ BINARY_WGMMA = error(
     ExitCode.UNPORTED,
     "wgmma of b1 operands is not ported",
     "No kind of tcgen05.mma multiplies single bits.",
-    "Nothing was written. Use mma.sync.m16n8k256 with .and.popc, which sm_100a still has, or expand the bits to "
+    "Use mma.sync.m16n8k256 with .and.popc, which sm_100a still has, or expand the bits to "
     "8-bit integers and port wgmma.s32.u8.u8, with eight times the operand bytes.",
+)
+KERNEL_LEFT = error(
+    "PT2013",
+    ExitCode.UNPORTED,
+    "kernel `{kernel}` was not ported: it stays as it is for sm_90a and traps elsewhere ({codes}){launches}",
+    "Something on the way of this kernel is not ported, and other kernels of the file are. Its body, and those of "
+    "functions that only it calls, are kept byte for byte under `#if defined(__CUDA_ARCH_FEAT_SM90_ALL)`; a build for "
+    "sm_100a has a trap in their place. Functions that ported kernels need too are there in both forms. The ported "
+    "kernels are for sm_100a only, so a build for both architectures takes sm_90a from the original file.",
+    "Do not launch it on Blackwell: choose another kernel where the host code names it. Or port it by hand: remove "
+    "what is named above and port the original file again.",
 )
 TMEM_SIZE_UNKNOWN = warning(
     "PT2501",

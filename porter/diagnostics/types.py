@@ -23,7 +23,7 @@ EXIT_CODE_TEXT: dict[ExitCode, str] = {
     ExitCode.OK: "nothing to do, or all good",
     ExitCode.FINDINGS: "findings, or a non-empty diff under `port --check`",
     ExitCode.USAGE: "bad input, bad usage, or an internal error",
-    ExitCode.UNPORTED: "ported, but constructs were left that Porter cannot port yet",
+    ExitCode.UNPORTED: "something is left that Porter cannot port, or could not find; the rest may be ported",
     ExitCode.BUILD_FAILED: "a compiler refused the original or the port",
     ExitCode.DIFFERENT: "results differ, or a hazard was found",
     ExitCode.INCONCLUSIVE: "no verdict: an unmodelled instruction, or an exhausted budget",

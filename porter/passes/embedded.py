@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, has_errors
+from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of
 from porter.lang.cuda import location, parse_cuda
 from porter.lang.embedded import Embedded, embedded_in_cuda, embedded_in_python
 from porter.lang.lexical import blanked, lexed
 from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
+from porter.passes.partial import LeftKernel, has_stopped
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, left_unread, port_part, port_sources
 from porter.rules.engine import Selection, build_file_groups, pattern_groups
@@ -44,6 +45,7 @@ class EmbeddedPortResult:
     plans: list[KernelPlan] = field(default_factory=list)
     build_files: dict[str, bytes] = field(default_factory=dict)
     has_tensor_core: bool = False
+    left: list[LeftKernel] = field(default_factory=list)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -91,8 +93,9 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     diagnostics = outer.diagnostics + [d for d in inner.diagnostics if d not in outer.diagnostics]
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
     found = outer.has_tensor_core or inner.has_tensor_core
-    diagnostics += left_unread(sources.root, diagnostics, found, options)
-    if has_errors(diagnostics):
+    unread = left_unread(sources.root, diagnostics, found, options)
+    diagnostics += unread
+    if unread or any(has_stopped(r.diagnostics, r.left) for r in (outer, inner)):
         return PortResult(sources, sources.sources(), [], diagnostics)
     own = [g for g in outer.groups if all(e.path in sources.files for e in g.edits)] + inner.groups
     if inner.groups and not outer.groups:
@@ -103,7 +106,8 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     groups = own + [g for g in outer.groups if g not in own]
     files = apply_groups(sources.sources(), own)
     build_files = {**outer.build_files, **inner.build_files}
-    return PortResult(sources, files, groups, diagnostics, outer.plans + inner.plans, build_files, found)
+    plans, left = outer.plans + inner.plans, outer.left + inner.left
+    return PortResult(sources, files, groups, diagnostics, plans, build_files, found, left)
 
 
 def _outside(source: bytes, strings: Sequence[Embedded]) -> bytes:
@@ -139,13 +143,14 @@ def _port_strings(path: str, source: bytes, strings: Sequence[Embedded], options
                 unchanged.diagnostics.append(Diagnostic(Code.EMBEDDED_SOURCE, where, {"reason": reason}))
                 return unchanged
             groups.append(replace(group, edits=tuple(e for e in edits if e is not None)))
-    if has_errors(diagnostics):
+    if any(has_stopped(r.diagnostics, r.left) for _, r in results):
         return unchanged
     build_files = {p: text for _, r in results for p, text in r.build_files.items()}
     plans = [plan for _, r in results for plan in r.plans]
     files = apply_groups({path: source}, groups)
     found = any(r.has_tensor_core for _, r in results)
-    return EmbeddedPortResult(EmbeddingFile(path, source), files, groups, diagnostics, plans, build_files, found)
+    left = [kernel for _, r in results for kernel in r.left]
+    return EmbeddedPortResult(EmbeddingFile(path, source), files, groups, diagnostics, plans, build_files, found, left)
 
 
 def _own_groups(result: PortResult, path: str) -> list[EditGroup]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.diagnostics import Code
+from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator, AccumulatorParam
 from porter.model.coherence import Problem, check, place_loads, place_stores
@@ -90,6 +91,8 @@ def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumul
     why = [f"`{name}` names it in a way that is not understood" for name, _ in flow.unseen_macros(accumulator)]
     moves.problems[id(accumulator)] = check(flow, accumulator)
     why += [p.what for p in moves.problems[id(accumulator)]]
+    if any(True for _ in find(accumulator.function.body, "goto_statement")):
+        why.append("jumps of `goto` are not followed")
     if accumulator.member is not None:
         return why
     events = events_of(flow.flow(accumulator.function))

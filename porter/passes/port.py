@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tree_sitter import Node
@@ -37,6 +38,8 @@ from porter.passes import (
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.passes.moves import place_moves
+from porter.passes.partial import RULE as GUARD_RULE
+from porter.passes.partial import LeftKernel, has_stopped, remainder
 from porter.passes.pasted import unread_pieces
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.ptx.tmem import COLUMNS
@@ -63,8 +66,8 @@ class PortOptions:
 
 @dataclass(eq=False)
 class PortResult:
-    """`files` holds every file of the set after the port, `changed` those that differ. If anything Hopper-only
-    cannot be ported, nothing is changed and `diagnostics` name it."""
+    """`files` holds every file of the set after the port, `changed` those that differ. What cannot be ported is named
+    in `diagnostics`: kernels in `left` stay as they are, for sm_90a; without any, nothing is changed."""
 
     sources: SourceSet
     files: dict[str, bytes]
@@ -74,6 +77,8 @@ class PortResult:
     build_files: dict[str, bytes] = field(default_factory=dict)
     has_tensor_core: bool = False
     """Whether something that uses wgmma was ported."""
+    left: list[LeftKernel] = field(default_factory=list)
+    """Kernels that were refused while others were ported."""
 
     @property
     def kernels(self) -> list[str]:
@@ -98,6 +103,7 @@ class KernelPort:
     diagnostics: list[Diagnostic]
     edits: dict[str, list[Edit]] = field(default_factory=dict)
     plans: list[KernelPlan] = field(default_factory=list)
+    left: list[LeftKernel] = field(default_factory=list)
 
 
 def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPort:
@@ -381,9 +387,24 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     for wanted in (*options.select, *options.ignore):
         if wanted != NO_RULE and not any(r.id.startswith(wanted) for r in rules):
             raise PorterError(Code.RULE_UNKNOWN, rule=wanted)
-    ported_kernels = port_kernels(sources, options.helpers_in_root)
+    port = partial(port_kernels, helpers_in_root=options.helpers_in_root)
+    whole, ported_kernels = sources, port(sources)
+    stopped = _stopped(ported_kernels, sources, rules, selection)
+    rest = None
+    if has_errors(stopped):
+        rest = remainder(
+            ported_kernels.program, stopped, lambda smaller: _stopped(port(smaller), smaller, rules, selection)
+        )
+    if rest is not None:
+        again = port(rest.sources)
+        guards = rest.guards(e for edits in again.edits.values() for e in edits)
+        if guards is not None:
+            again.edits[GUARD_RULE] = guards
+            again.left = rest.left
+            again.diagnostics[:0] = rest.diagnostics
+            sources, ported_kernels = rest.sources, again
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
-    defined = frozenset(name for f in ported_kernels.program.functions for name in (f.name, f.owner, f.class_name))
+    defined = _defined(ported_kernels.program)
     planned = pass_groups(rules, edits, selection)
     groups = planned.groups
     diagnostics += planned.diagnostics
@@ -391,16 +412,17 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     diagnostics += patterns.diagnostics
     # what was not read may be what the other messages come from
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
-    unchanged = sources.sources()
+    sources, unchanged = whole, whole.sources()
+    left = ported_kernels.left if groups else []
     if options.select and not groups and not patterns.groups:
         # nothing that was asked for is here; what else is here was not asked for
         return PortResult(sources, unchanged, [], patterns.diagnostics if edits else [])
-    if has_errors(diagnostics):
+    if has_stopped(diagnostics, left):
         return PortResult(sources, unchanged, [], diagnostics)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
     result = PortResult(sources, apply_groups(unchanged, groups), groups, diagnostics)
     if planned.groups:
-        result.has_tensor_core = True
+        result.has_tensor_core, result.left = True, left
         result.plans = ported_kernels.plans
         files = _build_files(sources, rules)
         build_groups = build_file_groups(rules, files, selection)
@@ -408,6 +430,18 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
         result.build_files = {path: text for path, text in ported.items() if text != files[path]}
         result.groups = groups + build_groups
     return result
+
+
+def _stopped(
+    port: KernelPort, sources: SourceSet, rules: Sequence[Rule], selection: Selection
+) -> list[Diagnostic]:
+    """What stops the port of a set: what the passes say, and constructs of libraries that are not ported."""
+    named = [r for r in rules if r.report is not None]
+    return port.diagnostics + pattern_groups(named, sources, selection, False, [], _defined(port.program)).diagnostics
+
+
+def _defined(program: Program) -> frozenset[str]:
+    return frozenset(name for f in program.functions for name in (f.name, f.owner, f.class_name))
 
 
 def _build_files(sources: SourceSet, rules: Sequence[Rule]) -> dict[str, bytes]:

@@ -28,7 +28,7 @@ def insert_moves(context: PortContext, moves: list[Move]) -> None:
             _in_braces(context, function, statement, before, behind)
             continue
         if before:
-            span, text = context.statement_before(function, statement, "\n".join(before))
+            span, text = context.statement_before(function, statement, "\n".join(before), behind_labels=True)
             context.edit(RULE, function, span, text)
         if behind:
             span = function.span(statement)

@@ -7,7 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from kernels import LOOP, STORE, SYNC, compiles, kernel, port_files, wrapper
+from object_kernels import CASE, A, B, batch, mma, source, store
+
+from porter.cli.main import main
+from porter.diagnostics import ExitCode
 
 ZERO = "    float acc[8] = {0};\n"
 OUT = "for (int i = 0; i < 8; ++i) out[threadIdx.x * 8 + i] = acc[i];\n"
@@ -94,10 +99,33 @@ def test_a_load_stands_in_front_of_the_whole_statement(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("label", ["done:\n    {}", "done: {}", "done:\n#pragma unroll\n    // a\n    {}"])
 def test_a_load_stands_behind_the_label_of_its_statement(tmp_path: Path, label: str) -> None:
-    jump = "    if (steps == 3) goto done;\n    out[1] = 0;\n"
-    out = port_of(tmp_path, kernel(ZERO + LOOP + jump + label.format(OUT)), "")
+    out = port_of(tmp_path, kernel(ZERO + LOOP + "    out[1] = 0;\n" + label.format(OUT)), "")
     assert glued(out)
     assert out.index("done:") < out.index("tcgen05::load(acc, acc_tmem);") < out.index(OUT[:-1])
+
+
+JUMPS = {
+    "back, with changed registers": (
+        "int n = 0;\n    float d[16] = {};\nagain:",
+        "if (n == 0) for (int i = 0; i < 16; ++i) d[i] *= 3.f;\n    if (++n < 2) goto again;\n    "
+        + store("d[i] * .25f"),
+    ),
+    "over the epilogue's first half": (
+        "float d[16] = {};",
+        "if (k_total == 192) goto done;\n    for (int i = 0; i < 16; ++i) d[i] = 0.f;\ndone:\n    " + store("d[i]"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_jumps_do_not_pass_by_moves(tmp_path: Path, name: str) -> None:
+    declare, write = JUMPS[name]
+    function = f"__device__ void mma(float (&d)[16], uint64_t a, uint64_t b, int accumulate) {{ {mma('d')} }}\n"
+    (tmp_path / "kernel.cu").write_text(source(function, declare, batch(f"mma(d, {A}, {B}, 1)"), write))
+    (tmp_path / "case.yaml").write_text(CASE)
+    outcome = CliRunner().invoke(main, ["verify", str(tmp_path / "kernel.cu"), "--families", "integers"])
+    assert outcome.exit_code == ExitCode.OK, outcome.output
+    assert "same bits" in outcome.output
 
 
 def test_functions_of_one_line(tmp_path: Path) -> None:

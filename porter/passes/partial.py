@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel that is refused does not hold back the others of its source set.
+
+What stops a port is attributed to the kernels that come to its place. Those are left: the others are ported as if the
+bodies of the left ones, and of the functions that only they call, were empty. A left kernel keeps every byte of its
+body, for sm_90a; elsewhere it traps. A function that both need is there twice: as it was, for sm_90a, and ported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tree_sitter import Node
+
+from porter.diagnostics import Code, Diagnostic, Severity, has_errors
+from porter.lang.cuda import CudaFile, location, parse_cuda
+from porter.lang.lexical import blanked
+from porter.lang.sources import SourceSet
+from porter.lang.text import Edit, Span
+from porter.model.functions import Function, Style
+from porter.model.program import Program
+from porter.passes.helpers import NAMESPACE
+
+RULE = "PTR170"
+GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
+"""Defined while nvcc compiles device code for sm_90a (CUDA Programming Guide, feature-specific macros)."""
+_PORTED = f"{NAMESPACE}::Tmem<".encode()
+"""What every ported kernel has in it."""
+_LAUNCHES_NAMED = 4
+
+
+@dataclass(frozen=True)
+class LeftKernel:
+    """A kernel that was not ported: where it is (1-based line), what stopped it, and `path:line` of the host code that
+    names it."""
+
+    kernel: str
+    path: str
+    line: int
+    why: tuple[str, ...]
+    launches: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Remainder:
+    """A source set without what only left kernels need. `sources` has the same offsets as the original."""
+
+    sources: SourceSet
+    left: list[LeftKernel]
+    diagnostics: list[Diagnostic]
+    """What stopped the left kernels."""
+    _program: Program
+    _kernels: list[Function]
+    _emptied: list[Function]
+
+    def guards(self, edits: Iterable[Edit]) -> list[Edit] | None:
+        """Edits that keep the left kernels for sm_90a beside `edits`, the port of the others; None if a function that
+        both need cannot be there twice."""
+        found = [e for f in self._emptied if f.style is not Style.MACRO for e in _guarded(f)]
+        ids = {id(f) for f in self._emptied}
+        spans: set[tuple[str, Span]] = set()
+        edits = list(edits)
+        needed = [f for f in self._program.functions if id(f) not in ids and self._needed_by_left(f)]
+        names = {f.name for f in needed}
+        forward = [d for d in self._program.forward if d.name in names]
+        for function in [*needed, *forward]:
+            whole = _definition(function)
+            key = (function.file.path, whole)
+            if key in spans or not any(_changes(e, function.file.path, whole) for e in edits):
+                continue
+            if function.style is Style.LAMBDA:
+                return None
+            spans.add(key)
+            found += _twice(function.file, whole)
+        return found
+
+    def _needed_by_left(self, function: Function) -> bool:
+        reaching = self._program.reaching([function])
+        return function.style is not Style.KERNEL and any(id(k) in reaching for k in self._kernels)
+
+
+def remainder(
+    program: Program,
+    stopped: Sequence[Diagnostic],
+    attempt: Callable[[SourceSet], Sequence[Diagnostic]],
+) -> Remainder | None:
+    """What is left to port once the kernels that `stopped` stops are out of the way; `attempt` gives what stops a
+    smaller set. None if what stops cannot be attributed to kernels, or if it stops all of them."""
+    why: dict[int, list[Diagnostic]] = {}
+    left: list[Function] = []
+    emptied: list[Function] = []
+    smaller = program.sources
+    users = program.uses_tensor_core()
+    if any(_PORTED in file.lexed.code for file in program.sources.files.values()):
+        # what was left of an earlier port is there in two forms already
+        return None
+    errors = [d for d in stopped if d.severity is Severity.ERROR]
+    while errors:
+        before = len(why)
+        for diagnostic in errors:
+            kernels = _stopped_by(program, diagnostic)
+            if not kernels:
+                return None
+            for kernel in kernels:
+                said = why.setdefault(id(kernel), [])
+                if diagnostic not in said:
+                    said.append(diagnostic)
+        left = [k for k in program.kernels if id(k) in why]
+        if len(why) == before or not any(id(k) in users and id(k) not in why for k in program.kernels):
+            return None
+        only = _only_for(program, left)
+        if only is None:
+            return None
+        emptied = only
+        smaller = _without(program.sources, emptied)
+        errors = [d for d in attempt(smaller) if d.severity is Severity.ERROR]
+    if not why:
+        return None
+    named = [_left(program, k, why[id(k)]) for k in left]
+    said = list({id(d): d for found in why.values() for d in found}.values())
+    said += [_said(program, k, one) for k, one in zip(left, named, strict=True)]
+    return Remainder(smaller, named, said, program, left, emptied)
+
+
+def _stopped_by(program: Program, diagnostic: Diagnostic) -> list[Function]:
+    """The kernels that come to the place of a diagnostic."""
+    if diagnostic.where is None:
+        return []
+    around = [
+        f
+        for f in program.functions
+        if f.file.path == diagnostic.where.path and _definition(f).start <= diagnostic.where.start < _definition(f).end
+    ]
+    if not around:
+        return []
+    innermost = min(around, key=lambda f: len(_definition(f)))
+    reaching = program.reaching([innermost])
+    return [k for k in program.kernels if id(k) in reaching]
+
+
+def _only_for(program: Program, left: Sequence[Function]) -> list[Function] | None:
+    """The left kernels, and the functions with tensor-core code that no other kernel comes to. None if one of them is
+    named in a place that is not understood: another kernel may come to it."""
+    ids = {id(k) for k in left}
+    users = program.uses_tensor_core() | {id(r.function) for r in program.refusals if r.function is not None}
+    found = list(left)
+    for function in program.functions:
+        if id(function) in ids or function.style is Style.LAMBDA or function.style is Style.HOST:
+            continue
+        reaching = program.reaching([function])
+        kernels = [k for k in program.kernels if id(k) in reaching]
+        if kernels and all(id(k) in ids for k in kernels) and id(function) in users:
+            found.append(function)
+    within = {path: [_definition(f) for f in found if f.file.path == path] for path in program.sources.files}
+    for function in found:
+        if function.style is not Style.KERNEL and not _is_understood(program, function, within):
+            return None
+    return found
+
+
+def _is_understood(program: Program, function: Function, within: dict[str, list[Span]]) -> bool:
+    """Whether every mention of a function's name outside of what is left is a declaration, or a call of another."""
+    if not re.fullmatch(r"\w+", function.name):
+        # operators are called without their name
+        return False
+    declared = [*program.functions, *program.forward]
+    known = {(f.file.path, f.name_span.start) for f in declared if f.name_span is not None}
+    for caller in program.functions:
+        for call in caller.calls:
+            if call.name == function.name and function not in program.targets(call):
+                known.add((caller.file.path, call.name_span.start))
+    for path, file in program.sources.files.items():
+        for match in re.finditer(rb"\b" + function.name.encode() + rb"\b", file.lexed.code):
+            inside = any(s.start <= match.start() < s.end for s in within[path])
+            if not inside and (path, match.start()) not in known:
+                return False
+    return True
+
+
+def _without(sources: SourceSet, functions: Sequence[Function]) -> SourceSet:
+    """The set with the bodies of functions blank; nothing moves."""
+    texts: dict[str, bytearray] = {}
+    for function in functions:
+        body = _inside(function)
+        text = texts.setdefault(function.file.path, bytearray(function.file.source))
+        text[body.start : body.end] = blanked(function.file.source[body.start : body.end])
+    files = {
+        path: parse_cuda(path, bytes(texts[path]), file.known) if path in texts else file
+        for path, file in sources.files.items()
+    }
+    return replace(sources, files=files)
+
+
+def _inside(function: Function) -> Span:
+    """Between the braces of a function, or the directive of a macro."""
+    if function.style is Style.MACRO:
+        return _definition(function)
+    body = function.span(function.body)
+    return Span(body.start + 1, body.end - 1)
+
+
+def _definition(function: Function) -> Span:
+    """A whole definition with its template heads; of a macro the directive."""
+    if function.style is Style.MACRO and function.asm and function.asm[0].macro is not None:
+        return function.asm[0].macro.span
+    node: Node = function.node
+    while node.parent is not None and node.parent.type == "template_declaration":
+        node = node.parent
+    return Span(node.start_byte + function.shift, node.end_byte + function.shift)
+
+
+def _guarded(function: Function) -> list[Edit]:
+    """`#if` around what stands in a function's braces, and a trap in its place."""
+    file, inside = function.file, _inside(function)
+    source, newline = file.source, file.newline
+    head = file.text(Span(_definition(function).start, inside.start))
+    # host code of a function for both does not trap
+    other = "#elif defined(__CUDA_ARCH__)" if "__host__" in head else "#else"
+    trap = ["    __trap();"]
+    if function.style is not Style.KERNEL and not re.search(r"\bvoid\b", head.split("(", 1)[0]):
+        trap.append("    __builtin_unreachable();")
+    first = f"\n#if defined({GUARD})"
+    rest = source.find(b"\n", inside.start)
+    if source[inside.start : rest if rest >= 0 else None].strip():
+        first += "\n"
+    line = source.rfind(b"\n", 0, inside.end) + 1
+    at = line if line > inside.start and not source[line : inside.end].strip() else inside.end
+    last = "\n".join([*([] if at == line else [""]), other, *trap, "#endif", ""])
+    return [
+        Edit(file.path, Span(inside.start, inside.start), first.replace("\n", newline).encode()),
+        Edit(file.path, Span(at, at), last.replace("\n", newline).encode()),
+    ]
+
+
+def _twice(file: CudaFile, whole: Span) -> list[Edit]:
+    """The original in front of what a definition becomes, each for its architecture."""
+    source, newline = file.source, file.newline.encode()
+    start = source.rfind(b"\n", 0, whole.start) + 1
+    at = start if not source[start : whole.start].strip() else whole.start
+    text = source[at : whole.end].rstrip(b"\r\n")
+    lead = b"" if at == start else newline
+    before = lead + b"#if defined(" + GUARD.encode() + b")" + newline + text + newline + b"#else" + newline
+    end = whole.end
+    behind = newline + b"#endif"
+    if source[end : end + 1] not in (b"\n", b"\r", b""):
+        behind += newline
+    return [Edit(file.path, Span(at, at), before), Edit(file.path, Span(end, end), behind)]
+
+
+def _changes(edit: Edit, path: str, whole: Span) -> bool:
+    inside = whole.start < edit.span.start < whole.end or (len(edit.span) > 0 and edit.span.overlaps(whole))
+    return edit.path == path and inside
+
+
+def _left(program: Program, kernel: Function, why: Sequence[Diagnostic]) -> LeftKernel:
+    line = kernel.file.lines.line_column((kernel.name_span or _definition(kernel)).start)[0]
+    texts = [f"{d.where}: {d.message}" if d.where is not None else d.message for d in why]
+    return LeftKernel(kernel.name, kernel.file.path, line, tuple(texts), tuple(_launches(program, kernel)))
+
+
+def _launches(program: Program, kernel: Function) -> list[str]:
+    """Where the kernel is named outside of its declarations."""
+    known = {f.name_span for f in [*program.functions, *program.forward] if f.name == kernel.name}
+    found = []
+    for path, file in program.sources.files.items():
+        for match in re.finditer(rb"\b" + kernel.name.encode() + rb"\b", file.lexed.plain):
+            if not any(s is not None and s.start == match.start() for s in known):
+                place = f"{path}:{file.lines.line_column(match.start())[0]}"
+                found += [] if place in found else [place]
+    return found
+
+
+def _said(program: Program, kernel: Function, left: LeftKernel) -> Diagnostic:
+    places = ", ".join(left.launches[:_LAUNCHES_NAMED])
+    if len(left.launches) > _LAUNCHES_NAMED:
+        places += f" and {len(left.launches) - _LAUNCHES_NAMED} more"
+    values = {
+        "kernel": left.kernel,
+        "codes": ", ".join(left.why),
+        "launches": f"; host code names it at {places}" if places else "",
+    }
+    return Diagnostic(Code.KERNEL_LEFT, location(kernel.file, kernel.name_span or _definition(kernel)), values)
+
+
+def has_stopped(diagnostics: Iterable[Diagnostic], left: Sequence[LeftKernel]) -> bool:
+    """Whether errors stop the whole port; those of left kernels do not."""
+    return not left and has_errors(diagnostics)
