@@ -121,6 +121,6 @@ SIM_REGISTERS = error(
     "PT4017",
     ExitCode.DIFFERENT,
     "setmaxnreg: {what}",
-    "All warps of a warpgroup execute the same setmaxnreg, which takes a legal count and moves it the way it says.",
-    "Correct the count, or let the whole warpgroup execute the instruction.",
+    "setmaxnreg takes multiples of 8 from 24 to 256; inc needs a count no lower than the warp has, dec no higher.",
+    "Correct the count, or the registers that the kernel is launched with.",
 )

@@ -313,7 +313,6 @@ class Machine(Progress):
                         report(self.instructions)
                     self.engine.nudge()
         self.tmem.check_leaks()
-        self.registers.check_end()
 
     def _lowest(self) -> int:
         """The least key; of warps whose turn it is, one on its way to free Tensor Memory comes first."""

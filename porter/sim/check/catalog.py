@@ -135,6 +135,8 @@ KINDS: dict[str, HazardKind] = {
         Code.HAZARD_REGISTERS,
         ("H29", "wgmma registers touched without wgmma.wait_group before, or wgmma.fence after",
          "wgmma.wait_group before the access, wgmma.fence between it and the next wgmma", "PTX ISA 9.7.15.4"),
+        ("R1", "setmaxnreg that differs among the warps of a warpgroup",
+         "the same setmaxnreg in all warps of the warpgroup", "PTX ISA 9.7.19.5"),
         ("H30", "source registers of a tcgen05.st overwritten while the store is under way", "wait::st",
          "PTX ISA 9.7.16.6.4.2"),
     ),

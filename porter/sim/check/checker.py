@@ -355,7 +355,7 @@ _PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "bar
 _WHAT = {
     ("arrival", "generic"): "arrival on another block's mbarrier", ("wait", "generic"): "wait on an mbarrier",
     ("register", "generic"): "use of registers", ("wgmma", "generic"): "wgmma using registers",
-    ("commit", "generic"): "tcgen05.commit",
+    ("commit", "generic"): "tcgen05.commit", ("setmaxnreg", "generic"): "setmaxnreg",
     ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",
     ("mma", "tensor"): "tcgen05.mma on Tensor Memory", ("mma", "async"): "tcgen05.mma reading shared memory",

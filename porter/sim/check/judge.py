@@ -30,7 +30,7 @@ class Verdict:
 
 def race_name(old: Access | GlobalAccess | None, new: Access | GlobalAccess) -> str:
     """Empty where it is no matter of data."""
-    if old is None or new.kind in ("dealloc", "use of the mbarrier") or old.kind == "alloc":
+    if old is None or new.kind in ("dealloc", "use of the mbarrier", "setmaxnreg") or old.kind == "alloc":
         return ""
     if new.kind == "register":
         return "RAW"

@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
-from porter.sim.check import hooks_copy, hooks_cp_async, hooks_memory, hooks_sync, hooks_tensor, hooks_wgmma
+from porter.sim.check import (
+    hooks_copy,
+    hooks_cp_async,
+    hooks_memory,
+    hooks_registers,
+    hooks_sync,
+    hooks_tensor,
+    hooks_wgmma,
+)
 from porter.sim.check.checker import Checker
 from porter.sim.check.issues import Issue
 from porter.sim.check.registers import RegisterWatch
@@ -30,6 +38,7 @@ HOOKS: dict[str, Any] = {
     **hooks_cp_async.HOOKS,
     **hooks_wgmma.HOOKS,
     **hooks_tensor.HOOKS,
+    **hooks_registers.HOOKS,
 }
 
 
@@ -121,3 +130,4 @@ class CheckingMachine(Machine):
         for c in alive:
             if self.alive[c] == 0:
                 self.check.block_ended(c)
+                hooks_registers.block_ended(self, c)
