@@ -16,6 +16,7 @@ from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
+from porter.cli.building import host_headers_note
 from porter.cli.porting import Ported, PortedRoot
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.embedded import device_sources
@@ -218,9 +219,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome], ported: Ported) -> tuple[G
             values = {"path": path, "arch": PORT_ARCH, "kernel": compiled.emptied[0]}
             said.append(Diagnostic(Code.PORT_WITHOUT_MMA, Location(path), values))
     said += [Diagnostic(Code.NOT_COMPILED, None, {"path": path, "reason": r}) for r in work.left_out]
-    if stood_in:
-        listed = ", ".join(dict.fromkeys(stood_in))
-        said.append(Diagnostic(Code.HOST_HEADERS, None, {"path": path, "headers": listed}))
+    said += host_headers_note(path, stood_in)
     status = "refused" if refused else "not compiled" if reasons else "compiled"
     found = Gated(
         path, status, "; ".join(dict.fromkeys(reasons)), tuple(rows), tuple(dict.fromkeys(stood_in)),
