@@ -104,12 +104,12 @@ def _work(ported: Ported, root: PortedRoot, options: GateOptions, toolkit: Toolk
             for request in _requests(path, options):
                 work.pairs.append((_cuda_pair(request, path, tree, toolkit), tree))
             if ported.old[root.path] != ported.new[root.path]:
-                _embedded(work, old[root.path], new[root.path], toolkit, spare)
+                _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
         elif python_kernels(path):
             tree = write_tree(new, (), spare)
             _dsl(work, path, tree, toolkit)
         else:
-            _embedded(work, old[root.path], new[root.path], toolkit, spare)
+            _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
     except OSError as error:
         work.left_out.append(f"cannot write the port for the compiler: {error.strerror or error}")
     return work
@@ -148,7 +148,9 @@ def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit
     return nvcc_pair(request, after, toolkit)
 
 
-def _embedded(work: _Work, old: bytes, new: bytes, toolkit: Toolkit, spare: Path) -> None:
+def _embedded(
+    work: _Work, old: bytes, new: bytes, options: GateOptions, toolkit: Toolkit, spare: Path
+) -> None:
     """Sources in strings, each as the device code that it holds. Those that the port left alone are not compiled."""
     name = work.root.path
     if is_python(Path(name)) or b'R"' in old:
@@ -160,7 +162,10 @@ def _embedded(work: _Work, old: bytes, new: bytes, toolkit: Toolkit, spare: Path
             if left != right:
                 trees = [write_tree({name: text}, (), spare) for text in (left, right)]
                 requests = [
-                    CompileRequest(tree.place(Path(name)), arch, std="c++17")
+                    CompileRequest(
+                        tree.place(Path(name)), arch, include_dirs=options.include_dirs,
+                        defines=options.defines, flags=options.flags,
+                    )
                     for tree, arch in zip(trees, (ORIGINAL_ARCH, PORT_ARCH), strict=True)
                 ]
                 work.pairs.append((nvcc_pair(requests[0], requests[1], toolkit), trees[1]))
