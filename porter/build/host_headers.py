@@ -195,6 +195,13 @@ struct DLDevice {
 _WHOLE_NUMBERS = {"size", "stride", "numel", "dim", "ndim", "element_size", "nbytes", "itemsize", "get_device"}
 _POINTERS = {"data_ptr", "const_data_ptr", "mutable_data_ptr", "data"}
 _OWN = {"begin", "end"}
+_STATUS = re.compile(
+    r"(?:cublas|cudnn|nccl|nvrtc|nvml|curand|cusparse|cusolver|cufft|cutensor|cupti|MPI_)(?!\w*String)\w*"
+)
+"""Functions that return a status, which is a number."""
+_STATUS_TYPE = re.compile(r"\w*(?:Status|Result)_t|nvrtcResult|CUptiResult")
+_EXPRESSION = re.compile(r"CHECK|THROW|ASSERT|DISPATCH|WARN|ERROR|LOG")
+"""In the names of macros that stand in code only."""
 _KEYWORDS = {
     "operator", "template", "new", "delete", "if", "for", "while", "this", "any", "list", "const", "void", "bool",
     "char", "short", "int", "long", "float", "double", "unsigned", "signed", "auto", "asm", "decltype", "sizeof",
@@ -239,7 +246,7 @@ def _macros(plain: Sequence[str], defined: set[str]) -> list[str]:
             lines.append(f"#define {name}(...) PORTER_HOST_MODULE(__COUNTER__, __VA_ARGS__)")
         elif name not in called:
             lines.append(f"#define {name}")
-        elif called[name]:
+        elif called[name] and not _EXPRESSION.search(name):
             lines.append(f'#define {name}(...) static_assert(true, "")')
         else:
             # a dispatch gets code as an argument, which has to be read
@@ -257,11 +264,14 @@ def _c_names(plain: Sequence[str], defined: set[str]) -> list[str]:
             (functions if opened else others).add(name)
         constants |= set(_C_CONSTANT.findall(text))
     constants |= {name for name in others if _LIBRARY_CONSTANT.fullmatch(name)}
-    lines = [f"template <class... A> ::porter_host::any {name}(A&&...);" for name in sorted(functions - defined)]
+    lines = []
+    for name in sorted(functions - defined):
+        result = "int" if _STATUS.fullmatch(name) else "::porter_host::any"
+        lines.append(f"template <class... A> {result} {name}(A&&...);")
     types = others - functions - constants - defined - {"DLDataType", "DLDevice"}
     types, values = _types_and_values(plain, types)
     lines += [f"extern ::porter_host::any {name};" for name in sorted(values)]
-    lines += [_class(name) for name in sorted(types)]
+    lines += [f"using {name} = int;" if _STATUS_TYPE.fullmatch(name) else _class(name) for name in sorted(types)]
     if constants - defined:
         lines.append(f"enum porter_host_constant {{ {', '.join(sorted(constants - defined))} }};")
     return lines

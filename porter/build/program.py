@@ -21,12 +21,14 @@ from porter.diagnostics import Code, PorterError
 @dataclass(frozen=True)
 class Program:
     """`executable` names its CUDA runtime by soname only (`libcudart.so.N`, no run path), so that the
-    loader's search path decides which library answers. `runtime` is the toolkit's own."""
+    loader's search path decides which library answers. `runtime` is the toolkit's own. `stood_in` are the headers of
+    host libraries that are not installed."""
 
     executable: Path
     arch: str
     log: str
     runtime: Path
+    stood_in: tuple[str, ...] = ()
 
 
 def build_program(
@@ -61,18 +63,20 @@ def build_program(
     target = arch.replace("sm_", "compute_", 1)
     options = common_flags(std, include_dirs, defines, flags, lineinfo)
     options = ["-gencode", f"arch={target},code={target}", "-no-compress", *options]
-    identity = ["program 1", toolkit.build, str(toolkit.nvcc), str(host.path), host.version]
+    identity = ["program 2", toolkit.build, str(toolkit.nvcc), str(host.path), host.version]
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
         objects: list[Path] = []
         logs: list[str] = []
         keys: list[str] = []
+        stood_in: list[str] = []
         for number, path in enumerate(sources):
             made = directory / f"{number}_{path.stem}.o"
-            key, log = _object(path, made, include_dirs, options, identity, toolkit, host, cache, arch)
+            key, log, absent = _object(path, made, include_dirs, options, identity, toolkit, host, cache, arch)
             objects.append(made)
             logs.append(log)
             keys.append(key)
+            stood_in += absent
         link: list[str | Path] = [f"-l{library}" for library in libraries]
         key = digest([*identity, "link", *keys, *map(str, link), str(runtime)])
         built = directory / "program"
@@ -93,7 +97,7 @@ def build_program(
             cache.put_file(key, built)
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(built, out)
-    return Program(out, arch, "\n".join(log for log in logs if log), runtime)
+    return Program(out, arch, "\n".join(log for log in logs if log), runtime, tuple(dict.fromkeys(stood_in)))
 
 
 def _object(
@@ -106,8 +110,9 @@ def _object(
     host: HostCompiler,
     cache: Cache,
     arch: str,
-) -> tuple[str, str]:
-    """Compile one source into `made`, through the cache. Returns the object's key and nvcc's log."""
+) -> tuple[str, str, tuple[str, ...]]:
+    """Compile one source into `made`, through the cache. Returns the object's key, nvcc's log and the headers that
+    were stood in for."""
     absolute = source.absolute()
     absent = host_headers(source, include_dirs)
     options = [*options, *absent.flags]
@@ -115,7 +120,8 @@ def _object(
     key = cache.lookup(command)
     if key is not None and (hit := cache.get(key)) is not None:
         made.write_bytes(hit)
-        return key, (cache.get(digest([key, "log"])) or b"").decode("utf-8", "replace")
+        log = (cache.get(digest([key, "log"])) or b"").decode("utf-8", "replace")
+        return key, log, tuple((cache.get(digest([key, "stood in"])) or b"").decode().split())
     rule = made.with_suffix(".d")
     absent.write(made.parent)
     done = run(
@@ -129,4 +135,6 @@ def _object(
     key = cache.remember(command, [f for f in files if absent.FOLDER not in f.parts])
     cache.put_file(key, made)
     cache.put(digest([key, "log"]), log.encode("utf-8", "replace"))
-    return key, log
+    stood_in = absent.used(files)
+    cache.put(digest([key, "stood in"]), "\n".join(stood_in).encode())
+    return key, log, stood_in

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from porter.build.nvcc import CompileRequest, compile_ptx
-from porter.build.table import ResourceRow, compare, compare_modules
+from porter.build.table import ResourceRow, compare_modules, compile_assembled, row
 from porter.build.toolchain import Toolkit, find_toolkit
-from porter.cli.building import compilable
+from porter.cli.building import compilable, host_headers_note
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_file, require_source
 from porter.cli.porting import plan_of
@@ -51,12 +51,14 @@ def build(session: Session, file: Path, port_path: Path | None, case_path: Path 
     with session.progress() as tell:
         if tell is not None:
             tell(f"building {file} and its port")
-        rows = _from_case(problem, file, ported, toolkit) if problem else _whole(file, ported, toolkit)
+        rows, stood_in = _from_case(problem, file, ported, toolkit) if problem else _whole(file, ported, toolkit)
+    left += host_headers_note(file, stood_in)
     if not rows:
         raise PorterError(Code.NOTHING_TO_BUILD, path=file)
     warnings = [w for row in rows for w in _warnings(row, file)]
     code = exit_code_of(left)
-    session.report([*(left if session.verbosity > 0 or code is not ExitCode.OK else ()), *warnings])
+    told = session.verbosity > 0 or code is not ExitCode.OK
+    session.report([*(d for d in left if told or d.code is Code.HOST_HEADERS), *warnings])
     session.show(resource_table(rows))
     body = {
         "toolkit": toolkit.name,
@@ -78,24 +80,26 @@ def _problem(file: Path, case_path: Path | None) -> Problem | None:
     return bind(load_case(case_path))
 
 
-def _from_case(problem: Problem, file: Path, ported: Path, toolkit: Toolkit) -> list[ResourceRow]:
+def _from_case(problem: Problem, file: Path, ported: Path, toolkit: Toolkit) -> tuple[list[ResourceRow], list[str]]:
+    """The kernels, and the headers that were stood in for."""
     if problem.case.dsl is not None:
         original, _ = compile_case(problem, file, ORIGINAL_ARCH)
         port, _ = compile_case(problem, ported, PORT_ARCH)
-        return compare_modules((original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH), toolkit)
-    before = compile_request(problem, file, ORIGINAL_ARCH, compilable)
-    after = compile_request(problem, ported, PORT_ARCH, compilable)
-    return [compare(before, after, toolkit)]
+        return compare_modules((original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH), toolkit), []
+    before = compile_assembled(compile_request(problem, file, ORIGINAL_ARCH, compilable), toolkit)
+    after = compile_assembled(compile_request(problem, ported, PORT_ARCH, compilable), toolkit)
+    return [row(before.display_name or problem.case.entry, before, after)], [*before.stood_in, *after.stood_in]
 
 
-def _whole(file: Path, ported: Path, toolkit: Toolkit) -> list[ResourceRow]:
+def _whole(file: Path, ported: Path, toolkit: Toolkit) -> tuple[list[ResourceRow], list[str]]:
     if is_python(file):
         # Only a case says how a Python kernel is constructed and called.
         raise PorterError(Code.CASE_NOT_FOUND, path=file)
     here = (file.parent,)
     before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
     after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=here), toolkit)
-    return compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, PORT_ARCH), toolkit)
+    rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, PORT_ARCH), toolkit)
+    return rows, [*before.stood_in, *after.stood_in]
 
 
 def _warnings(row: ResourceRow, file: Path) -> list[Diagnostic]:

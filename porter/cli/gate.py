@@ -16,6 +16,7 @@ from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
+from porter.cli.building import host_headers_note
 from porter.cli.porting import Ported, PortedRoot
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.embedded import device_sources
@@ -30,6 +31,18 @@ from porter.verify.problem import Problem, bind
 Tell = Callable[[int, int], None]
 
 
+@dataclass(frozen=True)
+class GateOptions:
+    """How to compile: what originals need, the toolkit (None: the first that is found), and how many compilations run
+    at once (None: one a core)."""
+
+    include_dirs: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    toolkit: Path | None = None
+    jobs: int | None = None
+
+
 @dataclass
 class _Work:
     """What is compiled of one root: pairs with the trees that their ports lie in, and why anything is left out."""
@@ -39,30 +52,24 @@ class _Work:
     left_out: list[str] = field(default_factory=list)
 
 
-def compile_ports(
-    ported: Ported,
-    include_dirs: Sequence[Path],
-    toolkit: Path | None = None,
-    jobs: int | None = None,
-    tell: Tell | None = None,
-) -> list[Gated]:
+def compile_ports(ported: Ported, options: GateOptions, tell: Tell | None = None) -> list[Gated]:
     """Compile every root that changed, and its original.
 
     Raises:
-        PorterError: BAD_TOOLKIT for a `toolkit` that is given and none.
+        PorterError: BAD_TOOLKIT for a toolkit that is given and none.
     """
     roots = [r for r in ported.roots if set(r.files) & set(ported.changed)]
     if not roots:
         return []
     try:
-        found = find_toolkit(toolkit)
+        found = find_toolkit(options.toolkit)
     except PorterError as error:
         if error.diagnostic.code is not Code.NO_TOOLKIT:
             raise
         return [_left_out(r.path, error.diagnostic.message) for r in roots]
     with tempfile.TemporaryDirectory(prefix="porter-") as spare:
-        works = [_work(ported, root, include_dirs, found, Path(spare)) for root in roots]
-        outcomes = iter(run_pairs([p for w in works for p, _ in w.pairs], jobs, tell))
+        works = [_work(ported, root, options, found, Path(spare)) for root in roots]
+        outcomes = iter(run_pairs([p for w in works for p, _ in w.pairs], options.jobs, tell))
         judged = [_judged(w, [next(outcomes) for _ in w.pairs], ported) for w in works]
     made = {function_name(n) for _, names in judged for n in names}
     return [_with_unmade(gated, ported, made) for gated, _ in judged]
@@ -86,35 +93,41 @@ def _left_out(path: str, reason: str) -> Gated:
 # --- what is compiled
 
 
-def _work(
-    ported: Ported, root: PortedRoot, include_dirs: Sequence[Path], toolkit: Toolkit, spare: Path
-) -> _Work:
+def _work(ported: Ported, root: PortedRoot, options: GateOptions, toolkit: Toolkit, spare: Path) -> _Work:
     work = _Work(root)
     path = Path(root.path)
     old = {name: ported.old[name] for name in root.files}
     new = {name: ported.new[name] for name in root.files}
     try:
         if not is_python(path):
-            tree = write_tree(new, include_dirs, spare)
-            for request in _requests(path, include_dirs):
+            tree = write_tree(new, options.include_dirs, spare)
+            for request in _requests(path, options):
                 work.pairs.append((_cuda_pair(request, path, tree, toolkit), tree))
             if ported.old[root.path] != ported.new[root.path]:
-                _embedded(work, old[root.path], new[root.path], toolkit, spare)
+                _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
         elif python_kernels(path):
             tree = write_tree(new, (), spare)
             _dsl(work, path, tree, toolkit)
         else:
-            _embedded(work, old[root.path], new[root.path], toolkit, spare)
+            _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
     except OSError as error:
         work.left_out.append(f"cannot write the port for the compiler: {error.strerror or error}")
     return work
 
 
-def _requests(path: Path, include_dirs: Sequence[Path]) -> list[CompileRequest]:
+def _requests(path: Path, options: GateOptions) -> list[CompileRequest]:
     """The original as its cases name its kernels, else as it is."""
     found = [compile_request(p, path, ORIGINAL_ARCH) for p in _problems(path) if p.case.dsl is None]
-    requests = [replace(r, include_dirs=(*include_dirs, *r.include_dirs)) for r in found]
-    return list(dict.fromkeys(requests)) or [CompileRequest(path, ORIGINAL_ARCH, include_dirs=tuple(include_dirs))]
+    found = list(dict.fromkeys(found)) or [CompileRequest(path, ORIGINAL_ARCH)]
+    return [
+        replace(
+            r,
+            include_dirs=(*options.include_dirs, *r.include_dirs),
+            defines=(*options.defines, *r.defines),
+            flags=options.flags,
+        )
+        for r in found
+    ]
 
 
 def _problems(path: Path) -> list[Problem]:
@@ -135,7 +148,9 @@ def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit
     return nvcc_pair(request, after, toolkit)
 
 
-def _embedded(work: _Work, old: bytes, new: bytes, toolkit: Toolkit, spare: Path) -> None:
+def _embedded(
+    work: _Work, old: bytes, new: bytes, options: GateOptions, toolkit: Toolkit, spare: Path
+) -> None:
     """Sources in strings, each as the device code that it holds. Those that the port left alone are not compiled."""
     name = work.root.path
     if is_python(Path(name)) or b'R"' in old:
@@ -147,7 +162,10 @@ def _embedded(work: _Work, old: bytes, new: bytes, toolkit: Toolkit, spare: Path
             if left != right:
                 trees = [write_tree({name: text}, (), spare) for text in (left, right)]
                 requests = [
-                    CompileRequest(tree.place(Path(name)), arch, std="c++17")
+                    CompileRequest(
+                        tree.place(Path(name)), arch, include_dirs=options.include_dirs,
+                        defines=options.defines, flags=options.flags,
+                    )
                     for tree, arch in zip(trees, (ORIGINAL_ARCH, PORT_ARCH), strict=True)
                 ]
                 work.pairs.append((nvcc_pair(requests[0], requests[1], toolkit), trees[1]))
@@ -206,9 +224,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome], ported: Ported) -> tuple[G
             values = {"path": path, "arch": PORT_ARCH, "kernel": compiled.emptied[0]}
             said.append(Diagnostic(Code.PORT_WITHOUT_MMA, Location(path), values))
     said += [Diagnostic(Code.NOT_COMPILED, None, {"path": path, "reason": r}) for r in work.left_out]
-    if stood_in:
-        listed = ", ".join(dict.fromkeys(stood_in))
-        said.append(Diagnostic(Code.HOST_HEADERS, None, {"path": path, "headers": listed}))
+    said += host_headers_note(path, stood_in)
     status = "refused" if refused else "not compiled" if reasons else "compiled"
     found = Gated(
         path, status, "; ".join(dict.fromkeys(reasons)), tuple(rows), tuple(dict.fromkeys(stood_in)),

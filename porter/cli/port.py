@@ -12,7 +12,7 @@ from rich.text import Text
 from porter.build.gate import Gated
 from porter.cli.context import Session, command
 from porter.cli.files import placed_below, require_clean, write_all
-from porter.cli.gate import compile_ports, gate_exit, not_compiled
+from porter.cli.gate import GateOptions, compile_ports, gate_exit, not_compiled
 from porter.cli.inputs import require_directories
 from porter.cli.options import split_list
 from porter.cli.porting import Ported, port_paths
@@ -37,6 +37,9 @@ from porter.report import json as report_json
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @click.option("--compile/--no-compile", "compiles", default=True, show_default=True,
               help="Compile port (sm_100a) and original (sm_90a), where there is a CUDA compiler.")  # fmt: skip
+@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="For the compiler: a macro (repeatable).")
+@click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
+              help="For the compiler: passed to nvcc as it is, such as -isystem=DIR (repeatable).")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=None, metavar="N",
               help="Compilations at once (default: as many as there are cores).")  # fmt: skip
 @command
@@ -52,6 +55,8 @@ def port(
     rule_dirs: tuple[Path, ...],
     include_dirs: tuple[Path, ...],
     compiles: bool,
+    defines: tuple[str, ...],
+    flags: tuple[str, ...],
     jobs: int | None,
 ) -> ExitCode:
     """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
@@ -68,7 +73,8 @@ def port(
     ported = port_paths(paths, split_list(select), split_list(ignore), include_dirs, rule_dirs)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed)
-    gated = _compile(session, ported, include_dirs, jobs) if compiles else not_compiled(ported, "--no-compile")
+    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs)
+    gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
     written = [] if refused else _write(ported, output, apply)
     code = gate_exit(gated) or ported.exit_code
@@ -89,7 +95,7 @@ def port(
     return code
 
 
-def _compile(session: Session, ported: Ported, include_dirs: tuple[Path, ...], jobs: int | None) -> list[Gated]:
+def _compile(session: Session, ported: Ported, options: GateOptions) -> list[Gated]:
     with session.progress() as status:
         tell = None
         if status is not None:
@@ -99,7 +105,7 @@ def _compile(session: Session, ported: Ported, include_dirs: tuple[Path, ...], j
                 show(f"compiling: {done} of {total} done")
 
             tell(0, 2 * len(ported.roots))
-        return compile_ports(ported, include_dirs, session.toolkit, jobs, tell)
+        return compile_ports(ported, options, tell)
 
 
 def _write(ported: Ported, output: Path | None, apply: bool) -> list[str]:

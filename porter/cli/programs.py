@@ -11,6 +11,8 @@ from pathlib import Path
 
 from porter.build.program import build_program
 from porter.build.toolchain import Toolkit
+from porter.cli.building import host_headers_note
+from porter.diagnostics import Diagnostic
 from porter.lang.sources import CUDA_ENDINGS
 from porter.report.trace import kernel_name
 from porter.verify.backends import simulator_options
@@ -23,7 +25,8 @@ class Request:
     """A program, given as source or as an executable made for the stand-in runtime, and its arguments.
 
     `arch` is what source is compiled for; for an executable, which of its images runs (None: the newest).
-    `flags` go to nvcc. With `attached` the program has our standard streams, else its output is returned.
+    `flags` go to nvcc. `report` gets what is to be said about the build.
+    With `attached` the program has our standard streams, else its output is returned.
     """
 
     path: Path
@@ -36,6 +39,7 @@ class Request:
     multiprocessors: int | None = None
     attached: bool = False
     tell: Callable[[str], None] | None = field(default=None, compare=False)
+    report: Callable[[list[Diagnostic]], None] | None = field(default=None, compare=False)
 
     @property
     def is_source(self) -> bool:
@@ -92,10 +96,12 @@ def executable_of(request: Request, toolkit: Toolkit, default_arch: str, folder:
     arch = request.arch or default_arch
     if request.tell is not None:
         request.tell(f"{request.path.name}: compiling for {arch}")
-    build_program(
+    built = build_program(
         request.path, arch, executable, request.include_dirs, defines=request.defines, flags=request.flags,
         libraries=request.libraries, toolkit=toolkit,
     )  # fmt: skip
+    if request.report is not None:
+        request.report(host_headers_note(request.path, built.stood_in))
     return executable
 
 

@@ -93,7 +93,7 @@ def run(
     with session.progress() as tell:
         request = Request(
             found, arguments, arch, include_dirs, defines, flags, libraries, multiprocessors,
-            attached=not session.json, tell=tell,
+            attached=not session.json, tell=tell, report=session.report,
         )  # fmt: skip
 
         def once(settings: SimOptions) -> Any:

@@ -13,7 +13,7 @@ import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
-from porter.cli.building import make_builder
+from porter.cli.building import host_headers_note, make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import cases_beside, require_directories, require_file
 from porter.cli.options import gpu_options, read_gpu_options, read_sizes, sim_options, simulator_options, split_list
@@ -144,6 +144,7 @@ def verify(
         time.perf_counter() - began,
         tuple(errors),
     )
+    session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
     _show(session, result)
     session.write_json(report_json.verify(result))
     return result.exit_code

@@ -95,7 +95,7 @@ ORIGINAL_DOES_NOT_COMPILE = note(
     "PT3013",
     "{path} was not compiled: the original does not compile here: {text}",
     "Where the compiler refuses the original, it says nothing about the port. The port is written all the same.",
-    "Give the missing directories with -I, or build the port with the project's own flags.",
+    "Give what it needs with -I, -D and --nvcc-flag, or build the port with the project's own build.",
 )
 PORT_SPILLS = warning(
     "PT3014",

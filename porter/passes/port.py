@@ -153,7 +153,7 @@ def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPor
     tracked.insert_moves(context, [m for t in moves.tracked for m in t.moves])
     residency.declare_members(context)
     plans = _allocate(context, moves.loads, moves.stores)
-    launch_bounds.state_minimum_blocks(context)
+    launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
     header.insert_helpers(context)
     _consequences(context)

@@ -94,6 +94,8 @@ class ToolkitBuilder:
         self._unit = unit
         self._toolkit = toolkit
         self._parsed: dict[str, ast.Module] = {}
+        self.stood_in: set[str] = set()
+        """Headers of host libraries that are not installed, met so far."""
 
     @property
     def toolkit(self) -> Toolkit:
@@ -112,6 +114,7 @@ class ToolkitBuilder:
             ask = self._assembled(compiled_dsl.ptx, arch)
             return BuiltKernel(arch, recorded.kernel, module, compiled_dsl.ptx, recorded=recorded, assembled=ask)
         compiled = compile_ptx(compile_request(problem, source, arch, self._unit), self.toolkit)
+        self.stood_in |= set(compiled.stood_in)
         if compiled.entry is None:
             raise PorterError(Code.ENTRY_NOT_FOUND, path=str(source), entry=problem.case.entry)
         module = self._module(compiled.ptx, source, arch)

@@ -224,6 +224,31 @@ def test_headers_of_host_libraries_are_stood_in_for_and_launches_are_read(tmp_pa
 
 
 @needs_compiler
+def test_build_and_run_stand_in_for_them_too(tmp_path: Path) -> None:
+    result = porter("build", project(tmp_path / "k", TORCH))
+    assert "ATen/cuda/CUDAContext.h, torch/extension.h" in result.stderr
+    assert "void gemm<2>" in result.stdout
+    program = tmp_path / "main.cu"
+    program.write_text("#include <nccl.h>\n__global__ void k() {}\nint main() { k<<<1, 32>>>(); return 7; }\n")
+    for _ in range(2):
+        assert "were stood in for: nccl.h" in porter("run", program, code=7).stderr
+
+
+@needs_compiler
+def test_verify_stands_in_for_them_too(tmp_path: Path) -> None:
+    (tmp_path / "case.yaml").write_text(
+        "version: 1\nkernel: k.cu\nentry: k\nsizes: {M: 32}\n"
+        "tensors: {A: {dtype: f32, shape: [M], role: input}, C: {dtype: f32, shape: [M], role: output}}\n"
+        "launch: {grid: [1], block: [32]}\nparams: [A, C]\nreduction: 1\nreference: A\n"
+    )
+    kernel = tmp_path / "k.cu"
+    kernel.write_text("#include <nccl.h>\n__global__ void k(float* a, float* c) { c[threadIdx.x] = a[threadIdx.x]; }\n")
+    result = porter("verify", kernel, "--original-only", "--families", "normal")
+    assert "were stood in for: nccl.h" in result.stderr
+    assert "verdict: clean" in result.stdout
+
+
+@needs_compiler
 def test_headers_of_the_project_are_not(tmp_path: Path) -> None:
     kernel = project(tmp_path / "k", '#include <ours/tiles.h>\n#include "mma.cuh"\n' + SIGNATURE + BODY)
     (said,) = porter_json("port", kernel)["compiled"]
