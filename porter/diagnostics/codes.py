@@ -107,6 +107,7 @@ class Code(Enum):
     HAZARD_ISSUE = hazards.HAZARD_ISSUE
     HAZARD_REGISTERS = hazards.HAZARD_REGISTERS
     HAZARD_GLOBAL_MEMORY = hazards.HAZARD_GLOBAL_MEMORY
+    HAZARD_INHERITED = hazards.HAZARD_INHERITED
 
     # PT5xxx: verification
     CASE_NOT_FOUND = verification.CASE_NOT_FOUND
@@ -128,6 +129,7 @@ class Code(Enum):
     RUN_FAILED = verification.RUN_FAILED
     RUN_INCOMPLETE = verification.RUN_INCOMPLETE
     PORT_INCOMPLETE = verification.PORT_INCOMPLETE
+    ORIGINAL_RACES = verification.ORIGINAL_RACES
     RUNTIME_NOT_BUILT = verification.RUNTIME_NOT_BUILT
     PROGRAM_NOT_CONNECTED = verification.PROGRAM_NOT_CONNECTED
     PROGRAM_NO_PTX = verification.PROGRAM_NO_PTX
