@@ -273,13 +273,15 @@ Never inherited are accesses of Tensor Memory, of which an original has none, an
 wrote or changed. One access changes its lines in every port: `wgmma` reading shared memory becomes `tcgen05.mma`
 reading it. The ruling for that one:
 
-| what lacks | inherited |
-|------------|-----------|
-| the proxy fence after the threads' own stores of the operand (H16) | yes, if the `tcgen05.mma` stands in place of that `wgmma`: Hopper asks for the fence just the same |
-| the wait for the copy that brings the operand (H17, H25) | yes, likewise; not where one of the warpgroup's warps waits: four warps meet at a `wgmma`, which orders them in practice, and none at a `tcgen05.mma` |
-| synchronization of the storing threads with the issue (H16) | no: one thread issues for the warpgroup, and to order that is the port's task |
-| a write of what is read (U1) | no: which bytes an MMA reads is in the descriptor that the port makes |
-| the completion of an MMA before its operand is overwritten (H18, H19) | no: a `wgmma.wait_group` that never was cannot be told from a commit or wait that the port lost |
+* Where the proxy fence after the threads' own stores of the operand lacks (H16), it is inherited if the `tcgen05.mma`
+  stands in place of that `wgmma`: Hopper asks for the fence just the same.
+* Where the wait for the copy that brings the operand lacks (H17, H25), likewise; but not where one of the warpgroup's
+  warps waits: four warps meet at a `wgmma`, which orders them in practice, and none at a `tcgen05.mma`.
+* Where the storing threads are not synchronized with the issue (H16), it is not: one thread issues for the warpgroup,
+  and to order that is the port's task.
+* A read of what was never written (U1) is not: which bytes an MMA reads is in the descriptor that the port makes.
+* An operand overwritten before the MMA has completed (H18, H19) is not: a `wgmma.wait_group` that never was cannot be
+  told from a commit or wait that the port lost.
 
 Where the original has a hazard of the kind in the same place and the port's is not inherited all the same, the
 report says what the original lacks there, and what the port lacks beyond that. Without line information (PTX of
