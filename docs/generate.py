@@ -289,6 +289,11 @@ CuTe DSL) one place cannot be told from another: only what the letter of the ISA
 each from one of the original's. What a race hides stays hidden: where nothing orders two accesses, it does not show
 whether a proxy fence would be missing between them too. Mend the original and check again.
 
+`porter port --mend` offers what the original lacks, as edit groups of their own with the safety *review*: a proxy fence
+behind the writing statement, a barrier ahead of the one that issues the copy. It runs the kernel's case; an instruction
+is offered only if the simulator then finds the hazard gone from original and port and no new one. What it cannot
+place is named (PT4111).
+
 ## What is modelled
 
 Threads of a warp count as one towards other warps; among each other they race over shared memory, and only

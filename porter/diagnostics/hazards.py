@@ -73,3 +73,9 @@ HAZARD_INHERITED = warning(
     "apart, and says nothing about the port.",
     "Mend the original; `porter hazards --only original` has the report, with the instruction that is missing.",
 )
+HAZARD_NOT_MENDED = warning(
+    "PT4111",
+    "hazard {id} of the original, {what}, is not mended: {reason}",
+    "`--mend` offers an instruction only where its place is plain and the simulator then finds the hazard gone.",
+    "Mend the original by hand; `porter hazards --only original` has the report.",
+)
