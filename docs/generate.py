@@ -109,6 +109,29 @@ the reference. That fits sums of products. For anything else the case says more:
 * `families`, those for which reference and magnitude hold. Attention takes `index` and `normal`
   (`corpus/attention_fwd/case.yaml`).
 
+## Which sizes run
+
+`porter verify` without `--sizes` runs the default size with every input family, and with one family each what that
+size cannot show:
+
+* the other instantiations (`template`, `defines`, the constructor of a CuTe DSL kernel) that the listed sizes make;
+* edges: a size that is no multiple of a tile. Tensor maps, grid, `tile` and constants such as `BM` say what tiles are;
+* a long loop: at least 18 steps, so that the 17th is not the last.
+
+Sizes that the case lists are taken where they have this, the fewest that do; what is left is derived from a small one
+of them. Two fields help with that:
+
+```yaml
+steps: {{S: BN}}               # the main loop runs over S, BN at a time; else over the names in `reduction`
+multiples: {{M: 1, N: 8}}      # any M is legal, and any N that is a multiple of 8; {{M: BM}} has no edge
+```
+
+Where `multiples` says nothing, an edge is tried: if the original agrees with the reference there, it is legal and the
+port is compared too; if not, it is left out. A long loop keeps to multiples of the greatest common divisor of the
+listed sizes. The last lines of the output say what was not run: listed sizes and instantiations, sizes that were left
+out with the reason, and the port's instructions that no run came to, by source line. `--sizes default` runs the
+default size alone, `--sizes all` all that are listed.
+
 ## Fields
 
 Made from `porter/verify/case.schema.json` by `make docs`. Fields in bold are required.
@@ -221,10 +244,55 @@ a missing `tcgen05.fence`, a proxy fence before an MMA or after an initializatio
 are in flight when it ends, a bulk store that all lanes of a warp make alike.
 
 With `--seeds N` a kernel is run under N random schedules; each report then says with which seed it comes again.
-`porter verify --hazards` compares values and looks for hazards in the same runs.
+`porter verify` compares values and looks for hazards in the same runs, those with the first input family of each
+size; `--no-hazards` leaves them out.
 
 `porter mutate` leaves out or weakens every synchronizing instruction of a port in turn and shows which mutants
 are reported; [mutation.md](mutation.md) has the result for every port of the corpus.
+
+## Inherited or introduced
+
+A port keeps the user's code, with its mistakes. So the original is checked too, also where only the port is asked
+for, and each hazard of the port is one of two:
+
+* **Also in the original**: counted apart, shown with the original's place, and without effect on the exit code.
+  Next to its port the original's own hazards set none either; `--only original` judges the original.
+* **Introduced**: everything else. It is an error at every level, for the original was right without it. Ports of
+  CuTe DSL kernels synchronize through NVIDIA's library, which emits no `tcgen05.fence` and commits in its own ways:
+  of what is to review in practice, only a `tcgen05.wait` or a proxy fence that is missing is an error there.
+
+A hazard is inherited if the original has one
+
+* of the same kind, in the same direction, between accesses of the same sort;
+* on the same lines, reached through the same lines by inlining. Lines are the same if the port left them byte for
+  byte alone, which comparing each file of the port with the original's shows;
+* whose accesses lack everything that the port's lack. Where a pair of lines is met a thousand times, all count: if
+  one of them lacks a barrier where the others lack a fence, the barrier has to be missing in the original as well.
+
+Never inherited are accesses of Tensor Memory, of which an original has none, and accesses on lines that the port
+wrote or changed. One access changes its lines in every port: `wgmma` reading shared memory becomes `tcgen05.mma`
+reading it. The ruling for that one:
+
+* Where the proxy fence after the threads' own stores of the operand lacks (H16), it is inherited if the `tcgen05.mma`
+  stands in place of that `wgmma`: Hopper asks for the fence just the same.
+* Where the wait for the copy that brings the operand lacks (H17, H25), likewise; but not where one of the warpgroup's
+  warps waits: four warps meet at a `wgmma`, which orders them in practice, and none at a `tcgen05.mma`.
+* Where the storing threads are not synchronized with the issue (H16), it is not: one thread issues for the warpgroup,
+  and to order that is the port's task.
+* A read of what was never written (U1) is not: which bytes an MMA reads is in the descriptor that the port makes.
+* An operand overwritten before the MMA has completed (H18, H19) is not: a `wgmma.wait_group` that never was cannot be
+  told from a commit or wait that the port lost.
+
+Where the original has a hazard of the kind in the same place and the port's is not inherited all the same, the
+report says what the original lacks there, and what the port lacks beyond that. Without line information (PTX of
+CuTe DSL) one place cannot be told from another: only what the letter of the ISA alone forbids is inherited there,
+each from one of the original's. What a race hides stays hidden: where nothing orders two accesses, it does not show
+whether a proxy fence would be missing between them too. Mend the original and check again.
+
+`porter port --mend` offers what the original lacks, as edit groups of their own with the safety *review*: a proxy fence
+behind the writing statement, a barrier ahead of the one that issues the copy. It runs the kernel's case; an instruction
+is offered only if the simulator then finds the hazard gone from original and port and no new one. What it cannot
+place is named (PT4111).
 
 ## What is modelled
 

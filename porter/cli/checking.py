@@ -21,9 +21,11 @@ from porter.verify.runner import changed_launch, launch_of
 
 @dataclass(frozen=True)
 class Prepared:
-    """A kernel ready to run: `program` is `original`, `port` or `kernel` (a file taken as it is)."""
+    """A kernel ready to run: `program` is `original`, `port` or `kernel` (a file taken as it is), compiled from
+    `source`."""
 
     program: str
+    source: Path
     problem: Problem
     kernel: BuiltKernel
     launch: LaunchValues
@@ -53,16 +55,17 @@ def prepare(
         if program != "port":
             own = ORIGINAL_ARCH if case.recorded is None else case.recorded.arch
             kernel = builder.build(problem, case.kernel, own if program == "original" else arch)
-            found.append(Prepared(program, problem, kernel, launch_of(problem, kernel), images))
+            found.append(Prepared(program, case.kernel, problem, kernel, launch_of(problem, kernel), images))
             continue
         if port is None and case.recorded is not None and case.source is None and found:
             continue  # The original is PTX or a binary, of which no port is made.
         plan, notes = plan_of(case.to_port, port, case.include_dirs, case.entry)
         if plan is None:
             return found, notes
-        kernel = builder.build(problem, materialize(plan, case.to_port), PORT_ARCH)
+        source = materialize(plan, case.to_port)
+        kernel = builder.build(problem, source, PORT_ARCH)
         launch = changed_launch(launch_of(problem, kernel), plan)
-        found.append(Prepared(program, problem, kernel, launch, images))
+        found.append(Prepared(program, source, problem, kernel, launch, images))
     return found, []
 
 

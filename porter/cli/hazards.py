@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.checking import prepare
+from porter.cli.checking import Prepared, prepare
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_program
 from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
@@ -25,7 +25,9 @@ from porter.report import hazards_sarif
 from porter.verify.bare import pick_entry, read_argument
 from porter.verify.builder import ORIGINAL_ARCH, Builder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
-from porter.verify.hazards import HazardRun, OneRun, check_bare, check_case, check_runs, usual_level
+from porter.verify.expr import Number
+from porter.verify.hazards import HazardRun, OneRun, against_original, check_bare, check_case, check_runs, usual_level
+from porter.verify.line_map import LineMap
 from porter.verify.program.results import as_run
 from porter.verify.results import worst_exit
 from porter.verify.settings import SimOptions
@@ -93,7 +95,8 @@ def hazards(
     source or as an executable.
 
     Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
-    where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5).
+    where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5). What a
+    port has from its original is counted apart; next to a port the original's hazards set no exit code.
     """
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
@@ -197,7 +200,40 @@ def _case(
     left: list[Diagnostic] = []
     for size in read_sizes([sizes], case):
         prepared, left = prepare(case, programs, builder, size, options.seed, port, arch or "")
-        for p in prepared:
-            at = level or usual_level(case, p.program)
-            runs.append(check_case(p.kernel, p.problem, p.launch, p.images, p.program, at, options, seeds))
+        checked = {p.program: (p, _check(p, level, options, seeds)) for p in prepared}
+        if "port" in checked:
+            ported, run = checked["port"]
+            base = checked.get("original")
+            if base is None and run.hazards:
+                base = _baseline(case, builder, size, level, options, seeds)
+            if base is not None:
+                lines = LineMap(base[0].source, ported.source)
+                judged, original = against_original(run, base[1], lines, case)
+                checked["port"] = ported, judged
+                if "original" in checked:
+                    checked["original"] = base[0], original
+        runs += [run for _, run in checked.values()]
     return runs, left
+
+
+def _check(p: Prepared, level: Level | None, options: SimOptions, seeds: Sequence[int]) -> HazardRun:
+    at = level or usual_level(p.problem.case, p.program)
+    return check_case(p.kernel, p.problem, p.launch, p.images, p.program, at, options, seeds)
+
+
+def _baseline(
+    case: Case,
+    builder: Builder,
+    size: Mapping[str, Number],
+    level: Level | None,
+    options: SimOptions,
+    seeds: Sequence[int],
+) -> tuple[Prepared, HazardRun] | None:
+    """The original of a port that is checked alone; None if it is known as a binary only."""
+    try:
+        (found,), _ = prepare(case, ["original"], builder, size, options.seed)
+        return found, _check(found, level, options, seeds)
+    except PorterError as error:
+        if error.diagnostic.code is Code.CAPTURE_NO_PTX:
+            return None
+        raise

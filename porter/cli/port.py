@@ -10,10 +10,13 @@ import click
 from rich.text import Text
 
 from porter.build.gate import Gated
+from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.files import placed_below, require_clean, write_all
 from porter.cli.gate import GateOptions, compile_ports, gate_exit, not_compiled
 from porter.cli.inputs import require_directories
+from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.porting import Ported, port_paths
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
@@ -35,6 +38,9 @@ from porter.report import json as report_json
               help="A directory of rules of your own (YAML; repeatable).")  # fmt: skip
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
+@click.option("--mend", "mends", is_flag=True,
+              help="Also offer what the original itself lacks, found by running its case in the checking simulator: "
+                   "fences and barriers, as groups of safety review.")  # fmt: skip
 @click.option("--compile/--no-compile", "compiles", default=True, show_default=True,
               help="Compile port (sm_100a) and original (sm_90a), where there is a CUDA compiler.")  # fmt: skip
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="For the compiler: a macro (repeatable).")
@@ -54,6 +60,7 @@ def port(
     ignore: tuple[str, ...],
     rule_dirs: tuple[Path, ...],
     include_dirs: tuple[Path, ...],
+    mends: bool,
     compiles: bool,
     defines: tuple[str, ...],
     flags: tuple[str, ...],
@@ -71,6 +78,8 @@ def port(
         raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
     require_directories("-I", include_dirs)
     ported = port_paths(paths, split_list(select), split_list(ignore), include_dirs, rule_dirs)
+    if mends and ported.exit_code is ExitCode.OK:
+        mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed)
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs)

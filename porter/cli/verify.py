@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import click
 from rich.text import Text
@@ -21,10 +22,13 @@ from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import json as report_json
-from porter.report.terminal import detail_lines, summary_line, verdict_table
-from porter.verify.backends import Backend, SimBackend, make_backend
+from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_table
+from porter.verify.backends import Backend, make_backend
 from porter.verify.builder import Builder, PortPlan
 from porter.verify.case import Case, load_case
+from porter.verify.checked import Checking
+from porter.verify.coverage import Coverage
+from porter.verify.further import further_sizes
 from porter.verify.hazards import usual_level
 from porter.verify.record import ReplayBackend, load
 from porter.verify.results import Row, VerifyResult
@@ -48,9 +52,11 @@ SECOND_SCHEDULE: Literal["random"] = "random"
 @click.option("--original-only", is_flag=True, help="Only compare the original with the reference.")
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
 @click.option("--sizes", multiple=True, metavar="SIZES",
-              help="`default`, `all`, or M=128,N=256,...; repeatable.")  # fmt: skip
-@click.option("--hazards", is_flag=True,
-              help="Also look for hazards in the same runs, with the first input family of each size.")  # fmt: skip
+              help="`default`, `all`, or M=128,N=256,...; repeatable [default: `default` with all input families, "
+                   "and with one each what that cannot show: other instantiations, edges, a long loop].")  # fmt: skip
+@click.option("--hazards/--no-hazards", default=None,
+              help="Also look for hazards in the same runs, with the first input family of each size "
+                   "[default: on the simulator].")  # fmt: skip
 @simulator_options
 @click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
               help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
@@ -68,7 +74,7 @@ def verify(
     original_only: bool,
     families: tuple[str, ...],
     sizes: tuple[str, ...],
-    hazards: bool,
+    hazards: bool | None,
     seed: int,
     schedule: str,
     arithmetic: str,
@@ -84,7 +90,8 @@ def verify(
     same inputs, and compared with the float64 reference and with each other. A recorded case (porter capture) is
     compared with what was recorded, in the hardware's arithmetic; it has a port if its source is known. On the
     simulator the integer inputs run once more under a random schedule: a buffer given back too early shows only
-    there. With --hazards values and synchronization are checked in one go, on the levels of `porter hazards`.
+    there; and values and synchronization are checked in one go, on the levels of `porter hazards`. What the port has
+    from its original is said, and sets no exit code. The last lines say what was not run.
     """
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
@@ -108,27 +115,35 @@ def verify(
         sim_options(seed, schedule, arithmetic, budget), gpu=read_gpu_options(mode, gpu_timeout, session.toolkit)
     )
     backend_used = make_backend(backend, settings)
-    if hazards and (backend_used.name != "sim" or against is not None):
+    checks = backend_used.name == "sim" and against is None
+    if hazards and not checks:
         raise PorterError(Code.BAD_OPTION, option="--hazards", problem="needs --backend sim and no --against")
     if against is not None:
         backend_used = ReplayBackend(load(against), against, backend_used)
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     rows: list[Row] = []
     errors: list[Diagnostic] = []
-    second = None
+    coverage: list[Coverage] = []
+    second = under = None
     if backend_used.name == "sim" and schedule != SECOND_SCHEDULE:
         second = make_backend("sim", replace(settings, schedule=SECOND_SCHEDULE))
+    if checks:
+        under = partial(_under, settings)
     with session.progress() as tell:
         options = VerifyOptions(
-            split_list(families) or None, ({},), seed, schedule, tell, second, SECOND_SCHEDULE
+            split_list(families) or None, ({},), seed, schedule, tell, second, SECOND_SCHEDULE, under=under
         )
         for item in cases if cases is not None else paths:
             try:
                 case = _with_source(item if isinstance(item, Case) else load_case(item), source, include_dirs)
-                checking = _checking(case, settings) if hazards else None
+                checking = _checking(case, settings) if checks and hazards is not False else None
                 chosen = replace(options, sizes=read_sizes(sizes, case), checking=checking)
+                if not sizes and against is None and not original_only:
+                    chosen = replace(chosen, further=further_sizes(case))
                 found, left = _one(case, port_path, original_only, builder, backend_used, chosen)
-                rows += found
+                if found is not None:
+                    rows += found.rows
+                    coverage += found.coverage
                 errors += left
             except PorterError as error:
                 # One bad case must not hide the others of a directory.
@@ -143,6 +158,7 @@ def verify(
         seed,
         time.perf_counter() - began,
         tuple(errors),
+        tuple(coverage),
     )
     session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
     _show(session, result)
@@ -150,9 +166,19 @@ def verify(
     return result.exit_code
 
 
-def _checking(case: Case, settings: SimOptions) -> Callable[[str], SimBackend]:
+def _checking(case: Case, settings: SimOptions) -> Callable[[str], Checking]:
     """Backends that look for hazards, by program."""
-    return lambda program: SimBackend(replace(settings, checking=usual_level(case, program)))
+
+    def checking(program: str) -> Checking:
+        level = usual_level(case, program)
+        return Checking(make_backend("sim", replace(settings, checking=level)), level, settings.schedule)
+
+    return checking
+
+
+def _under(settings: SimOptions, schedule: str) -> Backend:
+    """The simulator with another schedule."""
+    return make_backend("sim", replace(settings, schedule=cast(Literal["eager", "late", "random"], schedule)))
 
 
 def _with_kernel(case: Case, path: Path) -> Case:
@@ -191,7 +217,7 @@ def _one(
     builder: Builder,
     backend: Backend,
     options: VerifyOptions,
-) -> tuple[Sequence[Row], list[Diagnostic]]:
+) -> tuple[VerifyResult | None, list[Diagnostic]]:
     plan: PortPlan | None = None
     notes: list[Diagnostic] = []
     if case.recorded is not None and case.source is None and port_path is None:
@@ -200,8 +226,8 @@ def _one(
         source = case.to_port if port_path is None else case.kernel
         plan, notes = plan_of(source, port_path, case.include_dirs, case.entry)
         if plan is None:
-            return (), notes
-    return run_case(case, plan, builder, backend, options).rows, []
+            return None, notes
+    return run_case(case, plan, builder, backend, options), []
 
 
 def _show(session: Session, result: VerifyResult) -> None:
@@ -219,4 +245,4 @@ def _show(session: Session, result: VerifyResult) -> None:
     if session.verbosity > 0:
         for row in result.rows:
             session.show(*(Text(line) for line in detail_lines(row)))
-    session.show(summary_line(result))
+    session.show(summary_line(result), *not_run_lines(result))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.diagnostics.types import ExitCode, error
+from porter.diagnostics.types import ExitCode, error, warning
 
 HAZARD_TENSOR_MEMORY = error(
     "PT4101",
@@ -65,4 +65,17 @@ HAZARD_GLOBAL_MEMORY = error(
     "Blocks run in any order, and threads see each other's stores to global memory only through a release and an "
     "acquire whose scopes take in both; bulk copies reach it through the asynchronous proxy.",
     "Add the instruction named as the missing edge.",
+)
+HAZARD_INHERITED = warning(
+    "PT4110",
+    "hazard {id}, {what}: also in the original ({place})",
+    "The original has the same hazard between the same accesses: nothing orders them there either. It is counted "
+    "apart, and says nothing about the port.",
+    "Mend the original; `porter hazards --only original` has the report, with the instruction that is missing.",
+)
+HAZARD_NOT_MENDED = warning(
+    "PT4111",
+    "hazard {id} of the original, {what}, is not mended: {reason}",
+    "`--mend` offers an instruction only where its place is plain and the simulator then finds the hazard gone.",
+    "Mend the original by hand; `porter hazards --only original` has the report.",
 )

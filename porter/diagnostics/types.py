@@ -25,7 +25,7 @@ EXIT_CODE_TEXT: dict[ExitCode, str] = {
     ExitCode.USAGE: "bad input, bad usage, or an internal error",
     ExitCode.UNPORTED: "something is left that Porter cannot port, or could not find; the rest may be ported",
     ExitCode.BUILD_FAILED: "a compiler refused the original or the port",
-    ExitCode.DIFFERENT: "results differ, or a hazard was found",
+    ExitCode.DIFFERENT: "results differ, or a hazard was found that is not the original's own",
     ExitCode.INCONCLUSIVE: "no verdict: an unmodelled instruction, or an exhausted budget",
 }
 

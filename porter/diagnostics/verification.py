@@ -149,6 +149,13 @@ PORT_INCOMPLETE = error(
     "A port that still holds Hopper-only constructs neither compiles for Blackwell nor runs there.",
     "See the diagnostics of `porter port` for what was left, or pass a finished port with --port.",
 )
+ORIGINAL_RACES = warning(
+    "PT5029",
+    "the original's values depend on the schedule: {reason} under the {schedule} schedule",
+    "With the same inputs and another order of asynchronous operations and warps, one that hardware may take too, the "
+    "original gives other values. That is a race of the original, and nothing that its port could be blamed for.",
+    "`porter hazards --only original` names the accesses that race and the instruction that is missing.",
+)
 
 RUNTIME_NOT_BUILT = error(
     "PT5901",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from porter.build.entry import display_name
@@ -12,7 +12,9 @@ from porter.report import json as report_json
 from porter.report.trace import kernel_name
 from porter.sim.check.causes import Cause, causes, places
 from porter.sim.check.hazard import Hazard, Site
+from porter.verify.checked import likeness
 from porter.verify.hazards import HazardRun, worst
+from porter.verify.inherited import Inherited
 from porter.verify.results import RunFinding, worst_exit
 
 _PREFIX = "========="
@@ -23,12 +25,21 @@ def text(runs: Sequence[HazardRun]) -> Iterator[str]:
     for run in runs:
         for number, finding in enumerate(run.findings):
             yield from _finding_block(run, finding, number)
+        alike = {id(s.hazard): s for s in run.similar}
         for cause in causes(run.hazards):
-            yield from _cause_block(run, cause)
+            yield from _cause_block(run, cause, similar=_first(alike, cause))
+        had = {id(i.hazard): i for i in run.inherited}
+        for cause in causes([i.hazard for i in run.inherited]):
+            yield from _cause_block(run, cause, inherited=_first(had, cause))
     for run in runs:
         yield f"{_PREFIX} {_summary(run)}"
     if len(runs) > 1:
         yield f"{_PREFIX} verdict: {worst(runs).value}"
+
+
+def _first(known: Mapping[int, Inherited], cause: Cause) -> Inherited | None:
+    """That of the first hazard of a cause which has one."""
+    return next((known[id(h)] for h in cause.hazards if id(h) in known), None)
 
 
 def _summary(run: HazardRun) -> str:
@@ -37,19 +48,24 @@ def _summary(run: HazardRun) -> str:
     counts = f"{errors} errors, {len(found) - errors} to review"
     if len(run.hazards) > len(found):
         counts += f" ({len(run.hazards)} pairs of accesses)"
+    if run.inherited:
+        counts += f", {len(causes([i.hazard for i in run.inherited]))} also in the original"
     if run.findings:
         counts += f", the run ended with {run.findings[0].code.id}"
     return (
         f"{run.name} {run.program} ({run.arch}, {run.level} level, {run.schedule} schedule): "
-        f"{run.verdict.value}, {counts}; {run.warp_instructions} warp instructions"
+        f"{run.counted.value}, {counts}; {run.warp_instructions} warp instructions"
     )
 
 
-def _cause_block(run: HazardRun, cause: Cause) -> Iterator[str]:
+def _cause_block(
+    run: HazardRun, cause: Cause, inherited: Inherited | None = None, similar: Inherited | None = None
+) -> Iterator[str]:
     hazard = cause.lead
     race = f"{hazard.race} hazard" if hazard.race else "Hazard"
     level = ", by the letter of the PTX ISA" if all(h.strict for h in cause.hazards) else ""
-    head = f"{hazard.severity.capitalize()}: {race} {hazard.kind.id} [{hazard.kind.code.id}]"
+    weight = hazard.severity.capitalize() if inherited is None else "Also in the original"
+    head = f"{weight}: {race} {hazard.kind.id} [{hazard.kind.code.id}]"
     yield f"{_PREFIX} {head}: {hazard.kind.title}"
     yield f"{_PREFIX}     in {hazard.where}, kernel {kernel_name(hazard.kernel)}{level}"
     if hazard.first is not None:
@@ -62,6 +78,11 @@ def _cause_block(run: HazardRun, cause: Cause) -> Iterator[str]:
         if remedy:
             yield f"{_PREFIX}     add: {remedy}"
     yield f"{_PREFIX}     rule: {hazard.kind.rule} ({hazard.kind.source})"
+    if inherited is not None:
+        site = inherited.original.second
+        yield f"{_PREFIX}     in the original: {site.opcode} at {site.place}"
+    if similar is not None:
+        yield f"{_PREFIX}     {likeness(similar)}"
     if len(cause.hazards) > 1:
         yield f"{_PREFIX}     {len(cause.hazards)} pairs of accesses, seen {cause.count} times"
     elif cause.count > 1:
@@ -128,6 +149,8 @@ def run_body(run: HazardRun) -> dict[str, Any]:
         "findings": [report_json.finding(f) for f in run.findings],
         "hazards": [hazard(h) for h in run.hazards],
         "causes": [cause_body(c, run.hazards) for c in causes(run.hazards)],
+        "baseline": run.baseline,
+        "inherited": [{**hazard(i.hazard), "original": hazard(i.original)} for i in run.inherited],
     }
 
 

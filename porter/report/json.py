@@ -17,6 +17,7 @@ from porter.build.table import ResourceRow
 from porter.diagnostics import Diagnostic, ExitCode, Location
 from porter.lang.text import EditGroup
 from porter.verify.compare import ULP_BINS, Comparison
+from porter.verify.coverage import Coverage
 from porter.verify.results import Row, RunSummary, VerifyResult
 
 SCHEMA_VERSION = 1
@@ -143,6 +144,7 @@ def _row(row: Row) -> dict[str, Any]:
         "sizes": dict(row.sizes),
         "family": row.family,
         "schedule": row.schedule,
+        "added": row.added or None,
         "seed": row.seed,
         "verdict": row.verdict.value,
         "controls": row.controls,
@@ -155,6 +157,22 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
+def _not_run(c: Coverage) -> dict[str, Any]:
+    return {
+        "case": c.case,
+        "sizes": [dict(sizes) for sizes in c.sizes],
+        "instantiations": list(c.instantiations),
+        "left_out": [{"size": why, "reason": reason} for why, reason in c.left_out],
+        "program": c.program,
+        "instructions": c.instructions,
+        "missed": c.missed,
+        "places": [
+            {"path": p.path or None, "line": p.line, "missed": p.missed, "instructions": p.count} for p in c.places
+        ],
+        "hazards": not c.hazards,
+    }
+
+
 def verify(result: VerifyResult) -> dict[str, Any]:
     body = {
         "verdict": result.verdict.value,
@@ -164,6 +182,7 @@ def verify(result: VerifyResult) -> dict[str, Any]:
         "seed": result.seed,
         "seconds": result.seconds,
         "rows": [_row(row) for row in result.rows],
+        "not_run": [_not_run(c) for c in result.coverage],
         "diagnostics": diagnostics(result.errors),
     }
     return document("verify", result.exit_code, body)

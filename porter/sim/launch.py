@@ -222,9 +222,9 @@ def simulate(
             findings.append(_finding(machine, stop))
             incomplete = stop.code in (Code.SIM_UNKNOWN_INSTRUCTION, Code.SIM_BUDGET)
             status = "incomplete" if incomplete else "error"
+        stats.lines |= machine.lines_reached()
         if machine.check is not None:
             collect(hazards, machine.check.hazards.values())
-            stats.lines |= machine.lines_reached()
             stats.waits |= {program.code[at].line for at in machine.check.waits}
         stats.warp_instructions = machine.instructions
         stats.steps += machine.steps

@@ -88,9 +88,10 @@ class Finding:
 
 @dataclass
 class Stats:
-    """`warp_instructions` executed, scheduler `steps`, executions per opcode, wall `seconds`. Checking runs also
-    say which PTX `lines` were reached, and `waits`, those of waits and after_thread_sync fences that had
-    something to wait for or to order: an mbarrier phase other than the one before the first, a pending group."""
+    """`warp_instructions` executed, scheduler `steps`, executions per opcode, wall `seconds`, the PTX `lines` whose
+    instructions some warp came to (with a guard that was false, too). Checking runs also say which lines are
+    `waits`, those of waits and after_thread_sync fences that had something to wait for or to order: an mbarrier
+    phase other than the one before the first, a pending group."""
 
     warp_instructions: int = 0
     steps: int = 0

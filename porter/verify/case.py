@@ -108,6 +108,8 @@ class Case:
     constants: Mapping[str, Expr] = field(default_factory=dict)
     other_sizes: tuple[Mapping[str, Number], ...] = ()
     mutate_sizes: Mapping[str, Number] = field(default_factory=dict)
+    steps: Mapping[str, Expr] = field(default_factory=dict)
+    multiples: Mapping[str, Expr] = field(default_factory=dict)
     tensor_maps: Mapping[str, TensorMapSpec] = field(default_factory=dict)
     include_dirs: tuple[Path, ...] = ()
     defines: Mapping[str, Expr] = field(default_factory=dict)
@@ -321,6 +323,8 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         constants=data.get("constants", {}),
         other_sizes=tuple(data.get("other_sizes", ())),
         mutate_sizes=data.get("mutate_sizes", {}),
+        steps=data.get("steps", {}),
+        multiples=data.get("multiples", {}),
         include_dirs=tuple(base / d for d in data.get("include_dirs", ())),
         recorded=recorded,
         source=_file(path, data.get("source")),
@@ -362,7 +366,10 @@ def _check_names(case: Case) -> None:
                 raise bad(f"{group}.{name}", f"the name already stands in {seen[name]}")
             seen[name] = group
     more = [(f"other_sizes[{index}]", sizes) for index, sizes in enumerate(case.other_sizes)]
-    for where, sizes in [*more, ("mutate_sizes", case.mutate_sizes)]:
+    named: list[tuple[str, Mapping[str, Any]]] = [
+        *more, ("mutate_sizes", case.mutate_sizes), ("steps", case.steps), ("multiples", case.multiples)
+    ]
+    for where, sizes in named:
         for name in sizes:
             if name not in case.sizes:
                 raise bad(f"{where}.{name}", f"no such size (sizes: {', '.join(case.sizes)})")

@@ -54,7 +54,7 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
         source=source,
         entry=case.entry,
         arch=arch,
-        init={k: _value(problem, f"dsl.init.{k}", v) for k, v in case.dsl.init.items()},
+        init=constructor(problem),
         call=[_argument(problem, f"dsl.call[{i}]", v, addresses) for i, v in enumerate(case.dsl.call)],
         search=(case.kernel.parent, *case.include_dirs),
     )
@@ -69,6 +69,16 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
     arguments = tuple(Raw(p, layout.contents(p)) for p in found.params)
     maps = {name: BoundMap(name, tensor, map_) for name, (tensor, map_) in layout.maps.items()}
     return compiled, RecordedLaunch(found.kernel, launch, arguments, maps)
+
+
+def constructor(problem: Problem) -> dict[str, Any]:
+    """The constructor's keyword arguments, as the worker takes them.
+
+    Raises:
+        PorterError: CASE_FIELD.
+    """
+    assert problem.case.dsl is not None
+    return {k: _value(problem, f"dsl.init.{k}", v) for k, v in problem.case.dsl.init.items()}
 
 
 def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, int]) -> dict[str, Any]:

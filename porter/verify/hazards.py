@@ -16,6 +16,8 @@ from porter.verify.bare import Buffer, run_bare
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import Case
 from porter.verify.images import Image
+from porter.verify.inherited import Inherited, as_introduced, split
+from porter.verify.line_map import LineMap
 from porter.verify.problem import LaunchValues, Problem
 from porter.verify.results import RunFinding, Verdict
 from porter.verify.settings import SimOptions
@@ -31,7 +33,13 @@ _EXIT = {
 @dataclass(frozen=True)
 class HazardRun:
     """What was found in one kernel, over all its runs. `replay` is the seed of the first run that was not
-    clean, `finding_seeds` those of the first runs with each finding."""
+    clean, `finding_seeds` those of the first runs with each finding.
+
+    Of a port that was compared with its original, `hazards` are those that the port introduces; `inherited` are the
+    others, which say nothing about the port, and `similar` tells of which introduced ones the original has one of
+    the kind in the same place. `baseline` is for an original that a port was compared with: what it has is no
+    verdict on the port.
+    """
 
     name: str
     program: str
@@ -47,24 +55,50 @@ class HazardRun:
     seconds: float
     replay: int | None = None
     finding_seeds: tuple[int, ...] = ()
+    inherited: tuple[Inherited, ...] = ()
+    similar: tuple[Inherited, ...] = ()
+    baseline: bool = False
 
     @property
     def verdict(self) -> Verdict:
+        """The verdict on this kernel alone."""
         if self.status == "error" or any(h.severity == "error" for h in self.hazards):
             return Verdict.ERROR
         if self.status == "incomplete":
             return Verdict.INCOMPLETE
-        return Verdict.REVIEW if self.hazards else Verdict.CLEAN
+        return Verdict.REVIEW if self.hazards or self.inherited else Verdict.CLEAN
+
+    @property
+    def counted(self) -> Verdict:
+        """What it adds to the verdict on all: a baseline's hazards are to review."""
+        if self.baseline and self.status == "ok" and self.hazards:
+            return Verdict.REVIEW
+        return self.verdict
 
     @property
     def exit_code(self) -> ExitCode:
-        return _EXIT[self.verdict]
+        return _EXIT[self.counted]
 
 
 def worst(runs: Iterable[HazardRun]) -> Verdict:
     """The verdict on several kernels."""
     order = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.REVIEW, Verdict.CLEAN)
-    return min((r.verdict for r in runs), key=order.index, default=Verdict.CLEAN)
+    return min((r.counted for r in runs), key=order.index, default=Verdict.CLEAN)
+
+
+def against_original(
+    port: HazardRun, original: HazardRun, lines: LineMap, case: Case
+) -> tuple[HazardRun, HazardRun]:
+    """Both runs with the port's hazards told apart: those that it introduces, and those that the original has too."""
+    found = split(port.hazards, original.hazards, lines)
+    changed = {id(h): as_introduced(h, port.level, library=case.dsl is not None) for h in found.introduced}
+    judged = dataclasses.replace(
+        port,
+        hazards=tuple(changed.values()),
+        inherited=found.inherited,
+        similar=tuple(Inherited(changed[id(s.hazard)], s.original) for s in found.similar),
+    )
+    return judged, dataclasses.replace(original, baseline=True)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from porter.verify.compare import Comparison
 from porter.verify.expr import Number
 
 if TYPE_CHECKING:
+    from porter.verify.coverage import Coverage
     from porter.verify.hazards import HazardRun
 
 
@@ -73,7 +74,8 @@ class RunSummary:
 @dataclass(frozen=True)
 class Row:
     """Case x size x family. The comparisons hold one entry per output tensor. `schedule` is set where it is not
-    that of the whole run. `hazards`: the runs that were checked, one per program."""
+    that of the whole run. `hazards`: the runs that were checked, one per program. `added`: why a size was run that
+    nobody asked for."""
 
     case: str
     sizes: Mapping[str, Number]
@@ -88,11 +90,13 @@ class Row:
     diagnostics: tuple[Diagnostic, ...] = ()
     schedule: str | None = None
     hazards: tuple[HazardRun, ...] = ()
+    added: str = ""
 
     @property
     def inputs(self) -> str:
-        """The family, with the schedule where it is another one."""
-        return self.family if self.schedule is None else f"{self.family}, {self.schedule} schedule"
+        """The family, with the schedule where it is another one, and why the size was added."""
+        name = self.family if self.schedule is None else f"{self.family}, {self.schedule} schedule"
+        return f"{name} ({self.added})" if self.added else name
 
     @property
     def exit_code(self) -> ExitCode:
@@ -106,7 +110,7 @@ class Row:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """All rows, with what was asked for so that the run can be repeated."""
+    """All rows, with what was asked for so that the run can be repeated, and what they leave open of each case."""
 
     rows: tuple[Row, ...]
     backend: str
@@ -115,6 +119,7 @@ class VerifyResult:
     seed: int
     seconds: float = 0.0
     errors: tuple[Diagnostic, ...] = field(default=())
+    coverage: tuple[Coverage, ...] = ()
 
     @property
     def verdict(self) -> Verdict:

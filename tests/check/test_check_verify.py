@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`porter verify --hazards`: values and synchronization in one go. Seeds that replay a finding."""
+"""`porter verify`: values and synchronization in one go. Seeds that replay a finding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_values_and_hazards_in_one_go(tmp_path: Path) -> None:
     kernel = str(CORPUS / "gemm_coop/gemm_coop.cu")
     run("port", kernel, "-o", str(tmp_path), code=0)
     port = tmp_path / "gemm_coop.cu"
-    arguments = ["verify", kernel, "--port", str(port), "--hazards", "--families", "integers"]
+    arguments = ["verify", kernel, "--port", str(port), "--sizes", "default", "--families", "integers"]
     document = json.loads(run("--format", "json", *arguments, code=0))
     jsonschema.validate(document, schema("verify"))
     checked, other = document["rows"]
@@ -53,6 +53,10 @@ def test_values_and_hazards_in_one_go(tmp_path: Path) -> None:
     assert {h["hazard"] for r in row["hazards"] for h in r["hazards"]} == {"H16"}
     output = run(*arguments, code=5)
     assert "port: H16" in output
+    # Without the checker nothing is wrong, and the last line says that it did not run.
+    output = run(*arguments, "--no-hazards", code=0)
+    assert "not run: " in output
+    assert "the hazard checker" in output
 
 
 def test_hazards_need_the_simulator() -> None:

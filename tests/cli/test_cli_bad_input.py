@@ -209,8 +209,8 @@ def test_an_error_that_only_the_random_schedule_shows(tmp_path, monkeypatch):
     document = porter_json("verify", kernel, code=5)
     wrong = [(r["family"], r["schedule"]) for r in document["rows"] if r["verdict"] == "error"]
     assert wrong == [("integers", "random")]
-    shown = porter("verify", kernel, code=5)
+    shown = porter("verify", kernel, "--sizes", "default", code=5)
     assert "integers, random schedule" in shown.stdout
     assert "PT5021" in shown.stderr
-    clean = porter_json("verify", kernel, "--families", "normal")
+    clean = porter_json("verify", kernel, "--families", "normal", "--sizes", "default")
     assert [r["schedule"] for r in clean["rows"]] == [None], "a run without the family has no second pass"

@@ -289,6 +289,8 @@ def test_verify_sizes(engine, cache, kernel):
     for option, expected in [("all", [64, 128]), ("M=192", [192]), ("default", [64])]:
         rows = porter_json("verify", kernel, "--families", "integers", "--sizes", option)["rows"]
         assert [r["sizes"]["M"] for r in rows if r["schedule"] is None] == expected
+    rows = porter_json("verify", kernel, "--families", "integers")["rows"]
+    assert [(r["sizes"]["K"], r["added"]) for r in rows if r["schedule"] is None] == [(64, None), (1216, "long K")]
     porter("verify", kernel, "--sizes", "M:192", code=2)
     porter("verify", kernel, "--sizes", "M=100", code=2)
 
@@ -297,7 +299,7 @@ def test_verify_a_directory_goes_on_past_a_bad_case(engine, cache, tmp_path):
     project(tmp_path / "a")
     project(tmp_path / "b", CASE.replace("reduction: K", "reduction: Q"))
     project(tmp_path / "c")
-    document = porter_json("verify", tmp_path, "--families", "integers", code=2)
+    document = porter_json("verify", tmp_path, "--families", "integers", "--sizes", "default", code=2)
     assert len([r for r in document["rows"] if r["schedule"] is None]) == 2
     assert [d["id"] for d in document["diagnostics"]] == ["PT5004"]
     assert document["verdict"] == "incomplete"
@@ -314,7 +316,7 @@ def test_verify_with_a_case_elsewhere(engine, cache, kernel, tmp_path):
 
 def test_verify_json_holds_what_a_reader_needs_to_repeat_the_run(engine, cache, kernel):
     engine.kernels["sm_100a"] = zero
-    document = porter_json("verify", kernel, "--families", "normal", "--seed", "7", code=5)
+    document = porter_json("verify", kernel, "--families", "normal", "--seed", "7", "--sizes", "default", code=5)
     assert document["seed"] == 7
     (row,) = document["rows"]
     assert row["verdict"] == "error"

@@ -18,7 +18,7 @@ from porter.sim.check.catalog import KINDS
 from porter.sim.check.clocks import ORDER, Clocks, Done
 from porter.sim.check.global_memory import GlobalMemoryCheck
 from porter.sim.check.global_shadow import GlobalAccess
-from porter.sim.check.hazard import Hazard, Level, Severity, Site
+from porter.sim.check.hazard import Hazard, Level, Severity, Site, edge
 from porter.sim.check.issues import Channel, Groups, Issue
 from porter.sim.check.judge import Verdict, judge_shared, judge_tensor, race_name
 from porter.sim.check.lanes import Lanes, lane_of
@@ -263,9 +263,10 @@ class Checker:
         cta: int | None,
     ) -> None:
         """`cta` is the block whose memory it is, None for global memory."""
-        lenient = verdict.strict
+        relied = False
         if isinstance(old, Access) and isinstance(new, Access):
-            lenient = lenient or self._consumed(old, new) or self._by_warpgroup(old, new)
+            relied = self._consumed(old, new) or self._by_warpgroup(old, new)
+        lenient = verdict.strict or relied
         if verdict.doubtful and self.level == "practice":
             return
         lenient = lenient and self.level == "practice"
@@ -273,8 +274,10 @@ class Checker:
         # Unrolled loops repeat one source line; each line is reported once.
         key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
         found = self.hazards.get(key)
+        lacking = edge(verdict.missing, verdict.remedy, relied and not verdict.strict)
         if found is not None:
             found.count += 1
+            found.edges.add(lacking)
             return
         if cta is not None:
             x, y, z = self.machine.block_position(cta)
@@ -290,6 +293,7 @@ class Checker:
             missing=verdict.missing,
             remedy=verdict.remedy,
             strict=verdict.strict,
+            edges={lacking},
         )
 
     def _place(self, at: int) -> tuple[object, str]:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from porter.ptx import ast
@@ -45,13 +47,31 @@ class Site:
         return f"{text} (PTX line {self.ptx_line})"
 
 
+@dataclass(frozen=True)
+class Edge:
+    """An ordering that some pair of accesses lacked, in words without addresses, and what would supply it. `relied`:
+    more than the letter of the ISA asks for it, but in practice something else orders this pair."""
+
+    missing: str
+    remedy: str
+    relied: bool = False
+
+
+_ADDRESS = re.compile(r" \([^)]*\)")
+
+
+@functools.cache
+def edge(missing: str, remedy: str, relied: bool = False) -> Edge:
+    return Edge(_ADDRESS.sub("", missing), remedy, relied)
+
+
 @dataclass
 class Hazard:
     """Two accesses without the edge that must be between them. `first` is None where one access is enough.
 
     `race` is RAW, WAR, WAW or empty. `missing` is the edge, `remedy` the instruction that would supply it.
     `strict` marks what only the letter of the PTX ISA forbids. `count` is how often the pair was seen, `seed` that
-    of the first run that showed it, where there were several.
+    of the first run that showed it, where there were several. `edges` are those of all pairs that were seen.
     """
 
     kind: HazardKind
@@ -66,6 +86,7 @@ class Hazard:
     strict: bool
     count: int = 1
     seed: int | None = None
+    edges: set[Edge] = field(default_factory=set)
 
     @property
     def message(self) -> str:
@@ -89,3 +110,4 @@ def collect(into: list[Hazard], found: Iterable[Hazard]) -> None:
             into.append(hazard)
         else:
             same.count += hazard.count
+            same.edges |= hazard.edges

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes that a verification adds to the default one: other instantiations, edges of tiles, a long main loop.
+
+Mistakes that the default size cannot show are a predicate that only matters at the edge of a tile, a template branch
+that only another instantiation takes, and a step of K beyond those that fill a pipeline for the first times. Each of
+these is a *feature* of a size. Sizes that the case lists are taken first, the fewest that have all the features which
+any of them has. What is left is derived: more steps of the main loop, and sizes that are no multiple of a tile.
+
+A derived size is legal if the case says so (`multiples`), or else if the original turns out right on it. Where the
+case's own expressions do not come out even, or the original is wrong, it is left out with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from porter.diagnostics import PorterError
+from porter.verify.case import Case, Expr
+from porter.verify.dsl import constructor
+from porter.verify.expr import ExpressionError, Number, evaluate, names_in
+from porter.verify.problem import Problem, bind
+
+LONG = 19
+"""Steps of a derived long loop: a prime, so that no ring of buffers ends where it began."""
+
+ENOUGH = 18
+"""Steps that need no longer loop: the 17th one is not the last."""
+
+_SWIZZLE_BYTES = 128
+"""A step of K where nothing says how long it is: one row of the widest swizzle."""
+
+_ALIGNED = 8
+"""What a derived edge is a multiple of, where the case does not say."""
+
+_MOST_WORK = 16
+"""A size that the case lists is added only up to this many times the default's work."""
+
+Feature = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Further:
+    """A size to run on one input family, and `why`. `tried`: the original decides whether it is legal; if it is not,
+    `instead` is to be tried."""
+
+    sizes: Mapping[str, Number]
+    why: str
+    tried: bool = False
+    instead: tuple[Further, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`sizes` to run; `left_out` are the derived ones that the case does not allow, with the reason."""
+
+    sizes: tuple[Further, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class _Shape:
+    """What the sizes of a case mean: `extents` are the tiles that a size is divided into, `steps` what one step of
+    the main loop takes of it."""
+
+    extents: dict[str, set[int]] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
+
+
+def further_sizes(case: Case) -> Plan:
+    """What to run besides the default size.
+
+    Raises:
+        PorterError: what binding the default size raises.
+    """
+    if case.recorded is not None:
+        return Plan()
+    default = bind(case, case.sizes)
+    shape = _shape(default)
+    candidates = list(_listed(case, _work(default) * _MOST_WORK))
+    have = _features(default, shape)
+    chosen: list[Further] = []
+    while candidates:
+        best = max(candidates, key=lambda p: (len(_features(p, shape) - have), -_work(p)))
+        new = _features(best, shape) - have
+        if not new:
+            break
+        candidates.remove(best)
+        have |= new
+        chosen.append(Further(best.sizes, _why(new)))
+    derived = _derived(case, default, shape, have)
+    return Plan((*chosen, *derived.sizes), derived.left_out)
+
+
+def instantiation(problem: Problem) -> str:
+    """What the compiler is given besides the source; sizes with the same one share their code."""
+    if problem.case.dsl is not None:
+        return ", ".join(f"{name}={value}" for name, value in constructor(problem).items())
+    defines = [f"-D{name}={value}" for name, value in problem.defines.items()]
+    return " ".join([f"<{', '.join(problem.template)}>" if problem.template else "", *defines]).strip()
+
+
+def _listed(case: Case, most: float) -> Iterator[Problem]:
+    """The case's other sizes, with that of its mutants, as far as they are no larger than `most`."""
+    for sizes in (*case.all_sizes()[1:], {**case.sizes, **case.mutate_sizes}):
+        try:
+            problem = bind(case, sizes)
+        except PorterError:
+            continue  # It is reported when it is asked for.
+        if _work(problem) <= most:
+            yield problem
+
+
+def _work(problem: Problem) -> float:
+    """A measure of what a run costs: terms of all sums."""
+    return sum(math.prod(t.shape) for t in problem.outputs) * problem.reduction
+
+
+def _blocks(problem: Problem) -> tuple[int, int]:
+    """Few blocks of few outputs: each goes through more of a long loop."""
+    return math.prod(problem.launch.grid), sum(math.prod(t.shape) for t in problem.outputs)
+
+
+# What sizes mean ----------------------------------------------------------------------------------------
+
+
+def _shape(problem: Problem) -> _Shape:
+    case = problem.case
+    shape = _Shape()
+    for name, extent in _boxes(problem):
+        shape.extents.setdefault(name, set()).add(extent)
+    for expression in (*case.launch.grid, *_scalars(case.params)):
+        for name, extent in _divisions(expression, problem.names):
+            shape.extents.setdefault(name, set()).add(extent)
+    if problem.tile is not None:
+        for tensor in problem.outputs[:1]:
+            for symbol, extent in zip(tensor.symbolic[-2:], problem.tile, strict=False):
+                if symbol in case.sizes:
+                    shape.extents.setdefault(str(symbol), set()).add(extent)
+    for name in case.sizes:
+        tile = problem.names.get(f"B{name}")
+        if isinstance(tile, int) and tile > 1:
+            shape.extents.setdefault(name, set()).add(tile)
+    fixed = _fixed(case)
+    if case.steps:
+        shape.steps = {name: int(evaluate(step, problem.names)) for name, step in case.steps.items()}
+    else:
+        usual = _SWIZZLE_BYTES // problem.operand.itemsize
+        loops = [n for n in sorted(_names(case.reduction)) if n in case.sizes]
+        shape.steps = {name: max(shape.extents.get(name, {usual})) for name in loops}
+    for name, step in shape.steps.items():
+        shape.extents.setdefault(name, set()).add(step)
+    shape.steps = {name: step for name, step in shape.steps.items() if name not in fixed and step > 0}
+    shape.extents = {name: found for name, found in shape.extents.items() if name in case.sizes and name not in fixed}
+    for extents in shape.extents.values():
+        extents.discard(1)
+    return shape
+
+
+def _fixed(case: Case) -> frozenset[str]:
+    """Sizes that the code is compiled for: template arguments, defines, the constructor's arguments."""
+    fields: list[object] = [*case.template, *case.defines.values()]
+    if case.dsl is not None:
+        fields += [case.dsl.init, case.dsl.call]
+    found: set[str] = set()
+    waiting = [name for item in fields for name in _names(item)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _names(case.constants.get(name, 0))
+    return frozenset(found)
+
+
+def _names(item: object) -> frozenset[str]:
+    """The names in an expression, or in all those of a list or mapping; C++ text has none."""
+    if isinstance(item, Mapping):
+        return frozenset().union(*(_names(v) for v in item.values()))
+    if isinstance(item, list | tuple):
+        return frozenset().union(*(_names(v) for v in item))
+    try:
+        return names_in(item) if isinstance(item, str) else frozenset()
+    except ExpressionError:
+        return frozenset()
+
+
+def _boxes(problem: Problem) -> Iterator[tuple[str, int]]:
+    """(size, extent of the box) for every dimension of a tensor map that is one of the sizes."""
+    for name, spec in problem.case.tensor_maps.items():
+        dims = spec.dims or problem.case.tensors[spec.tensor].shape
+        for symbol, extent in zip(dims, problem.tensor_maps[name].map.box[::-1], strict=False):
+            if isinstance(symbol, str) and symbol in problem.sizes and extent > 1:
+                yield symbol, extent
+
+
+def _scalars(params: Sequence[object]) -> Iterator[Expr]:
+    for item in params:
+        if isinstance(item, Mapping):
+            yield from _scalars([item["value"]] if "value" in item else list(item.get("struct", ())))
+        elif isinstance(item, str | int | float):
+            yield item
+
+
+def _divisions(expression: Expr, names: Mapping[str, Number]) -> Iterator[tuple[str, int]]:
+    """(size, divisor) of `M / BM`, `M // BM` and `ceil_div(M, BM)` in an expression."""
+    if not isinstance(expression, str):
+        return
+    try:
+        tree = ast.parse(expression, mode="eval")
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        pair: Sequence[ast.expr] = ()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv):
+            pair = (node.left, node.right)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ceil_div":
+            pair = node.args
+        if len(pair) != 2 or not isinstance(pair[0], ast.Name):
+            continue
+        try:
+            divisor = evaluate(ast.unparse(pair[1]), names)
+        except ExpressionError:
+            continue
+        if isinstance(divisor, int) and divisor > 1:
+            yield pair[0].id, divisor
+
+
+# Features -----------------------------------------------------------------------------------------------
+
+
+def _features(problem: Problem, shape: _Shape) -> set[Feature]:
+    found: set[Feature] = {("instance", instantiation(problem))}
+    for name, extents in shape.extents.items():
+        found |= {("edge", name, str(e)) for e in extents if int(problem.sizes[name]) % e}
+    for name, step in shape.steps.items():
+        if int(problem.sizes[name]) >= ENOUGH * step:
+            found.add(("long", name))
+    return found
+
+
+def _why(features: set[Feature]) -> str:
+    """`edge of M and N, long K`."""
+    edges = sorted({f[1] for f in features if f[0] == "edge"})
+    loops = sorted({f[1] for f in features if f[0] == "long"})
+    parts = ["other instantiation"] if any(f[0] == "instance" for f in features) else []
+    parts += [f"edge of {' and '.join(edges)}"] if edges else []
+    parts += [f"long {' and '.join(loops)}"] if loops else []
+    return ", ".join(parts)
+
+
+# Derived sizes ------------------------------------------------------------------------------------------
+
+
+def _derived(case: Case, default: Problem, shape: _Shape, have: set[Feature]) -> Plan:
+    listed = [default, *_listed(case, math.inf)]
+    base = min((p for p in listed if instantiation(p) == instantiation(default)), key=_blocks)
+    plans = [_long(case, base, name, step, listed) for name, step in shape.steps.items() if ("long", name) not in have]
+    edged = {f[1] for f in have if f[0] == "edge"}
+    names = [n for n in shape.extents if n not in edged and (n in case.multiples or n not in shape.steps)]
+    names = [n for n in names if case.multiples or any(n in _names(t.symbolic) for t in default.outputs)]
+    plans.append(_edges(case, base, names, shape))
+    return Plan(tuple(s for p in plans for s in p.sizes), tuple(s for p in plans for s in p.left_out))
+
+
+def _long(case: Case, base: Problem, name: str, step: int, listed: Sequence[Problem]) -> Plan:
+    """A long loop over one size, which stays a multiple of what its listed values are multiples of."""
+    unit = _multiple(case, base, name) or math.gcd(*(int(p.sizes[name]) for p in listed))
+    unit = math.lcm(unit, step)
+    value = -(-LONG * step // unit) * unit
+    return _checked(case, base, {name: value}, f"long {name}", tried=name not in case.multiples)
+
+
+def _edges(case: Case, base: Problem, names: Sequence[str], shape: _Shape) -> Plan:
+    """One size with every edge that the case says is legal, or that may be; then, if it is not, each edge alone."""
+    alone: list[Further] = []
+    left_out: list[tuple[str, str]] = []
+    for name in names:
+        extents = sorted(shape.extents[name])
+        declared = _multiple(case, base, name)
+        unit = declared or _ALIGNED
+        part = max(1, 3 * extents[0] // 8 // unit | 1) * unit
+        if part % extents[0] == 0:
+            continue  # Any legal size is whole tiles.
+        plan = _checked(case, base, {name: extents[-1] + part}, f"edge of {name}", tried=declared is None)
+        alone += plan.sizes
+        left_out += plan.left_out
+    if len(alone) < 2:
+        return Plan(tuple(alone), tuple(left_out))
+    changes = {n: f.sizes[n] for f in alone for n in f.sizes if f.sizes[n] != base.sizes[n]}
+    tried = any(f.tried for f in alone)
+    why = f"edge of {' and '.join(sorted(changes))}"
+    together = Further({**base.sizes, **changes}, why, tried, tuple(alone) if tried else ())
+    return Plan((together,), tuple(left_out))
+
+
+def _multiple(case: Case, problem: Problem, name: str) -> int | None:
+    """What the case says that a size has to be a multiple of."""
+    return int(evaluate(case.multiples[name], problem.names)) if name in case.multiples else None
+
+
+def _checked(case: Case, base: Problem, change: Mapping[str, int], why: str, *, tried: bool) -> Plan:
+    sizes = {**base.sizes, **change}
+    try:
+        bind(case, sizes)
+    except PorterError as error:
+        where = error.diagnostic.values.get("field", "sizes")
+        asked = ", ".join(f"{name}={value}" for name, value in change.items())
+        return Plan((), ((why, f"{where} of the case does not allow {asked}"),))
+    return Plan((Further(sizes, why, tried),))

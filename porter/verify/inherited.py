@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which hazards of a port its original has too.
+
+A port inherits a hazard if the original has one of the same kind, in the same direction, between accesses of the same
+sort on the same lines of the user's code, and if every edge that the port's accesses lack is one that the original's
+lack as well. What touches Tensor Memory has no counterpart in an original and is never inherited, nor is what stands
+on a line that the port wrote.
+
+One pair of accesses changes its lines in every port: `wgmma` reading shared memory becomes `tcgen05.mma` reading it.
+Such a reading is inherited where the `tcgen05.mma` stands in place of that `wgmma` and what lacks is the user's to
+give: the proxy fence after the threads' own stores, or the wait for the copy that brings the operand. All else
+about it is for the port to keep: four warps that meet at a `wgmma` order each other's stores, one thread that issues a
+`tcgen05.mma` does not; and a `wgmma.wait_group` that is missing before a buffer is used again cannot be told from a
+commit or a wait that the port lost (docs/hazards.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from porter.sim.check.hazard import Edge, Hazard, Level, Site
+from porter.verify.line_map import LineMap
+
+_READS = "tcgen05.mma reading shared memory", "wgmma reading shared memory"
+_USERS_EDGES = (
+    "fence.proxy.async between the threads' accesses and the synchronization",
+    "a wait on the mbarrier that the copy completes on",
+)
+
+_PORTERS = ("tcgen05.wait::", "fence.proxy.")
+"""What a port has to bring along itself, whatever library it uses."""
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """A hazard of the port, and that of the original with which it is compared."""
+
+    hazard: Hazard
+    original: Hazard
+
+    @property
+    def more(self) -> str:
+        """What the port's accesses lack beyond what the original's do; empty where only the port wrote the place."""
+        return "; ".join(sorted({e.missing for e in self.hazard.edges} - {e.missing for e in self.original.edges}))
+
+
+@dataclass(frozen=True)
+class Split:
+    """The hazards of a port: `introduced` by it, and `inherited`. `similar` are introduced ones where the original
+    has a hazard of the kind in the same place, which lacks something else."""
+
+    introduced: tuple[Hazard, ...]
+    inherited: tuple[Inherited, ...]
+    similar: tuple[Inherited, ...]
+
+
+def split(port: Sequence[Hazard], original: Sequence[Hazard], lines: LineMap) -> Split:
+    """Tell what a port introduces from what its original has too."""
+    introduced: list[Hazard] = []
+    inherited: list[Inherited] = []
+    similar: list[Inherited] = []
+    left = [h for h in original if not _placed(h)]
+    for hazard in port:
+        if not _placed(hazard):
+            same = next((o for o in left if _same_by_letter(hazard, o)), None)
+            if same is not None:
+                left.remove(same)
+        else:
+            same = next((o for o in original if _inherits(hazard, o, lines)), None)
+        if same is not None:
+            inherited.append(Inherited(hazard, same))
+            continue
+        introduced.append(hazard)
+        like = next((o for o in original if _there(hazard, o, lines)), None)
+        if like is not None:
+            similar.append(Inherited(hazard, like))
+    return Split(tuple(introduced), tuple(inherited), tuple(similar))
+
+
+def as_introduced(hazard: Hazard, level: Level, library: bool) -> Hazard:
+    """What a port brings in is an error at every level: what code in circulation does is no excuse for it.
+
+    `library` is for ports that synchronize through NVIDIA's library, which has its own ways with tcgen05.fence and
+    commits: of what is to review in practice, a wait or a proxy fence that lacks is an error there. What the ISA leaves
+    open, which only the strict level reports, stays to review.
+    """
+    if level == "strict" or hazard.severity == "error":
+        return hazard
+    if library and not any(e.remedy.startswith(_PORTERS) for e in hazard.edges):
+        return hazard
+    return replace(hazard, severity="error")
+
+
+def _placed(hazard: Hazard) -> bool:
+    """Whether the source lines of its accesses are known."""
+    return all(site.loc is not None for site in _sites(hazard))
+
+
+def _sites(hazard: Hazard) -> list[Site]:
+    return [site for site in (hazard.first, hazard.second) if site is not None]
+
+
+def _alike(port: Hazard, original: Hazard) -> bool:
+    """The same kind of hazard between as many accesses in the same direction."""
+    same = port.kind.id == original.kind.id and port.race == original.race
+    return same and (port.first is None) == (original.first is None)
+
+
+def _inherits(port: Hazard, original: Hazard, lines: LineMap) -> bool:
+    if not _alike(port, original) or not port.edges <= original.edges:
+        return False
+    for mine, theirs in zip(_sites(port), _sites(original), strict=True):
+        if mine.what == theirs.what and not _tensor(mine) and lines.same(mine.loc, theirs.loc):
+            continue
+        operand = mine is port.second and (mine.what, theirs.what) == _READS
+        if not (operand and lines.replaced(mine.loc, theirs.loc) and all(map(_users, port.edges))):
+            return False
+    return True
+
+
+def _users(edge: Edge) -> bool:
+    return edge.missing in _USERS_EDGES and not edge.relied
+
+
+def _tensor(site: Site) -> bool:
+    return site.opcode.startswith("tcgen05")
+
+
+def _there(port: Hazard, original: Hazard, lines: LineMap) -> bool:
+    """A hazard of the same kind in the same place, whatever it lacks."""
+    return _alike(port, original) and all(
+        (mine.what == theirs.what and lines.same(mine.loc, theirs.loc))
+        or ((mine.what, theirs.what) == _READS and lines.replaced(mine.loc, theirs.loc))
+        for mine, theirs in zip(_sites(port), _sites(original), strict=True)
+    )
+
+
+def _same_by_letter(port: Hazard, original: Hazard) -> bool:
+    """Without lines nothing tells one place from another: only what the letter of the ISA alone forbids passes."""
+    letter = all(h.strict and h.severity == "review" for h in (port, original))
+    if not letter or not _alike(port, original) or not port.edges <= original.edges:
+        return False
+    return all(
+        mine.what == theirs.what and not _tensor(mine)
+        for mine, theirs in zip(_sites(port), _sites(original), strict=True)
+    )

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which line of an original a line of its port is: the lines that the port left alone, found by comparing the files."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import os
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from porter.ptx.ast import SourceLoc
+
+
+@dataclass(frozen=True)
+class _Hunks:
+    """(first line, first line of the original, count) of the stretches that are alike, all 0-based, in order."""
+
+    blocks: tuple[tuple[int, int, int], ...]
+
+    def same(self, line: int) -> int | None:
+        """The original's line, None for one that the port changed or added. Lines count from 1."""
+        at = bisect.bisect_right(self.blocks, line - 1, key=lambda b: b[0]) - 1
+        if at < 0:
+            return None
+        start, original, count = self.blocks[at]
+        return original + line - start if line - 1 < start + count else None
+
+    def changed(self, line: int) -> range:
+        """The original's lines that stood where the port has this changed or added line; empty for one left alone."""
+        if self.same(line) is not None:
+            return range(0)
+        at = bisect.bisect_right(self.blocks, line - 1, key=lambda b: b[0]) - 1
+        first = self.blocks[at][1] + self.blocks[at][2] if at >= 0 else 0
+        return range(first + 1, self.blocks[at + 1][1] + 1)
+
+
+@functools.lru_cache(maxsize=64)
+def _hunks(port: str, original: str, stamps: tuple[int, int]) -> _Hunks:
+    lines = [_lines(Path(p)) for p in (port, original)]
+    matcher = SequenceMatcher(None, lines[0], lines[1], autojunk=False)
+    # The last block is empty and stands at both ends.
+    return _Hunks(tuple((b.a, b.b, b.size) for b in matcher.get_matching_blocks()))
+
+
+def _lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines()
+
+
+class LineMap:
+    """Lines of a port's files as lines of the original's: `original` and `port` are the files that were compiled.
+
+    A header belongs to the one that lies in the same place relative to its root. Files that cannot be read have no
+    lines in common.
+    """
+
+    def __init__(self, original: Path, port: Path) -> None:
+        self._roots = port.resolve(), original.resolve()
+        self._pairs: dict[tuple[str, str], bool] = {}
+
+    def same(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
+        """Whether both places are one line that the port left alone, reached through the same lines by inlining."""
+        mine, theirs = _chain(port), _chain(original)
+        return bool(mine) and len(mine) == len(theirs) and all(map(self._same, mine, theirs))
+
+    def replaced(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
+        """Whether the port's place stands where the original's stood: from the outermost function inwards the lines
+        are the same, up to one that the port changed, in whose stead the original's line was."""
+        for mine, theirs in zip(_chain(port), _chain(original), strict=False):
+            if self._same(mine, theirs):
+                continue
+            hunks = self._between(mine[0], theirs[0])
+            return hunks is not None and theirs[1] in hunks.changed(mine[1])
+        return False
+
+    def _same(self, mine: tuple[str, int], theirs: tuple[str, int]) -> bool:
+        if mine[0] == theirs[0]:
+            return mine[1] == theirs[1]
+        hunks = self._between(mine[0], theirs[0])
+        return hunks is not None and hunks.same(mine[1]) == theirs[1]
+
+    def _between(self, port: str, original: str) -> _Hunks | None:
+        key = port, original
+        if key not in self._pairs:
+            self._pairs[key] = self._belong(Path(port), Path(original))
+        if not self._pairs[key]:
+            return None
+        try:
+            return _hunks(port, original, (os.stat(port).st_mtime_ns, os.stat(original).st_mtime_ns))
+        except OSError:
+            return None
+
+    def _belong(self, port: Path, original: Path) -> bool:
+        mine, theirs = port.resolve(), original.resolve()
+        if mine == theirs or (mine, theirs) == self._roots:
+            return True
+        beside = [os.path.relpath(p, root.parent) for p, root in zip((mine, theirs), self._roots, strict=True)]
+        if beside[0] == beside[1]:
+            return True
+        # Source out of a string is compiled from a file of its own, far from the one that holds the string.
+        far = not any(p.is_relative_to(root.parent) for p, root in zip((mine, theirs), self._roots, strict=True))
+        return far and mine.name == theirs.name
+
+
+def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
+    """The outermost function's line first."""
+    found: list[tuple[str, int]] = []
+    while loc is not None:
+        found.insert(0, (loc.file, loc.line))
+        loc = loc.inlined_at
+    return found

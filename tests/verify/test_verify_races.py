@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An original whose values depend on the schedule has a race, which its port is not blamed for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes_verify import FakeBackend, FakeBuilder, gemm, write_case
+
+from porter.diagnostics import Code, ExitCode
+from porter.verify.builder import PortPlan
+from porter.verify.case import load_case
+from porter.verify.results import Verdict, VerifyResult
+from porter.verify.runner import VerifyOptions, verify
+
+PORT = PortPlan(source=Path("ported.cu"))
+
+
+def wrong(t: dict[str, np.ndarray]) -> None:
+    gemm(t)
+    t["C"][3, 5] += 1
+
+
+def run(tmp_path: Path, late, random, families=("integers",), port=True, others=None, schedule="late") -> VerifyResult:
+    """`late` and `random` are the (original, port) that the usual and the second schedule make of them."""
+    backend, second = FakeBackend(*late), FakeBackend(*random) if random else None
+    under = None if others is None else lambda name: FakeBackend(others[name], gemm)
+    options = VerifyOptions(families, second=second, under=under, schedule=schedule)
+    return verify(load_case(write_case(tmp_path)), PORT if port else None, FakeBuilder(), backend, options)
+
+
+def codes(result: VerifyResult) -> list[Code]:
+    return [d.code for row in result.rows for d in row.diagnostics]
+
+
+@pytest.mark.parametrize("port", [gemm, wrong, "error"])
+@pytest.mark.parametrize("original", [wrong, "error"])
+def test_a_schedule_that_changes_the_originals_values_shows_its_race(tmp_path: Path, original, port) -> None:
+    result = run(tmp_path, (gemm, gemm), (original, port))
+    assert codes(result) == [Code.ORIGINAL_RACES]
+    assert [r.verdict for r in result.rows] == [Verdict.CLEAN, Verdict.REVIEW]
+    assert result.exit_code is ExitCode.OK
+    (found,) = result.rows[1].diagnostics
+    assert "random schedule" in found.message
+    assert "porter hazards" in found.code.value.next_step
+
+
+def test_a_schedule_that_changes_only_the_ports_values_is_the_ports_mistake(tmp_path: Path) -> None:
+    result = run(tmp_path, (gemm, gemm), (gemm, wrong))
+    assert codes(result) == [Code.PORT_DIFFERS]
+    assert result.exit_code is ExitCode.DIFFERENT
+
+
+def test_what_did_not_end_for_lack_of_budget_is_no_race(tmp_path: Path) -> None:
+    result = run(tmp_path, (gemm, gemm), ("incomplete", gemm))
+    assert codes(result) == [Code.RUN_INCOMPLETE]
+    assert result.exit_code is ExitCode.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("original", [wrong, "error"])
+def test_an_original_that_is_right_under_another_schedule_gives_no_verdict(tmp_path: Path, original) -> None:
+    result = run(tmp_path, (original, wrong), None, others={"eager": gemm})
+    assert codes(result) == [Code.ORIGINAL_RACES]
+    assert result.exit_code is ExitCode.INCONCLUSIVE
+    result = run(tmp_path, (original, gemm), None, others={"eager": wrong, "late": gemm}, schedule="random")
+    assert codes(result) == [Code.ORIGINAL_RACES]
+
+
+def test_an_original_that_is_wrong_under_every_schedule_is_wrong(tmp_path: Path) -> None:
+    result = run(tmp_path, (wrong, wrong), None, others={"eager": wrong})
+    assert codes(result) == [Code.ORIGINAL_DIFFERS]
+    assert result.exit_code is ExitCode.DIFFERENT
