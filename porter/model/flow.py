@@ -118,13 +118,13 @@ class FlowBuilder:
         """Whether a flow came by what stands at a byte offset of the function's file and names an accumulator or a
         macro, and with `change` knows that registers are changed there. Call after `flow`."""
         place = (function.file.path, offset)
-        if self._macros.has_seen(function, offset):
+        if self._macros.has_read(function, offset):
             return not change or self._macros.has_changed(function, offset)
         return place in (self._changed if change else self._visited)
 
-    def zeroing_of(self, accumulator: Accumulator) -> list[Node]:
+    def zeroing_of(self, accumulator: Accumulator) -> list[Zeroing]:
         """Statements that do nothing but clear the accumulator."""
-        return [z.node for z in self.zeroing.values() if accumulator in z.accumulators]
+        return [z for z in self.zeroing.values() if accumulator in z.accumulators]
 
     # --- statements
 
@@ -247,6 +247,13 @@ class FlowBuilder:
             operator = node.child_by_field_name("operator")
             compound = operator is not None and frame.function.text(operator) != "="
             return items + self._target(frame, left, compound)
+        if node.type == "conditional_expression":
+            arms = [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
+            condition = self._expression(frame, node.child_by_field_name("condition"))
+            return [*condition, Branch([self._expression(frame, arm) for arm in arms])]
+        if node.type == "binary_expression" and _operator(frame, node) in ("&&", "||", "and", "or"):
+            left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+            return [*self._expression(frame, left), Branch([[], self._expression(frame, right)])]
         if node.type == "update_expression":
             return self._target(frame, node.child_by_field_name("argument"), True)
         if node.type in ("identifier", "type_identifier") and (call := self.call_at(frame.function, node)) is not None:
@@ -523,6 +530,9 @@ class FlowBuilder:
         self, frame: Frame, call: Call, target: Function, held: dict[str, Accumulator] | None = None
     ) -> list[Item]:
         bound: dict[str, Accumulator] = dict(held or {}) if self._is_method_of(target, held or {}) else {}
+        if target.style is Style.LAMBDA and target.parent is frame.function:
+            own = {p.name for p in target.params}
+            bound |= {name: a for name, a in frame.bound.items() if name not in own}
         for index, accumulator in self._objects(frame, call).items():
             if index < len(target.params):
                 bound[target.params[index].name] = accumulator
@@ -536,6 +546,11 @@ class FlowBuilder:
         values = self.inliner.template_values(call, target, self._constants(frame))
         inner = frame.into(target, bound, values, call.node, call, lexical=True)
         return [Inlined(self.inliner.body(inner, lambda: self._statements_of(inner, target.body)))]
+
+
+def _operator(frame: Frame, node: Node) -> str:
+    operator = node.child_by_field_name("operator")
+    return frame.function.text(operator) if operator is not None else ""
 
 
 def _place(frame: Frame, node: Node) -> tuple[str, int]:

@@ -25,6 +25,7 @@ class MacroUses:
         # with the bodies of the macros that it uses in turn
         self._bodies = {name: macros.text(name) for name in macros.by_name}
         self._seen: set[tuple[int, int]] = set()
+        self._read: set[tuple[int, int]] = set()
         self._changed: set[tuple[int, int]] = set()
 
     def named(self, frame: Frame, node: Node, name: str) -> list[Item]:
@@ -42,6 +43,7 @@ class MacroUses:
                     continue
                 at = frame.at or node
                 items.append(Event(Kind.READ, at, accumulator))
+                self._read.add((id(frame.function), node.start_byte))
                 if re.search(rf"\b{re.escape(word)}\b(?:\s*\[[^\]]*\])*\s*(?:[-+*/|&^]|<<|>>)?=(?!=)", body):
                     items.append(Event(Kind.WRITE, at, accumulator))
                     self._changed.add((id(frame.function), node.start_byte))
@@ -70,6 +72,10 @@ class MacroUses:
         if (id(function), offset) in self._seen:
             return True
         return any(c.name_span.start == offset for f in self._family(function) for c in f.calls)
+
+    def has_read(self, function: Function, offset: int) -> bool:
+        """Whether the macro at a byte offset is known to use an accumulator."""
+        return (id(function), offset) in self._read
 
     def has_changed(self, function: Function, offset: int) -> bool:
         """Whether the macro at a byte offset is known to change an accumulator."""

@@ -20,6 +20,7 @@ from porter.model.handed_on import HandedOn
 from porter.model.program import Program
 from porter.model.scopes import resolve
 from porter.model.uses import Reading, Use, joined, use_of
+from porter.model.zeroing import Zeroing
 
 _WHOLE_STATEMENTS = ("expression_statement", "declaration", "return_statement", "condition_clause")
 
@@ -48,10 +49,10 @@ class Mentions:
         self._asm = {s.node.id: s for f in program.functions for s in f.asm}
         self._calls: dict[int, Call] = {c.node.id: c for f in program.functions for c in reversed(f.calls)}
 
-    def of(self, accumulator: Accumulator, skipped: list[Node]) -> list[Mention]:
+    def of(self, accumulator: Accumulator, skipped: list[Zeroing]) -> list[Mention]:
         """All mentions in the function that declares the registers, its lambdas included, in the order of the text.
         Left out: the declaration, operands of MMAs, arguments that are handed on as tiles, calls that only pin
-        registers, and what stands in `skipped` nodes."""
+        registers, and what stands in `skipped` statements."""
         function = accumulator.function
         names = accumulator.scalars or (accumulator.name,)
         found = [
@@ -85,6 +86,74 @@ class Mentions:
                 found.append(Mention(function, offset, name, use))
         return found
 
+    def of_member(self, accumulator: Accumulator, skipped: list[Zeroing]) -> list[Mention]:
+        """Mentions of registers that are a member: by its name in the methods of its class, and of the object in the
+        function that declares that. Calls of methods, and of functions that are handed the object, are followed into
+        them and left out here."""
+        member = accumulator.member
+        assert member is not None
+        found = []
+        for method in self.program.functions:
+            if not member.is_in_class_of(method) and not any(member.is_in_class_of(o) for o in _around(method)):
+                continue
+            if not self._is_called(method):
+                continue
+            for offset, name in self._words(method, {member.name}):
+                node = method.file.root.descendant_for_byte_range(offset, offset + len(name))
+                if node is None or (enclosing(node, "lambda_expression") is not None) != (method.parent is not None):
+                    continue
+                holder = node.parent
+                through_this = holder is not None and method.text(holder).startswith("this->")
+                if node.type == "field_identifier" and not through_this:
+                    continue
+                if node.type == "identifier" and resolve(method, node, name) is not None:
+                    continue
+                if self._is_neutral(node, [z for z in skipped if z.function.file is method.file]):
+                    continue
+                start = holder if node.type == "field_identifier" and holder is not None else node
+                use = use_of(start, len(member.extents), "", self.handed_on.reading(method))
+                if use is not Use.NOTHING:
+                    found.append(Mention(method, offset, name, use))
+        return found + self._of_object(accumulator)
+
+    def _of_object(self, accumulator: Accumulator) -> list[Mention]:
+        function, member = accumulator.function, accumulator.member
+        assert member is not None
+        found = []
+        for offset, name in self._words(function, {accumulator.name}):
+            node = function.file.root.descendant_for_byte_range(offset, offset + len(name))
+            if node is None or node.type == "field_identifier":
+                continue
+            home = self._innermost(function, node)
+            variable = resolve(home, node, name)
+            if variable is None or variable.key != accumulator.variable.key or self._declares(accumulator, node):
+                continue
+            if self._is_followed(node) or self._is_neutral(node, []):
+                continue
+            rank = len(accumulator.object_extents) + len(member.extents)
+            path = f".{member.name}"
+            use = use_of(node, rank, path, self.handed_on.reading(home)) if node.type == "identifier" else Use.UNKNOWN
+            if use is not Use.NOTHING:
+                found.append(Mention(function, offset, name, use))
+        return found
+
+    def _is_followed(self, node: Node) -> bool:
+        """Whether an object's name is that of one whose method is called, or of an argument of a known function."""
+        current = node
+        while current.parent is not None and current.parent.type in ("subscript_expression", "field_expression"):
+            inner = current.parent.child_by_field_name("argument")
+            if inner is None or inner.id != current.id:
+                return False
+            current = current.parent
+        call = current.parent
+        if call is not None and call.type == "argument_list":
+            call = call.parent
+        known = self._calls.get(call.id) if call is not None and call.type == "call_expression" else None
+        return known is not None and bool(self.program.targets(known))
+
+    def _is_called(self, function: Function) -> bool:
+        return bool(self.program.callers(function)) or function.parent is not None
+
     def _may_name(self, macro: str, names: set[str]) -> bool:
         return bool(self.macros.words(macro) & names) or self.macros.pastes(macro)
 
@@ -98,7 +167,7 @@ class Mentions:
             yield match.start(), match.group().decode()
 
     def _direct(
-        self, accumulator: Accumulator, function: Function, offset: int, name: str, skipped: list[Node]
+        self, accumulator: Accumulator, function: Function, offset: int, name: str, skipped: list[Zeroing]
     ) -> Mention | None:
         node = function.file.root.descendant_for_byte_range(offset, offset + len(name))
         if node is None:
@@ -146,8 +215,8 @@ class Mentions:
             return False
         return bool(accumulator.scalars) or (declaration is not None and current.id == declaration.id)
 
-    def _is_neutral(self, node: Node, skipped: list[Node]) -> bool:
-        if any(s.start_byte <= node.start_byte < s.end_byte for s in skipped):
+    def _is_neutral(self, node: Node, skipped: list[Zeroing]) -> bool:
+        if any(z.node.start_byte <= node.start_byte < z.node.end_byte for z in skipped):
             return True
         current = node.parent
         while current is not None and current.type != "compound_statement":
@@ -233,6 +302,14 @@ class Mentions:
                 use = use_of(node, rank, accumulator.path, reading) if node.type == "identifier" else Use.UNKNOWN
                 found = joined(found, use)
         return found
+
+
+def _around(function: Function) -> Iterator[Function]:
+    """The functions that a lambda stands in."""
+    outer = function.parent
+    while outer is not None:
+        yield outer
+        outer = outer.parent
 
 
 def _in_wgmma(node: Node, text: Callable[[Node], str]) -> bool:

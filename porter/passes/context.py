@@ -94,6 +94,15 @@ class PortContext:
             return False
         return self.needs_context(function.parent) or function.parent.style is Style.KERNEL
 
+    def member_tile(self, accumulator: Accumulator, method: Function) -> str:
+        """The tile of a member accumulator as a method names it; one of a base class by `this`, which also finds it
+        where the base depends on a template's arguments."""
+        member = accumulator.member
+        assert member is not None
+        own = method.owner_class is not None and method.owner_class.node is not None
+        inherited = own and method.owner_class.node.id != member.class_node.id  # type: ignore[union-attr]
+        return f"this->{self.names.member(accumulator)}" if inherited else self.names.member(accumulator)
+
     def indent(self, function: Function, span: Span) -> str:
         """White space before the line that `span` starts on."""
         source = function.file.source

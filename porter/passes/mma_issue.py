@@ -73,7 +73,7 @@ def tile_expression(context: PortContext, function: Function, step: MmaStep) -> 
         return (context.names.tile(owner) if owner is not None else step.d.name) + subscripts
     for accumulator in context.accumulators.accumulators:
         if accumulator.member is not None and any(s is step for _, s in accumulator.steps):
-            return context.names.member(accumulator)
+            return context.member_tile(accumulator, function)
     variable = resolve(function, step.d.root, step.d.name)
     if variable is not None and variable.param is not None:
         carried = [p for p in context.accumulators.params_of(variable.function) if id(p) in context.kept_params]

@@ -94,6 +94,11 @@ def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumul
     if any(True for _ in find(accumulator.function.body, "goto_statement")):
         why.append("jumps of `goto` are not followed")
     if accumulator.member is not None:
+        # an object has no late mentions: which of its methods come before MMAs is not told apart
+        for mention in mentions.of_member(accumulator, flow.zeroing_of(accumulator)):
+            changes = mention.use in (Use.WRITE, Use.UPDATE)
+            if mention.use is Use.UNKNOWN or not flow.has_visited(mention.function, mention.offset, change=changes):
+                why.append(_what(mention))
         return why
     events = events_of(flow.flow(accumulator.function))
     multiplies = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
@@ -106,9 +111,13 @@ def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumul
             followed = followed and mention.use is not Use.UNKNOWN
         if followed:
             continue
-        line = accumulator.function.file.lines.line_column(mention.offset)[0]
-        why.append(f"what line {line} does with `{mention.text}` is not understood")
+        why.append(_what(mention))
     return why
+
+
+def _what(mention: Mention) -> str:
+    line = mention.function.file.lines.line_column(mention.offset)[0]
+    return f"what line {line} does with `{mention.text}` is not understood"
 
 
 def _is_late(mention: Mention, multiplies: list[Node]) -> bool:

@@ -38,6 +38,7 @@ from porter.passes import (
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.passes.moves import place_moves
+from porter.passes.obstacles import report_obstacles
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, remainder
 from porter.passes.pasted import unread_pieces
@@ -133,6 +134,7 @@ def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPor
         return KernelPort(program, diagnostics)
     warnings = diagnostics
     context = _context(program, accumulators)
+    report_obstacles(context)
     moves = place_moves(context)
     context.helpers_in_root = helpers_in_root
     for call in context.flow.inliner.too_deep:

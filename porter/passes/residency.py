@@ -115,10 +115,25 @@ def _rewrite_argument(context: PortContext, argument: AccumulatorArgument) -> No
         text = name + "".join(f"[{s}]" for s in registers.prefix[: max(depth, 0)])
     else:
         return
+    if argument.param.path and id(argument.param) not in context.kept_params:
+        _qualify(context, argument)
     if id(argument.param) in context.kept_params:
         context.edit(RULE, caller, Span(span.end, span.end), f", {text}")
     elif caller.file.source[span.start : span.end].decode("utf-8", "replace") != text:
         context.edit(RULE, caller, span, text)
+
+
+def _qualify(context: PortContext, argument: AccumulatorArgument) -> None:
+    """A function that was found by the namespace of its argument's class is named with it: the tile is of another."""
+    call, target = argument.call, argument.param.function
+    callee = call.node.child_by_field_name("function")
+    names = context.program.names
+    symbol = names.index.symbols.get(id(target))
+    if callee is None or callee.type not in ("identifier", "template_function") or symbol is None:
+        return
+    if target not in names.functions_named(call.caller, callee) and not symbol.scope.is_class:
+        at = call.name_span.start
+        context.edit_once(RULE, call.caller, Span(at, at), f"{symbol.scope.qualified}::")
 
 
 def _accumulator(context: PortContext, function: Function, root: Node, name: str) -> Accumulator | None:
@@ -273,7 +288,7 @@ def _rewrite_zeroing(context: PortContext, zeroing: Zeroing) -> None:
     lines = []
     for accumulator in cleared:
         if accumulator.member is not None:
-            lines.append(f"{context.names.member(accumulator)}.clear();")
+            lines.append(f"{context.member_tile(accumulator, function)}.clear();")
             break
         name = context.names.tile(accumulator) + "".join(f"[{s}]" for s in zeroing.tile)
         whole_array = accumulator.depth > len(zeroing.tile)

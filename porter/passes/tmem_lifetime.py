@@ -47,7 +47,7 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
         kernel.roles = replace(kernel.roles, count=str(fitting), value=fitting)
     roles = kernel.roles
     index = f"{_thread(context)} / 128" if roles.value != 1 else "0"
-    if roles.first:
+    if roles.first and roles.value != 1:
         index += f" - {roles.first}"
     names = context.names
     who = (

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps a kernel from being ported whatever its accumulators do: threads that end without passing its end, and
+blocks that only the preprocessor sees."""
+
+from __future__ import annotations
+
+import re
+
+from porter.diagnostics import Code
+from porter.lang.macros import Macros
+from porter.lang.text import Span
+from porter.model.functions import Function
+from porter.passes.context import PortContext
+
+_EXIT = re.compile(r"(?<![\w.])exit\s*;")
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+
+
+def report_obstacles(context: PortContext) -> None:
+    """Name them, each at its place."""
+    _threads_that_exit(context)
+    _blocks_of_macros(context)
+
+
+def _threads_that_exit(context: PortContext) -> None:
+    """`exit` in asm passes by the end of the kernel, where Tensor Memory is freed."""
+    reached = [k.function for k in context.kernels]
+    for function in context.program.functions:
+        for statement in function.asm:
+            if _EXIT.search(statement.template) is None:
+                continue
+            callers = context.program.reaching([function])
+            if any(id(k) in callers for k in reached):
+                context.report(
+                    Code.ACCUMULATOR_USE,
+                    function,
+                    statement.span,
+                    what="threads that `exit` in asm never come to where Tensor Memory is freed",
+                )
+
+
+def _blocks_of_macros(context: PortContext) -> None:
+    """Macros that open or close a block: the tree of the function around them is not what is compiled."""
+    macros = Macros.of(m for file in context.program.sources.files.values() for m in file.lexed.macros())
+    unbalanced = {name for name in macros.by_name if _opens(macros.text(name))}
+    if not unbalanced:
+        return
+    for function in context.program.functions:
+        if context.needs_context(function):
+            _report_in(context, function, unbalanced)
+
+
+def _report_in(context: PortContext, function: Function, unbalanced: set[str]) -> None:
+    start, end = function.body.start_byte + function.shift, function.body.end_byte + function.shift
+    for match in _WORD.finditer(function.file.lexed.plain, start, end):
+        name = match.group().decode()
+        if name in unbalanced:
+            what = f"macro `{name}` opens or closes a block, which is not followed"
+            context.report(Code.ACCUMULATOR_USE, function, Span(match.start(), match.end()), what=what)
+            return
+
+
+def _opens(text: str) -> bool:
+    code = re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'', "", text)
+    return any(code.count(a) != code.count(b) for a, b in ("{}", "()", "[]"))
