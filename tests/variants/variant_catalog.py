@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All variants: importing the modules that write them down takes them in."""
+
+from __future__ import annotations
+
+import variants_aliases  # noqa: F401
+import variants_calls  # noqa: F401
+import variants_waits  # noqa: F401
+from variant_types import VARIANTS as VARIANTS
