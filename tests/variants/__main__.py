@@ -43,6 +43,7 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true", help="only what is not right")
     parser.add_argument("--times", action="store_true", help="show the seconds of each stage")
     parser.add_argument("--ported", type=Path, metavar="FILE", help="write the names of those that port right")
+    parser.add_argument("--warnings", action="store_true", help="show what ptxas says of the originals")
     parser.add_argument("--list", action="store_true", help="only the names")
     options = parser.parse_args()
     names = [
@@ -66,7 +67,7 @@ def main() -> int:
                 continue
             times = " ".join(f"{k} {v:.1f}" for k, v in result.times.items()) if options.times else ""
             print(f"{VARIANTS[result.name].axis:12} {result.name:36} {result.outcome.value:13} {result.why} {times}")
-            for warning in result.warnings:
+            for warning in result.warnings if options.warnings else ():
                 print(f"{'':12} original: {warning}")
             sys.stdout.flush()
     print("; ".join(f"{outcome.value} {counts[outcome]}" for outcome in Outcome if counts[outcome]))

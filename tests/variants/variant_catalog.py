@@ -5,5 +5,9 @@ from __future__ import annotations
 
 import variants_aliases  # noqa: F401
 import variants_calls  # noqa: F401
+import variants_classes  # noqa: F401
+import variants_macros  # noqa: F401
+import variants_roles  # noqa: F401
+import variants_shapes  # noqa: F401
 import variants_waits  # noqa: F401
 from variant_types import VARIANTS as VARIANTS
