@@ -85,9 +85,11 @@ PIECES = {
 """Pieces by the name that stands for them in angle brackets; later ones stand in earlier ones."""
 
 
-def asm(names: list[str], kind: str = "bf16", *, a: str = "a", b: str = "b", flag: str = "", sources: str = "") -> str:
+def asm(names: list[str], kind: str = "bf16", *, a: str = "a", b: str = "b", flag: str = "", sources: str = "",
+        around: tuple[str, str] = ("", ""), more: str = "") -> str:  # fmt: skip
     """One wgmma that adds to the registers `names`, or overwrites them where the text `flag` is zero. `sources` are the
-    four registers of A, in place of a descriptor."""
+    four registers of A, in place of a descriptor. `around` are instructions before and behind it in the statement,
+    `more` further inputs."""
     k = KINDS[kind]
     count = len(names)
     n = 2 * count * k.packed
@@ -105,6 +107,7 @@ def asm(names: list[str], kind: str = "bf16", *, a: str = "a", b: str = "b", fla
     text = f"wgmma.mma_async.sync.aligned.m64n{n}k{k.depth}.{k.types} {{{registers}}}, {operands};"
     if flag:
         text = f"{{.reg .pred p; setp.ne.b32 p, %{count + len(first) + 1}, 0; {text}}}"
+    text, inputs = around[0] + text + around[1], inputs + more
     return f'asm volatile("{text}"\n                 : {outputs}\n                 : {inputs});'
 
 
@@ -174,7 +177,9 @@ def kernel(
     return text
 
 
-def file(text: str, *, n: int = 32, kind: str = "bf16", mma: str | None = None, sync: str = SYNC, head: str = "") -> str:
+def file(
+    text: str, *, n: int = 32, kind: str = "bf16", mma: str | None = None, sync: str = SYNC, head: str = ""
+) -> str:
     """A whole file: the helpers and `text`. `mma` takes the place of the wrapper."""
     wrapped = wrapper(n, kind) if mma is None else mma
     return HEAD + head + sync + TILE.replace("<N>", str(n)) + wrapped + text

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a variant is: a small Hopper GEMM written in an unusual but legal way, and what it computes.
 
-One CTA computes C[M,N] = A[M,K] * B[N,K]^T from shared memory, K in three tiles of two `wgmma` steps of 32 bytes. What a
-variant does to its accumulator registers besides is repeated by `want` in NumPy.
+One CTA computes C[M,N] = A[M,K] * B[N,K]^T from shared memory, K in three tiles of two `wgmma` steps of 32 bytes. What
+a variant does to its accumulator registers besides is repeated by `want` in NumPy.
 """
 
 from __future__ import annotations
@@ -50,38 +50,38 @@ def total(p: Values) -> Values:
     return np.asarray(p.sum(0))
 
 
-def then(change: Callable[[Values], None]) -> Want:
-    """The product, changed in place at the end."""
+def _execute(statements: str, d: Values) -> None:
+    """Run Python on the fragments, as (element, thread) so that the text reads like the kernel's."""
+    exec(statements, {"np": np, "d": d.T, "thread": np.arange(len(d))})
+
+
+def then(statements: str) -> Want:
+    """The product, changed at the end: `d[0] += 1` changes the first element of every thread."""
 
     def want(p: Values) -> Values:
         d = total(p)
-        change(d)
+        _execute(statements, d)
         return d
 
     return want
 
 
-def each(change: Callable[[Values], None]) -> Want:
-    """The accumulators are changed in place after every tile."""
+def each(statements: str) -> Want:
+    """The accumulators are changed after every tile."""
 
     def want(p: Values) -> Values:
         d = np.zeros_like(p[0])
         for part in p:
             d += part
-            change(d)
+            _execute(statements, d)
         return d
 
     return want
 
 
-def plus(values: Mapping[int, float], times: int = 1) -> Want:
+def plus(values: Mapping[int, float]) -> Want:
     """The product and a value on some elements."""
-
-    def change(d: Values) -> None:
-        for i, value in values.items():
-            d[:, i] += value * times
-
-    return then(change)
+    return then("; ".join(f"d[{i}] += {value}" for i, value in values.items()))
 
 
 @dataclass(frozen=True)

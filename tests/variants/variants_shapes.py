@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes and number formats of MMAs, operands in registers, swizzled tiles, parameters of several dimensions, headers."""
+"""Shapes and number formats of MMAs, operands in registers, swizzled tiles, parameters of several dimensions."""
 
 from __future__ import annotations
 
@@ -10,21 +10,67 @@ from variant_template import HEAD, SYNC, TILE, asm, file, kernel, registers, var
 from variant_types import plus, then, total
 
 put = partial(variant, axis="shape")
-DONE = "<declare>\n    <loop>\n    <store>"
+DONE = """<declare>
+    <loop>
+    <store>"""
 ONE = plus({0: 1})
 PACKED = "for (int i = 0; i < <R>; ++i) c[at(2 * i) / 2] = d[i];"
 
 for n in (8, 16, 24, 40, 64, 96, 128, 192, 256):
     put(f"n{n}", DONE, n=n)
-put("n8_changed", "<declare>\n    <loop>\n    float* p = d;\n    p[0] += 1.f;\n    <store>", n=8, want=ONE)
-put("n256_scaled", "<declare>\n    <loop>\n    for (float& x : d) x *= 2.f;\n    <store>", n=256, want=then(lambda d: d.__imul__(2)))
+put(
+    "n8_changed",
+    """<declare>
+    <loop>
+    float* p = d;
+    p[0] += 1.f;
+    <store>""",
+    n=8,
+    want=ONE,
+)
+put(
+    "n256_scaled",
+    """<declare>
+    <loop>
+    for (float& x : d) x *= 2.f;
+    <store>""",
+    n=256,
+    want=then("d *= 2"),
+)
 put("f16", DONE, kind="f16")
 put("tf32", DONE, kind="tf32")
 put("s8", DONE, kind="s8")
-put("s8_changed", "<declare>\n    <loop>\n    d[0] += 1;\n    d[1] ^= d[1];\n    <store>", kind="s8", want=then(lambda d: (d[:, 0].__iadd__(1), d[:, 1].fill(0))[1]))
-put("s8_reference", "<declare>\n    <loop>\n    auto& r = d;\n    r[0] <<= 1;\n    <store>", kind="s8", want=then(lambda d: d[:, 0].__imul__(2)))
+put(
+    "s8_changed",
+    """<declare>
+    <loop>
+    d[0] += 1;
+    d[1] ^= d[1];
+    <store>""",
+    kind="s8",
+    want=then("d[0] += 1; d[1] = 0"),
+)
+put(
+    "s8_reference",
+    """<declare>
+    <loop>
+    auto& r = d;
+    r[0] <<= 1;
+    <store>""",
+    kind="s8",
+    want=then("d[0] *= 2"),
+)
 put("f16acc", DONE, kind="f16acc", pieces={"store": PACKED})
-put("f16acc_negated", "<declare>\n    <loop>\n    for (uint32_t& x : d) x ^= 0x80008000u;\n    <store>", kind="f16acc", pieces={"store": PACKED}, want=lambda p: -total(p))
+put(
+    "f16acc_negated",
+    """<declare>
+    <loop>
+    for (uint32_t& x : d) x ^= 0x80008000u;
+    <store>""",
+    kind="f16acc",
+    pieces={"store": PACKED},
+    want=lambda p: -total(p),
+)
 put("f16acc_n64", DONE, kind="f16acc", n=64, pieces={"store": PACKED})
 put("f16_zero_trip", DONE, kind="f16acc", pieces={"store": PACKED}, tiles=0)
 
@@ -34,8 +80,16 @@ put("f16_zero_trip", DONE, kind="f16acc", pieces={"store": PACKED}, tiles=0)
 def grouped(name: str, parameter: str, **more: object) -> None:
     """Registers in groups of four."""
     names = [f"d[{i // 4}][{i % 4}]" for i in range(16)]
-    wrapped = f"\n__device__ __forceinline__ void mma({parameter}, uint64_t a, uint64_t b) {{\n    {asm(names)}\n}}\n"
-    pieces = {"declare": "float d[4][4];\n    for (int i = 0; i < 16; ++i) d[i / 4][i % 4] = 0.f;", "store": "for (int i = 0; i < 16; ++i) c[at(i)] = d[i / 4][i % 4];"}
+    wrapped = f"""
+__device__ __forceinline__ void mma({parameter}, uint64_t a, uint64_t b) {{
+    {asm(names)}
+}}
+"""
+    pieces = {
+        "declare": """float d[4][4];
+    for (int i = 0; i < 16; ++i) d[i / 4][i % 4] = 0.f;""",
+        "store": "for (int i = 0; i < 16; ++i) c[at(i)] = d[i / 4][i % 4];",
+    }
     put(name, DONE if "body" not in more else more.pop("body"), mma=wrapped, pieces=pieces, **more)  # type: ignore[arg-type]
 
 
@@ -43,31 +97,160 @@ grouped("grouped_reference", "float (&d)[4][4]")
 grouped("grouped_unsized", "float d[][4]")
 grouped("grouped_sized", "float d[4][4]")
 grouped("grouped_pointer", "float (*d)[4]")
-grouped("grouped_changed", "float d[][4]", body="<declare>\n    <loop>\n    d[1][2] += 1.f;\n    float (*p)[4] = d + 1;\n    p[0][0] += 2.f;\n    <store>", want=plus({6: 1, 4: 2}))
-grouped("grouped_row_reference", "float (&d)[4][4]", body="<declare>\n    <loop>\n    float (&row)[4] = d[2];\n    row[1] += 1.f;\n    for (auto& r : d) r[0] += 2.f;\n    <store>", want=plus({9: 1, 0: 2, 4: 2, 8: 2, 12: 2}))
-put("two_tiles_unsized", "float d[2][16];\n    for (int i = 0; i < 32; ++i) d[i / 16][i % 16] = 0.f;\n    <loop>\n    for (int i = 0; i < 16; ++i) c[at(i)] = d[0][i] + d[1][i];",
-    types="\n__device__ __forceinline__ void both(float d[][16], uint64_t a, uint64_t b) {\n    mma(d[0], a, b);\n    mma(d[1], a + kA, b + kB);\n}\n", pieces={"two": "both(d, a + 2 * t * kA, b + 2 * t * kB);"})  # fmt: skip
-put("two_tiles_loop", "float d[2][16] = {};\n    <loop>\n    for (int h = 0; h < 2; ++h)\n        for (int i = 0; i < 16; ++i) d[h][i] *= 2.f;\n    for (int i = 0; i < 16; ++i) c[at(i)] = d[0][i] + d[1][i];",
-    pieces={"two": "for (int h = 0; h < 2; ++h) mma(d[h], a + (2 * t + h) * kA, b + (2 * t + h) * kB);"}, want=then(lambda d: d.__imul__(2)))  # fmt: skip
-put("one_dimension_of_32", "float d[32];\n    for (float& x : d) x = 0.f;\n    <loop>\n    for (int i = 0; i < 16; ++i) c[at(i)] = d[i] + d[16 + i];",
-    mma="\n__device__ __forceinline__ void mma(float* d, uint64_t a, uint64_t b) {\n    " + asm(registers("d", 16)) + "\n}\n",
-    pieces={"two": "mma(d, a + 2 * t * kA, b + 2 * t * kB);\n        mma(d + 16, a + (2 * t + 1) * kA, b + (2 * t + 1) * kB);"})  # fmt: skip
+grouped(
+    "grouped_changed",
+    "float d[][4]",
+    body="""<declare>
+    <loop>
+    d[1][2] += 1.f;
+    float (*p)[4] = d + 1;
+    p[0][0] += 2.f;
+    <store>""",
+    want=plus({6: 1, 4: 2}),
+)
+grouped(
+    "grouped_row_reference",
+    "float (&d)[4][4]",
+    body="""<declare>
+    <loop>
+    float (&row)[4] = d[2];
+    row[1] += 1.f;
+    for (auto& r : d) r[0] += 2.f;
+    <store>""",
+    want=plus({9: 1, 0: 2, 4: 2, 8: 2, 12: 2}),
+)
+put(
+    "two_tiles_unsized",
+    """float d[2][16];
+    for (int i = 0; i < 32; ++i) d[i / 16][i % 16] = 0.f;
+    <loop>
+    for (int i = 0; i < 16; ++i) c[at(i)] = d[0][i] + d[1][i];""",
+    types="""
+__device__ __forceinline__ void both(float d[][16], uint64_t a, uint64_t b) {
+    mma(d[0], a, b);
+    mma(d[1], a + kA, b + kB);
+}
+""",
+    pieces={"two": "both(d, a + 2 * t * kA, b + 2 * t * kB);"},
+)
+put(
+    "two_tiles_loop",
+    """float d[2][16] = {};
+    <loop>
+    for (int h = 0; h < 2; ++h)
+        for (int i = 0; i < 16; ++i) d[h][i] *= 2.f;
+    for (int i = 0; i < 16; ++i) c[at(i)] = d[0][i] + d[1][i];""",
+    pieces={"two": "for (int h = 0; h < 2; ++h) mma(d[h], a + (2 * t + h) * kA, b + (2 * t + h) * kB);"},
+    want=then("d *= 2"),
+)
+put(
+    "one_dimension_of_32",
+    """float d[32];
+    for (float& x : d) x = 0.f;
+    <loop>
+    for (int i = 0; i < 16; ++i) c[at(i)] = d[i] + d[16 + i];""",
+    mma="""
+__device__ __forceinline__ void mma(float* d, uint64_t a, uint64_t b) {
+    """
+    + asm(registers("d", 16))
+    + "\n}\n",
+    pieces={
+        "two": """mma(d, a + 2 * t * kA, b + 2 * t * kB);
+        mma(d + 16, a + (2 * t + 1) * kA, b + (2 * t + 1) * kB);"""
+    },
+)
 
 # --- A from registers
 
-FRAGMENT = "const uint32_t* from = reinterpret_cast<const uint32_t*>(a_in) + (threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) * 48 + threadIdx.x % 4;"
-LOADED = "const uint32_t* f = from + (2 * t + s) * 8;\n            r[s][0] = f[0], r[s][1] = f[8 * 48], r[s][2] = f[4], r[s][3] = f[8 * 48 + 4];"
-RS = "\n__device__ __forceinline__ void mma_rs(float (&d)[16], const uint32_t (&r)[4], uint64_t b) {\n    " + asm(registers("d", 16), sources="r[0], r[1], r[2], r[3]") + "\n}\n"
-RS_TURN = "uint32_t r[2][4];\n        for (int s = 0; s < 2; ++s) {\n            " + LOADED + "\n        }\n        fence();\n        for (int s = 0; s < 2; ++s) mma_rs(d, r[s], b + (2 * t + s) * kB);\n        commit();\n        wait<0>();"
-put("a_in_registers", FRAGMENT + "\n    <declare>\n    <loop>\n    <store>", types=RS, pieces={"multiply": RS_TURN})
-put("a_in_registers_changed", FRAGMENT + "\n    <declare>\n    for (int t = 0; t < tiles; ++t) {\n        " + RS_TURN + "\n        d[0] += 1.f;\n    }\n    <store>", types=RS, want=plus({0: 3}))
-put("a_in_registers_and_shared", FRAGMENT + "\n    <declare>\n    for (int t = 0; t < tiles; ++t) {\n        if (t == 1) {\n        " + RS_TURN + "\n        } else {\n        fence();\n        <two>\n        commit();\n        wait<0>();\n        }\n    }\n    <store>", types=RS)
-put("a_negated_in_registers", FRAGMENT + "\n    <declare>\n    <loop>\n    <store>", types=RS, pieces={"multiply": RS_TURN.replace("f[8 * 48 + 4];", "f[8 * 48 + 4];\n            for (uint32_t& x : r[s]) x ^= 0x80008000u;")}, want=lambda p: -total(p))
+FRAGMENT = "const uint32_t* from = reinterpret_cast<const uint32_t*>(a_in) + row_of(0) * 48 + threadIdx.x % 4;"
+LOADED = """const uint32_t* f = from + (2 * t + s) * 8;
+            r[s][0] = f[0], r[s][1] = f[8 * 48], r[s][2] = f[4], r[s][3] = f[8 * 48 + 4];"""
+RS = (
+    """
+__device__ __forceinline__ void mma_rs(float (&d)[16], const uint32_t (&r)[4], uint64_t b) {
+    """
+    + asm(registers("d", 16), sources="r[0], r[1], r[2], r[3]")
+    + "\n}\n"
+)
+RS_TURN = (
+    """uint32_t r[2][4];
+        for (int s = 0; s < 2; ++s) {
+            """
+    + LOADED
+    + """
+        }
+        fence();
+        for (int s = 0; s < 2; ++s) mma_rs(d, r[s], b + (2 * t + s) * kB);
+        commit();
+        wait<0>();"""
+)
+put(
+    "a_in_registers",
+    FRAGMENT
+    + """
+    <declare>
+    <loop>
+    <store>""",
+    types=RS,
+    pieces={"multiply": RS_TURN},
+)
+put(
+    "a_in_registers_changed",
+    FRAGMENT
+    + """
+    <declare>
+    for (int t = 0; t < tiles; ++t) {
+        """
+    + RS_TURN
+    + """
+        d[0] += 1.f;
+    }
+    <store>""",
+    types=RS,
+    want=plus({0: 3}),
+)
+put(
+    "a_in_registers_and_shared",
+    FRAGMENT
+    + """
+    <declare>
+    for (int t = 0; t < tiles; ++t) {
+        if (t == 1) {
+        """
+    + RS_TURN
+    + """
+        } else {
+        fence();
+        <two>
+        commit();
+        wait<0>();
+        }
+    }
+    <store>""",
+    types=RS,
+)
+put(
+    "a_negated_in_registers",
+    FRAGMENT
+    + """
+    <declare>
+    <loop>
+    <store>""",
+    types=RS,
+    pieces={
+        "multiply": RS_TURN.replace(
+            "f[8 * 48 + 4];",
+            """f[8 * 48 + 4];
+            for (uint32_t& x : r[s]) x ^= 0x80008000u;""",
+        )
+    },
+    want=lambda p: -total(p),
+)
 
 # --- Swizzled tiles
 
 SWIZZLED = """
-// Rows of %(span)s bytes, whose 16-byte chunks are exchanged by the row: %(span)s-byte swizzle; spans behind one another.
+// Rows of %(span)s bytes, whose 16-byte chunks are exchanged by the row, and those of one span behind one another.
 template <int Rows>
 __device__ void fill(uint4* tile, const uint4* from, int thread, int threads) {
     for (int i = thread; i < Rows * 12; i += threads) {
@@ -84,18 +267,35 @@ __device__ uint64_t describe(const uint4* tile) {
 
 // What step s adds to a descriptor of a tile of so many rows.
 __device__ uint64_t step_of(int s, int rows) { return s / %(steps)s * (rows * %(span)s >> 4) + s %% %(steps)s * 2; }
-"""  # fmt: skip
+"""
 PLACES = TILE[TILE.index("constexpr int kN") :]
 for span, mode, xor in ((128, 1, "row & 7"), (64, 2, "row >> 1 & 3"), (32, 3, "row >> 2 & 1")):
     values = {"span": span, "mode": mode, "xor": xor, "chunks": span // 16, "steps": span // 32}
-    text = HEAD + SYNC + SWIZZLED % values + PLACES.replace("<N>", "32") + wrapper() + kernel(
-        "<declare>\n    for (int t = 0; t < tiles; ++t) {\n        fence();\n        for (int s = 2 * t; s < 2 * t + 2; ++s) mma(d, a + step_of(s, 64), b + step_of(s, 32));\n        commit();\n        wait<0>();\n    }\n    <store>",
-        shared="__shared__ alignas(1024) uint4 a_tile[64 * 16], b_tile[32 * 16];")  # fmt: skip
+    text = (
+        HEAD
+        + SYNC
+        + SWIZZLED % values
+        + PLACES.replace("<N>", "32")
+        + wrapper()
+        + kernel(
+            """<declare>
+    for (int t = 0; t < tiles; ++t) {
+        fence();
+        for (int s = 2 * t; s < 2 * t + 2; ++s) mma(d, a + step_of(s, 64), b + step_of(s, 32));
+        commit();
+        wait<0>();
+    }
+    <store>""",
+            shared="__shared__ alignas(1024) uint4 a_tile[64 * 16], b_tile[32 * 16];",
+        )
+    )
     whole(f"swizzle_{span}", text, axis="shape")
 
 # --- Several types and shapes in one file
 
-put("two_shapes_in_kernel", """<declare>
+put(
+    "two_shapes_in_kernel",
+    """<declare>
     float e[8] = {};
     for (int t = 0; t < tiles; ++t) {
         fence();
@@ -104,40 +304,305 @@ put("two_shapes_in_kernel", """<declare>
         commit();
         wait<0>();
     }
-    for (int i = 0; i < 16; ++i) c[at(i)] = i < 8 ? e[i % 8] + d[i] : d[i];""", types=wrapper(16, name="mma16"),
-    want=lambda p: total(p) * np.where(np.arange(16) < 8, 2, 1))  # fmt: skip
-S8 = "int e[16];\n    for (int& x : e) x = 0;\n    for (int t = 0; t < tiles; ++t) {\n        fence();\n        mma_s8(e, a + 2 * t * kA, b + 2 * t * kB);\n        commit();\n        wait<0>();\n    }\n    "
-put("s32_and_f32_in_kernel", S8 + "<declare>\n    <loop>\n    for (int i = 0; i < 16; ++i) d[i] += float(e[i] - e[i]);\n    <store>", types=wrapper(32, "s8", name="mma_s8"))
-whole("s32_and_f32_in_file", file(wrapper(32, "s8", name="mma_s8") + kernel(DONE, name="kernel") + kernel(S8 + "if (e[0] == 123456789) c[0] = 0.f;\n    <declare>\n    <loop>\n    <store>", name="other")), axis="shape")
-whole("f16acc_and_f32_in_file", file(wrapper(32, "f16acc", name="mma_f16") + kernel(DONE, name="kernel") + kernel("uint32_t e[8] = {};\n    fence();\n    mma_f16(e, a, b);\n    commit();\n    wait<0>();\n    if (e[0] == 123456789) c[0] = 0.f;\n    <declare>\n    <loop>\n    <store>", name="other")), axis="shape")
-put("overloads_s32_and_f32", S8.replace("mma_s8", "mma") + "<declare>\n    <loop>\n    for (int i = 0; i < 16; ++i) d[i] += float(e[i] - e[i]);\n    <store>", types=wrapper(32, "s8"))
-put("bf16_and_f16_in_kernel", "float e[16] = {};\n    fence();\n    mma_f16(e, a, b);\n    commit();\n    wait<0>();\n    <declare>\n    <loop>\n    d[0] += e[0] > 1e30f ? 1.f : 0.f;\n    <store>", types=wrapper(32, "f16", name="mma_f16"))
+    for (int i = 0; i < 16; ++i) c[at(i)] = i < 8 ? e[i % 8] + d[i] : d[i];""",
+    types=wrapper(16, name="mma16"),
+    want=lambda p: total(p) * np.where(np.arange(16) < 8, 2, 1),
+)
+S8 = """int e[16];
+    for (int& x : e) x = 0;
+    for (int t = 0; t < tiles; ++t) {
+        fence();
+        mma_s8(e, a + 2 * t * kA, b + 2 * t * kB);
+        commit();
+        wait<0>();
+    }
+    """
+put(
+    "s32_and_f32_in_kernel",
+    S8
+    + """<declare>
+    <loop>
+    for (int i = 0; i < 16; ++i) d[i] += float(e[i] - e[i]);
+    <store>""",
+    types=wrapper(32, "s8", name="mma_s8"),
+)
+whole(
+    "s32_and_f32_in_file",
+    file(
+        wrapper(32, "s8", name="mma_s8")
+        + kernel(DONE, name="kernel")
+        + kernel(
+            S8
+            + """if (e[0] == 123456789) c[0] = 0.f;
+    <declare>
+    <loop>
+    <store>""",
+            name="other",
+        )
+    ),
+    axis="shape",
+)
+whole(
+    "f16acc_and_f32_in_file",
+    file(
+        wrapper(32, "f16acc", name="mma_f16")
+        + kernel(DONE, name="kernel")
+        + kernel(
+            """uint32_t e[8] = {};
+    fence();
+    mma_f16(e, a, b);
+    commit();
+    wait<0>();
+    if (e[0] == 123456789) c[0] = 0.f;
+    <declare>
+    <loop>
+    <store>""",
+            name="other",
+        )
+    ),
+    axis="shape",
+)
+put(
+    "overloads_s32_and_f32",
+    S8.replace("mma_s8", "mma")
+    + """<declare>
+    <loop>
+    for (int i = 0; i < 16; ++i) d[i] += float(e[i] - e[i]);
+    <store>""",
+    types=wrapper(32, "s8"),
+)
+put(
+    "bf16_and_f16_in_kernel",
+    """float e[16] = {};
+    fence();
+    mma_f16(e, a, b);
+    commit();
+    wait<0>();
+    <declare>
+    <loop>
+    d[0] += e[0] > 1e30f ? 1.f : 0.f;
+    <store>""",
+    types=wrapper(32, "f16", name="mma_f16"),
+)
 
 # --- Files
 
 HELPERS = SYNC + TILE.replace("<N>", "32")
-GUARDED = "#ifndef HELPERS_H\n#define HELPERS_H\n#include <cstdint>\n\n" + HELPERS + wrapper() + "#endif\n"
+GUARDED = (
+    """#ifndef HELPERS_H
+#define HELPERS_H
+#include <cstdint>
+
+"""
+    + HELPERS
+    + wrapper()
+    + "#endif\n"
+)
 put = partial(whole, axis="file")
-put("helpers_in_header", '#include "helpers.cuh"\n' + kernel(DONE), files={"helpers.cuh": "#pragma once\n" + HEAD + HELPERS + wrapper()})
+put(
+    "helpers_in_header",
+    """#include "helpers.cuh"
+"""
+    + kernel(DONE),
+    files={
+        "helpers.cuh": """#pragma once
+"""
+        + HEAD
+        + HELPERS
+        + wrapper()
+    },
+)
 put("header_with_guard", '#include "helpers.cuh"\n' + kernel(DONE), files={"helpers.cuh": GUARDED})
-put("header_included_twice", '#include "helpers.cuh"\n#include <cstddef>\n#include "helpers.cuh"\n' + kernel(DONE), files={"helpers.cuh": GUARDED})
-put("kernel_in_header", '#include "gemm.cuh"\n', files={"gemm.cuh": "#pragma once\n" + HEAD + HELPERS + wrapper() + kernel(DONE)})
-put("two_headers", '#include "one.cuh"\n#include "two.cuh"\n', files={f"{ns}.cuh": f"#pragma once\n{HEAD}namespace {ns} {{\n{HELPERS}{wrapper()}{kernel(DONE)}}}\n" for ns in ("one", "two")})
-put("two_headers_one_base", '#include "one.cuh"\n#include "two.cuh"\n', files={"base.cuh": GUARDED, **{f"{ns}.cuh": f'#pragma once\n#include "base.cuh"\nnamespace {ns} {{\n{kernel(DONE)}}}\n' for ns in ("one", "two")}})
-put("two_headers_guarded", '#include "one.cuh"\n#include "two.cuh"\n#include "one.cuh"\n', files={f"{ns}.cuh": f"#ifndef {ns}_H\n#define {ns}_H\n{HEAD}namespace {ns} {{\n{HELPERS}{wrapper()}{kernel(DONE)}}}\n#endif\n" for ns in ("one", "two")})
-put("header_and_kernel_of_its_own", '#include "one.cuh"\n\nnamespace two {\n' + HELPERS + wrapper() + kernel(DONE) + "}\n", files={"one.cuh": f"#pragma once\n{HEAD}namespace one {{\n{HELPERS}{wrapper()}{kernel(DONE)}}}\n"})
-put("header_of_headers", '#include "all.cuh"\n' + kernel(DONE), files={"all.cuh": '#pragma once\n#include "sync.cuh"\n#include "mma.cuh"\n', "sync.cuh": "#pragma once\n" + HEAD + HELPERS, "mma.cuh": '#pragma once\n#include "sync.cuh"\n' + wrapper()})
-put("header_below_code", HEAD + HELPERS + '\nconstexpr int kUnused = 3;\n#include "mma.cuh"\n' + kernel(DONE), files={"mma.cuh": wrapper()})
-put("header_of_macros", '#include "macros.h"\n' + HEAD + HELPERS + wrapper() + kernel("<declare>\n    <loop>\n    BUMP(d);\n    <store>"), files={"macros.h": "#define BUMP(x) x[0] += 1.f\n"}, want=ONE)
-put("header_in_directory", '#include "detail/mma.cuh"\n' + kernel(DONE), files={"detail/mma.cuh": '#pragma once\n#include "../sync.cuh"\n' + wrapper(), "sync.cuh": "#pragma once\n" + HEAD + HELPERS})
+put(
+    "header_included_twice",
+    """#include "helpers.cuh"
+#include <cstddef>
+#include "helpers.cuh"
+"""
+    + kernel(DONE),
+    files={"helpers.cuh": GUARDED},
+)
+put(
+    "kernel_in_header",
+    """#include "gemm.cuh"
+""",
+    files={
+        "gemm.cuh": """#pragma once
+"""
+        + HEAD
+        + HELPERS
+        + wrapper()
+        + kernel(DONE)
+    },
+)
+put(
+    "two_headers",
+    """#include "one.cuh"
+#include "two.cuh"
+""",
+    files={
+        f"{ns}.cuh": f"""#pragma once
+{HEAD}namespace {ns} {{
+{HELPERS}{wrapper()}{kernel(DONE)}}}
+"""
+        for ns in ("one", "two")
+    },
+)
+put(
+    "two_headers_one_base",
+    """#include "one.cuh"
+#include "two.cuh"
+""",
+    files={
+        "base.cuh": GUARDED,
+        **{
+            f"{ns}.cuh": f"""#pragma once
+#include "base.cuh"
+namespace {ns} {{
+{kernel(DONE)}}}
+"""
+            for ns in ("one", "two")
+        },
+    },
+)
+put(
+    "two_headers_guarded",
+    """#include "one.cuh"
+#include "two.cuh"
+#include "one.cuh"
+""",
+    files={
+        f"{ns}.cuh": f"""#ifndef {ns}_H
+#define {ns}_H
+{HEAD}namespace {ns} {{
+{HELPERS}{wrapper()}{kernel(DONE)}}}
+#endif
+"""
+        for ns in ("one", "two")
+    },
+)
+put(
+    "header_and_kernel_of_its_own",
+    """#include "one.cuh"
+
+namespace two {
+"""
+    + HELPERS
+    + wrapper()
+    + kernel(DONE)
+    + "}\n",
+    files={
+        "one.cuh": f"""#pragma once
+{HEAD}namespace one {{
+{HELPERS}{wrapper()}{kernel(DONE)}}}
+"""
+    },
+)
+put(
+    "header_of_headers",
+    """#include "all.cuh"
+"""
+    + kernel(DONE),
+    files={
+        "all.cuh": """#pragma once
+#include "sync.cuh"
+#include "mma.cuh"
+""",
+        "sync.cuh": """#pragma once
+"""
+        + HEAD
+        + HELPERS,
+        "mma.cuh": """#pragma once
+#include "sync.cuh"
+"""
+        + wrapper(),
+    },
+)
+put(
+    "header_below_code",
+    HEAD
+    + HELPERS
+    + """
+constexpr int kUnused = 3;
+#include "mma.cuh"
+"""
+    + kernel(DONE),
+    files={"mma.cuh": wrapper()},
+)
+put(
+    "header_of_macros",
+    """#include "macros.h"
+"""
+    + HEAD
+    + HELPERS
+    + wrapper()
+    + kernel("""<declare>
+    <loop>
+    BUMP(d);
+    <store>"""),
+    files={
+        "macros.h": """#define BUMP(x) x[0] += 1.f
+"""
+    },
+    want=ONE,
+)
+put(
+    "header_in_directory",
+    """#include "detail/mma.cuh"
+"""
+    + kernel(DONE),
+    files={
+        "detail/mma.cuh": """#pragma once
+#include "../sync.cuh"
+"""
+        + wrapper(),
+        "sync.cuh": """#pragma once
+"""
+        + HEAD
+        + HELPERS,
+    },
+)
 put("body_in_header", HEAD + HELPERS + wrapper() + kernel('#include "body.inc"\n'), files={"body.inc": DONE + "\n"})
-put("header_repeated_on_purpose", HEAD + HELPERS + wrapper() + '#define NAME first\n#include "kernel.inc"\n#undef NAME\n#define NAME second\n#include "kernel.inc"\n', files={"kernel.inc": kernel(DONE, name="NAME")})
+put(
+    "header_repeated_on_purpose",
+    HEAD
+    + HELPERS
+    + wrapper()
+    + """#define NAME first
+#include "kernel.inc"
+#undef NAME
+#define NAME second
+#include "kernel.inc"
+""",
+    files={"kernel.inc": kernel(DONE, name="NAME")},
+)
 put("long_lines_and_crlf", file(kernel(DONE)).replace("\n", "\r\n"))
 put("no_newline_at_end", file(kernel(DONE)).rstrip("\n"))
-put("comments_everywhere", file(kernel("/* the sums */ float /* of */ d /* tile */ [16] /* registers */ = {}; // zero\n    <loop> // loop\n    // d[0] += 1.f;\n    /* d[1] += 1.f; */ <store> // done")))
+put(
+    "comments_everywhere",
+    file(
+        kernel("""/* the sums */ float /* of */ d /* tile */ [16] /* registers */ = {}; // zero
+    <loop> // loop
+    // d[0] += 1.f;
+    /* d[1] += 1.f; */ <store> // done""")
+    ),
+)
 put("tabs", file(kernel(DONE)).replace("    ", "\t"))
-put("unicode", file("\n// Σ aᵢ·bᵢ — Größe\n" + kernel("/* é */ <declare>\n    <loop>\n    <store>")))
-put("host_code_below", file(kernel(DONE)) + """
+put(
+    "unicode",
+    file(
+        """
+// Σ aᵢ·bᵢ — Größe
+"""
+        + kernel("""/* é */ <declare>
+    <loop>
+    <store>""")
+    ),
+)
+put(
+    "host_code_below",
+    file(kernel(DONE))
+    + """
 #include <cstdio>
 #include <cuda_runtime.h>
 cudaError_t launch(const uint4* a, const uint4* b, float* c) {
@@ -150,4 +615,5 @@ cudaError_t launch(const uint4* a, const uint4* b, float* c) {
     kernel<<<1, 128>>>(a, b, c, 3);
     return cudaGetLastError();
 }
-""")  # fmt: skip
+""",
+)
