@@ -92,6 +92,15 @@ TMEM_SIZE_UNKNOWN = warning(
     "The extents of an accumulator depend on names that are not visible at the top of the kernel.",
     "Fewer CTAs fit on an SM than might. Make the tile extents template parameters or file-scope constants.",
 )
+REGISTERS_KEPT_TRUE = note(
+    "PT2505",
+    "`{name}` moves at every wait and MMA: {why}",
+    "Where every access to the registers is understood, loads and stores stand at the accesses. Else the registers are "
+    "kept true outside of batches in flight: they go to Tensor Memory before each MMA, unless it is newer, and come "
+    "back behind each wait. That is right whatever the code does with them, and costs moves that may be unnecessary; "
+    "a loop that names nothing through which the registers can be reached has none.",
+    "Nothing has to be done. For speed, access the registers by name and subscript, outside of macros and references.",
+)
 EXTRA_BARRIER = note(
     "PT2502",
     "each MMA batch of {kernel} starts with a warpgroup barrier",

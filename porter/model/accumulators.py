@@ -180,7 +180,7 @@ class _Finder:
             self._trace_free_name(function, step)
             return
         variable = self._variable(function, step.d)
-        if variable is None and (member := find_field(function, step.d.name)) is not None:
+        if variable is None and (member := find_field(self.program, function, step.d.name)) is not None:
             self._reached_member(function, member, step)
             return
         if variable is None:
@@ -202,10 +202,10 @@ class _Finder:
         if step.d.prefix or not step.d.inner:
             self._refuse(method, step.d.root, f"member `{member.name}` holds more than one tile")
             return
-        for holder, node in passed_on(self.program.functions, member.owner):
+        for holder, node in passed_on(self.program, member):
             what = f"an object of class `{member.owner}`, which holds an accumulator, is copied or kept"
             self._refuse(holder, node, what)
-        for variable in objects_of(self.program.functions, member.owner):
+        for variable in objects_of(self.program, member):
             if variable.is_reference:
                 # the flow reports what it does to the object
                 continue
@@ -219,7 +219,7 @@ class _Finder:
                 known = Accumulator(variable, step.op.d_registers, step.element, step.op.d_type, depth, member=member)
                 self._by_key[variable.key] = known
                 self.result.accumulators.append(known)
-            if known.member is None or known.member.name != member.name:
+            if known.member is None or known.member.key != member.key:
                 self._refuse(variable.function, step.d.root, f"`{variable.name}` holds several accumulators")
                 continue
             known.registers = max(known.registers, step.op.d_registers)
@@ -279,8 +279,9 @@ class _Finder:
                 variable, step.op.d_registers, step.element, step.op.d_type, depth, registers.scalars, path
             )
             if path:
-                known.path_extents = field_extents(self.program.functions, known.type_name, path)
-                hidden = names_in_class(self.program.functions, known.type_name, " ".join(known.path_extents))
+                classes = self.program.names.class_of(variable.function, variable.declaration, None)
+                known.path_extents = field_extents(self.program, classes, path)
+                hidden = names_in_class(classes, " ".join(known.path_extents))
                 known.hidden_extents = hidden
                 if len(known.extents) < depth:
                     self._refuse(user, registers.root, f"the class of `{variable.name}` is defined elsewhere")
@@ -344,7 +345,8 @@ class _Finder:
         kind = param.node.child_by_field_name("type") if param.node is not None else None
         if not path or kind is None:
             return own
-        return own + field_extents(self.program.functions, function.text(kind), path)
+        assert param.node is not None
+        return own + field_extents(self.program, self.program.names.class_of(function, param.node, None), path)
 
     def _trace_call(self, call: Call, param: AccumulatorParam, step: MmaStep) -> None:
         first, count = param.params[0].index, len(param.params)

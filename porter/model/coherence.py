@@ -25,6 +25,8 @@ STATEMENT_LISTS = ("compound_statement", "case_statement", *PREPROCESSOR_BLOCKS)
 
 _TOUCHES = (Kind.READ, Kind.WRITE, Kind.ALIAS)
 _CHANGES = (Kind.WRITE, Kind.ALIAS)
+_IN_FLIGHT = "it is read while MMAs that no wait covers may be in flight"
+_UNFENCED = "threads use its registers and an MMA follows without a wgmma.fence in between"
 _MOST_GROUPS = 16
 """No wait leaves more groups pending: `wgmma.wait_group` takes an immediate, and CUTLASS none above 7."""
 
@@ -58,6 +60,8 @@ class Problem:
     node: Node = field(repr=False)
     what: str
     written_at: int = -1
+    of_original: bool = False
+    """Whether the original is at fault: on every path it reads registers of MMAs in flight, or it lacks a fence."""
 
 
 def place_loads(builder: FlowBuilder, accumulator: Accumulator) -> list[Node]:
@@ -205,7 +209,7 @@ def check(builder: FlowBuilder, accumulator: Accumulator) -> list[Problem]:
     mma = [e.node for e in events_of(flow) if e.kind is Kind.MMA]
     interpreter = _Interpreter(accumulator, mma)
     interpreter.run(flow, {_State(Where.NOWHERE)})
-    return interpreter.problems + _moved_by_some(builder, accumulator, events_of(flow))
+    return interpreter.found() + _moved_by_some(builder, accumulator, events_of(flow))
 
 
 def _moved_by_some(builder: FlowBuilder, accumulator: Accumulator, events: list[Event]) -> list[Problem]:
@@ -230,6 +234,16 @@ class _Interpreter(Interpreter[_State]):
         self.mma = mma
         self.problems: list[Problem] = []
         self._seen: set[tuple[int, str, int]] = set()
+        self._loaded_in_flight: dict[int, set[bool]] = {}
+
+    def found(self) -> list[Problem]:
+        """The problems; those of loads in flight say whether no path avoids them."""
+        return [
+            replace(p, of_original=p.what == _UNFENCED or self._loaded_in_flight.get(p.node.id) == {True})
+            if p.what in (_IN_FLIGHT, _UNFENCED)
+            else p
+            for p in self.problems
+        ]
 
     def event(self, event: Event, state: _State) -> _State:
         if event.kind is Kind.COMMIT:
@@ -253,11 +267,13 @@ class _Interpreter(Interpreter[_State]):
                 what = "its registers are changed by threads and then added to by an MMA"
                 self._problem(event, what, state.written_at)
             elif state.unfenced:
-                self._problem(event, "threads use its registers and an MMA follows without a wgmma.fence in between")
+                self._problem(event, _UNFENCED)
             return _State(Where.TMEM, 0)
         if event.kind is Kind.LOAD:
+            if where not in (Where.NOWHERE, Where.ZERO):
+                self._loaded_in_flight.setdefault(event.node.id, set()).add(state.in_flight >= 0)
             if state.in_flight >= 0:
-                self._problem(event, "it is read while MMAs that no wait covers may be in flight")
+                self._problem(event, _IN_FLIGHT)
             if where is Where.REGISTERS:
                 what = "its registers are changed by threads and then loaded again"
                 self._problem(event, what, state.written_at)

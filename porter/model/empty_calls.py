@@ -25,7 +25,7 @@ def is_register_fence(function: Function) -> bool:
 
 def is_register_fence_call(call: Call, targets: list[Function]) -> bool:
     """Whether a call only pins registers: of such functions of the sources, or of CuTe's."""
-    return all(is_register_fence(t) for t in targets) if targets else call.name == REGISTER_FENCE
+    return all(is_register_fence(t) for t in targets) if targets else call.is_library and call.name == REGISTER_FENCE
 
 
 def only_aborts(function: Function, arm: Node) -> bool:

@@ -16,7 +16,6 @@ from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.kernels import contains_tensor_core
 from porter.model.macro_uses import MacroUses
-from porter.model.members import class_name
 from porter.model.objects import constructors, is_const, object_root, returns_pointer
 from porter.model.program import Program
 from porter.model.registers import CASTS, take_apart, without_casts
@@ -45,6 +44,8 @@ class FlowBuilder:
         self.stores: dict[int, list[Accumulator]] = {}
         self.threads = Threads(program)
         self._found_meetings: dict[int, list[Node]] = {}
+        self._visited: set[tuple[str, int]] = set()
+        self._changed: set[tuple[str, int]] = set()
         self._uses = program.uses_tensor_core()
         self._macros = MacroUses(program, accumulators.accumulators)
         self._statements = {s.statement.node.id: s for s in program.statements}
@@ -92,6 +93,37 @@ class FlowBuilder:
 
     def flow(self, function: Function) -> list[Item]:
         return self._statements_of(Frame(function, {}, None, 0), function.body)
+
+    def flow_in(self, function: Function, bound: dict[str, Accumulator]) -> list[Item]:
+        """The flow of a function whose parameters carry accumulators."""
+        return self._statements_of(Frame(function, bound, None, 0), function.body)
+
+    def is_inlined_call(self, function: Function, node: Node) -> bool:
+        """Whether a node calls a function of the sources that issues, commits or waits for MMAs."""
+        call = self.call_at(function, node)
+        return call is not None and any(id(t) in self._uses for t in self.program.targets(call))
+
+    def keep_registers_true(self, accumulator: Accumulator) -> None:
+        """Forget what was placed for an accumulator: zeroing it, say, is nothing but a change of its registers."""
+        for places in (self.anchors, self.stores):
+            for known in places.values():
+                known[:] = [a for a in known if a is not accumulator]
+        for node_id, zeroing in list(self.zeroing.items()):
+            zeroing.accumulators[:] = [a for a in zeroing.accumulators if a is not accumulator]
+            if not zeroing.accumulators:
+                del self.zeroing[node_id]
+
+    def has_visited(self, function: Function, offset: int, *, change: bool) -> bool:
+        """Whether a flow came by what stands at a byte offset of the function's file and names an accumulator or a
+        macro, and with `change` knows that registers are changed there. Call after `flow`."""
+        place = (function.file.path, offset)
+        if self._macros.has_seen(function, offset):
+            return not change or self._macros.has_changed(function, offset)
+        return place in (self._changed if change else self._visited)
+
+    def zeroing_of(self, accumulator: Accumulator) -> list[Node]:
+        """Statements that do nothing but clear the accumulator."""
+        return [z.node for z in self.zeroing.values() if accumulator in z.accumulators]
 
     # --- statements
 
@@ -156,7 +188,7 @@ class FlowBuilder:
             return [Event(Kind.WRITE, node, accumulator)]
         member = re.escape(accumulator.path.rpartition(".")[2])
         items: list[Item] = []
-        for constructor in constructors(self.program.functions, class_name(accumulator.class_type)):
+        for constructor in constructors(self.program, frame.function, node, accumulator.class_type):
             if accumulator.member is not None:
                 inner = frame.into(constructor, {accumulator.member.name: accumulator}, {}, node)
                 items.append(Branch([[], [Inlined(self._statements_of(inner, constructor.body))]]))
@@ -201,7 +233,7 @@ class FlowBuilder:
             return items + self._target(frame, left, compound)
         if node.type == "update_expression":
             return self._target(frame, node.child_by_field_name("argument"), True)
-        if node.type in ("identifier", "type_identifier") and (call := self._call_at(frame.function, node)) is not None:
+        if node.type in ("identifier", "type_identifier") and (call := self.call_at(frame.function, node)) is not None:
             return [i for target in self.program.targets(call) for i in self._inline(frame, call, target)]
         if node.type == "identifier":
             accumulator = self._accumulator(frame, node)
@@ -225,7 +257,8 @@ class FlowBuilder:
             items += self._expression(frame, child)
         return items
 
-    def _call_at(self, function: Function, node: Node) -> Call | None:
+    def call_at(self, function: Function, node: Node) -> Call | None:
+        """The call that a node of a function is."""
         calls = self._calls.get(id(function))
         if calls is None:
             # the first call of a node, as in `function.calls`
@@ -254,6 +287,8 @@ class FlowBuilder:
             items = self._expression(frame, node)
             held = self._object(frame, node)
             return [*items, Event(Kind.WRITE, at, held)] if held is not None else items
+        assert element is not None
+        self._changed.add(_place(frame, element.root))
         items = [Event(Kind.READ, at, accumulator)] if compound else []
         return [*items, Event(Kind.WRITE, at, accumulator)]
 
@@ -264,6 +299,12 @@ class FlowBuilder:
         return accumulator if accumulator is not None and accumulator.class_type else None
 
     def _accumulator(self, frame: Frame, node: Node) -> Accumulator | None:
+        found = self._named(frame, node)
+        if found is not None:
+            self._visited.add(_place(frame, node))
+        return found
+
+    def _named(self, frame: Frame, node: Node) -> Accumulator | None:
         name = frame.function.text(node)
         if name in frame.bound:
             return frame.bound[name]
@@ -334,7 +375,7 @@ class FlowBuilder:
             alias = self._alias(frame, node)
             if alias is not None:
                 return alias
-        call = self._call_at(frame.function, node)
+        call = self.call_at(frame.function, node)
         if call is None:
             return [i for child in node.named_children for i in self._expression(frame, child)]
         targets = self.program.targets(call)
@@ -406,7 +447,7 @@ class FlowBuilder:
 
     def _hands_out(self, frame: Frame, node: Node) -> bool:
         """Whether a call returns a pointer, or is of a function that the sources do not define."""
-        call = self._call_at(frame.function, node)
+        call = self.call_at(frame.function, node)
         targets = self.program.targets(call) if call is not None else []
         return not targets or any(returns_pointer(t) for t in targets)
 
@@ -428,6 +469,8 @@ class FlowBuilder:
         read = Event(Kind.READ, at, accumulator)
         whole = not accumulator.scalars and len(element.subscripts) < max(1, len(accumulator.extents))
         changes = any(_may_write(t, index) for t in targets) if targets else whole or address_taken
+        if changes:
+            self._changed.add(_place(frame, element.root))
         return [read, Event(Kind.WRITE, at, accumulator)] if changes else [read]
 
     def _held(self, frame: Frame, call: Call) -> dict[str, Accumulator]:
@@ -458,7 +501,7 @@ class FlowBuilder:
         return found
 
     def _is_method_of(self, target: Function, held: dict[str, Accumulator]) -> bool:
-        return any(a.member is not None and a.member.owner == target.owner for a in held.values())
+        return any(a.member is not None and a.member.is_in_class_of(target) for a in held.values())
 
     def _inline(
         self, frame: Frame, call: Call, target: Function, held: dict[str, Accumulator] | None = None
@@ -482,6 +525,11 @@ class FlowBuilder:
             values = dict(zip(target.template_params, call.template_args, strict=False))
         inner = frame.into(target, bound, values, call.node, call, lexical=True)
         return [Inlined(self._statements_of(inner, target.body))]
+
+
+def _place(frame: Frame, node: Node) -> tuple[str, int]:
+    """Path and byte offset of a node."""
+    return frame.function.file.path, node.start_byte + frame.function.shift
 
 
 def _siblings(node: Node) -> list[Node]:

@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tree_sitter import Node
 
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, string_macros
 from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers, walk
 from porter.lang.text import Span
+
+if TYPE_CHECKING:
+    from porter.model.names.symbols import ClassScope
 
 
 class Style(Enum):
@@ -64,6 +68,8 @@ class Call:
     args: tuple[Node, ...] = field(repr=False)
     args_span: Span
     """Inside the parentheses."""
+    is_library: bool = False
+    """Whether it is of one of the library functions of `library_calls`."""
 
 
 @dataclass(eq=False)
@@ -81,7 +87,11 @@ class Function:
     """Inside the parentheses of the parameter list; None for a lambda without one."""
     template_params: tuple[str, ...] = ()
     owner: str = ""
-    """Class or struct of a method."""
+    """Class or struct of a method, with the namespaces around it."""
+    owner_class: ClassScope | None = field(default=None, repr=False)
+    """The same as a declaration; None for a class without a name, and for everything but methods."""
+    variadic: bool = False
+    """Whether it takes more arguments than `params`: `...`."""
     parent: Function | None = None
     """The function a lambda stands in."""
     shift: int = 0
@@ -110,6 +120,11 @@ class Function:
         """Whether it is a lambda that sees every variable around it by reference: `[&]`, `[&, x]`."""
         captures = self.node.child_by_field_name("captures") if self.style is Style.LAMBDA else None
         return captures is not None and re.match(r"\[\s*&\s*[\],]", self.text(captures)) is not None
+
+    @property
+    def class_name(self) -> str:
+        """The class of a method, as it is written where it is declared."""
+        return self.owner_class.name if self.owner_class is not None else self.owner
 
     @property
     def qualified_name(self) -> str:
@@ -245,6 +260,8 @@ def declarations_of(file: CudaFile) -> list[Function]:
     found = []
     for node in find(file.root, "declaration", "field_declaration"):
         declarator = node.child_by_field_name("declarator")
+        while declarator is not None and declarator.type in ("pointer_declarator", "reference_declarator"):
+            declarator = declarator.child_by_field_name("declarator") or next(iter(declarator.named_children), None)
         if declarator is None or declarator.type != "function_declarator":
             continue
         if enclosing(node, "function_definition", "lambda_expression") is not None:
@@ -290,6 +307,7 @@ def _read_params(function: Function, node: Node | None) -> None:
     if node is None:
         return
     function.params_span = Span(node.start_byte + 1, node.end_byte - 1)
+    function.variadic = any(c.type in ("...", "variadic_parameter") for c in node.children)
     declared = [c for c in node.named_children if c.type.endswith("parameter_declaration")]
     for index, child in enumerate(declared):
         declarator = child.child_by_field_name("declarator")
@@ -324,13 +342,25 @@ def _last_name(node: Node) -> Node | None:
         node = inner
 
 
+def _called_name(callee: Node) -> Node | None:
+    """The name in a callee: of the class, where a temporary is called (`Mma<64>{}(d)`)."""
+    while callee.type == "parenthesized_expression" and callee.named_children:
+        callee = callee.named_children[0]
+    inner: Node | None = callee
+    if callee.type == "compound_literal_expression":
+        inner = callee.child_by_field_name("type")
+    elif callee.type == "call_expression":
+        inner = callee.child_by_field_name("function")
+    return _last_name(inner) if inner is not None else None
+
+
 def _calls(function: Function) -> Iterator[Call]:
     for node in function.own_nodes("call_expression"):
         callee = node.child_by_field_name("function")
         arguments = node.child_by_field_name("arguments")
         if callee is None or arguments is None or arguments.type != "argument_list":
             continue
-        name_node = _last_name(callee)
+        name_node = _called_name(callee)
         if name_node is None:
             continue
         template_args: tuple[str, ...] = ()

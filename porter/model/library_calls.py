@@ -8,6 +8,8 @@ Source: CUTLASS include/cute/arch/mma_sm90_gmma.hpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from porter.lang.asm import AsmOperand, AsmStatement
 from porter.lang.text import Span
 from porter.model.functions import Call
@@ -21,6 +23,19 @@ _TEMPLATES = {
     "warpgroup_commit_batch": "wgmma.commit_group.sync.aligned;",
     "warpgroup_wait": "wgmma.wait_group.sync.aligned %0;",
 }
+
+
+_NAMESPACE = "cute::"
+
+
+def is_library_call(call: Call, outside: Callable[[Call], str | None]) -> bool:
+    """Whether a call is of CuTe's functions above. `outside` gives the qualified name of a function that the sources
+    do not declare, None for theirs. A bare name is CuTe's: its `using namespace` may stand in a header that is not at
+    hand."""
+    if call.name not in _TEMPLATES and call.name != REGISTER_FENCE:
+        return False
+    name = outside(call)
+    return name is not None and name.removeprefix(_NAMESPACE) == call.name
 
 
 def as_statement(call: Call) -> AsmStatement | None:

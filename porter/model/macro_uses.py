@@ -7,7 +7,7 @@ import re
 
 from tree_sitter import Node
 
-from porter.lang.asm import macro_definitions
+from porter.lang.expansion import Macros
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Item, Kind
 from porter.model.frames import Frame
@@ -21,12 +21,11 @@ class MacroUses:
     def __init__(self, program: Program, accumulators: list[Accumulator]) -> None:
         self._program = program
         self._accumulators = accumulators
-        self._bodies = {
-            macro.name: macro.joined.decode("utf-8", "replace")
-            for file in program.sources.files.values()
-            for macro in macro_definitions(file)
-        }
+        macros = Macros.of(m for file in program.sources.files.values() for m in file.lexed.macros())
+        # with the bodies of the macros that it uses in turn
+        self._bodies = {name: macros.text(name) for name in macros.by_name}
         self._seen: set[tuple[int, int]] = set()
+        self._changed: set[tuple[int, int]] = set()
 
     def named(self, frame: Frame, node: Node, name: str) -> list[Item]:
         """What the macro `name`, used at `node`, does to accumulators of the function that uses it."""
@@ -45,6 +44,7 @@ class MacroUses:
                 items.append(Event(Kind.READ, at, accumulator))
                 if re.search(rf"\b{re.escape(word)}\b(?:\s*\[[^\]]*\])*\s*(?:[-+*/|&^]|<<|>>)?=(?!=)", body):
                     items.append(Event(Kind.WRITE, at, accumulator))
+                    self._changed.add((id(frame.function), node.start_byte))
                 break
         return items
 
@@ -61,14 +61,19 @@ class MacroUses:
             for match in re.finditer(rb"\b" + macro.encode() + rb"\b", code):
                 inside = function.body.start_byte <= match.start() < function.body.end_byte
                 line = code[code.rfind(b"\n", 0, match.start()) + 1 : match.start()].lstrip()
-                if inside and not line.startswith(b"#") and not self._was_seen(function, match.start()):
+                if inside and not line.startswith(b"#") and not self.has_seen(function, match.start()):
                     found.append((macro, match.start()))
         return found
 
-    def _was_seen(self, function: Function, offset: int) -> bool:
+    def has_seen(self, function: Function, offset: int) -> bool:
+        """Whether a flow came by the macro that is used at a byte offset."""
         if (id(function), offset) in self._seen:
             return True
         return any(c.name_span.start == offset for f in self._family(function) for c in f.calls)
+
+    def has_changed(self, function: Function, offset: int) -> bool:
+        """Whether the macro at a byte offset is known to change an accumulator."""
+        return (id(function), offset) in self._changed
 
     def _family(self, function: Function) -> list[Function]:
         """The function and the lambdas in it."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import enclosing, find
+from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function, Style, array_extents, declared_name
+from porter.model.names.symbols import ClassScope
+from porter.model.program import Program
 from porter.model.scopes import Variable
-
-CLASSES = ("class_specifier", "struct_specifier")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +24,11 @@ class MemberField:
     owner: str
     name: str
     method: Function = field(repr=False)
-    """Some method of the class: stands for its file."""
+    """Some method of the class, in the file of the class: stands for its file."""
     declaration: Node = field(repr=False)
     class_node: Node = field(repr=False)
+    family: frozenset[int] = field(default=frozenset(), repr=False)
+    """ids of the classes whose objects hold the member: its own, and those derived from it."""
 
     @property
     def stem(self) -> str:
@@ -37,15 +39,30 @@ class MemberField:
     def extents(self) -> list[str]:
         return [self.method.text(n) for n in array_extents(self.declaration)]
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for the same member."""
+        return self.owner, self.name
 
-def find_field(method: Function, name: str) -> MemberField | None:
-    """The array member that `name` means in a method, or None."""
-    if method.style is not Style.METHOD:
+    def is_in_class_of(self, method: Function) -> bool:
+        """Whether a function is a method of an object that holds the member."""
+        return method.owner_class is not None and id(method.owner_class) in self.family
+
+
+def find_field(program: Program, method: Function, name: str) -> MemberField | None:
+    """The array member that `name` means in a method, be it a base's; None if there is none."""
+    if method.style is not Style.METHOD or method.owner_class is None:
         return None
-    class_node = enclosing(method.node, *CLASSES)
-    body = class_node.child_by_field_name("body") if class_node is not None else None
-    if class_node is None or body is None:
+    return _field_of(program, method, method.owner_class, name, set())
+
+
+def _field_of(
+    program: Program, method: Function, scope: ClassScope, name: str, seen: set[int]
+) -> MemberField | None:
+    body = scope.node.child_by_field_name("body") if scope.node is not None else None
+    if scope.file is None or scope.node is None or body is None or id(scope) in seen:
         return None
+    seen.add(id(scope))
     for declaration in body.named_children:
         if declaration.type != "field_declaration":
             continue
@@ -53,85 +70,117 @@ def find_field(method: Function, name: str) -> MemberField | None:
         if len(declarators) != 1 or declarators[0].type != "array_declarator":
             continue
         declared = declared_name(declarators[0])
-        if declared is not None and method.text(declared) == name:
-            return MemberField(method.owner, name, method, declaration, class_node)
+        if declared is not None and scope.file.text(declared) == name:
+            holder = method if method.file is scope.file and not method.shift else _stand_in(program, scope)
+            if holder is None:
+                return None
+            return MemberField(scope.qualified, name, holder, declaration, scope.node, _family(program, scope))
+    for base, _ in program.names.lookup.bases(scope):
+        found = _field_of(program, method, base, name, seen)
+        if found is not None:
+            return found
     return None
 
 
-def objects_of(functions: list[Function], owner: str) -> Iterator[Variable]:
-    """Local variables of the class type, one for each declarator."""
-    for function in functions:
+def _stand_in(program: Program, scope: ClassScope) -> Function | None:
+    """Some function in the file of a class."""
+    return next((f for f in [*program.functions, *program.forward] if f.file is scope.file and not f.shift), None)
+
+
+def _family(program: Program, scope: ClassScope) -> frozenset[int]:
+    derives = program.names.lookup.derives
+    return frozenset(id(c) for c in program.names.index.classes if c is scope or derives(c, scope))
+
+
+def objects_of(program: Program, member: MemberField) -> Iterator[Variable]:
+    """Local variables that hold the member, one for each declarator."""
+    for function in program.functions:
         if function.style is Style.MACRO:
             continue
         for declaration in function.own_nodes("declaration"):
-            if not _is_class(function, declaration, owner):
-                continue
             for declarator in declaration.children_by_field_name("declarator"):
                 name = declared_name(declarator)
-                if name is not None:
-                    yield Variable(function, function.text(name), declaration=declaration, declarator=declarator)
+                if name is None:
+                    continue
+                variable = Variable(function, function.text(name), declaration=declaration, declarator=declarator)
+                if any(id(c) in member.family for c in _classes_of(program, variable)):
+                    yield variable
 
 
-def passed_on(functions: list[Function], owner: str) -> Iterator[tuple[Function, Node]]:
+def _classes_of(program: Program, variable: Variable) -> tuple[ClassScope, ...]:
+    declaration = variable.declaration
+    kind = declaration.child_by_field_name("type") if declaration is not None else None
+    if declaration is None or kind is None or kind.type in ("primitive_type", "sized_type_specifier"):
+        return ()
+    if kind.type in ("placeholder_type_specifier", "auto"):
+        return program.names.expressions.variable(variable).classes
+    return program.names.class_of(variable.function, declaration, None)
+
+
+def passed_on(program: Program, member: MemberField) -> Iterator[tuple[Function, Node]]:
     """Members, pointers and copies of the class type: objects that are neither local variables nor references to
     them."""
-    for function in functions:
+    for function in program.functions:
         for param in function.params:
-            if param.node is not None and function.owner != owner and _is_class(function, param.node, owner):
+            if param.node is None or member.is_in_class_of(function):
+                continue
+            if any(id(c) in member.family for c in program.names.class_of(function, param.node, None)):
                 declarator = param.node.child_by_field_name("declarator")
                 if declarator is None or "reference_declarator" not in declarator.type:
                     yield function, param.node
-    files = {id(f.file): f for f in functions}
-    for function in files.values():
-        for declaration in find(function.file.root, "field_declaration"):
-            if _is_class(function, declaration, owner):
-                yield function, declaration
+    for scope in program.names.index.classes:
+        holder = None
+        for declaration in _own_fields(scope):
+            found = program.names.declared_in(scope, declaration)
+            if any(id(c) in member.family for c in found):
+                holder = holder or _stand_in(program, scope)
+                if holder is not None:
+                    yield holder, declaration
 
 
-def class_name(type_name: str) -> str:
-    """`Tile` of `ns::Tile<64, N>`."""
-    return re.sub(r"<.*", "", type_name, flags=re.DOTALL).split("::")[-1].strip()
+def _own_fields(scope: ClassScope) -> Iterator[Node]:
+    body = scope.node.child_by_field_name("body") if scope.node is not None else None
+    for node in body.named_children if body is not None else ():
+        if node.type == "field_declaration" and node.children_by_field_name("declarator"):
+            yield node
+        elif node.type.startswith("preproc"):
+            yield from find(node, "field_declaration")
 
 
-def _is_class(function: Function, declaration: Node, owner: str) -> bool:
-    kind = declaration.child_by_field_name("type")
-    if kind is None:
-        return False
-    return class_name(function.file.text(kind)) == owner
+def field_extents(program: Program, classes: tuple[ClassScope, ...], path: str) -> list[str]:
+    """Extents of the array member `path` (`.d`) of a class that the sources define; empty if they do not, or if the
+    class may be one of several that declare it differently."""
+    found = {tuple(_extents_in(program, c, path.removeprefix("."), set()) or ()) for c in classes}
+    found.discard(())
+    return list(found.pop()) if len(found) == 1 else []
 
 
-def _classes(functions: list[Function], type_name: str) -> Iterator[tuple[Function, Node]]:
-    """Definitions of a class, each with some function of its file."""
-    base = class_name(type_name)
-    files = {id(f.file): f for f in functions}
-    for function in files.values():
-        for node in find(function.file.root, *CLASSES):
-            name = node.child_by_field_name("name")
-            if name is not None and node.child_by_field_name("body") is not None and function.file.text(name) == base:
-                yield function, node
+def _extents_in(program: Program, scope: ClassScope, name: str, seen: set[int]) -> list[str] | None:
+    if scope.file is None or id(scope) in seen:
+        return None
+    seen.add(id(scope))
+    for declaration in _own_fields(scope):
+        for declarator in declaration.children_by_field_name("declarator"):
+            declared = declared_name(declarator)
+            if declared is not None and scope.file.text(declared) == name:
+                return [scope.file.text(n) for n in array_extents(declarator)]
+    for base, _ in program.names.lookup.bases(scope):
+        inner = _extents_in(program, base, name, seen)
+        if inner is not None:
+            return inner
+    return None
 
 
-def field_extents(functions: list[Function], type_name: str, path: str) -> list[str]:
-    """Extents of the array member `path` (`.d`) of a class that the sources define; empty if they do not."""
-    for function, node in _classes(functions, type_name):
-        body = node.child_by_field_name("body")
-        for declaration in body.named_children if body is not None else ():
-            if declaration.type != "field_declaration":
-                continue
-            for declarator in declaration.children_by_field_name("declarator"):
-                declared = declared_name(declarator)
-                if declared is not None and function.file.text(declared) == path.removeprefix("."):
-                    return [function.file.text(n) for n in array_extents(declarator)]
-    return []
-
-
-def names_in_class(functions: list[Function], type_name: str, text: str) -> bool:
+def names_in_class(classes: tuple[ClassScope, ...], text: str) -> bool:
     """Whether an expression in a class uses names that mean nothing outside: template parameters, static members."""
     words = "|".join(re.findall(r"[A-Za-z_]\w*", text))
-    for function, node in _classes(functions, type_name) if words else ():
+    for scope in classes if words else ():
+        node = scope.node
+        if scope.file is None or node is None:
+            continue
         template = node.parent if node.parent is not None and node.parent.type == "template_declaration" else node
-        head = function.file.text(Span(template.start_byte, node.start_byte))
-        body = function.file.text(node)
+        head = scope.file.text(Span(template.start_byte, node.start_byte))
+        body = scope.file.text(node)
         if re.search(rf"\b(?:{words})\b", head) or re.search(rf"\b(?:{words})\s*=[^=]", body):
             return True
     return False

@@ -9,6 +9,7 @@ from tree_sitter import Node
 
 from porter.lang.text import Span
 from porter.model.functions import Function
+from porter.model.program import Program
 
 _INWARDS = {
     "call_expression": "function",
@@ -42,6 +43,11 @@ def returns_pointer(function: Function) -> bool:
     return "*" in function.file.text(Span(function.node.start_byte, at))
 
 
-def constructors(functions: list[Function], owner: str) -> list[Function]:
-    """Constructors of a class that the sources define."""
-    return [f for f in functions if owner and f.owner == owner and f.name == owner]
+def constructors(program: Program, function: Function, node: Node, type_name: str) -> list[Function]:
+    """Constructors of the class that a type's text means at a node of a function, and of its bases, in the sources."""
+    found: list[Function] = []
+    work = list(program.names.classes_named(function, node, type_name)) if type_name else []
+    for scope in work:
+        found += [s.function for s in scope.functions.get(scope.name, ()) if s.defined]
+        work += [b for b, _ in program.names.lookup.bases(scope) if b not in work]
+    return found

@@ -6,14 +6,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants, visible
 from porter.model.functions import Call, Function, Style, declarations_of, functions_of, uses_of_object_macros
-from porter.model.library_calls import as_statement
-from porter.model.scopes import LOOPS, resolve
+from porter.model.library_calls import as_statement, is_library_call
+from porter.model.names.resolver import CALL_OPERATOR, Names
+from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported, tensor_core_steps
 
 _WITH_BODY = ("if_statement", "else_clause", *LOOPS)
@@ -55,9 +57,21 @@ class Program:
     refusals: list[Refusal] = field(default_factory=list)
     forward: list[Function] = field(default_factory=list, repr=False)
     """Functions declared without a body."""
-    _by_name: dict[str, list[Function]] = field(default_factory=dict, repr=False)
+    _calls_by_name: dict[str, list[Call]] = field(default_factory=dict, repr=False)
+    _odd_calls: list[Call] = field(default_factory=list, repr=False)
+    """Calls whose name is no function's."""
+    _renamed_calls: list[Call] = field(default_factory=list, repr=False)
+    """Those of them whose name is a macro."""
     _callers: dict[int, list[Call]] = field(default_factory=dict, repr=False)
     _visible: dict[int, Constants] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def names(self) -> Names:
+        """What names mean, as C++ resolves them."""
+        return Names(self.sources.files, self.functions, self.forward, self._constants_at)
+
+    def _constants_at(self, function: Function | None) -> Constants:
+        return self.constants if function is None else self.constants_in(function)
 
     @property
     def kernels(self) -> list[Function]:
@@ -70,36 +84,28 @@ class Program:
         return self._visible[id(function)]
 
     def targets(self, call: Call) -> list[Function]:
-        """Functions that a call may reach: same name and number of parameters, and in scope."""
-        found = []
-        for function in self._by_name.get(call.name, ()) or self._called_objects(call):
-            required = sum(1 for p in function.params if p.node is None or "default_value" not in _fields(p))
-            expanded = any(a.type == PACK for a in call.args)
-            if len(call.args) > len(function.params) or (len(call.args) < required and not expanded):
-                continue
-            if function.style is Style.LAMBDA and not _encloses(function.parent, call.caller):
-                continue
-            found.append(function)
-        return found
-
-    def _called_objects(self, call: Call) -> list[Function]:
-        """`operator()` of what the name may be: a class whose temporary is called, or a variable."""
-        operators = self._by_name.get("operator()", [])
-        of_class = [f for f in operators if f.owner == call.name]
-        if of_class or not operators:
-            return of_class
-        return operators if resolve(call.caller, call.node, call.name) is not None else []
+        """Functions with a body that a call may reach: exactly one where the sources tell."""
+        return list(self.names.resolve(call).targets)
 
     def declarations(self, function: Function) -> list[Function]:
         """Declarations without a body that this definition completes or specializes."""
-        return [
-            d
-            for d in self.forward
-            if (d.name, d.owner, len(d.params)) == (function.name, function.owner, len(function.params))
-        ]
+        return self.names.declarations(function)
 
     def callers(self, function: Function) -> list[Call]:
-        return self._callers.get(id(function), [])
+        """The calls that may reach a function."""
+        known = self._callers.get(id(function))
+        if known is None:
+            found = [c for c in self._calls_of(function) if function in self.names.resolve(c).targets]
+            known = self._callers[id(function)] = found
+        return known
+
+    def _calls_of(self, function: Function) -> list[Call]:
+        """Calls whose text may mean a function."""
+        if function.name == CALL_OPERATOR:
+            # the call names an object or a class
+            return [c for f in self.functions for c in f.calls]
+        same = self._calls_by_name.get(function.name, []) if function.name else []
+        return same + (self._odd_calls if function.style is Style.METHOD else self._renamed_calls)
 
     def steps_in(self, function: Function) -> list[TensorCoreStatement]:
         return [s for s in self.statements if s.function is function]
@@ -130,36 +136,26 @@ class Program:
         return words
 
 
-def _fields(param: object) -> set[str]:
-    node = getattr(param, "node", None)
-    return {"default_value"} if node is not None and node.child_by_field_name("default_value") is not None else set()
-
-
-def _encloses(outer: Function | None, inner: Function) -> bool:
-    current: Function | None = inner
-    while current is not None:
-        if current is outer:
-            return True
-        current = current.parent
-    return False
-
-
 def build_program(sources: SourceSet) -> Program:
     """Read the model off parsed sources. Never fails: what is not understood is in `refusals`."""
     functions = [f for file in sources.files.values() for f in functions_of(file, sources.string_macros)]
     uses_of_object_macros(functions)
     program = Program(sources, functions, file_constants(sources.files))
     program.forward = [d for file in sources.files.values() for d in declarations_of(file)]
-    for function in functions:
-        if function.name:
-            program._by_name.setdefault(function.name, []).append(function)
+    known = {f.name for f in functions}
+    macros = program.names.lookup.macros
     for function in functions:
         for call in function.calls:
-            for target in program.targets(call):
-                program._callers.setdefault(id(target), []).append(call)
+            program._calls_by_name.setdefault(call.name, []).append(call)
+            if call.name not in known:
+                program._odd_calls.append(call)
+                if call.name in macros:
+                    program._renamed_calls.append(call)
     own_mma = any("wgmma.mma_async" in s.template for f in functions for s in f.asm)
     for function in functions:
-        called = [c for c in function.calls if own_mma and not program.targets(c)]
+        for call in function.calls:
+            call.is_library = is_library_call(call, program.names.outside)
+        called = [c for c in function.calls if own_mma and c.is_library]
         for statement in [*function.asm, *(s for c in called if (s := as_statement(c)) is not None)]:
             try:
                 steps = tensor_core_steps(function, statement)

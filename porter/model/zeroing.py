@@ -48,7 +48,7 @@ def is_zero(text: str) -> bool:
 def find_zeroing(program: Program, accumulator: Accumulator) -> list[Zeroing]:
     """Statements of the declaring function (and its lambdas) that zero the accumulator."""
     if accumulator.member is not None:
-        methods = [f for f in program.functions if f.owner == accumulator.member.owner]
+        methods = [f for f in program.functions if accumulator.member.is_in_class_of(f)]
         return [z for method in methods for z in _zeroing_in(program, accumulator, method)]
     return _zeroing_in(program, accumulator, accumulator.function)
 

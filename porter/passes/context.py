@@ -11,7 +11,7 @@ from tree_sitter import Node
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
 from porter.lang.text import Edit, Span
-from porter.model.accumulators import Accumulator, AccumulatorMap
+from porter.model.accumulators import Accumulator, AccumulatorMap, AccumulatorParam
 from porter.model.batches import Batches
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Function, Style
@@ -36,6 +36,8 @@ class PortContext:
     member_moves: dict[str, set[str]] = field(default_factory=dict)
     """Moves (`load`, `store`) that a class with a member accumulator needs, by name of the class."""
     renamed: list[Function] = field(default_factory=list)
+    kept_params: set[int] = field(default_factory=set)
+    """ids of the parameters that carry registers and tile side by side: the function uses the registers itself."""
     _once: set[tuple[str, Span]] = field(default_factory=set)
     _context_ids: set[int] | None = None
 
@@ -174,6 +176,10 @@ class Names:
         if stem not in self._tiles:
             self._tiles[stem] = self.fresh(f"{stem}_tmem")
         return self._tiles[stem]
+
+    def kept_tile(self, param: AccumulatorParam) -> str:
+        """Name of the tile's parameter beside one that keeps its registers."""
+        return self._beside(self.scalar_param(param.name) if param.is_scalars else param.name)
 
     def scalar_param(self, name: str) -> str:
         return re.sub(r"_?0+$", "", name) or name

@@ -52,11 +52,16 @@ def _move(context: PortContext, accumulator: Accumulator, operation: Literal["lo
     mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
     mirror.sizes |= accumulator.sizes
     mirror.request(operation, scalars=bool(accumulator.scalars))
-    name, tile = f"{operation}{mirror.suffix}", context.names.tile(accumulator)
     if accumulator.member is not None:
         context.member_moves.setdefault(accumulator.member.owner, set()).add(operation)
         call = f".{operation}_{accumulator.member.stem}();"
         return _each(accumulator, lambda i: accumulator.name + "".join(f"[{s}]" for s in i) + call)
+    return moved_each(context, accumulator, operation + mirror.suffix)
+
+
+def moved_each(context: PortContext, accumulator: Accumulator, name: str) -> str:
+    """A call of helper `name` with the registers and the tile."""
+    tile = context.names.tile(accumulator)
     if not accumulator.scalars:
         return _each(
             accumulator,

@@ -58,6 +58,8 @@ class Helpers:
     """Whether blocks may have more than one dimension."""
     padded_shared: bool = False
     uses_clear: bool = False
+    tracked: bool = False
+    """Whether tiles know at run time if they or their registers are newer."""
 
     def mirror(self, element: str, packed: bool) -> Mirror:
         """The loads and stores for accumulators with this register constraint."""
@@ -134,6 +136,19 @@ __device__ __forceinline__ void sync_warpgroup() {{
     fence_after_sync();
 }}
 
+// Waits until an mbarrier has completed the phase of this parity.
+__device__ __forceinline__ void wait_phase(uint32_t barrier, uint32_t parity) {{
+    asm volatile(
+        "{{\\n"
+        ".reg .pred complete;\\n"
+        "WAIT:\\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 complete, [%0], %1;\\n"
+        "@!complete bra WAIT;\\n"
+        "}}" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+}}
+
 // True in the one thread that issues for its warpgroup: the elected lane of the first warp.
 __device__ __forceinline__ bool elect_issuer() {{
     uint32_t elected = 0;
@@ -191,14 +206,22 @@ struct Tile : Accumulator {{}};
 template <typename Registers>
 struct TileOf : Accumulator {};
 """
+        forward = "struct Warpgroup;\n\n" if self.tracked else ""
+        state = (
+            "    bool newer = false;  // than its registers\n"
+            "    uint32_t batch = 0;  // of its last MMA\n"
+            "    const Warpgroup* owner = nullptr;\n"
+            if self.tracked
+            else ""
+        )
         return (
             f"""
 // An m{M}nN accumulator in Tensor Memory: N columns, one lane per row. Its first MMA overwrites it, later
 // ones add to it.
-struct Accumulator {{
+{forward}struct Accumulator {{
     uint32_t address = 0;
     bool accumulate = false;
-{clear}}};
+{state}{clear}}};
 """
             + counted
             + one
@@ -219,9 +242,12 @@ struct Accumulator {{
         tile.address = tmem + first;
     }
 """
-            if self.tile_arrays
+            if self.tile_arrays or self.tracked
             else ""
         )
+        if self.tracked:
+            placed = "tile.address = tmem + first;"
+            place = place.replace(placed, f"{placed}\n        tile.owner = this;")
         guard = "        wait(kRing - 1);  // room in the ring\n" if self.guarded_commit else ""
         slot = "done" if self.ring == 1 else "done + committed % kRing * 8"
         wait_slot = "done" if self.ring == 1 else "done + batch % kRing * 8"
@@ -257,22 +283,16 @@ struct Accumulator {{
                 "    uint32_t operand_column = 0;  // where they begin, behind the accumulators\n"
             )
         closed = "        open = false;\n" if self.register_kinds else ""
-        constant = " const" if not self.register_kinds else ""
+        constant = " const" if not (self.register_kinds or self.tracked) else ""
+        retired = "        complete = max(complete, committed - pending);\n" if self.tracked else ""
+        complete = "    uint32_t complete = 0;   // batches known to be over\n" if self.tracked else ""
         wait = f"""
     // Waits until at most `pending` batches are in flight.
     __device__ __forceinline__ void wait(uint32_t pending){constant} {{
 {operand_free}        if (committed <= pending) return;
         const uint32_t batch = committed - pending - 1;
-        asm volatile(
-            "{{\\n"
-            ".reg .pred complete;\\n"
-            "WAIT:\\n"
-            "mbarrier.try_wait.parity.shared::cta.b64 complete, [%0], %1;\\n"
-            "@!complete bra WAIT;\\n"
-            "}}" ::"r"({wait_slot}),
-            "r"({parity})
-            : "memory");
-{after}    }}
+        wait_phase({wait_slot}, {parity});
+{retired}{after}    }}
 """
         return f"""
 // What a warpgroup needs to issue MMAs and to learn that they are complete.
@@ -280,7 +300,7 @@ struct Warpgroup {{
     uint32_t tmem;           // first column of its accumulators, at lane offset 0 or 16
     uint32_t done;           // shared address of kRing mbarriers, on which its commits arrive
     uint32_t committed = 0;  // batches committed so far
-{operand_state}{place}
+{complete}{operand_state}{place}
     // Closes a batch: its mbarrier completes a phase once all MMAs issued so far are complete.
     __device__ __forceinline__ void commit() {{
 {guard}        if (elect_issuer()) {{
@@ -304,6 +324,8 @@ struct Warpgroup {{
 template <uint32_t kWarpgroups>
 struct {align}Shared {{
     uint64_t done[kWarpgroups][kRing];
+    uint64_t ended;    // an mbarrier on which every warp of the CTA arrives as it ends
+    uint32_t running;  // warps that have not
     uint32_t tmem;
 }};
 """
@@ -332,6 +354,10 @@ class Tmem {{
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.done[0][0]) + i * 8)
                              : "memory");
             }}
+            shared_.running = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&shared_.ended)),
+                         "r"(shared_.running)
+                         : "memory");
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }}
         fence_before_sync();
@@ -339,12 +365,19 @@ class Tmem {{
         fence_after_sync();
     }}
 
+    // Whichever warp ends last frees. None waits for another, which may be at a barrier that counts ended threads.
     __device__ __forceinline__ ~Tmem() {{
         fence_before_sync();
-        asm volatile("barrier.cta.sync 0;" ::: "memory");  // lanes of a warp may come here apart
-        fence_after_sync();
-        if ({thread} / 32 == 0) {{
-            __syncwarp();
+        __syncwarp();
+        uint32_t last = 0;
+        if ({thread} % 32 == 0) {{
+            const uint32_t ended = shared_address(&shared_.ended);
+            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(ended) : "memory");
+            last = atomicSub(&shared_.running, 1) == 1;
+        }}
+        if (__shfl_sync(0xffffffff, last, 0)) {{
+            wait_phase(shared_address(&shared_.ended), 0);  // complete, and orders this warp behind all others
+            fence_after_sync();
             asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
         }}
     }}
@@ -411,8 +444,11 @@ __device__ __forceinline__ void mma_{kind.value}(Accumulator& d, uint64_t a_desc
             : "memory");
     }}
     d.accumulate = true;
-}}
+{self._now_newer()}}}
 """
+
+    def _now_newer(self) -> str:
+        return "    d.newer = true;\n    d.batch = d.owner->committed;\n" if self.tracked else ""
 
     def _mma_from_registers(self, kind: Kind) -> str:
         return f"""
@@ -433,7 +469,7 @@ __device__ __forceinline__ void mma_{kind.value}(Warpgroup& tc, Accumulator& d, 
             : "memory");
     }}
     d.accumulate = true;
-}}
+{self._now_newer()}}}
 """
 
 

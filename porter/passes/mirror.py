@@ -31,6 +31,9 @@ class Mirror:
     stores: bool = False
     scalar_loads: bool = False
     scalar_stores: bool = False
+    tracks: bool = False
+    """Whether registers are kept true."""
+    scalar_tracks: bool = False
 
     def request(self, operation: str, *, scalars: bool) -> None:
         """Ask for `load` or `store`, `scalars` for registers that are separate variables."""
@@ -38,6 +41,12 @@ class Mirror:
             self.loads, self.scalar_loads = True, self.scalar_loads or scalars
         else:
             self.stores, self.scalar_stores = True, self.scalar_stores or scalars
+
+    def request_tracking(self, *, scalars: bool) -> None:
+        """Ask for the moves of registers that are kept true."""
+        self.tracks, self.scalar_tracks = True, self.scalar_tracks or scalars
+        self.request("load", scalars=False)
+        self.request("store", scalars=False)
 
     @property
     def suffix(self) -> str:
@@ -71,6 +80,9 @@ class Mirror:
             parts += [*(self._store_piece(w) for w in self._widths()), self._store(thread)]
             parts += [self._arrays("store", "const Registers", "")] if arrays else []
             parts += [self._store_each()] if self.scalar_stores else []
+        if self.tracks:
+            parts += [self._tracking(arrays)]
+            parts += [self._tracking_each()] if self.scalar_tracks else []
         return "\n".join(part.strip("\n") + "\n" for part in parts)
 
     def _instruction(self, operation: str, width: int) -> str:
@@ -104,7 +116,7 @@ __device__ __forceinline__ void store{self.suffix}_x{width}(const {_CPP[self.ele
 }}
 """
 
-    def _split(self, operation: str, indent: str) -> str:
+    def _split(self, operation: str, indent: str, registers_name: str = "r") -> str:
         """Statements that move all registers, in the widest pieces that fit."""
         columns = 8 // self._per_x1
         steps = []
@@ -115,14 +127,14 @@ __device__ __forceinline__ void store{self.suffix}_x{width}(const {_CPP[self.ele
                 steps.append(
                     f"#pragma unroll\n"
                     f"{indent}for (uint32_t i = 0; i + {registers} <= kRegisters; i += {registers}) {{\n"
-                    f"{indent}    {call}(r + i, address + {columns} * i);\n"
+                    f"{indent}    {call}({registers_name} + i, address + {columns} * i);\n"
                     f"{indent}}}"
                 )
             else:
                 done = f"kRegisters / {2 * registers} * {2 * registers}"
                 steps.append(
                     f"{indent}if constexpr (kRegisters & {registers}) {{\n"
-                    f"{indent}    {call}(r + {done}, address + {columns} * ({done}));\n"
+                    f"{indent}    {call}({registers_name} + {done}, address + {columns} * ({done}));\n"
                     f"{indent}}}"
                 )
         return "\n".join(steps)
@@ -138,8 +150,14 @@ __device__ __forceinline__ void load{self.suffix}(Registers& registers, const Ac
     if (tile.accumulate) {{
         const uint32_t quarter = {thread} / 32 % 4 << {QUARTER_BIT};  // of the lanes, which the warp can reach
         const uint32_t address = tile.address + quarter;
-{self._split("load", "        ")}
+        {cpp} loaded[kRegisters];
+{self._split("load", "        ", "loaded")}
         asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (uint32_t i = 0; i < kRegisters; ++i) {{
+            asm volatile("" : "+{self.element}"(loaded[i]));  // no use of it in front of the wait
+            r[i] = loaded[i];
+        }}
     }} else {{
 #pragma unroll
         for (uint32_t i = 0; i < kRegisters; ++i) r[i] = 0;
@@ -170,6 +188,66 @@ template <typename Registers, typename Tiles, uint32_t kTiles>
 __device__ __forceinline__ void {function}({registers} (&registers)[kTiles], {qualifier}Tiles (&tiles)[kTiles]) {{
 #pragma unroll
     for (uint32_t i = 0; i < kTiles; ++i) {function}(registers[i], tiles[i]);
+}}
+"""
+
+    def _tracking(self, arrays: bool) -> str:
+        s = self.suffix
+        several = (
+            f"""
+template <typename Registers, typename Tiles, uint32_t kTiles>
+__device__ __forceinline__ bool stored{s}(const Registers (&registers)[kTiles], Tiles (&tiles)[kTiles]) {{
+    bool any = false;
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) any |= stored{s}(registers[i], tiles[i]);
+    return any;
+}}
+template <typename Registers, typename Tiles, uint32_t kTiles>
+__device__ __forceinline__ void to_registers{s}(Registers (&registers)[kTiles], Tiles (&tiles)[kTiles]) {{
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) to_registers{s}(registers[i], tiles[i]);
+}}
+"""
+            if arrays
+            else ""
+        )
+        return f"""
+// Registers that are kept true: outside of batches in flight they hold the accumulator, whatever is done with them.
+// Stores them unless the tile is newer; gives whether it did.
+template <typename Registers>
+__device__ __forceinline__ bool stored{s}(const Registers& registers, Accumulator& tile) {{
+    if (tile.newer) return false;
+    store{s}(registers, tile);
+    return true;
+}}
+// Behind a wait: loads what a batch that is complete has changed.
+template <typename Registers>
+__device__ __forceinline__ void to_registers{s}(Registers& registers, Accumulator& tile) {{
+    if (!tile.newer || tile.owner->complete <= tile.batch) return;
+    load{s}(registers, tile);
+    tile.newer = false;
+}}
+{several}// In front of an MMA: what threads may have changed goes to Tensor Memory.
+template <typename Registers, typename Tile>
+__device__ __forceinline__ void to_tensor_memory{s}(const Registers& registers, Tile& tile) {{
+    if (stored{s}(registers, tile)) sync_warpgroup();
+}}
+"""
+
+    def _tracking_each(self) -> str:
+        s, cpp = self.suffix, _CPP[self.element]
+        return f"""
+template <typename... Registers>
+__device__ __forceinline__ void to_registers{s}_each(Accumulator& tile, Registers&... registers) {{
+    {cpp} values[] = {{registers...}};
+    to_registers{s}(values, tile);
+    uint32_t i = 0;
+    ((registers = values[i++]), ...);
+}}
+template <typename... Registers>
+__device__ __forceinline__ void to_tensor_memory{s}_each(Accumulator& tile, const Registers&... registers) {{
+    const {cpp} values[] = {{registers...}};
+    to_tensor_memory{s}(values, tile);
 }}
 """
 

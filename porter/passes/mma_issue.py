@@ -76,6 +76,10 @@ def tile_expression(context: PortContext, function: Function, step: MmaStep) -> 
             return context.names.member(accumulator)
     variable = resolve(function, step.d.root, step.d.name)
     if variable is not None and variable.param is not None:
+        carried = [p for p in context.accumulators.params_of(variable.function) if id(p) in context.kept_params]
+        kept = next((p for p in carried if any(q.name == step.d.name for q in p.params)), None)
+        if kept is not None:
+            return context.names.kept_tile(kept) + subscripts
         name = context.names.scalar_param(step.d.name) if step.d.is_scalars else step.d.name
         return name + subscripts
     for accumulator in context.accumulators.accumulators:

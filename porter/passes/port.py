@@ -18,15 +18,25 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.accumulators import Accumulator, AccumulatorMap, find_accumulators
 from porter.model.batches import Batches, count_batches
-from porter.model.coherence import check, place_loads, place_stores
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, Refusal, build_program
 from porter.model.tensor_core import MmaStep
-from porter.passes import completion, epilogue, header, launch_bounds, naming, overloads, residency, tmem_lifetime
+from porter.passes import (
+    completion,
+    epilogue,
+    header,
+    launch_bounds,
+    naming,
+    overloads,
+    residency,
+    tmem_lifetime,
+    tracked,
+)
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
+from porter.passes.moves import place_moves
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.types import ElementType
@@ -110,23 +120,7 @@ def port_kernels(sources: SourceSet) -> KernelPort:
         return KernelPort(program, diagnostics)
     warnings = diagnostics
     context = _context(program, accumulators)
-    loads = {id(a): place_loads(context.flow, a) for a in accumulators.accumulators}
-    stores = {id(a): place_stores(context.flow, a) for a in accumulators.accumulators}
-    for accumulator in accumulators.accumulators:
-        for name, offset in context.flow.unseen_macros(accumulator):
-            context.report(
-                Code.ACCUMULATOR_USE,
-                accumulator.function,
-                Span(offset, offset + len(name)),
-                what=f"`{accumulator.name}` is named by macro `{name}`, whose use here is not understood",
-            )
-        for problem in check(context.flow, accumulator):
-            context.report(
-                Code.ACCUMULATOR_USE,
-                accumulator.function,
-                accumulator.function.span(problem.node),
-                what=f"`{accumulator.name}`: {problem.what}",
-            )
+    moves = place_moves(context)
     if has_errors(context.diagnostics):
         return KernelPort(program, warnings + context.diagnostics)
     context.helpers.count_type = overloads.count_type(context)
@@ -137,10 +131,11 @@ def port_kernels(sources: SourceSet) -> KernelPort:
     residency.rewrite_zeroing(context)
     residency.remove_register_fences(context)
     for accumulator in accumulators.accumulators:
-        epilogue.insert_loads(context, accumulator, loads[id(accumulator)])
-        epilogue.insert_stores(context, accumulator, stores[id(accumulator)])
+        epilogue.insert_loads(context, accumulator, moves.loads[id(accumulator)])
+        epilogue.insert_stores(context, accumulator, moves.stores[id(accumulator)])
+    tracked.insert_moves(context, [m for t in moves.tracked for m in t.moves])
     residency.declare_members(context)
-    plans = _allocate(context, loads, stores)
+    plans = _allocate(context, moves.loads, moves.stores)
     launch_bounds.state_minimum_blocks(context)
     naming.rename_wrappers(context)
     header.insert_helpers(context)
@@ -356,7 +351,7 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
             raise PorterError(Code.RULE_UNKNOWN, rule=wanted)
     ported_kernels = port_kernels(sources)
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
-    defined = frozenset(name for f in ported_kernels.program.functions for name in (f.name, f.owner))
+    defined = frozenset(name for f in ported_kernels.program.functions for name in (f.name, f.owner, f.class_name))
     planned = pass_groups(rules, edits, selection)
     groups = planned.groups
     diagnostics += planned.diagnostics

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tree_sitter import Node
 
 from porter.lang.text import Span
@@ -25,7 +27,11 @@ def rewrite_params(context: PortContext) -> None:
         for param in params:
             _rewrite_param(context, param)
             for declaration in context.program.declarations(param.function):
-                _rewrite_param(context, _in_declaration(param, declaration))
+                declared = _in_declaration(param, declaration)
+                if id(param) in context.kept_params:
+                    _add_tile(context, replace(param, params=declared.params), declaration)
+                else:
+                    _rewrite_param(context, declared)
     for arguments in context.accumulators.arguments.values():
         for argument in arguments:
             _rewrite_argument(context, argument)
@@ -42,6 +48,9 @@ def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
     function = param.function
     if function.style is Style.MACRO:
         return
+    if id(param) in context.kept_params:
+        _add_tile(context, param, function)
+        return
     if overloads.keeps_declaration(param):
         return
     tile = _tile_type(context, param)
@@ -56,6 +65,16 @@ def _rewrite_param(context: PortContext, param: AccumulatorParam) -> None:
         text = text.replace("& ", "&")
     span = Span(param.params[0].span.start, param.params[-1].span.end)
     context.edit_once(RULE, function, span, text)
+
+
+def _add_tile(context: PortContext, param: AccumulatorParam, function: Function) -> None:
+    """A parameter for the tile behind the registers, which stay."""
+    name = context.names.kept_tile(param)
+    tile = _tile_type(context, param)
+    extents = "".join(f"[{e}]" for e in param.extents[: param.depth])
+    text = f", {tile} (&{name}){extents}" if extents else f", {tile}& {name}"
+    at = param.params[-1].span.end
+    context.edit_once(RULE, function, Span(at, at), text)
 
 
 def _tile_type(context: PortContext, param: AccumulatorParam) -> str:
@@ -88,11 +107,15 @@ def _rewrite_argument(context: PortContext, argument: AccumulatorArgument) -> No
     elif variable is not None and variable.param is not None:
         name = context.names.scalar_param(registers.name) if registers.is_scalars else registers.name
         carried = next((p for p in context.accumulators.params_of(variable.function) if p.name == registers.name), None)
+        if carried is not None and id(carried) in context.kept_params:
+            name = context.names.kept_tile(carried)
         depth = (carried.depth if carried is not None else 0) - argument.param.depth
         text = name + "".join(f"[{s}]" for s in registers.prefix[: max(depth, 0)])
     else:
         return
-    if caller.file.source[span.start : span.end].decode("utf-8", "replace") != text:
+    if id(argument.param) in context.kept_params:
+        context.edit(RULE, caller, Span(span.end, span.end), f", {text}")
+    elif caller.file.source[span.start : span.end].decode("utf-8", "replace") != text:
         context.edit(RULE, caller, span, text)
 
 
@@ -126,7 +149,9 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
         at = function.span(declaration).end
         pad = context.indent(function, function.span(declaration))
         address = f"{context.names.warpgroup}.tmem{column}"
-        if accumulator.object_extents:
+        if context.helpers.tracked and not accumulator.object_extents:
+            lines = [f"{context.names.warpgroup}.place({name}, {first_column}, {accumulator.columns});"]
+        elif accumulator.object_extents:
             tile = context.names.member(accumulator)
             address += f" + i * {accumulator.columns}"
             line = f"{accumulator.name}[i].{tile}.address = {address};"
@@ -149,7 +174,10 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
         count = f"sizeof({accumulator.name}{inner}) / 4" if accumulator.extents else str(accumulator.registers)
         type_name = f"{qualified('Tile')}<{count}>"
         braces = ("{{", "}}")
-    if accumulator.depth == 0:
+    if accumulator.depth == 0 and context.helpers.tracked:
+        place = f"{context.names.warpgroup}.place({name}, {first_column}, {columns_of(accumulator)});"
+        lines = [f"{type_name} {name};", place]
+    elif accumulator.depth == 0:
         address = f"{context.names.warpgroup}.tmem"
         if first_column != "0":
             address = f"uint32_t({address} + {first_column})"

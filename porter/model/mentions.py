@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every place that names an accumulator's registers, directly or through macros, and whether what happens there is
+understood. Places are found in the text, so that none is lost to a wrong tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import enclosing, find, parse_tree
+from porter.lang.expansion import Macros, TooLong
+from porter.model.accumulators import Accumulator, AccumulatorMap, AccumulatorParam
+from porter.model.empty_calls import is_register_fence_call
+from porter.model.functions import Call, Function
+from porter.model.handed_on import HandedOn
+from porter.model.program import Program
+from porter.model.scopes import resolve
+from porter.model.uses import Reading, Use, joined, use_of
+
+_WHOLE_STATEMENTS = ("expression_statement", "declaration", "return_statement", "condition_clause")
+
+
+@dataclass(frozen=True, eq=False)
+class Mention:
+    """A place in the file of `function` that names registers: the byte `offset`, and what is done there. `macro` is
+    the macro that does."""
+
+    function: Function = field(repr=False)
+    offset: int
+    text: str
+    use: Use
+    macro: str = ""
+
+
+class Mentions:
+    """Asks about the accumulators of one program."""
+
+    def __init__(self, program: Program, accumulators: AccumulatorMap) -> None:
+        self.program = program
+        self.accumulators = accumulators
+        self.handed_on = HandedOn(program)
+        self.macros = Macros.of(m for file in program.sources.files.values() for m in file.lexed.macros())
+        self._statements = {s.statement.node.id for s in program.statements}
+        self._asm = {s.node.id: s for f in program.functions for s in f.asm}
+        self._calls: dict[int, Call] = {c.node.id: c for f in program.functions for c in reversed(f.calls)}
+
+    def of(self, accumulator: Accumulator, skipped: list[Node]) -> list[Mention]:
+        """All mentions in the function that declares the registers, its lambdas included, in the order of the text.
+        Left out: the declaration, operands of MMAs, arguments that are handed on as tiles, calls that only pin
+        registers, and what stands in `skipped` nodes."""
+        function = accumulator.function
+        names = accumulator.scalars or (accumulator.name,)
+        found = [
+            mention
+            for offset, name in self._words(function, set(names))
+            if (mention := self._direct(accumulator, function, offset, name, skipped)) is not None
+        ]
+        reaching = {m for m in self.macros.by_name if self._may_name(m, set(names))}
+        for offset, macro in self._words(function, reaching - set(names)):
+            use = self.through_macro(function, offset, accumulator)
+            if use is not Use.NOTHING:
+                found.append(Mention(function, offset, macro, use, macro))
+        return sorted(found, key=lambda m: m.offset)
+
+    def of_param(self, param: AccumulatorParam) -> list[Mention]:
+        """Mentions of a parameter that carries an accumulator, in its function, where it is more than handed on or
+        multiplied."""
+        function = param.function
+        names = {p.name for p in param.params if p.name}
+        found = []
+        for offset, name in self._words(function, names):
+            node = function.file.root.descendant_for_byte_range(offset, offset + len(name))
+            if node is None or node.type == "field_identifier":
+                continue
+            variable = resolve(self._innermost(function, node), node, name)
+            if variable is None or variable.param is None or self._is_neutral(node, []):
+                continue
+            rank = 0 if param.is_scalars else param.params[0].rank or -1
+            use = use_of(node, rank, param.path, self.handed_on.reading(function))
+            if use is not Use.NOTHING:
+                found.append(Mention(function, offset, name, use))
+        return found
+
+    def _may_name(self, macro: str, names: set[str]) -> bool:
+        return bool(self.macros.words(macro) & names) or self.macros.pastes(macro)
+
+    def _words(self, function: Function, words: set[str]) -> Iterator[tuple[int, str]]:
+        if not words:
+            return
+        code = function.file.lexed.plain
+        pattern = re.compile(rb"(?<!\w)(?:" + b"|".join(re.escape(w.encode()) for w in sorted(words)) + rb")(?!\w)")
+        start, end = function.body.start_byte + function.shift, function.body.end_byte + function.shift
+        for match in pattern.finditer(code, start, end):
+            yield match.start(), match.group().decode()
+
+    def _direct(
+        self, accumulator: Accumulator, function: Function, offset: int, name: str, skipped: list[Node]
+    ) -> Mention | None:
+        node = function.file.root.descendant_for_byte_range(offset, offset + len(name))
+        if node is None:
+            return Mention(function, offset, name, Use.UNKNOWN)
+        if node.type == "field_identifier":
+            return None
+        home = self._innermost(function, node)
+        variable = resolve(home, node, name)
+        if variable is not None and not self._same(accumulator, variable.key, variable.function, name):
+            return None
+        if self._declares(accumulator, node) or self._is_neutral(node, skipped):
+            return None
+        if node.type != "identifier" or variable is None:
+            return Mention(function, offset, name, Use.UNKNOWN)
+        rank = 0 if accumulator.scalars else len(accumulator.extents)
+        use = use_of(node, rank, accumulator.path, self.handed_on.reading(home))
+        return None if use is Use.NOTHING else Mention(function, offset, name, use)
+
+    def _same(self, accumulator: Accumulator, key: tuple[int, int, str], function: Function, name: str) -> bool:
+        if key == accumulator.variable.key:
+            return True
+        return bool(accumulator.scalars) and function is accumulator.function and name in accumulator.scalars
+
+    def _innermost(self, function: Function, node: Node) -> Function:
+        lambda_node = enclosing(node, "lambda_expression")
+        while lambda_node is not None and lambda_node.start_byte >= function.body.start_byte:
+            found = next((f for f in self.program.functions if f.node.id == lambda_node.id), None)
+            if found is not None:
+                # a name in the head of a lambda is one of the function around it
+                return found if found.body.start_byte <= node.start_byte else (found.parent or function)
+            lambda_node = enclosing(lambda_node, "lambda_expression") if lambda_node.parent is not None else None
+        return function
+
+    def _declares(self, accumulator: Accumulator, node: Node) -> bool:
+        declaration = accumulator.variable.declaration
+        current: Node | None = node
+        while current is not None and current.type not in ("declaration", "compound_statement"):
+            parent = current.parent
+            if parent is not None and parent.type == "init_declarator":
+                value = parent.child_by_field_name("value")
+                if value is not None and value.id == current.id:
+                    return False
+            current = parent
+        if current is None or current.type != "declaration":
+            return False
+        return bool(accumulator.scalars) or (declaration is not None and current.id == declaration.id)
+
+    def _is_neutral(self, node: Node, skipped: list[Node]) -> bool:
+        if any(s.start_byte <= node.start_byte < s.end_byte for s in skipped):
+            return True
+        current = node.parent
+        while current is not None and current.type != "compound_statement":
+            if current.id in self._statements:
+                return True
+            known = self._asm.get(current.id)
+            if known is not None and not known.template.strip():
+                return True
+            if current.type == "call_expression" and self._hands_tile_on(current, node):
+                return True
+            current = current.parent
+        return False
+
+    def _hands_tile_on(self, node: Node, named: Node) -> bool:
+        call = self._calls.get(node.id)
+        if call is None:
+            return False
+        if is_register_fence_call(call, self.program.targets(call)):
+            return True
+        for argument in self.accumulators.arguments_of(call):
+            given = call.args[argument.args.start : argument.args.stop]
+            if any(a.start_byte <= named.start_byte < a.end_byte for a in given):
+                return True
+        return False
+
+    def through_macro(self, function: Function, offset: int, accumulator: Accumulator) -> Use:
+        """What the macro at an offset, expanded with the statement around it, does to the accumulator."""
+        names = set(accumulator.scalars or (accumulator.name,))
+        node = function.file.root.descendant_for_byte_range(offset, offset + 1)
+        while node is not None and node.type not in _WHOLE_STATEMENTS and node.type != "compound_statement":
+            node = node.parent
+        if node is None or node.type == "compound_statement":
+            line = function.file.source[offset : function.file.source.find(b"\n", offset)].decode("utf-8", "replace")
+            return self._in_unread(line, names)
+        text = function.text(node)
+        condition = node.type == "condition_clause"
+        try:
+            expansions = self.macros.expand(text)
+        except TooLong:
+            return Use.UNKNOWN
+        found = Use.NOTHING
+        for expansion in expansions:
+            if not names & set(re.findall(r"[A-Za-z_]\w*", expansion)):
+                continue
+            source = f"void f() {{ {f'if {expansion} ;' if condition else expansion} }}"
+            found = joined(found, self._in_text(source, names, accumulator))
+        return found
+
+    def _in_unread(self, line: str, names: set[str]) -> Use:
+        try:
+            expansions = self.macros.expand(line)
+        except TooLong:
+            return Use.UNKNOWN
+        named = any(names & set(re.findall(r"[A-Za-z_]\w*", e)) for e in expansions)
+        return Use.UNKNOWN if named else Use.NOTHING
+
+    def _in_text(self, source: str, names: set[str], accumulator: Accumulator) -> Use:
+        data = source.encode("utf-8", "surrogateescape")
+        root = parse_tree(data).root_node
+        if root.has_error:
+            return Use.UNKNOWN
+
+        def text(node: Node) -> str:
+            return data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+        def takes(call: Node, index: int, full: bool) -> Use:
+            callee = call.child_by_field_name("function")
+            name = text(callee) if callee is not None else ""
+            targets = [f for f in self.program.functions if f.name == name.rsplit("::", 1)[-1].split("<")[0]]
+            if not targets:
+                return self.handed_on.of_library(name, index, full)
+            found = Use.NOTHING
+            for target in targets:
+                found = joined(found, self.handed_on.of_param(target, index, full))
+            return found
+
+        reading = self.handed_on.reading(accumulator.function)
+        reading = Reading(text, takes, reading.values, reading.operators)
+        rank = 0 if accumulator.scalars else len(accumulator.extents)
+        found = Use.NOTHING
+        for node in find(root, "identifier", "type_identifier"):
+            if text(node) in names and not _in_wgmma(node, text):
+                use = use_of(node, rank, accumulator.path, reading) if node.type == "identifier" else Use.UNKNOWN
+                found = joined(found, use)
+        return found
+
+
+def _in_wgmma(node: Node, text: Callable[[Node], str]) -> bool:
+    """Whether a register is an operand of an MMA."""
+    asm = enclosing(node, "gnu_asm_expression")
+    return asm is not None and "wgmma" in text(asm)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each accumulator moves between its registers and Tensor Memory: at the accesses, where all of them are
+understood and one load or store serves them; else at every wait and MMA, which is right whatever the accesses do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.diagnostics import Code
+from porter.lang.text import Span
+from porter.model.accumulators import Accumulator, AccumulatorParam
+from porter.model.coherence import Problem, check, place_loads, place_stores
+from porter.model.events import Kind, events_of
+from porter.model.functions import Function, Style
+from porter.model.mentions import Mention, Mentions
+from porter.model.scopes import LOOPS, resolve
+from porter.model.tracking import Holder, Tracked, track
+from porter.model.uses import Use
+from porter.passes.context import PortContext
+
+
+@dataclass(eq=False)
+class Moves:
+    """By id of the accumulator the statements in front of which it is loaded, and behind which it is stored; and
+    those whose registers are kept true."""
+
+    loads: dict[int, list[Node]] = field(default_factory=dict)
+    stores: dict[int, list[Node]] = field(default_factory=dict)
+    tracked: list[Tracked] = field(default_factory=list)
+    problems: dict[int, list[Problem]] = field(default_factory=dict)
+    """What is wrong with loads and stores at the accesses, by id of the accumulator."""
+
+
+def place_moves(context: PortContext) -> Moves:
+    """Decide for every accumulator; what cannot be ported either way is reported."""
+    mentions = Mentions(context.program, context.accumulators)
+    kept = _kept_params(context, mentions)
+    context.kept_params = {id(p) for p in kept}
+    moves = Moves()
+    for accumulator in context.accumulators.accumulators:
+        carried = [p for p in kept if p in _carriers(context, accumulator)]
+        why = _not_followed(context, mentions, accumulator, moves)
+        if carried:
+            names = ", ".join(f"`{p.function.qualified_name or 'a lambda'}`" for p in carried)
+            why = [f"its registers are used in {names}", *why]
+        moves.loads.setdefault(id(accumulator), [])
+        moves.stores.setdefault(id(accumulator), [])
+        if not why:
+            continue
+        if any(p.of_original for p in moves.problems.get(id(accumulator), ())):
+            _refuse(context, accumulator, moves, [p.what for p in moves.problems[id(accumulator)] if p.of_original])
+            continue
+        moves.loads[id(accumulator)] = []
+        moves.stores[id(accumulator)] = []
+        context.flow.keep_registers_true(accumulator)
+        if accumulator.member is not None:
+            # the waits of an object's methods do not see the object
+            _refuse(context, accumulator, moves, why)
+            continue
+        _track(context, mentions, moves, [Holder(accumulator), *(Holder(accumulator, p) for p in carried)], why[0])
+    return moves
+
+
+def _track(context: PortContext, mentions: Mentions, moves: Moves, holders: list[Holder], why: str) -> None:
+    for holder in holders:
+        if holder.param is not None and any(t.holder.param is holder.param for t in moves.tracked):
+            continue
+        tracked = track(context.flow, mentions, holder, why, context.kept_params)
+        for problem in tracked.problems:
+            _report(context, holder.accumulator, problem)
+        moves.tracked.append(tracked)
+    context.helpers.tracked = True
+    owner = holders[0].accumulator
+    context.report(
+        Code.REGISTERS_KEPT_TRUE,
+        owner.function,
+        owner.function.span(owner.variable.declaration or owner.function.body),
+        name=owner.name,
+        why=why,
+    )
+
+
+def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumulator, moves: Moves) -> list[str]:
+    """Why loads and stores cannot be placed at the accesses; places them if they can."""
+    flow = context.flow
+    moves.loads[id(accumulator)] = place_loads(flow, accumulator)
+    moves.stores[id(accumulator)] = place_stores(flow, accumulator)
+    why = [f"`{name}` names it in a way that is not understood" for name, _ in flow.unseen_macros(accumulator)]
+    moves.problems[id(accumulator)] = check(flow, accumulator)
+    why += [p.what for p in moves.problems[id(accumulator)]]
+    if accumulator.member is not None:
+        return why
+    events = events_of(flow.flow(accumulator.function))
+    multiplies = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
+    for mention in mentions.of(accumulator, flow.zeroing_of(accumulator)):
+        if _is_late(mention, multiplies):
+            followed = flow.has_visited(accumulator.function, mention.offset, change=False)
+        else:
+            changes = mention.use in (Use.WRITE, Use.UPDATE)
+            followed = flow.has_visited(accumulator.function, mention.offset, change=changes)
+            followed = followed and mention.use is not Use.UNKNOWN
+        if followed:
+            continue
+        line = accumulator.function.file.lines.line_column(mention.offset)[0]
+        why.append(f"what line {line} does with `{mention.text}` is not understood")
+    return why
+
+
+def _is_late(mention: Mention, multiplies: list[Node]) -> bool:
+    """Whether no MMA can follow: what then becomes of the registers is nobody's business."""
+    if any(m.end_byte > mention.offset for m in multiplies):
+        return False
+    node: Node | None = mention.function.file.root.descendant_for_byte_range(mention.offset, mention.offset + 1)
+    while node is not None and node.id != mention.function.body.id:
+        if node.type == "lambda_expression":
+            return False
+        if node.type in LOOPS and any(node.start_byte <= m.start_byte < node.end_byte for m in multiplies):
+            return False
+        node = node.parent
+    return True
+
+
+def _kept_params(context: PortContext, mentions: Mentions) -> list[AccumulatorParam]:
+    """Parameters whose registers a function uses itself, or hands to one that does."""
+    params = [p for found in context.accumulators.params.values() for p in found]
+    kept = [p for p in params if p.function.style is not Style.MACRO and mentions.of_param(p)]
+    while True:
+        more = [
+            p
+            for p in params
+            if p not in kept
+            and p.function.style is not Style.MACRO
+            and any(a.param in kept and _source(context, a.call.caller, a.registers.root, a.registers.name) is p
+                    for found in context.accumulators.arguments.values() for a in found)
+        ]  # fmt: skip
+        if not more:
+            return kept
+        kept += more
+
+
+def _source(context: PortContext, caller: Function, root: Node, name: str) -> AccumulatorParam | None:
+    variable = resolve(caller, root, name)
+    if variable is None or variable.param is None:
+        return None
+    found = context.accumulators.params_of(variable.function)
+    return next((p for p in found if any(q.name == name for q in p.params)), None)
+
+
+def _carriers(context: PortContext, accumulator: Accumulator) -> list[AccumulatorParam]:
+    """Every parameter that may carry the accumulator."""
+    found = [a.param for a in accumulator.arguments]
+    for param in found:
+        for arguments in context.accumulators.arguments.values():
+            for a in arguments:
+                inner = _source(context, a.call.caller, a.registers.root, a.registers.name)
+                if inner is param and a.param not in found:
+                    found.append(a.param)
+    return found
+
+
+def _refuse(context: PortContext, accumulator: Accumulator, moves: Moves, why: list[str]) -> None:
+    """Report at the places that the checks name, else at the declaration."""
+    at = accumulator.variable.declaration or accumulator.function.body
+    places = {p.what: p.node for p in moves.problems[id(accumulator)]}
+    for what in dict.fromkeys(why):
+        _report(context, accumulator, Problem(accumulator, places.get(what, at), what))
+
+
+def _report(context: PortContext, accumulator: Accumulator, problem: Problem) -> None:
+    function = accumulator.function
+    context.report(
+        Code.ACCUMULATOR_USE,
+        function,
+        Span(problem.node.start_byte + function.shift, problem.node.end_byte + function.shift),
+        what=f"`{accumulator.name}`: {problem.what}",
+    )
