@@ -209,7 +209,9 @@ porter hazards program.cu --arch sm_100a -I include -- 512 512 128
 ```
 
 Each report has the two accesses with their source lines, the place in memory, the missing edge and the
-instruction that would supply it. `--format json` and `--sarif FILE` write the same for tools.
+instruction that would supply it. One cause is one report: pairs of one kind with one first access, or with one second
+access and one remedy, are put together, and lines of one inlined call stand on one line. `--format json` has every
+pair, and the `causes` with the pairs of each; `--sarif FILE` has a result for each cause.
 
 A run's verdict is `clean`, `review` (exit code 0), `incomplete` (6) or `error` (5). At `--level strict`, the
 default for what Porter emits, every hazard is an error. At `--level practice`, the default for code it is

@@ -115,6 +115,16 @@ def function_name(mangled: str) -> str:
     return re.split(r"::|\s", kept)[-1]
 
 
+def display_name(mangled: str) -> str:
+    """A function as people write it, with namespaces and template arguments, without result and parameters."""
+    return _without_arguments(demangle(mangled)).removesuffix("(").removeprefix("void ")
+
+
+def demangled(text: str) -> str:
+    """A text with the mangled names in it as people read them."""
+    return re.sub(r"\b_Z\w+", lambda match: display_name(match[0]), text)
+
+
 @cache
 def demangle(name: str) -> str:
     """The C++ name as people read it; `name` itself where the platform cannot demangle."""

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
+from porter.cli.inputs import require_directories
 from porter.cli.porting import roots
 from porter.diagnostics import ExitCode
 from porter.lang.sources import is_python, load_sources
@@ -25,12 +26,15 @@ from porter.verify.results import worst_exit
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else local headers are.")  # fmt: skip
 @command
-def plan(session: Session, paths: tuple[Path, ...]) -> ExitCode:
+def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...]) -> ExitCode:
     """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
 
     Exit code 3: constructs are refused; they are named with their place.
     """
+    require_directories("-I", include_dirs)
     plans: list[KernelPlan] = []
     diagnostics = []
     code = ExitCode.OK
@@ -44,7 +48,7 @@ def plan(session: Session, paths: tuple[Path, ...]) -> ExitCode:
             result = port_python(root)
             python.append((str(root), result))
         else:
-            result = port_cuda_file(load_sources(root))
+            result = port_cuda_file(load_sources(root, include_dirs))
             plans += result.plans
         diagnostics += result.diagnostics
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -56,6 +60,7 @@ def plan(session: Session, paths: tuple[Path, ...]) -> ExitCode:
     body = {
         "kernels": [asdict(p) for p in plans],
         "files": [{"path": path, "rules": sorted({g.rule for g in ported.groups})} for path, ported in python],
+        "diagnostics": report_json.diagnostics(diagnostics),
     }
     session.write_json(report_json.document("plan", code, body))
     return code

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.embedded import embedded_in_python
@@ -17,6 +17,9 @@ from porter.passes.embedded import EmbeddingFile, port_cuda_file, port_python_st
 from porter.report.inventory import python_kernels, refuse_python, source_files
 from porter.verify.builder import PortPlan
 from porter.verify.results import worst_exit
+
+if TYPE_CHECKING:
+    from porter.passes.port import PortOptions
 
 
 @dataclass
@@ -101,8 +104,19 @@ def port_paths(
     from porter.passes.port import PortOptions
 
     options = PortOptions(tuple(select), tuple(ignore), tuple(map(str, rule_dirs)))
+    found = roots(paths)
+    try:
+        return _port_roots(found, options, include_dirs)
+    except PorterError as error:
+        if error.diagnostic.code is not Code.WOULD_OVERWRITE:
+            raise
+    # kernels that share a header may need helpers that differ
+    return _port_roots(found, replace(options, helpers_in_root=True), include_dirs)
+
+
+def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Sequence[Path]) -> Ported:
     ported = Ported()
-    for root in roots(paths):
+    for root in found:
         if is_python(root):
             if not python_kernels(root):
                 strings = port_python_strings(root, options)

@@ -14,12 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
+from porter.cli.inputs import require_directories
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
 from porter.report.inventory import Construct, FileInventory, Inventory, take_inventory
 
 _ALL_SHOWN = 20
 """Inventories of so few files show every file, longer ones only those that hold something."""
+_HEADERS_SHOWN = 5
+"""Headers not found that are named without -v."""
 _LEVEL_STYLES = {"none": "dim", "low": "green", "medium": "yellow", "high": "red"}
 
 
@@ -29,9 +32,16 @@ _LEVEL_STYLES = {"none": "dim", "low": "green", "medium": "yellow", "high": "red
 @click.option("--no-effort", is_flag=True, help="Do not run the port engine to tell how much work a port is.")
 @click.option("--jobs", type=click.IntRange(min=1), default=None, metavar="N",
               help="Processes that read and judge files (default: one per CPU).")  # fmt: skip
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else local headers are.")  # fmt: skip
 @command
 def scan(
-    session: Session, paths: tuple[Path, ...], as_csv: bool, no_effort: bool, jobs: int | None
+    session: Session,
+    paths: tuple[Path, ...],
+    as_csv: bool,
+    no_effort: bool,
+    jobs: int | None,
+    include_dirs: tuple[Path, ...],
 ) -> ExitCode:
     """List kernels and Hopper constructs of files or trees, what each becomes, and how much work a port is.
 
@@ -41,7 +51,9 @@ def scan(
     if as_csv and session.json:
         raise PorterError(Code.BAD_OPTION, option="--csv, --format json", problem="choose one")
     count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
-    found = take_inventory(paths, jobs=count, effort=not no_effort)
+    require_directories("-I", include_dirs)
+    found = take_inventory(paths, jobs=count, effort=not no_effort, include_dirs=include_dirs)
+    session.report(found.headers_not_found if session.verbosity > 0 else found.headers_not_found[:_HEADERS_SHOWN])
     session.report(found.diagnostics)
     if as_csv:
         session.write(_csv(found).encode("utf-8", "surrogateescape"))
@@ -127,9 +139,11 @@ def _summary(found: Inventory, judged: bool) -> Text:
     kernels = sum(len(f.kernels) for f in found.files)
     lines = sum(f.lines for f in found.files)
     efforts = ", ".join(f"{n} {level}" for level, n in found.efforts.items()) if judged else "not judged"
+    missing = len(found.headers_not_found)
+    headers = f"{missing} header{'s' * (missing != 1)} not found; " if missing else ""
     return Text(
         f"{len(found.files)} files, {lines} lines, {found.coverage:.2%} of the bytes parsed, "
-        f"{kernels} kernels, {found.hopper_only} Hopper-only constructs; effort: {efforts}"
+        f"{kernels} kernels, {found.hopper_only} Hopper-only constructs; {headers}effort: {efforts}"
     )
 
 
@@ -184,6 +198,7 @@ def _document(found: Inventory) -> dict[str, object]:
         "efforts": found.efforts,
         "totals": [vars(t) for t in found.totals],
         "files": files,
-        "diagnostics": report_json.diagnostics(found.diagnostics),
+        "headers_not_found": len(found.headers_not_found),
+        "diagnostics": report_json.diagnostics([*found.headers_not_found, *found.diagnostics]),
     }
     return report_json.document("scan", ExitCode.OK, body)

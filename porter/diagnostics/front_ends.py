@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.diagnostics.types import ExitCode, error, note, warning
+from porter.diagnostics.types import ExitCode, error, warning
 
 UNREADABLE_SOURCE = error(
     "PT1001",
@@ -34,12 +34,13 @@ UNREAD_PTX = error(
     "whose text Porter does not know.",
     "Write the template out as string literals, or port the statement by hand.",
 )
-UNRESOLVED_INCLUDE = note(
+UNRESOLVED_INCLUDE = warning(
     "PT1005",
-    'local header "{name}" was not found',
-    "A quoted #include names a file that is neither next to the including file nor in an include "
-    "directory. Hopper code in it is not ported with this file.",
-    "Pass its directory with -I, or port the header separately.",
+    "`#include {name}` was not found in {searched}{hint}",
+    "The file includes a header of its own project that is neither next to it (for a quoted name) nor in a directory "
+    "of -I. What stands in it was not read: kernels and wrappers in it are not ported, macros in it are not known. "
+    "Headers of the language, the system, the CUDA toolkit and well-known libraries are not asked for.",
+    "Pass the directory that the name starts from with -I, or port the header separately.",
 )
 DSL_UNREADABLE = error(
     "PT1050",
@@ -54,4 +55,12 @@ EMBEDDED_SOURCE = error(
     "CUDA source in a string is not ported: {reason}",
     "Sources that are compiled at run time are read in place, so the text in the file has to be the source itself.",
     "Write the source as a raw string in triple quotes (r\"\"\"...\"\"\"), or put it into a file of its own.",
+)
+INCLUDE_NOT_READ = error(
+    "PT1007",
+    ExitCode.UNPORTED,
+    "{path}: no kernel was found to port, but {count} of its headers {were} not read: {names}",
+    "Hopper code may stand in a header that was not found; without it nothing can be said about the file.",
+    "Pass the headers' directories with -I (each is named with its line above). If they hold no device code, nothing "
+    "needs to be done.",
 )

@@ -117,3 +117,10 @@ SIM_BARRIER = error(
     "Named barriers are numbered 0 to 15, and their thread count is a multiple of the warp size.",
     "Check the barrier number and count.",
 )
+SIM_REGISTERS = error(
+    "PT4017",
+    ExitCode.DIFFERENT,
+    "setmaxnreg: {what}",
+    "All warps of a warpgroup execute the same setmaxnreg, which takes a legal count and moves it the way it says.",
+    "Correct the count, or let the whole warpgroup execute the instruction.",
+)

@@ -161,17 +161,25 @@ def string_macros(macros: list[MacroDefinition]) -> dict[str, str]:
 
     A name with two different definitions is left out: which one holds depends on the `#if` around it.
     """
-    found: dict[str, str] = {}
-    ambiguous: set[str] = set()
+    bodies: dict[str, set[bytes]] = {}
     for macro in macros:
-        if macro.params is not None or b'"' not in macro.body:
-            continue
-        text, pieces, problem = _literal(macro.joined, {})
-        if pieces or problem:
-            continue
-        if found.setdefault(macro.name, text) != text:
-            ambiguous.add(macro.name)
-    return {name: text for name, text in found.items() if name not in ambiguous}
+        if macro.params is None:
+            bodies.setdefault(macro.name, set()).add(macro.joined)
+    found: dict[str, str] = {}
+    # a macro may be put together from others
+    unread = {name: stated.copy().pop() for name, stated in bodies.items() if len(stated) == 1}
+    while True:
+        read = {}
+        for name, body in unread.items():
+            if b'"' not in body and body.decode("ascii", "replace") not in found:
+                continue
+            text, pieces, problem = _literal(body, found)
+            if not pieces and not problem:
+                read[name] = text
+        if not read:
+            return found
+        found.update(read)
+        unread = {name: body for name, body in unread.items() if name not in read}
 
 
 @dataclass(frozen=True)

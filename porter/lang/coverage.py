@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
@@ -15,18 +15,40 @@ _MATTERS = re.compile(
     rb"\bwgmma\b|\b__global__\b|\b(?:asm|__asm__)\b|\bsetmaxnreg\b|\bSM90_\w+|\bwarpgroup_\w+"
 )
 """Words that make an unparsed region one that a port may depend on."""
+_NAMED = 5
+"""Missing headers that a summary names."""
 
 
 def reading_findings(sources: SourceSet) -> list[Diagnostic]:
-    """Diagnostics for all files of the set, in file order: asm statements and PTX that could not be read,
-    unparsed regions that hold code a port may depend on, local headers that were not found."""
+    """Diagnostics for all files of the set: headers that were not found; then, in file order, asm statements and PTX
+    that could not be read and unparsed regions that hold code a port may depend on."""
     found: list[Diagnostic] = []
     for file in sources.files.values():
         found += sorted(_of_file(file, sources.string_macros), key=lambda d: d.where.start if d.where else 0)
-    for include in sources.unresolved:
-        where = sources.files[include.path].location(include.span)
-        found.append(Diagnostic(Code.UNRESOLVED_INCLUDE, where, {"name": include.name}))
+    return missing_includes(sources) + found
+
+
+def missing_includes(sources: SourceSet) -> list[Diagnostic]:
+    """UNRESOLVED_INCLUDE for each header of the project that was not found, in the order of the files."""
+    found = []
+    for missing in sources.missing:
+        include = missing.include
+        values = {
+            "name": include.text,
+            "searched": ", ".join(missing.searched) or "any directory of -I (none was given)",
+            "hint": f"; -I {missing.hint} would find it" if missing.hint else "",
+        }
+        found.append(Diagnostic(Code.UNRESOLVED_INCLUDE, sources.files[include.path].location(include.span), values))
     return found
+
+
+def not_read(path: str, missing: Sequence[Diagnostic]) -> Diagnostic:
+    """INCLUDE_NOT_READ for a file in which nothing was found, and whose headers are `missing`."""
+    names = list(dict.fromkeys(str(d.values["name"]) for d in missing))
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    were = "was" if len(names) == 1 else "were"
+    values = {"path": path, "count": len(names), "were": were, "names": shown}
+    return Diagnostic(Code.INCLUDE_NOT_READ, missing[0].where, values)
 
 
 def coverage(files: Iterable[CudaFile]) -> float:

@@ -1,186 +1,307 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Macro expansion of pieces of C++ text, as the preprocessor does it (C++ [cpp.replace]): to a fixpoint, with `#`,
-`##` and `__VA_ARGS__`; a macro is not expanded again inside its own expansion."""
+"""What the string literals of a source set are once its macros are expanded.
+
+Macros are expanded as the preprocessor does it: arguments first, `#` and `##` on what was written, a name not again in
+what it stands for (C++ [cpp.rescan]). Which branch of an `#if` holds is not known here; of several definitions of a
+name each is tried.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from porter.lang.lexical import MacroText
+from porter.lang.asm import unescape
+from porter.lang.cuda import CudaFile
+from porter.lang.lexical import MacroText, blanked
+from porter.lang.sources import SourceSet
+from porter.lang.text import Span
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)|(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
-    r"""|(?P<word>[A-Za-z_]\w*)|(?P<number>\.?\d(?:[\w.]|[eEpP][+-]|'\w)*)|(?P<paste>\#\#)|(?P<other>.)""",
-    re.DOTALL | re.VERBOSE,
+    r"(?P<space>\s+|\\\r?\n|//[^\n]*|/\*.*?\*/)"
+    r'|(?P<raw>(?:u8|[uUL])?R"(?P<mark>[^\s()\\]{0,16})\(.*?\)(?P=mark)")'
+    r'|(?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*")'
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<number>\.?\d(?:[\w.]|'\w|[eEpP][+-])*)"
+    r"|(?P<char>'(?:[^'\\\n]|\\.)+')"
+    r"|(?P<punct>##|::|.)",
+    re.DOTALL,
 )
-_MOST_CHARACTERS = 200_000
-_MOST_CHOICES = 8
-
-
-class TooLong(Exception):
-    """An expansion that grows without end, or beyond what anybody writes."""
+_MOST_TOKENS = 200_000
+"""Of one expansion. More is a macro that nobody writes by hand."""
+_MOST_DEFINITIONS = 4
 
 
 @dataclass(frozen=True)
-class Macro:
-    """`params` is None for an object-like macro; the last of them is `...` if it takes any number."""
+class Token:
+    """One preprocessing token. `origin` is the offset in its file of the code that it comes from: its own, or that of
+    the macro's use. `chain` are the macros that it came out of, the used one first; `made` says that `#` or `##` made
+    it. `spaced`: blanks stand before it."""
 
+    kind: str
+    text: str
+    origin: int
+    spaced: bool = False
+    chain: tuple[str, ...] = ()
+    made: bool = False
+    hidden: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Text in adjacent string literals that no single literal of the source holds. `span` is the code that it comes
+    from, `chain` the macros that made it; none of them if the literals stand in code."""
+
+    path: str
+    span: Span
+    text: str
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Macro:
     name: str
     params: tuple[str, ...] | None
-    body: str
+    variadic: bool
+    body: tuple[Token, ...]
 
 
-@dataclass
-class Macros:
-    """The macros of a source set by name; of several definitions of one name all are kept, since which of them holds
-    depends on what is compiled."""
+class TooLong(Exception):
+    """An expansion that grows beyond what anybody writes by hand."""
 
-    by_name: dict[str, list[Macro]] = field(default_factory=dict)
 
-    @staticmethod
-    def of(definitions: Iterable[MacroText]) -> Macros:
-        found = Macros()
-        for definition in definitions:
-            params = None if definition.params is None else tuple(definition.params)
-            macro = Macro(definition.name, params, definition.joined.decode("utf-8", "replace"))
-            known = found.by_name.setdefault(definition.name, [])
-            if macro not in known:
-                known.append(macro)
-        return found
+def joined_strings(sources: SourceSet, pattern: re.Pattern[str]) -> list[Joined]:
+    """Where the pattern is in strings that only the preprocessor puts together, once for each place and text."""
+    definitions: dict[str, list[MacroText]] = {}
+    for file in sources.files.values():
+        for macro in file.lexed.macros():
+            if all(m.joined != macro.joined or m.params != macro.params for m in definitions.get(macro.name, ())):
+                definitions.setdefault(macro.name, []).append(macro)
+    rounds = min(max((len(d) for d in definitions.values()), default=1), _MOST_DEFINITIONS)
+    found: dict[tuple[str, int, str], Joined] = {}
+    for chosen in range(rounds):
+        macros = {name: _read(d[min(chosen, len(d) - 1)]) for name, d in definitions.items()}
+        for file in sources.files.values():
+            for joined in _of_file(file, _Expander(macros), pattern):
+                found.setdefault((joined.path, joined.span.start, joined.text), joined)
+    return list(found.values())
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.by_name
 
-    def words(self, name: str) -> frozenset[str]:
-        """Every word that an expansion of the macro may hold, itself not counted in; pasted words are not among
-        them."""
-        found: set[str] = set()
-        work = [name]
-        while work:
-            for macro in self.by_name.get(work.pop(), ()):
-                new = set(re.findall(r"[A-Za-z_]\w*", macro.body)) - found
-                found |= new
-                work += [w for w in new if w in self.by_name]
-        return frozenset(found)
+def expanded_text(text: str, macros: Mapping[str, MacroText]) -> str:
+    """A piece of code with every use of a macro replaced by what it stands for.
 
-    def text(self, name: str) -> str:
-        """The macro's own bodies, and those of the macros that they use in turn."""
-        used = [m.body for w in sorted(self.words(name)) for m in self.by_name.get(w, ())]
-        return " ".join([*(m.body for m in self.by_name.get(name, ())), *used])
+    Raises:
+        TooLong: an expansion does not end, or grows beyond what anybody writes by hand.
+    """
+    expander = _Expander({name: _read(macro) for name, macro in macros.items()}, strict=True)
+    tokens = expander.stream(_tokens(text))
+    return "".join(" " * t.spaced + t.text for t in tokens)
 
-    def pastes(self, name: str) -> bool:
-        """Whether an expansion may make words of its own by `##`."""
-        return any("##" in m.body for w in (name, *self.words(name)) for m in self.by_name.get(w, ()))
 
-    def expand(self, text: str) -> list[str]:
-        """The expansions of a piece of text, one for each way to choose among definitions of one name (the first
-        ones where there are very many).
+def _of_file(file: CudaFile, expander: _Expander, pattern: re.Pattern[str]) -> Iterator[Joined]:
+    text = bytearray(file.source)
+    for span in file.lexed.directives:
+        text[span.start : span.end] = blanked(file.source[span.start : span.end])
+    run: list[Token] = []
+    for token in [*expander.stream(_tokens(text.decode("latin-1"))), Token("end", "", len(text))]:
+        if token.kind in ("string", "raw"):
+            run.append(token)
+            continue
+        if run:
+            yield from _matches(file, run, pattern)
+            run = []
 
-        Raises:
-            TooLong: it grows beyond 200,000 characters.
-        """
-        named = set(re.findall(r"[A-Za-z_]\w*", text)) & self.by_name.keys()
-        reached = named.union(*(self.words(n) for n in named))
-        chosen: list[dict[str, Macro]] = [{}]
-        for name in sorted(reached & self.by_name.keys()):
-            if len(self.by_name[name]) > 1:
-                chosen = [{**c, name: d} for c in chosen for d in self.by_name[name]][:_MOST_CHOICES]
-        return list(dict.fromkeys(self._expand(text, c, frozenset()) for c in chosen))
 
-    def _macro(self, name: str, chosen: Mapping[str, Macro]) -> Macro | None:
-        definitions = self.by_name.get(name)
-        return None if not definitions else chosen.get(name, definitions[0])
+def _matches(file: CudaFile, run: Sequence[Token], pattern: re.Pattern[str]) -> Iterator[Joined]:
+    values = [_value(t) for t in run]
+    starts = [0]
+    for value in values:
+        starts.append(starts[-1] + len(value))
+    for match in pattern.finditer("".join(values)):
+        first = max(i for i, s in enumerate(starts[:-1]) if s <= match.start())
+        last = max(i for i, s in enumerate(starts[:-1]) if s < match.end())
+        if first == last and not run[first].made and pattern.search(run[first].text):
+            continue
+        pieces = run[first : last + 1]
+        at = min(t.origin for t in pieces)
+        chain = max((t.chain for t in pieces), key=len)
+        end = at + max(len(t.text) if not t.chain else len(t.chain[0]) for t in pieces if t.origin == at)
+        yield Joined(file.path, Span(at, min(end, len(file.source))), match.group(), chain)
 
-    def _expand(self, text: str, chosen: Mapping[str, Macro], hidden: frozenset[str]) -> str:
-        if len(text) > _MOST_CHARACTERS:
-            raise TooLong
-        tokens = _tokens(text)
-        out: list[str] = []
+
+def _value(token: Token) -> str:
+    inside = token.text[token.text.index('"') + 1 : -1]
+    if token.kind == "raw":
+        return inside[inside.index("(") + 1 : inside.rindex(")")]
+    return unescape(inside)
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    spaced = False
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup if match.lastgroup != "mark" else "raw"
+        assert kind is not None
+        if kind == "space":
+            spaced = True
+            continue
+        yield Token("raw" if match.group("raw") else kind, match.group(), match.start(), spaced)
+        spaced = False
+
+
+def _read(macro: MacroText) -> _Macro:
+    params = macro.params
+    variadic = params is not None and any(p.endswith("...") for p in params)
+    names = tuple(p.removesuffix("...").strip() or "__VA_ARGS__" for p in params) if params is not None else None
+    body = tuple(_tokens(macro.joined.decode("latin-1")))
+    return _Macro(macro.name, names, variadic, body)
+
+
+class _Expander:
+    """Macro expansion with hide sets (Prosser's algorithm, which the C standard's text was written from)."""
+
+    def __init__(self, macros: dict[str, _Macro], strict: bool = False) -> None:
+        self.macros = macros
+        self.strict = strict
+        self._left = _MOST_TOKENS
+
+    def stream(self, tokens: Iterator[Token]) -> Iterator[Token]:
+        """The tokens of a file, each use of a macro replaced by what it stands for."""
+        whole = list(tokens)
         at = 0
-        while at < len(tokens):
-            token = tokens[at]
-            macro = self._macro(token, chosen) if token[:1].isalpha() or token[:1] == "_" else None
-            at += 1
-            if macro is None or macro.name in hidden:
-                out.append(token)
+        while at < len(whole):
+            token = whole[at]
+            macro = self.macros.get(token.text) if token.kind == "name" else None
+            end = at + 1 if macro is None or macro.params is None else _closing(whole, at + 1)
+            if macro is None or end is None:
+                yield token
+                at += 1
+                continue
+            self._left = _MOST_TOKENS
+            use = [replace(t, origin=token.origin) for t in whole[at:end]]
+            # what follows may be the arguments of a macro that the expansion ends with
+            behind = _closing(whole, end) if end < len(whole) else None
+            try:
+                expanded = self._expand(use)
+                last = expanded[-1] if expanded else None
+                if behind is not None and last is not None and last.kind == "name" and last.text in self.macros:
+                    expanded = self._expand([*use, *(replace(t, origin=token.origin) for t in whole[end:behind])])
+                    end = behind
+            except (TooLong, RecursionError):
+                if self.strict:
+                    raise TooLong from None
+                expanded = use
+            yield from expanded
+            at = end
+
+    def _expand(self, tokens: Sequence[Token]) -> list[Token]:
+        pending = list(reversed(tokens))
+        done: list[Token] = []
+        while pending:
+            self._left -= 1
+            if self._left < 0:
+                raise TooLong
+            token = pending.pop()
+            macro = self.macros.get(token.text) if token.kind == "name" and token.text not in token.hidden else None
+            if macro is None:
+                done.append(token)
                 continue
             if macro.params is None:
-                out.append(self._expand(macro.body, chosen, hidden | {macro.name}))
+                body = self._substituted(macro, {}, token, token.hidden | {macro.name})
+                pending.extend(reversed(body))
                 continue
-            found = _arguments(tokens, at)
-            if found is None:
-                out.append(token)
+            ahead = pending[::-1]
+            end = _closing(ahead, 0)
+            if end is None:
+                done.append(token)
                 continue
-            arguments, at = found
-            body = self._substitute(macro, arguments, chosen, hidden)
-            out.append(self._expand(body, chosen, hidden | {macro.name}))
-        result = "".join(out)
-        if len(result) > _MOST_CHARACTERS:
-            raise TooLong
-        return result
+            arguments = _arguments(ahead[1 : end - 1], macro)
+            if arguments is None:
+                done.append(token)
+                continue
+            hidden = (token.hidden & ahead[end - 1].hidden) | {macro.name}
+            body = self._substituted(macro, arguments, token, hidden)
+            del pending[len(pending) - end :]
+            pending.extend(reversed(body))
+        return done
 
-    def _substitute(
-        self, macro: Macro, arguments: Sequence[str], chosen: Mapping[str, Macro], hidden: frozenset[str]
-    ) -> str:
-        assert macro.params is not None
-        names = list(macro.params)
-        values = dict(zip(names, arguments, strict=False))
-        variadic = bool(names) and names[-1].endswith("...")
-        if variadic:
-            name = names[-1].removesuffix("...").strip() or "__VA_ARGS__"
-            values.pop(names[-1], None)
-            values[name] = ",".join(arguments[len(names) - 1 :])
-        tokens = _tokens(macro.body)
-        out: list[str] = []
-        for index, token in enumerate(tokens):
-            before, behind = _neighbour(tokens, index, -1), _neighbour(tokens, index, 1)
-            if token == "#" and macro.params is not None and behind in values:
+    def _substituted(
+        self, macro: _Macro, arguments: dict[str, list[Token]], use: Token, hidden: frozenset[str]
+    ) -> list[Token]:
+        """The body with arguments in place of parameters, `#` and `##` applied."""
+        chain = (*use.chain, macro.name)
+        result: list[Token] = []
+        body = macro.body
+        at = 0
+        while at < len(body):
+            token = replace(body[at], origin=use.origin, chain=chain)
+            following = body[at + 1] if at + 1 < len(body) else None
+            if token.text == "#" and macro.params is not None and following is not None and following.text in arguments:
+                result.append(_stringized(arguments[following.text], token))
+                at += 2
                 continue
-            if token not in values:
-                out.append(token)
-            elif before == "#":
-                text = values[token].strip().replace("\\", "\\\\").replace('"', '\\"')
-                out.append(f'"{text}"')
-            elif "##" in (before, behind):
-                out.append(values[token].strip())
+            if token.text == "##" and result and following is not None:
+                right = arguments.get(following.text, [replace(following, origin=use.origin, chain=chain)])
+                if right and result[-1].kind != "placemarker":
+                    result[-1:] = [*_pasted(result[-1], right[0], chain), *right[1:]]
+                elif right:
+                    result[-1:] = list(right)
+                at += 2
+                continue
+            if token.kind == "name" and token.text in arguments:
+                pasted = following is not None and following.text == "##"
+                argument = arguments[token.text] if pasted else self._expand(arguments[token.text])
+                result += argument or ([Token("placemarker", "", use.origin)] if pasted else [])
             else:
-                out.append(self._expand(values[token], chosen, hidden))
-        return re.sub(r"\s*##\s*", "", "".join(out))
+                result.append(token)
+            at += 1
+        return [replace(t, hidden=t.hidden | hidden) for t in result if t.kind != "placemarker"]
 
 
-def _tokens(text: str) -> list[str]:
-    return [m.group() for m in _TOKEN.finditer(text)]
-
-
-def _neighbour(tokens: Sequence[str], index: int, step: int) -> str:
-    index += step
-    while 0 <= index < len(tokens) and tokens[index].isspace():
-        index += step
-    return tokens[index] if 0 <= index < len(tokens) else ""
-
-
-def _arguments(tokens: Sequence[str], at: int) -> tuple[list[str], int] | None:
-    """The arguments in parentheses from a token on, and the index behind them; None if no parenthesis follows."""
-    while at < len(tokens) and tokens[at].isspace():
-        at += 1
-    if at >= len(tokens) or tokens[at] != "(":
+def _closing(tokens: Sequence[Token], at: int) -> int | None:
+    """Behind the parenthesis that closes the one at `at`; None if there is none at that place."""
+    if at >= len(tokens) or tokens[at].text != "(":
         return None
-    found, depth = [""], 0
-    while at < len(tokens):
-        token = tokens[at]
-        at += 1
-        if token in "([{":
-            depth += 1
-            if depth == 1:
-                continue
-        elif token in ")]}":
-            depth -= 1
+    depth = 0
+    for i in range(at, len(tokens)):
+        if tokens[i].kind == "punct":
+            depth += (tokens[i].text == "(") - (tokens[i].text == ")")
             if depth == 0:
-                return [a.strip() for a in found], at
-        if token == "," and depth == 1:
-            found.append("")
-        else:
-            found[-1] += token
+                return i + 1
     return None
+
+
+def _arguments(inside: Sequence[Token], macro: _Macro) -> dict[str, list[Token]] | None:
+    assert macro.params is not None
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in inside:
+        if token.kind == "punct":
+            depth += (token.text == "(") - (token.text == ")")
+            last = macro.variadic and len(parts) == len(macro.params)
+            if token.text == "," and depth == 0 and not last:
+                parts.append([])
+                continue
+        parts[-1].append(token)
+    if parts == [[]] and not macro.params:
+        parts = []
+    if macro.variadic and len(parts) == len(macro.params) - 1:
+        parts.append([])
+    return dict(zip(macro.params, parts, strict=True)) if len(parts) == len(macro.params) else None
+
+
+def _stringized(argument: Sequence[Token], operator: Token) -> Token:
+    text = ""
+    for i, token in enumerate(argument):
+        text += " " * (token.spaced and i > 0)
+        literal = token.kind in ("string", "char", "raw")
+        text += token.text.replace("\\", "\\\\").replace('"', '\\"') if literal else token.text
+    return replace(operator, kind="string", text=f'"{text}"', made=True)
+
+
+def _pasted(left: Token, right: Token, chain: tuple[str, ...]) -> list[Token]:
+    tokens = list(_tokens(left.text + right.text))
+    return [
+        replace(t, origin=left.origin, spaced=left.spaced if i == 0 else t.spaced, chain=chain, made=True)
+        for i, t in enumerate(tokens)
+    ]

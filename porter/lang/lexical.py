@@ -26,6 +26,7 @@ _OPAQUE = re.compile(
 _DIRECTIVE = re.compile(rb"#[^\\\n]*(?:\\(?:\r?\n|.)[^\\\n]*)*")
 _DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)(\([^)]*\))?")
 _INCLUDE = re.compile(rb'[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
+_COMPUTED = re.compile(rb"[ \t]*#[ \t]*include[ \t]+([A-Za-z_]\w*[^\n]*)")
 _CONTINUATION = re.compile(rb"\\(?=\r?\n)")
 _BLANK = bytes(c if c in b"\r\n" else 0x20 for c in range(256))
 
@@ -137,6 +138,13 @@ class Lexed:
                 quoted = found.group(1) is not None
                 name = found.group(1) if quoted else found.group(2)
                 yield name.decode("utf-8", "surrogateescape"), quoted, span
+
+    def computed_includes(self) -> Iterator[tuple[str, Span]]:
+        """(expression, span) of every `#include` that names a macro."""
+        for span in self.directives:
+            found = _COMPUTED.match(self.code, span.start, span.end)
+            if found is not None:
+                yield found.group(1).strip().decode("utf-8", "surrogateescape"), span
 
 
 def closing(text: bytes, opening: int) -> int:

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.asm import string_macros
 from porter.lang.cuda import CudaFile, parse_cuda
+from porter.lang.known_headers import is_known
 from porter.lang.lexical import lexed
 from porter.lang.masking import learn_macros
+from porter.lang.preprocessor import conditionals
 from porter.lang.text import Span
 
 CUDA_ENDINGS = frozenset({".cu", ".cuh", ".h", ".hpp", ".hh", ".cpp", ".cc", ".cxx", ".inl"})
@@ -20,13 +24,25 @@ PYTHON_ENDINGS = frozenset({".py"})
 
 @dataclass(frozen=True)
 class Include:
-    """An `#include` line: `resolved` is the key of the file in the set, None if it was not followed."""
+    """An `#include` line: `resolved` is the key of the file in the set, None if it was not followed. `name` is what
+    stands in quotes or angles, `text` the whole operand, which may be a macro."""
 
     path: str
     name: str
     quoted: bool
     span: Span
     resolved: str | None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An include of a header of the project that was not read. `searched` are the directories that were looked into,
+    `hint` one that holds it, if some directory above the file does."""
+
+    include: Include
+    searched: tuple[str, ...]
+    hint: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +55,7 @@ class SourceSet:
     files: dict[str, CudaFile]
     includes: tuple[Include, ...] = field(default=(), repr=False)
     string_macros: dict[str, str] = field(default_factory=dict, repr=False)
+    include_dirs: tuple[Path, ...] = ()
 
     @property
     def main(self) -> CudaFile:
@@ -46,8 +63,18 @@ class SourceSet:
 
     @property
     def unresolved(self) -> tuple[Include, ...]:
-        """Quoted includes that no local file answers."""
-        return tuple(i for i in self.includes if i.quoted and i.resolved is None)
+        """Includes of headers that are the project's, by their names, and that no file answers."""
+        return tuple(i for i in self.includes if i.resolved is None and not (i.name and is_known(i.name)))
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """The unresolved includes that a compiler would need, as far as conditions tell."""
+        return tuple(self._missing(i) for i in self.unresolved if not _optional(self.files[i.path], i))
+
+    def _missing(self, include: Include) -> Missing:
+        beside = Path(include.path).parent
+        searched = (*((beside,) if include.quoted else ()), *self.include_dirs)
+        return Missing(include, tuple(dict.fromkeys(map(str, searched))), _holder(beside, include.name))
 
     def sources(self) -> dict[str, bytes]:
         return {path: file.source for path, file in self.files.items()}
@@ -82,7 +109,8 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
     """The file and every local header that it includes, directly or not.
 
     A quoted include is followed if it names a file next to the including one or in `include_dirs`; an angle
-    include only if it is in `include_dirs`. System and toolkit headers are never read.
+    include only if it is in `include_dirs`. System and toolkit headers are never read. One that names a macro is
+    followed if the set says what it stands for.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, UNKNOWN_SOURCE_KIND (also for Python files: those have another
@@ -94,10 +122,11 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, path=str(path))
     collector = _Collector(include_dirs)
     root = collector.add(path)
+    collector.follow_macros()
     macros = [macro for source in collector.sources.values() for macro in lexed(source).macros()]
     uses = learn_macros(macros)
     files = {key: parse_cuda(key, source, uses) for key, source in collector.sources.items()}
-    return SourceSet(root, files, tuple(collector.includes), string_macros(macros))
+    return SourceSet(root, files, tuple(collector.includes), string_macros(macros), tuple(include_dirs))
 
 
 class _Collector:
@@ -118,10 +147,34 @@ class _Collector:
         for name, quoted, where in lexed(source).includes():
             target = self._find(path.parent, name, quoted)
             slot = len(self.includes)
-            self.includes.append(Include(key, name, quoted, where, None))
+            text = f'"{name}"' if quoted else f"<{name}>"
+            self.includes.append(Include(key, name, quoted, where, None, text))
             if target is not None:
-                self.includes[slot] = Include(key, name, quoted, where, self.add(target))
+                self.includes[slot] = replace(self.includes[slot], resolved=self.add(target))
+        for expression, where in lexed(source).computed_includes():
+            self.includes.append(Include(key, "", True, where, None, expression))
         return key
+
+    def follow_macros(self) -> None:
+        """Includes that name a macro whose definitions all say the same header."""
+        while True:
+            bodies: dict[str, set[str]] = {}
+            for source in self.sources.values():
+                for macro in lexed(source).macros():
+                    bodies.setdefault(macro.name, set()).add(macro.joined.decode("utf-8", "surrogateescape"))
+            for slot, include in enumerate(self.includes):
+                stated = bodies.get(include.text, set()) if not include.name else set()
+                match = re.fullmatch(r'"([^"]+)"|<([^>]+)>', next(iter(stated))) if len(stated) == 1 else None
+                if match is None:
+                    continue
+                quoted, name = match.group(1) is not None, match.group(1) or match.group(2)
+                self.includes[slot] = replace(include, name=name, quoted=quoted)
+                target = self._find(Path(include.path).parent, name, quoted)
+                if target is not None:
+                    self.includes[slot] = replace(self.includes[slot], resolved=self.add(target))
+                    break
+            else:
+                return
 
     def _find(self, beside: Path, name: str, quoted: bool) -> Path | None:
         places = [beside, *self.include_dirs] if quoted else list(self.include_dirs)
@@ -130,6 +183,48 @@ class _Collector:
             if candidate.is_file():
                 return candidate
         return None
+
+
+_NOT_FOR_CUDA = re.compile(
+    r"(?:ifdef\s+|if\s+defined\s*\(?\s*)(?:_WIN32|_WIN64|WIN32|_MSC_VER|__HIP\w*|USE_ROCM|__APPLE__|__SYCL\w*)\b\W*"
+    r"|if\s+0\b.*"
+)
+_HOLDERS = ("", "include", "src", "csrc", "inc")
+_LEVELS = 6
+
+
+def _optional(file: CudaFile, include: Include) -> bool:
+    """Whether an include stands under a condition that is false here: one that asks for the header, that no CUDA
+    compilation meets, or `#if 0`."""
+    for conditional in conditionals(file):
+        if not conditional.holds(include.span.start):
+            continue
+        head = conditional.head.decode("utf-8", "replace").strip()
+        asks = "__has_include" in head and include.name in head
+        if asks or (not conditional.branches and _NOT_FOR_CUDA.fullmatch(head)):
+            return True
+    return False
+
+
+def _holder(beside: Path, name: str) -> str | None:
+    """A directory at or above a file's, or a usual one in such, in which the header is."""
+    if not name or Path(name).is_absolute():
+        return None
+    absolute = beside.resolve()
+    for level, above in enumerate((absolute, *absolute.parents)):
+        if level == _LEVELS or above == above.parent:
+            break
+        for inner in _HOLDERS:
+            if (above / inner / name).is_file():
+                return _written(beside, above / inner)
+    return None
+
+
+def _written(beside: Path, found: Path) -> str:
+    """The path as its user would write it: relative if the file's was."""
+    if beside.is_absolute():
+        return str(found)
+    return Path(os.path.relpath(found)).as_posix()
 
 
 def _tidy(path: Path) -> str:

@@ -174,6 +174,7 @@ class _Finder:
         self.result = AccumulatorMap([], {}, {}, [])
         self._by_key: dict[tuple[int, int, str], Accumulator] = {}
         self._inner_path = ""
+        self._traced: set[tuple[int, int, int]] = set()
 
     def trace_step(self, function: Function, step: MmaStep) -> None:
         if function.style is Style.MACRO and function.param(step.d.name) is None:
@@ -349,6 +350,11 @@ class _Finder:
         return own + field_extents(self.program, self.program.names.class_of(function, param.node, None), path)
 
     def _trace_call(self, call: Call, param: AccumulatorParam, step: MmaStep) -> None:
+        trace = (id(call), id(param), id(step))
+        if trace in self._traced:
+            # recursion, or another way to a call that was followed
+            return
+        self._traced.add(trace)
         first, count = param.params[0].index, len(param.params)
         if first < len(call.args) and call.args[first].type == PACK:
             count = 1

@@ -14,6 +14,7 @@ from porter.model.empty_calls import is_register_fence_call, only_aborts
 from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop
 from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
+from porter.model.inlining import Inliner
 from porter.model.kernels import contains_tensor_core
 from porter.model.macro_uses import MacroUses
 from porter.model.objects import constructors, is_const, object_root, returns_pointer
@@ -24,7 +25,6 @@ from porter.model.tensor_core import MmaStep, Step, SyncStep, without_cast
 from porter.model.threads import Threads
 from porter.model.zeroing import Zeroing, find_zeroing, sets_registers
 
-_MAX_INLINE_DEPTH = 12
 _SEQUENCES = frozenset(
     ("compound_statement", "else_clause", "case_statement", "labeled_statement", "template_declaration")
 )
@@ -43,6 +43,7 @@ class FlowBuilder:
         self.anchors: dict[int, list[Accumulator]] = {}
         self.stores: dict[int, list[Accumulator]] = {}
         self.threads = Threads(program)
+        self.inliner = Inliner(program)
         self._found_meetings: dict[int, list[Node]] = {}
         self._visited: set[tuple[str, int]] = set()
         self._changed: set[tuple[str, int]] = set()
@@ -152,6 +153,10 @@ class FlowBuilder:
                 items += self._statements_of(frame, child)
         elif kind == "if_statement":
             items += self._expression(frame, node.child_by_field_name("condition"))
+            taken = self._decided(frame, node)
+            if taken is not None:
+                items += self._statements_of(frame, taken[0])
+                return items
             arms = [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
             items.append(Branch([self._statements_of(frame, arm) for arm in arms]))
         elif kind in PREPROCESSOR_BLOCKS:
@@ -181,6 +186,17 @@ class FlowBuilder:
         if frame.at is None:
             items += [e for a in self._declared.get(node.id, ()) for e in self._initialized(frame, node, a)]
         return items
+
+    def _decided(self, frame: Frame, node: Node) -> tuple[Node | None] | None:
+        """The arm of an `if constexpr` whose condition is known, None for no arm; None if it is not known."""
+        if not any(c.type == "constexpr" for c in node.children) or frame.at is None:
+            return None
+        condition = node.child_by_field_name("condition")
+        named = [c for c in condition.named_children if c.type != "comment"] if condition is not None else []
+        value = self._constants(frame).evaluate(frame.function.text(named[0])) if len(named) == 1 else None
+        if value is None:
+            return None
+        return (node.child_by_field_name("consequence" if value else "alternative"),)
 
     def _initialized(self, frame: Frame, node: Node, accumulator: Accumulator) -> list[Item]:
         """What a declaration puts into the registers; one with zeros is a zeroing."""
@@ -402,7 +418,7 @@ class FlowBuilder:
             changed = self._object(frame, callee)
             if changed is not None and not (targets and all(is_const(t) for t in targets)):
                 items.append(Event(Kind.WRITE, frame.at or node, changed))
-        if inlined and frame.depth < _MAX_INLINE_DEPTH:
+        if inlined and not self.inliner.is_too_deep(frame, call):
             arms = [self._inline(frame, call, target, held) for target in inlined]
             items += arms[0] if len(arms) == 1 else [Branch(arms)]
         return items
@@ -517,14 +533,9 @@ class FlowBuilder:
             if carried is not None:
                 for param in argument.param.params:
                     bound[param.name] = carried
-        if target.style is Style.MACRO:
-            values = dict(
-                zip((p.name for p in target.params), (frame.function.text(a) for a in call.args), strict=False)
-            )
-        else:
-            values = dict(zip(target.template_params, call.template_args, strict=False))
+        values = self.inliner.template_values(call, target, self._constants(frame))
         inner = frame.into(target, bound, values, call.node, call, lexical=True)
-        return [Inlined(self._statements_of(inner, target.body))]
+        return [Inlined(self.inliner.body(inner, lambda: self._statements_of(inner, target.body)))]
 
 
 def _place(frame: Frame, node: Node) -> tuple[str, int]:

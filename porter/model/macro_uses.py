@@ -7,7 +7,7 @@ import re
 
 from tree_sitter import Node
 
-from porter.lang.expansion import Macros
+from porter.lang.macros import Macros
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Item, Kind
 from porter.model.frames import Frame

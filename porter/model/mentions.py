@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import enclosing, find, parse_tree
-from porter.lang.expansion import Macros, TooLong
+from porter.lang.expansion import TooLong
+from porter.lang.macros import Macros
 from porter.model.accumulators import Accumulator, AccumulatorMap, AccumulatorParam
 from porter.model.empty_calls import is_register_fence_call
 from porter.model.functions import Call, Function

@@ -19,6 +19,14 @@ from porter.model.kernels import Kernel
 from porter.model.program import Program, needs_warpgroup
 from porter.passes.helpers import NAMESPACE, Helpers
 
+_AHEAD = re.compile(
+    rb"(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<directive>#(?:[^\\\n]|\\\r?\n|\\.)*)|(?P<end>\\\r?\n)|(?P<text>[^\s\\/#]+)",
+    re.DOTALL,
+)
+"""What may stand between two statements."""
+_PRAGMA_TEXT = re.compile(r"\s*(?:(?:_Pragma|__pragma)\s*\([^()]*(?:\([^()]*\))?[^()]*\)|[A-Z][A-Z0-9_]*)\s*")
+_LOOP_PRAGMA = re.compile(rb"#[ \t]*pragma[ \t]+(?:GCC[ \t]+|clang[ \t]+loop[ \t]+)?(?:no)?unroll\b")
+
 
 @dataclass(eq=False)
 class PortContext:
@@ -38,12 +46,16 @@ class PortContext:
     renamed: list[Function] = field(default_factory=list)
     kept_params: set[int] = field(default_factory=set)
     """ids of the parameters that carry registers and tile side by side: the function uses the registers itself."""
+    helpers_in_root: bool = False
+    """Whether the helpers have to stand in the root file, because headers are read by other roots too."""
     _once: set[tuple[str, Span]] = field(default_factory=set)
     _context_ids: set[int] | None = None
 
     def edit(self, rule: str, function: Function, span: Span, text: str) -> None:
-        """Replace `span` of the function's file. In a macro body, line ends get their backslash."""
+        """Replace `span` of the function's file. In a macro body, line ends get their backslash and pragmas are
+        operators."""
         if function.style is Style.MACRO:
+            text = re.sub(r"#pragma ([^\n]*)", r'_Pragma("\1")', text)
             text = re.sub(r"[ \t]*\n", " \\\n", text)
         text = text.replace("\n", function.file.newline)
         self.edits.setdefault(rule, []).append(Edit(function.file.path, span, text.encode("utf-8", "surrogateescape")))
@@ -90,31 +102,42 @@ class PortContext:
         return line[: len(line) - len(line.lstrip())].decode()
 
     def before(self, function: Function, node: Node) -> Span:
-        """Empty span in front of a statement and the pragmas that belong to it."""
-        current = node
-        while current.prev_named_sibling is not None and current.prev_named_sibling.type == "preproc_call":
-            if not function.text(current.prev_named_sibling).lstrip().startswith("#pragma unroll"):
+        """Empty span in front of a statement and the pragmas that belong to it, with what stands between them."""
+        source = function.file.source
+        first = node.start_byte + function.shift
+        start = _end_of_previous(function, node)
+        at = first
+        for match in _AHEAD.finditer(source, start, first):
+            if match.lastgroup == "directive":
+                if _LOOP_PRAGMA.match(match.group()):
+                    # directives stand at the line start, the statement does not
+                    at = max(source.rfind(b"\n", 0, match.start()) + 1, start)
+                    break
+            elif match.lastgroup == "text":
+                # a pragma by its operator, or a macro that stands for one
+                at = match.start()
                 break
-            current = current.prev_named_sibling
-        at = current.start_byte + function.shift
-        if current.type == "preproc_call":
-            # directives stand at the line start, the statement does not
-            at = function.file.source.rfind(b"\n", 0, at) + 1
         return Span(at, at)
 
     def statement_before(
-        self, function: Function, node: Node, text: str, above_comments: bool = False
+        self, function: Function, node: Node, text: str, above_comments: bool = False, behind_labels: bool = False
     ) -> tuple[Span, str]:
         """Span and text that put whole lines in front of a statement, indented like it; `above_comments` also in
-        front of the comment lines that lead it."""
+        front of the comment lines that lead it, `behind_labels` where jumps to the statement come by."""
+        while behind_labels and _labels(node):
+            node = node.named_children[-1]
         pad = self.indent(function, function.span(node))
         at = self.before(function, node)
         if above_comments:
             at = self._above_comments(function, node, at)
         lines = text.split("\n")
-        if text.startswith("#") and at.start and function.file.source[at.start - 1 : at.start] != b"\n":
+        if text.startswith("#"):
             # a directive has its line to itself
-            lines.insert(0, "")
+            start = function.file.source.rfind(b"\n", 0, at.start) + 1
+            if not function.file.source[start : at.start].strip():
+                at = Span(start, start)
+            else:
+                lines.insert(0, "")
         if at.start == 0 or function.file.source[at.start - 1 : at.start] == b"\n":
             return at, "".join(f"{pad}{line}\n" if line else "\n" for line in lines)
         rest = "".join(f"\n{pad}{line}" if line else "\n" for line in lines[1:])
@@ -132,6 +155,30 @@ class PortContext:
             node = previous
             at = Span(start, start)
         return at
+
+
+def _labels(node: Node) -> bool:
+    """Whether the last child of a statement is what its labels stand in front of."""
+    inner = node.named_children[-1] if node.named_children else None
+    if node.type == "attributed_statement":
+        return inner is not None and inner.type == "labeled_statement"
+    return node.type == "labeled_statement" and inner is not None and inner.type.endswith(("statement", "loop"))
+
+
+def _end_of_previous(function: Function, node: Node) -> int:
+    """Offset behind the token or statement in front of a statement; comments, pragmas and what the parser did not
+    take for code are none."""
+    previous = node.prev_sibling
+    while previous is not None:
+        if previous.type in ("ERROR", "expression_statement"):
+            # the pragma operator takes no semicolon
+            if not _PRAGMA_TEXT.fullmatch(re.sub(r"//[^\n]*|/\*.*?\*/", "", function.text(previous), flags=re.DOTALL)):
+                break
+        elif previous.type not in ("comment", "preproc_call"):
+            break
+        previous = previous.prev_sibling
+    end = previous.end_byte if previous is not None else node.parent.start_byte if node.parent is not None else 0
+    return max(end + function.shift, 0)
 
 
 @dataclass

@@ -10,11 +10,11 @@ from pathlib import Path
 from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, has_errors
 from porter.lang.cuda import location, parse_cuda
 from porter.lang.embedded import Embedded, embedded_in_cuda, embedded_in_python
-from porter.lang.lexical import blanked
-from porter.lang.sources import SourceSet
+from porter.lang.lexical import blanked, lexed
+from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.passes.plan import KernelPlan
-from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.passes.port import PortOptions, PortResult, left_unread, port_part, port_sources
 from porter.rules.engine import Selection, build_file_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region
@@ -43,6 +43,7 @@ class EmbeddedPortResult:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     plans: list[KernelPlan] = field(default_factory=list)
     build_files: dict[str, bytes] = field(default_factory=dict)
+    has_tensor_core: bool = False
 
     @property
     def exit_code(self) -> ExitCode:
@@ -59,6 +60,10 @@ def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> Embed
     if not strings:
         return None
     result = _port_strings(path.as_posix(), source, strings, options)
+    left = left_unread(path.as_posix(), result.diagnostics, result.has_tensor_core, options)
+    if left:
+        unchanged = {path.as_posix(): source}
+        return EmbeddedPortResult(result.sources, unchanged, [], [*result.diagnostics, *left])
     if result.groups:
         # the flags stand in the same file, whatever its name
         rules = [replace(r, files=("*",)) for r in load_rules(options.rule_directories) if r.region is Region.TEXT]
@@ -81,21 +86,24 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     main = sources.main
     host = parse_cuda(main.path, _outside(main.source, strings), main.macros)
     around = replace(sources, files={**sources.files, main.path: host})
-    outer = port_sources(around, options)
+    outer = port_part(around, options)
     inner = _port_strings(sources.root, main.source, strings, options)
     diagnostics = outer.diagnostics + [d for d in inner.diagnostics if d not in outer.diagnostics]
+    diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
+    found = outer.has_tensor_core or inner.has_tensor_core
+    diagnostics += left_unread(sources.root, diagnostics, found, options)
     if has_errors(diagnostics):
         return PortResult(sources, sources.sources(), [], diagnostics)
     own = [g for g in outer.groups if all(e.path in sources.files for e in g.edits)] + inner.groups
     if inner.groups and not outer.groups:
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
-        found = pattern_groups(rules, around, selection, True, own)
-        own += [g for g in found.groups if g.safety is not Safety.SKETCH]
-        diagnostics += found.diagnostics
+        patterns = pattern_groups(rules, around, selection, True, own)
+        own += [g for g in patterns.groups if g.safety is not Safety.SKETCH]
+        diagnostics += patterns.diagnostics
     groups = own + [g for g in outer.groups if g not in own]
     files = apply_groups(sources.sources(), own)
     build_files = {**outer.build_files, **inner.build_files}
-    return PortResult(sources, files, groups, diagnostics, outer.plans + inner.plans, build_files)
+    return PortResult(sources, files, groups, diagnostics, outer.plans + inner.plans, build_files, found)
 
 
 def _outside(source: bytes, strings: Sequence[Embedded]) -> bytes:
@@ -107,12 +115,16 @@ def _outside(source: bytes, strings: Sequence[Embedded]) -> bytes:
 
 
 def source_set(path: str, string: Embedded) -> SourceSet:
-    """The source set of one string. It includes what its compiler finds, nothing local."""
-    return SourceSet(path, {path: parse_cuda(path, string.shadow)})
+    """The source set of one string. Its headers are what its compiler finds; none of them is read."""
+    includes = tuple(
+        Include(path, name, quoted, where, None, f'"{name}"' if quoted else f"<{name}>")
+        for name, quoted, where in lexed(string.shadow).includes()
+    )
+    return SourceSet(path, {path: parse_cuda(path, string.shadow)}, includes)
 
 
 def _port_strings(path: str, source: bytes, strings: Sequence[Embedded], options: PortOptions) -> EmbeddedPortResult:
-    results = [(string, port_sources(source_set(path, string), options)) for string in strings]
+    results = [(string, port_part(source_set(path, string), options)) for string in strings]
     diagnostics: list[Diagnostic] = []
     for _, result in results:
         diagnostics += [d for d in result.diagnostics if d not in diagnostics]
@@ -132,7 +144,8 @@ def _port_strings(path: str, source: bytes, strings: Sequence[Embedded], options
     build_files = {p: text for _, r in results for p, text in r.build_files.items()}
     plans = [plan for _, r in results for plan in r.plans]
     files = apply_groups({path: source}, groups)
-    return EmbeddedPortResult(EmbeddingFile(path, source), files, groups, diagnostics, plans, build_files)
+    found = any(r.has_tensor_core for _, r in results)
+    return EmbeddedPortResult(EmbeddingFile(path, source), files, groups, diagnostics, plans, build_files, found)
 
 
 def _own_groups(result: PortResult, path: str) -> list[EditGroup]:

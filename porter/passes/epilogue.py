@@ -19,7 +19,8 @@ RULE_STORE = "PTR131"
 def insert_loads(context: PortContext, accumulator: Accumulator, anchors: list[Node]) -> None:
     """A `tcgen05.ld` of the whole accumulator in front of each anchor statement."""
     for anchor in anchors:
-        span, text = context.statement_before(accumulator.function, anchor, _move(context, accumulator, "load"))
+        move = _move(context, accumulator, "load")
+        span, text = context.statement_before(accumulator.function, anchor, move, behind_labels=True)
         context.edit(RULE, accumulator.function, span, text)
 
 
@@ -41,10 +42,17 @@ def _each(accumulator: Accumulator, statement: Callable[[list[str]], str]) -> st
     """The statement for every object of an array of them."""
     names = ["i", "j", "k"][: len(accumulator.object_extents)]
     loops = [
-        f"#pragma unroll\nfor (uint32_t {name} = 0; {name} < {extent}; ++{name}) "
+        f"for (uint32_t {name} = 0; {name} < {extent}; ++{name})"
         for name, extent in zip(names, accumulator.object_extents, strict=True)
     ]
-    return "{\n".join(loops) + statement(names) + "}" * (len(loops) - 1)
+    if not loops:
+        return statement(names)
+    lines = []
+    for depth, loop in enumerate(loops):
+        pad = "    " * depth
+        lines += [f"{pad}#pragma unroll", pad + loop + (" {" if depth < len(loops) - 1 else f" {statement(names)}")]
+    lines += ["    " * depth + "}" for depth in reversed(range(len(loops) - 1))]
+    return "\n".join(lines)
 
 
 def _move(context: PortContext, accumulator: Accumulator, operation: Literal["load", "store"]) -> str:

@@ -1,97 +1,182 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The helper namespace is written once, into the file that all files that use it include."""
+"""The helper namespace is written once, in front of the first use in the order in which the compiler reads."""
 
 from __future__ import annotations
 
 import re
-
-from tree_sitter import Node
+from dataclasses import dataclass
 
 from porter.lang.cuda import CudaFile
+from porter.lang.preprocessor import conditionals, include_guard, line_end
+from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, Span
 from porter.passes.context import PortContext
 
 RULE = "PTR160"
 
-_NEEDS = re.compile(rb"<\s*(?:cstdint|stdint\.h|cuda_bf16\.h|cuda_fp16\.h|cuda\.h|cuda_runtime\.h|cuda/barrier)\s*>")
-
-_DEFINITIONS = (
-    "function_definition",
-    "template_declaration",
-    "namespace_definition",
-    "linkage_specification",
+_NEEDS = re.compile(
+    r"cstdint|stdint\.h|cuda_bf16\.h|cuda_fp16\.h|cuda\.h|cuda_runtime\.h|cuda/(?:std/)?(?:barrier|cstdint)"
 )
+"""Headers that define `uint32_t`."""
+_ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*\n?", re.MULTILINE)
 
 
 def insert_helpers(context: PortContext) -> None:
-    """Add the namespace, and `<cstdint>` if nothing that the file includes brings it."""
-    users = sorted({e.path for edits in context.edits.values() for e in edits})
-    home = _home(context, users)
-    file = context.program.sources.files[home]
-    first_edit = min((e.span.start for edits in context.edits.values() for e in edits if e.path == home), default=0)
-    at = _position(file, first_edit)
-    text = context.helpers.text()
-    if not any(_NEEDS.search(f.source) for f in context.program.sources.files.values()):
-        text = "#include <cstdint>\n\n" + text
-    before = file.source[:at]
-    lead = "" if before.endswith(b"\n\n") or not before else "\n" if before.endswith(b"\n") else "\n\n"
-    tail = "" if file.source[at : at + 1] == b"\n" else "\n"
-    newline = file.newline
-    written = (lead + text + tail).replace("\n", newline)
-    context.edits.setdefault(RULE, []).append(Edit(home, Span(at, at), written.encode()))
-
-
-def _home(context: PortContext, users: list[str]) -> str:
-    """The file among the users that every other one includes, directly or not; else the root."""
+    """Add the namespace, and `<cstdint>` if nothing that is included before it brings it."""
     sources = context.program.sources
-    reach: dict[str, set[str]] = {}
-    for path in sources.files:
-        seen, work = set(), [path]
-        while work:
-            current = work.pop()
-            for include in sources.includes:
-                if include.path == current and include.resolved and include.resolved not in seen:
-                    seen.add(include.resolved)
-                    work.append(include.resolved)
-        reach[path] = seen
+    uses: dict[str, list[int]] = {}
+    for edits in context.edits.values():
+        for edit in edits:
+            uses.setdefault(edit.path, []).append(edit.span.start)
+    place = _place(sources, uses, context.helpers_in_root)
+    file = sources.files[place.path]
+    text = context.helpers.text()
+    if not _brings_integers(sources, place):
+        text = "#include <cstdint>\n\n" + text
+    before = file.source[: place.at]
+    ended = re.search(rb"\n\r?\n\Z", before) is not None
+    lead = "" if ended or not before else "\n" if before.endswith(b"\n") else "\n\n"
+    tail = "" if file.source[place.at : place.at + 2].startswith((b"\n", b"\r\n")) else "\n"
+    written = (lead + text + tail).replace("\n", file.newline)
+    context.edits.setdefault(RULE, []).append(Edit(place.path, Span(place.at, place.at), written.encode()))
+
+
+@dataclass(frozen=True)
+class _Place:
+    path: str
+    at: int
+
+
+def _place(sources: SourceSet, uses: dict[str, list[int]], in_root: bool) -> _Place:
+    """The header that every other user includes, so that it stays one that can be included alone; where there is
+    none, or it is read more than once or under a condition, the root in front of whatever comes to a use first."""
+    home = None if in_root else _home(sources, uses)
+    if home is not None and home != sources.root:
+        file = sources.files[home]
+        place = _position(file, min(uses[home]), max(uses[home]))
+        if _read_once(sources, home, place):
+            return _Place(home, place)
+    root = sources.files[sources.root]
+    reach = {path: _reached(sources, path) | {path} for path in sources.files}
+    firsts = list(uses.get(sources.root, ()))
+    for include in sources.includes:
+        if include.path == sources.root and include.resolved and reach[include.resolved] & set(uses):
+            firsts.append(include.span.start)
+    return _Place(sources.root, _position(root, min(firsts, default=0), max(firsts, default=0)))
+
+
+def _home(sources: SourceSet, uses: dict[str, list[int]]) -> str | None:
+    """The file among the users that every other one includes, directly or not."""
+    users = sorted(uses)
     for candidate in users:
-        if all(candidate == user or candidate in reach[user] for user in users):
+        if all(candidate == user or candidate in _reached(sources, user) for user in users):
             return candidate
-    return sources.root
+    return None
 
 
-def _position(file: CudaFile, limit: int) -> int:
-    """Behind the last top-level include before `limit`, else behind `#pragma once`, else behind the leading
-    comments."""
-    ends = [end for end in _leading(file.root) if end <= limit]
-    if ends:
-        return max(ends)
-    match = re.search(rb"^[ \t]*#pragma\s+once[^\n]*\n", file.source, re.MULTILINE)
-    if match:
-        return match.end()
+def _reached(sources: SourceSet, path: str) -> set[str]:
+    """The files that a file includes, directly or not."""
+    seen: set[str] = set()
+    work = [path]
+    while work:
+        current = work.pop()
+        for include in sources.includes:
+            if include.path == current and include.resolved and include.resolved not in seen:
+                seen.add(include.resolved)
+                work.append(include.resolved)
+    return seen
+
+
+def _read_once(sources: SourceSet, header: str, at: int) -> bool:
+    """Whether what stands at an offset of a header is read exactly once, outside of any block, in front of every
+    use: it is included without a condition, and guarded or included in one place only."""
+    file = sources.files[header]
+    lines = [i for i in sources.includes if i.resolved == header]
+    if not all(_plain(sources.files[i.path], i) for i in lines):
+        return False
+    once = _ONCE.search(file.source)
+    if once is not None:
+        return True
+    guard = include_guard(file)
+    if guard is not None and guard.holds(at):
+        return True
+    return _single(sources, header)
+
+
+def _single(sources: SourceSet, path: str) -> bool:
+    """Whether one line includes a file, in the root or in such a file itself."""
+    while path != sources.root:
+        lines = [i for i in sources.includes if i.resolved == path]
+        if len(lines) != 1:
+            return False
+        path = lines[0].path
+    return True
+
+
+def _plain(file: CudaFile, include: Include) -> bool:
+    return any(at == include.span.start for _, at in _plain_includes(file))
+
+
+def _plain_includes(file: CudaFile) -> list[tuple[str, int]]:
+    """Name and offset of the includes that stand outside of braces and conditions; the file's guard is none."""
+    guard = include_guard(file)
+    around = [c for c in conditionals(file) if guard is None or c.span != guard.span]
+    return [
+        (name, span.start)
+        for name, _, span in file.lexed.includes()
+        if _depth(file, span.start) == 0 and not any(c.holds(span.start) for c in around)
+    ]
+
+
+def _depth(file: CudaFile, at: int) -> int:
+    """Braces that are open at an offset."""
+    text = file.lexed.plain
+    return text.count(b"{", 0, at) - text.count(b"}", 0, at)
+
+
+def _position(file: CudaFile, first: int, last: int) -> int:
+    """In front of offset `first`: behind the last include at the file's top, else
+    behind `#pragma once` or the line that defines the guard, else behind the leading comments."""
+    guard = include_guard(file)
+    if guard is not None and not (guard.holds(first) and guard.holds(last)):
+        guard = None
+    outer = [c for c in conditionals(file) if guard is None or c.span != guard.span]
+    top = [c for c in outer if not any(o != c and o.holds(c.span.start) for o in outer)]
+    floor = guard.body if guard is not None else 0
+    found = -1
+    for _, _, span in file.lexed.includes():
+        if span.start < floor:
+            continue
+        around = next((c for c in top if c.holds(span.start)), None)
+        end = line_end(file.source, (span if around is None else around.span).end)
+        if end > first or _depth(file, end) != 0:
+            break
+        found = end
+    if found >= 0:
+        return found
+    if guard is not None:
+        return guard.body
+    once = _ONCE.search(file.source)
+    if once is not None and once.end() <= first:
+        return once.end()
+    return _behind_comments(file, first)
+
+
+def _behind_comments(file: CudaFile, limit: int) -> int:
     end = 0
     for node in file.root.named_children:
-        if node.type != "comment":
+        if node.type != "comment" or node.end_byte >= limit:
             break
-        end = node.end_byte + 1
-    return min(end, len(file.source))
+        end = line_end(file.source, node.end_byte)
+    return end
 
 
-def _leading(root: Node) -> list[int]:
-    """Ends of the include lines that stand outside functions, before the first function."""
-    ends = []
-    stack = list(root.named_children)
-    for node in stack:
-        if node.type == "preproc_include":
-            ends.append(node.end_byte)
-        elif node.type in ("preproc_ifdef", "preproc_if") and not any(
-            c.type in _DEFINITIONS for c in node.named_children
-        ):
-            if any(c.type == "preproc_include" for c in node.named_children):
-                ends.append(node.end_byte)
-        elif node.type == "preproc_ifdef":
-            ends += _leading(node)
-            break
-        elif node.type in _DEFINITIONS:
-            break
-    return ends
+def _brings_integers(sources: SourceSet, place: _Place) -> bool:
+    """Whether the compiler has read a header with the integer types when it comes to the place: one that the file
+    includes before it, itself or through others."""
+    before = [i for i in sources.includes if i.path == place.path and i.span.start < place.at]
+    files = {i.resolved for i in before if i.resolved}
+    files |= {other for path in tuple(files) for other in _reached(sources, path)}
+    names = [n for n, at in _plain_includes(sources.files[place.path]) if at < place.at]
+    names += [n for path in files for n, _ in _plain_includes(sources.files[path])]
+    return any(_NEEDS.fullmatch(name) for name in names)

@@ -57,13 +57,17 @@ class Helpers:
     linear_thread: bool = False
     """Whether blocks may have more than one dimension."""
     padded_shared: bool = False
+    float_registers: bool = False
+    """Whether some accumulators are floats: the moves of others then have names of their own."""
     uses_clear: bool = False
     tracked: bool = False
     """Whether tiles know at run time if they or their registers are newer."""
 
     def mirror(self, element: str, packed: bool) -> Mirror:
         """The loads and stores for accumulators with this register constraint."""
-        return self.mirrors.setdefault((element, packed), Mirror(element, packed))
+        return self.mirrors.setdefault(
+            (element, packed), Mirror(element, packed, beside_floats=self.float_registers)
+        )
 
     def text(self) -> str:
         """The namespace, ready to stand before the first function that uses it."""

@@ -22,7 +22,7 @@ _WIDEST = 32
 @dataclass
 class Mirror:
     """Loads and stores of accumulators whose registers have one constraint (`f` or `r`); `packed` if a register
-    holds two f16. `sizes` are the N of the tiles."""
+    holds two f16. `sizes` are the N of the tiles; `beside_floats` if other accumulators of the file are floats."""
 
     element: str
     packed: bool
@@ -34,6 +34,7 @@ class Mirror:
     tracks: bool = False
     """Whether registers are kept true."""
     scalar_tracks: bool = False
+    beside_floats: bool = False
 
     def request(self, operation: str, *, scalars: bool) -> None:
         """Ask for `load` or `store`, `scalars` for registers that are separate variables."""
@@ -50,7 +51,9 @@ class Mirror:
 
     @property
     def suffix(self) -> str:
-        return "_f16" if self.packed else ""
+        if self.packed:
+            return "_f16"
+        return "_s32" if self.element == "r" and self.beside_floats else ""
 
     @property
     def _per_x1(self) -> int:

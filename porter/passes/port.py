@@ -12,7 +12,7 @@ from pathlib import Path
 from tree_sitter import Node
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, has_errors
-from porter.lang.coverage import reading_findings
+from porter.lang.coverage import not_read, reading_findings
 from porter.lang.cuda import enclosing, location
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
@@ -37,6 +37,7 @@ from porter.passes import (
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.passes.moves import place_moves
+from porter.passes.pasted import unread_pieces
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.types import ElementType
@@ -51,11 +52,13 @@ NO_RULE = "none"
 @dataclass(frozen=True)
 class PortOptions:
     """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule
-    directories."""
+    directories. `helpers_in_root`: the helpers stand in the root, so that a header comes out the same for all roots
+    that include it."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     rule_directories: tuple[str, ...] = ()
+    helpers_in_root: bool = False
 
 
 @dataclass(eq=False)
@@ -69,6 +72,8 @@ class PortResult:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     plans: list[KernelPlan] = field(default_factory=list)
     build_files: dict[str, bytes] = field(default_factory=dict)
+    has_tensor_core: bool = False
+    """Whether something that uses wgmma was ported."""
 
     @property
     def kernels(self) -> list[str]:
@@ -95,7 +100,7 @@ class KernelPort:
     plans: list[KernelPlan] = field(default_factory=list)
 
 
-def port_kernels(sources: SourceSet) -> KernelPort:
+def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPort:
     """Run the passes over everything that uses wgmma."""
     program = build_program(sources)
     accumulators = find_accumulators(program)
@@ -104,6 +109,7 @@ def port_kernels(sources: SourceSet) -> KernelPort:
     ]
     diagnostics += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
     diagnostics += _unread(program)
+    diagnostics += [d for d in unread_pieces(program) if not _same_place(d, diagnostics)]
     for statement in program.statements:
         for step in statement.steps:
             if isinstance(step, MmaStep) and step.op.a_type is ElementType.B1:
@@ -111,8 +117,9 @@ def port_kernels(sources: SourceSet) -> KernelPort:
                 diagnostics.append(Diagnostic(Code.BINARY_WGMMA, at))
     read = reading_findings(sources)
     if not program.statements and not diagnostics:
-        # without wgmma, what was not read stays as it is; regions that may hide some are still worth a word
-        diagnostics = [d for d in read if d.code is Code.UNPARSED_REGION]
+        # without wgmma, what was not read stays as it is; what may hide some does not
+        kept = (Code.UNPARSED_REGION, Code.UNRESOLVED_INCLUDE, Code.UNREAD_PTX)
+        diagnostics = [d for d in read if d.code in kept]
     else:
         # a macro that pastes the shape together is refused above, with the statement it makes
         diagnostics += [d for d in read if not _same_place(d, diagnostics)]
@@ -121,6 +128,10 @@ def port_kernels(sources: SourceSet) -> KernelPort:
     warnings = diagnostics
     context = _context(program, accumulators)
     moves = place_moves(context)
+    context.helpers_in_root = helpers_in_root
+    for call in context.flow.inliner.too_deep:
+        what = f"calls nest too deep to be followed to `{call.name}`"
+        context.report(Code.ACCUMULATOR_USE, call.caller, call.name_span, what=what)
     if has_errors(context.diagnostics):
         return KernelPort(program, warnings + context.diagnostics)
     context.helpers.count_type = overloads.count_type(context)
@@ -160,6 +171,7 @@ def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
         first_barrier=_free_barriers(kernels),
         linear_thread=bool({"threadIdx"} & words) and _multi_dimensional(program),
         padded_shared=any(k.has_dynamic_shared for k in kernels),
+        float_registers=any(a.element == "f" for a in accumulators.accumulators),
     )
     return PortContext(program, accumulators, flow, kernels, batches, helpers, names)
 
@@ -338,18 +350,38 @@ def _in_comment(source: bytes, offset: int) -> bool:
 
 
 def port_sources(sources: SourceSet, options: PortOptions | None = None) -> PortResult:
-    """Port a source set; all groups are applied, or none if something Hopper-only is left.
+    """Port a source set; all groups are applied, or none if something Hopper-only is left. A set in which nothing was
+    found, and headers were not, is an error.
 
     Raises:
         PorterError: a rule file is broken (RULE_FILE, RULE_DUPLICATE), or no rule has a selected ID (RULE_UNKNOWN).
     """
     options = options or PortOptions()
+    result = port_part(sources, options)
+    left = left_unread(sources.root, result.diagnostics, result.has_tensor_core, options)
+    if not left:
+        return result
+    return PortResult(sources, sources.sources(), [], [*result.diagnostics, *left])
+
+
+def left_unread(
+    path: str, diagnostics: Sequence[Diagnostic], found: bool, options: PortOptions
+) -> list[Diagnostic]:
+    """An error if nothing was `found` in a file and some of its headers were not read."""
+    missing = [d for d in diagnostics if d.code is Code.UNRESOLVED_INCLUDE]
+    if found or options.select or not missing or has_errors(diagnostics):
+        return []
+    return [not_read(path, missing)]
+
+
+def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
+    """As `port_sources`, for a set that is a part of a file: what was not found in it may stand in another part."""
     selection = Selection(options.select or None, options.ignore)
     rules = load_rules(options.rule_directories)
     for wanted in (*options.select, *options.ignore):
         if wanted != NO_RULE and not any(r.id.startswith(wanted) for r in rules):
             raise PorterError(Code.RULE_UNKNOWN, rule=wanted)
-    ported_kernels = port_kernels(sources)
+    ported_kernels = port_kernels(sources, options.helpers_in_root)
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
     defined = frozenset(name for f in ported_kernels.program.functions for name in (f.name, f.owner, f.class_name))
     planned = pass_groups(rules, edits, selection)
@@ -357,6 +389,8 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     diagnostics += planned.diagnostics
     patterns = pattern_groups(rules, sources, selection, bool(groups), groups, defined)
     diagnostics += patterns.diagnostics
+    # what was not read may be what the other messages come from
+    diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
     unchanged = sources.sources()
     if options.select and not groups and not patterns.groups:
         # nothing that was asked for is here; what else is here was not asked for
@@ -366,6 +400,7 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
     result = PortResult(sources, apply_groups(unchanged, groups), groups, diagnostics)
     if planned.groups:
+        result.has_tensor_core = True
         result.plans = ported_kernels.plans
         files = _build_files(sources, rules)
         build_groups = build_file_groups(rules, files, selection)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tree_sitter import Node
 
 from porter.diagnostics import Code
+from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.coherence import STATEMENT_LISTS
 from porter.model.functions import Function, Style
@@ -16,6 +17,7 @@ from porter.model.kernels import Kernel, top_level, top_level_above
 from porter.model.program import Program, needs_warpgroup
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep
+from porter.model.warps import Warps
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS
 from porter.ptx.tmem import COLUMNS
@@ -64,15 +66,36 @@ def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulato
     )
     state = f"{qualified('Warpgroup')} {names.warpgroup} = {names.tmem}.warpgroup({index});"
     user = first_user(context, kernel, accumulators)
+    together = _end_together(context, kernel, anchor)
     if user is None or user.id == anchor.id:
-        text += f"\n{state}\n"
+        text += f"\n{state}\n{together}"
     else:
-        text += "\n"
+        text += f"\n{together}"
         span, lines = context.statement_before(function, user, state, above_comments=True)
         context.edit(RULE, function, span, lines)
     span, lines = context.statement_before(function, anchor, text, above_comments=True)
     context.edit(RULE, function, span, lines)
     return str(known) if known else columns
+
+
+def _end_together(context: PortContext, kernel: Kernel, anchor: Node) -> str:
+    """What opens a lambda around the rest of the kernel, if lanes of a warp may return apart: what frees Tensor Memory
+    needs whole warps, and the lanes meet behind the lambda."""
+    function = kernel.function
+    apart = Warps(context.program, context.flow.threads).returns_apart(function, anchor.start_byte)
+    if not apart:
+        return ""
+    if anchor.parent is None or anchor.parent.id != function.body.id:
+        context.report(
+            Code.ACCUMULATOR_USE,
+            function,
+            function.span(apart[0]),
+            what="lanes of a warp return apart in a kernel whose MMAs stand in an `#if`",
+        )
+        return ""
+    end = function.span(function.body).end - 1
+    context.edit(RULE, function, Span(end, end), f"{context.indent(function, function.span(anchor))}}}();\n")
+    return "// Lanes that return apart meet behind this, where Tensor Memory is freed.\n[&] {"
 
 
 def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> Node | None:

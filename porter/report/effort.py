@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +19,14 @@ _REASONS = 4
 @dataclass(frozen=True)
 class Effort:
     """`none`: nothing is Hopper-only. `low`: ported, every edit keeps the meaning by construction. `medium`:
-    ported, but something is to be looked at. `high`: something is left for the user. `unknown`: not asked."""
+    ported, but something is to be looked at. `high`: something is left for the user. `unknown`: not asked, or its
+    headers were not found."""
 
     level: str = "none"
     why: tuple[str, ...] = ()
 
 
-def port_effort(path: str) -> Effort:
+def port_effort(path: str, include_dirs: Sequence[Path] = ()) -> Effort:
     """What the engine makes of a CUDA file with its local headers, or of a CuTe DSL file."""
     try:
         if is_python(Path(path)):
@@ -39,7 +40,7 @@ def port_effort(path: str) -> Effort:
             return _judged(dsl.diagnostics, dsl.groups)
         from porter.passes.embedded import port_cuda_file
 
-        result = port_cuda_file(load_sources(Path(path)))
+        result = port_cuda_file(load_sources(Path(path), include_dirs))
         return _judged(result.diagnostics, result.groups)
     except PorterError as error:
         return _judged([error.diagnostic], ())
@@ -66,6 +67,8 @@ def library_effort(path: str) -> Effort:
 def _judged(diagnostics: Iterable[Diagnostic], groups: Iterable[EditGroup]) -> Effort:
     diagnostics, groups = list(diagnostics), list(groups)
     errors = [d for d in diagnostics if d.severity is Severity.ERROR]
+    if errors and all(d.code is Code.INCLUDE_NOT_READ for d in errors):
+        return Effort("unknown", _counted(f"{d.code.id} {d.message}" for d in errors))
     if errors:
         return Effort("high", _counted(f"{d.code.id} {d.message}" for d in errors))
     review = [f"{g.rule} {g.title}" for g in groups if g.safety is not Safety.SAFE]

@@ -6,23 +6,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from porter.build.entry import display_name
 from porter.diagnostics import Diagnostic
 from porter.report import json as report_json
+from porter.report.trace import kernel_name
+from porter.sim.check.causes import Cause, causes, places
 from porter.sim.check.hazard import Hazard, Site
 from porter.verify.hazards import HazardRun, worst
 from porter.verify.results import RunFinding, worst_exit
 
 _PREFIX = "========="
-_LONGEST_NAME = 80
 
 
 def text(runs: Sequence[HazardRun]) -> Iterator[str]:
-    """All runs, one block for each hazard, then one line for each run."""
+    """All runs, one block for each cause of hazards, then one line for each run."""
     for run in runs:
         for number, finding in enumerate(run.findings):
             yield from _finding_block(run, finding, number)
-        for hazard in run.hazards:
-            yield from _hazard_block(run, hazard)
+        for cause in causes(run.hazards):
+            yield from _cause_block(run, cause)
     for run in runs:
         yield f"{_PREFIX} {_summary(run)}"
     if len(runs) > 1:
@@ -30,9 +32,11 @@ def text(runs: Sequence[HazardRun]) -> Iterator[str]:
 
 
 def _summary(run: HazardRun) -> str:
-    errors = sum(h.severity == "error" for h in run.hazards)
-    reviews = len(run.hazards) - errors
-    counts = f"{errors} errors, {reviews} to review"
+    found = causes(run.hazards)
+    errors = sum(c.lead.severity == "error" for c in found)
+    counts = f"{errors} errors, {len(found) - errors} to review"
+    if len(run.hazards) > len(found):
+        counts += f" ({len(run.hazards)} pairs of accesses)"
     if run.findings:
         counts += f", the run ended with {run.findings[0].code.id}"
     return (
@@ -41,28 +45,38 @@ def _summary(run: HazardRun) -> str:
     )
 
 
-def _hazard_block(run: HazardRun, hazard: Hazard) -> Iterator[str]:
+def _cause_block(run: HazardRun, cause: Cause) -> Iterator[str]:
+    hazard = cause.lead
     race = f"{hazard.race} hazard" if hazard.race else "Hazard"
-    level = ", by the letter of the PTX ISA" if hazard.strict else ""
+    level = ", by the letter of the PTX ISA" if all(h.strict for h in cause.hazards) else ""
     head = f"{hazard.severity.capitalize()}: {race} {hazard.kind.id} [{hazard.kind.code.id}]"
     yield f"{_PREFIX} {head}: {hazard.kind.title}"
-    yield f"{_PREFIX}     in {hazard.where}, kernel {_short(hazard.kernel)}{level}"
+    yield f"{_PREFIX}     in {hazard.where}, kernel {kernel_name(hazard.kernel)}{level}"
     if hazard.first is not None:
         yield from _site("first access", hazard.first)
+        yield from _more("first", cause.first_sites)
     yield from _site("second access" if hazard.first is not None else "access", hazard.second)
-    yield f"{_PREFIX}     missing: {hazard.missing}"
-    if hazard.remedy:
-        yield f"{_PREFIX}     add: {hazard.remedy}"
+    yield from _more("second" if hazard.first is not None else "", cause.second_sites)
+    for missing, remedy in cause.edges:
+        yield f"{_PREFIX}     missing: {missing}"
+        if remedy:
+            yield f"{_PREFIX}     add: {remedy}"
     yield f"{_PREFIX}     rule: {hazard.kind.rule} ({hazard.kind.source})"
-    if hazard.count > 1:
-        yield f"{_PREFIX}     seen {hazard.count} times"
-    yield from _replay(run, hazard.seed)
+    if len(cause.hazards) > 1:
+        yield f"{_PREFIX}     {len(cause.hazards)} pairs of accesses, seen {cause.count} times"
+    elif cause.count > 1:
+        yield f"{_PREFIX}     seen {cause.count} times"
+    yield from _replay(run, min((h.seed for h in cause.hazards if h.seed is not None), default=None))
     yield _PREFIX
 
 
-def _short(kernel: str) -> str:
-    """Names that compilers make up can be longer than any line."""
-    return kernel if len(kernel) <= _LONGEST_NAME else kernel[: _LONGEST_NAME - 3] + "..."
+def _more(role: str, sites: Sequence[Site]) -> Iterator[str]:
+    """The other places of an access, folded; nothing where there is one only."""
+    if len({(s.loc or s.ptx_line, s.opcode) for s in sites}) < 2:
+        return
+    yield f"{_PREFIX}     all {role + ' ' if role else ''}accesses:"
+    for place in places(sites):
+        yield f"{_PREFIX}         {place.opcode} at {place.text}"
 
 
 def _site(role: str, site: Site) -> Iterator[str]:
@@ -113,6 +127,23 @@ def run_body(run: HazardRun) -> dict[str, Any]:
         "seconds": run.seconds,
         "findings": [report_json.finding(f) for f in run.findings],
         "hazards": [hazard(h) for h in run.hazards],
+        "causes": [cause_body(c, run.hazards) for c in causes(run.hazards)],
+    }
+
+
+def cause_body(cause: Cause, hazards: Sequence[Hazard]) -> dict[str, Any]:
+    """One cause: which of the run's hazards it has, by their index, and its places, folded."""
+    number = {id(h): i for i, h in enumerate(hazards)}
+    lead = cause.lead
+    return {
+        "id": lead.kind.code.id,
+        "hazard": lead.kind.id,
+        "severity": lead.severity,
+        "kernel": display_name(lead.kernel),
+        "hazards": [number[id(h)] for h in cause.hazards],
+        "first": [place.text for place in places(cause.first_sites)],
+        "second": [place.text for place in places(cause.second_sites)],
+        "count": cause.count,
     }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hazards as SARIF 2.1.0: one result each, with a code flow through the two accesses."""
+"""Hazards as SARIF 2.1.0: one result for each cause, with a code flow through the two accesses of every pair."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import porter
+from porter.build.entry import display_name
 from porter.sim.check.catalog import KINDS
-from porter.sim.check.hazard import Hazard, Site
+from porter.sim.check.causes import Cause, causes
+from porter.sim.check.hazard import Site
 from porter.verify.hazards import HazardRun
 from porter.verify.results import RunFinding
 
@@ -32,29 +34,43 @@ def document(runs: Sequence[HazardRun]) -> dict[str, Any]:
     index = {str(rule["id"]): i for i, rule in enumerate(rules)}
     results = []
     for run in runs:
-        results += [_hazard(run, h, index) for h in run.hazards]
+        results += [_cause(run, c, index) for c in causes(run.hazards)]
         results += [_finding(run, f, index) for f in run.findings]
     driver = {"name": "porter", "version": porter.__version__, "rules": rules}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def _hazard(run: HazardRun, h: Hazard, index: dict[str, int]) -> dict[str, Any]:
+def _cause(run: HazardRun, cause: Cause, index: dict[str, int]) -> dict[str, Any]:
+    """One result, with a code flow for every pair of accesses; all sites but the leading second one are related."""
+    h = cause.lead
     message = f"{h.message} ({run.name} {run.program}: {h.where})"
-    if h.remedy:
-        message += f"; add {h.remedy}"
-    sites = [s for s in (h.first, h.second) if s is not None]
+    remedies = list(dict.fromkeys(remedy for _, remedy in cause.edges if remedy))
+    if remedies:
+        message += f"; add {', or '.join(remedies)}"
+    if len(cause.hazards) > 1:
+        message += f" ({len(cause.hazards)} pairs of accesses)"
+    flows = [[s for s in (pair.first, pair.second) if s is not None] for pair in cause.hazards]
+    related = _once([*cause.first_sites, *cause.second_sites[1:]])
     result: dict[str, Any] = {
         "ruleId": h.kind.id,
         "ruleIndex": index[h.kind.id],
         "level": "error" if h.severity == "error" else "warning",
         "message": {"text": message},
         "locations": [_location(h.second)],
-        "codeFlows": [{"threadFlows": [{"locations": [{"location": _location(s)} for s in sites]}]}],
-        "properties": {"race": h.race, "level": run.level, "occurrences": h.count},
-    }
-    if h.first is not None:
-        result["relatedLocations"] = [_location(h.first)]
+        "codeFlows": [
+            {"threadFlows": [{"locations": [{"location": _location(s)} for s in sites]}]} for sites in flows
+        ],
+        "properties": {"race": h.race, "level": run.level, "occurrences": cause.count,
+                       "kernel": display_name(h.kernel)},
+    }  # fmt: skip
+    if related:
+        result["relatedLocations"] = [_location(s) for s in related]
     return result
+
+
+def _once(sites: Sequence[Site]) -> list[Site]:
+    """Each place once."""
+    return list({(s.loc or s.ptx_line, s.opcode): s for s in reversed(sites)}.values())[::-1]
 
 
 def _finding(run: HazardRun, f: RunFinding, index: dict[str, int]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from porter.report.constructs import (
     source_inventory,
 )
 from porter.report.effort import LEVELS, Effort, library_effort, port_effort
+from porter.report.unread_headers import headers_not_found
 
 _POOL_FROM = 64
 """Trees with fewer files are read in this process: starting others costs more than it saves."""
@@ -58,6 +59,8 @@ class Inventory:
     target: str
     files: tuple[FileInventory, ...]
     diagnostics: tuple[Diagnostic, ...] = field(default=())
+    headers_not_found: tuple[Diagnostic, ...] = field(default=())
+    """One for each header of the project that some file includes and that was not read."""
 
     @property
     def hopper_only(self) -> int:
@@ -116,9 +119,14 @@ def _below(path: Path) -> list[Path]:
 
 
 def take_inventory(
-    paths: Sequence[Path], target: str = TARGET, jobs: int = 1, effort: bool = True
+    paths: Sequence[Path],
+    target: str = TARGET,
+    jobs: int = 1,
+    effort: bool = True,
+    include_dirs: Sequence[Path] = (),
 ) -> Inventory:
-    """The inventory of files and directories, local headers of named files included, each file once.
+    """The inventory of files and directories, local headers of named files included, each file once. Headers are also
+    looked for in `include_dirs`.
 
     A named file that cannot be read is raised; one met in a directory becomes a diagnostic. Without `effort`
     the port engine is not run.
@@ -135,7 +143,7 @@ def take_inventory(
                 chosen.setdefault(source, False)
             builds += [p for p in _below(path) if p.name in BUILD_FILES or p.suffix in (".mk", ".cmake")]
         else:
-            for source in _named(path):
+            for source in _named(path, include_dirs):
                 chosen[source] = True
     sources = list(chosen)
     macros = _macros(s for s in sources if not is_python(s))
@@ -150,13 +158,15 @@ def take_inventory(
         if flags is not None:
             files[flags.path] = flags
     if effort:
-        _judge(files, jobs)
+        _judge(files, jobs, include_dirs)
     else:
         files = {p: replace(f, effort=Effort("unknown")) for p, f in files.items()}
-    return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems))
+    cuda = [s for s in sources if not is_python(s)]
+    missing = headers_not_found(cuda, [s.resolve().as_posix() for s in cuda], include_dirs)
+    return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems), tuple(missing))
 
 
-def _named(path: Path) -> list[Path]:
+def _named(path: Path, include_dirs: Sequence[Path]) -> list[Path]:
     """A file that was named, with its local headers."""
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
@@ -164,7 +174,7 @@ def _named(path: Path) -> list[Path]:
         if not python_kernels(path) and not embedded_in_python(path)[1]:
             raise refuse_python(path)
         return [path]
-    return [Path(key) for key in load_sources(path).files]
+    return [Path(key) for key in load_sources(path, include_dirs).files]
 
 
 _DEFINES_SPECIFIER = re.compile(
@@ -227,7 +237,7 @@ def _spread(function: Callable[[_Item], _Result], items: Sequence[_Item], jobs: 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
-def _judge(files: dict[str, FileInventory], jobs: int) -> None:
+def _judge(files: dict[str, FileInventory], jobs: int, include_dirs: Sequence[Path]) -> None:
     """Set the effort of every file that holds something Hopper-only, itself or in a local header: what the engine
     makes of it; of a header, what it makes of the kernels that include it."""
     todo = {p: f for p, f in files.items() if f.needs_port and f.kind != "build"}
@@ -237,7 +247,8 @@ def _judge(files: dict[str, FileInventory], jobs: int) -> None:
     # A header that some kernel includes is judged with that kernel.
     roots = {r for r in roots if files[r].kernels or not reached.get(r)}
     ordered = sorted(roots)
-    judged = dict(zip(ordered, _spread(port_effort, ordered, jobs), strict=True))
+    judge = partial(port_effort, include_dirs=tuple(include_dirs))
+    judged = dict(zip(ordered, _spread(judge, ordered, jobs), strict=True))
     for path, file in {**todo, **{r: files[r] for r in ordered}}.items():
         found = judged.get(path)
         if found is None and reached.get(path):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from porter.build.entry import demangle
+from porter.build.entry import display_name
 from porter.diagnostics import Code, PorterError
 from porter.sim.trace.recorder import Group, Kind, Recorder, Track
 
@@ -31,7 +31,7 @@ def sorted_tracks(recorder: Recorder) -> list[Track]:
 
 def kernel_name(mangled: str) -> str:
     """As people write it, without arguments, and no longer than a line can bear."""
-    name = demangle(mangled).partition("(")[0].removeprefix("void ")
+    name = display_name(mangled)
     return name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."
 
 

@@ -15,7 +15,7 @@ from porter.sim.program import EXIT, BasicBlock, Program
 # The leading instructions. "warp": executed by all the warp's threads (or its member mask) together.
 # "wait": may have to wait. "group": executed by the four warps of a warpgroup together.
 _WARP_HEADS = frozenset(
-    ("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma", "setmaxnreg")
+    ("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma")
 )
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
 
@@ -32,6 +32,8 @@ def leading(ins: ast.Instruction) -> str:
         return "wait" if p[1] == "red" or (head == "barrier" and p[1] == "cta" and p[2] == "red") else ""
     if head == "mbarrier" and p[1] in ("try_wait", "test_wait"):
         return "wait"
+    if head == "setmaxnreg":
+        return "wait" if p[1] == "inc" else "warp"
     if head == "wgmma":
         return "group" if p[1] == "mma_async" else "warp"
     if head == "tcgen05":

@@ -12,11 +12,15 @@ from porter.ptx import ast
 from porter.sim.blocks import leading
 from porter.sim.codegen import EMITTERS, RUNTIME, Context
 from porter.sim.kinds import WIDTHS, Unsupported
+from porter.sim.loaded_registers import early_uses
 from porter.sim.operand_registers import uses_and_defs
 from porter.sim.program import BasicBlock, Program
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
+
+
+_WHOLE_WARPS = ("wgmma", "tcgen05", "setmaxnreg")
 
 
 @lru_cache(maxsize=1024)
@@ -38,6 +42,7 @@ class Compiler:
         self.fragments: frozenset[str] = frozenset()
         self.refused: dict[int, str] = {}
         """Why instructions, by their index, have no code."""
+        self.early_uses = early_uses(program) if machine.late else {}
         self._assign_slots()
 
     def _assign_slots(self) -> None:
@@ -138,6 +143,8 @@ class Compiler:
             emitter = EMITTERS.get(".".join(ins.parts[:2])) or EMITTERS.get(ins.parts[0])
             if emitter is None:
                 raise Unsupported("")
+            if at in self.early_uses:
+                cg.line(cg.call("tmem_use_loaded", repr(self.early_uses[at])))
             emitter(cg, ins)
         except (Unsupported, IndexError, AssertionError, ValueError, KeyError, AttributeError) as problem:
             del cg.lines[kept[0] :]
@@ -153,7 +160,7 @@ class Compiler:
 
     def _lead(self, cg: Context, ins: ast.Instruction) -> None:
         """General version: gather the threads that must execute the leading instruction together."""
-        if leading(ins) == "warp" or (ins.parts[0] in ("wgmma", "tcgen05") and leading(ins)):
+        if leading(ins) == "warp" or (ins.parts[0] in _WHOLE_WARPS and leading(ins)):
             members = member_mask(ins)
             expr = "None" if members is None else cg.src(members, "u32")
             cg.narrow(f"gather_warp(M, {cg.at}, idx, n, mask, {expr})")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 _TIMEOUT_ROUNDS = 3
+_NAMED_WARPS = 4
+"""Warps in a row that are named one by one."""
 
 
 def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
@@ -50,7 +53,7 @@ def stuck(M: Machine) -> bool:
 
 
 def _first_parked(M: Machine) -> tuple[int, int, int]:
-    for waiting in M.parked.values():
+    for _, waiting in _causes_first(M):
         for w, lanes in waiting:
             lane = int(np.argmax(lanes))
             number = int(M.lane_pc[w, lane])
@@ -59,34 +62,64 @@ def _first_parked(M: Machine) -> tuple[int, int, int]:
     return -1, 0, 0
 
 
+def _causes_first(M: Machine) -> list[tuple[Any, list[tuple[int, Array]]]]:
+    """Who waits for what. Those that wait for registers come first: what others wait for is often theirs to do."""
+    return sorted(M.parked.items(), key=lambda item: item[0][0] != "registers")
+
+
 def describe(M: Machine) -> str:
-    """Every waiting barrier: what it is, its state and who waits."""
+    """Every waiting barrier: what it is, its state and who waits. Of blocks that wait for registers one is told."""
     lines = []
-    for key, waiting in M.parked.items():
-        who: dict[tuple[str, str], list[str]] = {}
-        for w, lanes in waiting:
-            if not (lanes & (M.lane_state[w] == PARKED)).any():
-                continue
-            number = int(M.lane_pc[w, int(np.argmax(lanes))])
-            place = ""
-            if number < len(M.program.blocks):
-                ins = M.program.code[M.program.blocks[number].start]
-                if key[0] in ("bar", "cluster") and number:
-                    ins = M.program.code[M.program.blocks[number].start - 1]
-                place = f"{ins.loc.file}:{ins.loc.line}" if ins.loc else f"PTX line {ins.line}"
-            x, y, z = M.block_position(int(M.warp_cta[w]))
-            text = describe_lanes(lanes)
-            name = f"warp {int(M.warp_rank[w])}" + ("" if text == "all lanes" else f" ({text})")
-            who.setdefault((f"block {x},{y},{z}", place), []).append(name)
-        if not who:
+    parked = _causes_first(M)
+    short = [key for key, _ in parked if key[0] == "registers"]
+    for key, waiting in parked:
+        who = _waiters(M, key, waiting)
+        if not who or key in short[1:]:
             continue
         (block, place), warps = next(iter(who.items()))
         more = f", and {len(who) - 1} more places" if len(who) > 1 else ""
-        lines.append(f"{_describe_key(M, key)}: {', '.join(warps)} of {block} at {place}{more}")
+        text, advice = M.registers.describe(key[1]) if key[0] == "registers" else (_describe_key(M, key), "")
+        if key in short and len(short) > 1:
+            more += f", and likewise in {len(short) - 1} more blocks"
+        lines.append(f"{text}: {_listed(warps)} of {block} at {place}{more}" + (f". {advice}" if advice else ""))
         if len(lines) == 12:
             lines.append(f"and {len(M.parked) - 12} more")
             break
     return "; ".join(lines) or "no thread can go on"
+
+
+def _waiters(M: Machine, key: Any, waiting: list[tuple[int, Array]]) -> dict[tuple[str, str], list[tuple[int, str]]]:
+    """Who waits under a key, as (warp of the block, lanes unless all), by block and place in the code."""
+    who: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for w, lanes in waiting:
+        if not (lanes & (M.lane_state[w] == PARKED)).any():
+            continue
+        number = int(M.lane_pc[w, int(np.argmax(lanes))])
+        place = ""
+        if number < len(M.program.blocks):
+            ins = M.program.code[M.program.blocks[number].start]
+            if key[0] in ("bar", "cluster") and number:
+                ins = M.program.code[M.program.blocks[number].start - 1]
+            place = f"{ins.loc.file}:{ins.loc.line}" if ins.loc else f"PTX line {ins.line}"
+        x, y, z = M.block_position(int(M.warp_cta[w]))
+        text = describe_lanes(lanes)
+        entry = int(M.warp_rank[w]), "" if text == "all lanes" else text
+        who.setdefault((f"block {x},{y},{z}", place), []).append(entry)
+    return who
+
+
+def _listed(warps: list[tuple[int, str]]) -> str:
+    """ "warps 4 to 11, warp 12 (lane 0)": those that wait with all their lanes first, many in a row as one."""
+    parts = []
+    whole = sorted(w for w, lanes in warps if not lanes)
+    runs = [(w, i - w) for i, w in enumerate(whole)]
+    for _, run in groupby(runs, key=lambda item: item[1]):
+        numbers = [w for w, _ in run]
+        if len(numbers) <= _NAMED_WARPS:
+            parts += [f"warp {w}" for w in numbers]
+        else:
+            parts.append(f"warps {numbers[0]} to {numbers[-1]}")
+    return ", ".join([*parts, *(f"warp {w} ({lanes})" for w, lanes in warps if lanes)])
 
 
 def _describe_key(M: Machine, key: Any) -> str:

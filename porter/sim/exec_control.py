@@ -150,21 +150,3 @@ def _nothing(cg: Context, ins: ast.Instruction) -> None:
 @emits("createpolicy")
 def _createpolicy(cg: Context, ins: ast.Instruction) -> None:
     cg.set(ins.operands[0], "u64", cg.const("u64", 0))
-
-
-@emits("setmaxnreg")
-def _setmaxnreg(cg: Context, ins: ast.Instruction) -> None:
-    count = ins.operands[0]
-    assert isinstance(count, ast.Imm)
-    cg.line(cg.call("check_setmaxnreg", str(int(count.value))))
-
-
-@runtime
-def check_setmaxnreg(M: Machine, at: int, idx: Any, n: int, mask: Any, count: int) -> None:
-    if not 24 <= count <= 256 or count % 8:
-        raise Stop(
-            Code.SIM_COLLECTIVE,
-            f"setmaxnreg {count}: the count is a multiple of 8 from 24 to 256",
-            at,
-            *M.first_lane(idx, n, mask),
-        )

@@ -21,6 +21,7 @@ from porter.sim.engine import Operation
 from porter.sim.exec_tmem import blocks_of_group, group_of, refused
 from porter.sim.kinds import Unsupported
 from porter.sim.shared_address import shared_address
+from porter.sim.tensor_memory import Use
 from porter.sim.tensor_mma import TensorMma
 from porter.sim.threads import Issuer, Signal, active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
 
@@ -93,11 +94,9 @@ def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, opera
         M.tmem.use_group(cta, op.cta_group, at, warp)
         ctas = blocks_of_group(M, cta, op.cta_group, at, warp)
         columns = _mma_columns(M, op, code, args, at, warp)
-        for c in ctas:
-            M.tmem.check_columns(c, columns, at, warp, "tcgen05.mma")
-
+        use = Use(M, ctas, columns, at, warp, "tcgen05.mma")
         before = _before(M, cta, warp, lane, True)
-        _issue(M, cta, TensorMma(M, at, warp, op, code, args, ctas, columns, before), warp, lane)
+        _issue(M, cta, TensorMma(M, at, warp, op, code, args, use, before), warp, lane)
 
 
 def _before(M: Machine, cta: int, warp: int, lane: int, all_threads: bool) -> list[Operation | None]:
@@ -138,11 +137,11 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
             columns = np.unique(copy_cells(op, address)[1])
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
-        for c in ctas:
-            M.tmem.check_columns(c, columns, at, warp, "tcgen05.cp")
+        use = Use(M, ctas, columns, at, warp, "tcgen05.cp")
 
-        def land(ctas: list[int] = ctas, address: int = address, desc: int = int(s[row, lane])) -> None:
-            copy(op, address, desc, [M.smem[c] for c in ctas], [M.tmem.cells(c) for c in ctas])
+        def land(use: Use = use, address: int = address, desc: int = int(s[row, lane])) -> None:
+            use.landing()
+            copy(op, address, desc, [M.smem[c] for c in use.ctas], [M.tmem.cells(c) for c in use.ctas])
 
         _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
 
@@ -159,11 +158,11 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
             columns = np.unique(tcgen05.shift_cells(address)[1])
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
-        for c in ctas:
-            M.tmem.check_columns(c, columns, at, warp, "tcgen05.shift")
+        use = Use(M, ctas, columns, at, warp, "tcgen05.shift")
 
-        def land(ctas: list[int] = ctas, address: int = address) -> None:
-            tcgen05.shift(address, [M.tmem.cells(c) for c in ctas])
+        def land(use: Use = use, address: int = address) -> None:
+            use.landing()
+            tcgen05.shift(address, [M.tmem.cells(c) for c in use.ctas])
 
         _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
 

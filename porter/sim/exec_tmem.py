@@ -17,9 +17,11 @@ from porter.sim.datapath import tmem_access
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.engine import Operation
 from porter.sim.kinds import Unsupported
+from porter.sim.loaded_registers import results
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
-from porter.sim.threads import per_lane
+from porter.sim.tensor_memory import PendingLoad, Use
+from porter.sim.threads import active_warps, per_lane
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -104,7 +106,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
 @runtime
 def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> None:
     a, c = per_lane(addr, n), per_lane(columns, n)
-    for row, warp in enumerate(M.warps(idx).tolist()):
+    for row, warp in active_warps(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
         M.tmem.use_group(cta, group, at, warp)
         M.tmem.deallocate(cta, int(a[row, 0]), int(c[row, 0]), at, warp)
@@ -112,7 +114,7 @@ def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, co
 
 @runtime
 def tmem_relinquish(M: Machine, at: int, idx: Any, n: int, mask: Any, group: int) -> None:
-    for warp in M.warps(idx).tolist():
+    for _, warp in active_warps(M, idx, n, mask):
         M.tmem.relinquished[int(M.warp_cta[warp])] = True
 
 
@@ -142,16 +144,19 @@ def tmem_load(
     a = per_lane(addr, n)
     reduced = access.reduction is not None
     out = np.empty((access.registers + reduced, n, 32), np.uint32)
-    for row, warp in enumerate(M.warps(idx).tolist()):
+    registers = results(M.program.code[at])
+    for row, warp in active_warps(M, idx, n, mask):
         cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
         address = _uniform(M, a, mask, row, at, warp)
-        M.tmem.check_columns(cta, _access_columns(M, access, address, half_split), at, warp, "tcgen05.ld")
+        columns = _access_columns(M, access, address, half_split)
+        M.tmem.check_columns(cta, columns, at, warp, "tcgen05.ld")
         try:
             values = tmem_access.load(
                 M.tmem.cells(cta), address, access.shape, access.count, access.packed, rank, half_split
             )
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
+        M.tmem.loading(warp, PendingLoad(at, cta, columns, registers))
         out[: access.registers, row] = values.T
         if access.reduction is not None:
             out[access.registers, row] = tmem_access.reduce_loaded(values, access.reduction)
@@ -173,11 +178,10 @@ def tmem_store(
     """Issue stores; each lands at the latest at the warp's tcgen05.wait::st."""
     a = per_lane(addr, n)
     registers = np.stack([per_lane(v, n) for v in values], axis=-1)
-    for row, warp in enumerate(M.warps(idx).tolist()):
+    for row, warp in active_warps(M, idx, n, mask):
         cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
         address = _uniform(M, a, mask, row, at, warp)
-        columns = _access_columns(M, access, address, half_split)
-        M.tmem.check_columns(cta, columns, at, warp, "tcgen05.st")
+        use = Use(M, [cta], _access_columns(M, access, address, half_split), at, warp, "tcgen05.st")
         try:
             tmem_access.cells(
                 address,
@@ -194,11 +198,10 @@ def tmem_store(
             cta: int = cta,
             rank: int = rank,
             address: int = address,
-            columns: Array = columns,
-            warp: int = warp,
+            use: Use = use,
             data: Array = registers[row],
         ) -> None:
-            M.tmem.check_columns(cta, columns, at, warp, "tcgen05.st")
+            use.landing()
             cells = M.tmem.cells(cta)
             tmem_access.store(cells, address, access.shape, access.count, access.packed, rank, data, half_split)
 
@@ -210,8 +213,21 @@ def tmem_store(
 
 @runtime
 def tmem_wait_stores(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
-    for warp in M.warps(idx).tolist():
+    for _, warp in active_warps(M, idx, n, mask):
         M.engine.land_all(M.tmem.stores.pop(warp, ()))
+
+
+@runtime
+def tmem_wait_loads(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+    for _, warp in active_warps(M, idx, n, mask):
+        M.tmem.loaded(warp)
+
+
+@runtime
+def tmem_use_loaded(M: Machine, at: int, idx: Any, n: int, mask: Any, used: frozenset[str]) -> None:
+    """Results of loads are used where the warp may not have executed tcgen05.wait::ld."""
+    for _, warp in active_warps(M, idx, n, mask):
+        M.tmem.loaded(warp, used)
 
 
 # Code generation ----------------------------------------------------------------------------------------
@@ -265,7 +281,8 @@ def _st(cg: Context, ins: ast.Instruction) -> None:
 
 @emits("tcgen05.wait::ld")
 def _wait_loads(cg: Context, ins: ast.Instruction) -> None:
-    """Loads are over when they return; the checker follows the wait."""
+    if cg.machine.late:
+        cg.line(cg.call("tmem_wait_loads"))
 
 
 @emits("tcgen05.wait::st")

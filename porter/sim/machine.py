@@ -55,12 +55,14 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_tmem,
     exec_warp,
     float_arithmetic,
+    registers,
 )
 from porter.sim.accumulators import Accumulators
 from porter.sim.addresses import RANK_SHIFT, Everything
 from porter.sim.block_grid import BlockGrid
 from porter.sim.compiler import Compiler
 from porter.sim.engine import Engine
+from porter.sim.freeing import freeing_blocks
 from porter.sim.livelock import LivelockWatch
 from porter.sim.mbarrier import Mbarriers
 from porter.sim.memory import Allocation, GlobalMemory
@@ -155,6 +157,7 @@ class Machine(Progress):
         self.steps = 0
 
         self.compiler = Compiler(program, self)
+        self.freeing = freeing_blocks(program)
         self.regs: list[Array] = []
         self._make_registers()
         self._functions: dict[tuple[int, bool], tuple[Callable[..., Any], list[int], int]] = {}
@@ -175,6 +178,7 @@ class Machine(Progress):
         self.accumulators = Accumulators(self)
         self.mbar = Mbarriers(self)
         self.tmem = TensorMemory(self)
+        self.registers = registers.Registers(self, program, launch)
         self.engine = Engine(self)
         self.watch = LivelockWatch(self)
 
@@ -281,7 +285,6 @@ class Machine(Progress):
         budget = self.options.max_warp_instructions
         report = self.options.progress
         idle = IDLE
-        key = self.key
         self._settle(np.flatnonzero(~self.converged))
         with np.errstate(all="ignore"):
             while True:
@@ -289,7 +292,7 @@ class Machine(Progress):
                     self.engine.maybe_land()
                     low = self._random_pick()
                 else:
-                    low = int(key.min())
+                    low = self._lowest()
                 if low >= idle:
                     if (self.lane_state == PARKED).any():
                         if not stuck(self):
@@ -310,6 +313,18 @@ class Machine(Progress):
                         report(self.instructions)
                     self.engine.nudge()
         self.tmem.check_leaks()
+        self.registers.check_end()
+
+    def _lowest(self) -> int:
+        """The least key; of warps whose turn it is, one on its way to free Tensor Memory comes first."""
+        low = int(self.key.min())
+        if self.freeing is None or low >= IDLE:
+            return low
+        there = self.freeing.take(self.warp_next, mode="clip")
+        if not there.any():
+            return low
+        first = int(self.key[there].min())
+        return first if first // _EPOCH == low // _EPOCH else low
 
     def _random_pick(self) -> int:
         assert self.random is not None
@@ -317,7 +332,7 @@ class Machine(Progress):
         if runnable.size == 0:
             return IDLE
         if self.random.random() < 0.7:
-            return int(self.key.min())
+            return self._lowest()
         return int(self.key[runnable[self.random.randrange(runnable.size)]])
 
     def step(self, low: int) -> None:

@@ -21,13 +21,15 @@ Schedule = Literal["eager", "late", "random"]
 @dataclass(frozen=True)
 class Launch:
     """A launch configuration: extents in x, y, z; `dynamic_smem` in bytes. The blocks of a `cooperative` launch
-    may wait for each other."""
+    may wait for each other. `registers` are those that each thread starts with where setmaxnreg moves them, 0 where it
+    has no effect; None: what ptxas makes of the kernel's directives (`porter.ptx.register_file`)."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic_smem: int = 0
     cooperative: bool = False
+    registers: int | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Every block is taken to be alone on its SM, so all 512 columns are its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,45 @@ Array = npt.NDArray[Any]
 LANES, COLUMNS = 128, 512
 
 
+class PendingLoad(NamedTuple):
+    """A tcgen05.ld that its warp has neither waited for nor used."""
+
+    at: int
+    cta: int
+    columns: Array
+    registers: frozenset[str]
+
+
+class Use:
+    """The columns that an operation uses in some blocks, which have to stay allocated until it lands.
+
+    Raises Stop if a block does not hold all of them.
+    """
+
+    __slots__ = ("at", "columns", "ctas", "holders", "tensor_memory", "warp", "what")
+
+    def __init__(self, M: Machine, ctas: list[int], columns: Array, at: int, warp: int, what: str) -> None:
+        self.tensor_memory = M.tmem
+        self.ctas, self.columns = ctas, columns
+        self.at, self.warp, self.what = at, warp, what
+        self.holders = [M.tmem.check_columns(c, columns, at, warp, what) for c in ctas]
+
+    def landing(self) -> None:
+        """The operation completes now. Raises Stop if a column has been freed since it was issued."""
+        for cta, before in zip(self.ctas, self.holders, strict=True):
+            now = self.tensor_memory.holder[cta][self.columns]
+            if (now != before).any():
+                self.tensor_memory.refuse(self.columns[now != before], self.at, self.warp, self.what, late=True)
+
+
 class TensorMemory:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._cells: dict[int, Array] = {}
         n = machine.n_cta
-        self.owned = np.zeros((n, COLUMNS), bool)
+        # The number of the allocation that a column belongs to, 0 for a free one.
+        self.holder = np.zeros((n, COLUMNS), np.int64)
+        self._allocated = 0
         self.allocations: list[dict[int, tuple[int, int]]] = [{} for _ in range(n)]
         self.relinquished = [False] * n
         self.cta_group = [0] * n
@@ -35,6 +68,7 @@ class TensorMemory:
         self.requests: dict[int, tuple[int, int, int]] = {}
         self.granted: set[int] = set()
         self.stores: dict[int, list[Operation]] = {}
+        self.loads: dict[int, list[PendingLoad]] = {}
         self.touched: dict[Any, Array] = {}
 
     def cells(self, cta: int) -> Array:
@@ -61,14 +95,15 @@ class TensorMemory:
 
     def find_free(self, ctas: list[int], columns: int) -> int | None:
         """First column of a free run in all the blocks, aligned to its size."""
-        taken: Array = np.asarray(self.owned[ctas].any(axis=0))
+        taken: Array = np.asarray((self.holder[ctas] != 0).any(axis=0))
         for start in range(0, COLUMNS - columns + 1, columns):
             if not taken[start : start + columns].any():
                 return start
         return None
 
     def allocate(self, cta: int, start: int, columns: int, at: int) -> None:
-        self.owned[cta, start : start + columns] = True
+        self._allocated += 1
+        self.holder[cta, start : start + columns] = self._allocated
         self.allocations[cta][start] = (columns, at)
 
     def deallocate(self, cta: int, address: int, columns: int, at: int, warp: int) -> None:
@@ -79,31 +114,52 @@ class TensorMemory:
             return
         if found[0] != columns:
             self._stop(f"dealloc of {columns} columns, but {found[0]} were allocated", at, warp)
+        for loading, loads in self.loads.items():
+            for load in loads:
+                freed = (load.columns >= start) & (load.columns < start + columns)
+                if load.cta == cta and freed.any():
+                    self.refuse(load.columns[freed], load.at, loading, "tcgen05.ld", late=True)
         del self.allocations[cta][start]
-        self.owned[cta, start : start + columns] = False
+        self.holder[cta, start : start + columns] = 0
         # Later contents of these columns are unknown.
         self.cells(cta)[:, start : start + columns] = 0xFFFFFFFF
         self.machine.activity += 1
         self.machine.wake(("tmem", cta))
 
-    def check_columns(self, cta: int, columns: Array, at: int, warp: int, what: str) -> None:
-        """Raises Stop if an access touches columns that the block does not hold."""
-        if columns.size == 0:
-            return
+    def check_columns(self, cta: int, columns: Array, at: int, warp: int, what: str) -> Array:
+        """The allocation that each column belongs to. Raises Stop if one belongs to none."""
         try:
-            held = np.logical_and.reduce(self.owned[cta][columns], axis=None)
+            holders = self.holder[cta][columns]
         except IndexError:
-            held = False
-        if held:
-            return
-        touched = np.unique(columns)
-        bad = touched[(touched >= COLUMNS) | ~self.owned[cta, np.minimum(touched, COLUMNS - 1)]]
-        raise Stop(
-            Code.SIM_TMEM_UNALLOCATED,
-            f"{what} touches column {int(bad[0])}, which is not allocated",
-            at,
-            warp,
-        )
+            holders = np.zeros(0, np.int64)
+        if holders.size and holders.all():
+            return holders
+        if columns.size:
+            inside = self.holder[cta][np.minimum(columns, COLUMNS - 1)]
+            self.refuse(columns[(columns >= COLUMNS) | (inside == 0)], at, warp, what)
+        return holders
+
+    def refuse(self, columns: Array, at: int, warp: int, what: str, late: bool = False) -> NoReturn:
+        """Raises Stop: an access touches these columns, which are not its block's, or with `late` no longer are when
+        it completes."""
+        column = int(columns.min())
+        if late:
+            text = f"{what}, when it completes, touches column {column}, which has been freed since it was issued"
+        else:
+            text = f"{what} touches column {column}, which is not allocated"
+        raise Stop(Code.SIM_TMEM_UNALLOCATED, text, at, warp)
+
+    def loading(self, warp: int, load: PendingLoad) -> None:
+        """A load is issued; under the eager schedule it is over at once."""
+        if self.machine.late:
+            self.loads.setdefault(warp, []).append(load)
+
+    def loaded(self, warp: int, used: frozenset[str] | None = None) -> None:
+        """A warp has waited for its loads, or for those only whose results it has `used`."""
+        if used is None:
+            self.loads.pop(warp, None)
+        elif warp in self.loads:
+            self.loads[warp] = [load for load in self.loads[warp] if load.registers.isdisjoint(used)]
 
     def check_leaks(self) -> None:
         """At the kernel's end nothing may be left allocated."""

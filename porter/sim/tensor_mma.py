@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from porter.ptx.umma import UmmaOp
 from porter.sim.datapath import tcgen05
@@ -16,8 +15,7 @@ from porter.sim.engine import Operation
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
-
-Array = npt.NDArray[Any]
+    from porter.sim.tensor_memory import Use
 
 # Blocks that are worked on together: few enough to stay in a core's second-level cache.
 _TOGETHER_BYTES = 1 << 20
@@ -62,12 +60,10 @@ def _compute(blocks: list[list[TensorMma]]) -> None:
 
 
 class TensorMma(Operation):
-    """A tcgen05.mma of one thread on Tensor Memory of its block `ctas`, or of a pair of blocks.
+    """A tcgen05.mma of one thread on Tensor Memory of its block, or of a pair of blocks: `use` is all that it touches
+    there."""
 
-    `columns` are all that it touches there.
-    """
-
-    __slots__ = ("args", "code", "columns", "ctas", "error", "machine", "op", "ready")
+    __slots__ = ("args", "code", "columns", "ctas", "error", "machine", "op", "ready", "use")
 
     prepare = staticmethod(_prepare)
 
@@ -79,22 +75,21 @@ class TensorMma(Operation):
         op: UmmaOp,
         code: int,
         args: tcgen05.MmaArguments,
-        ctas: list[int],
-        columns: Array,
+        use: Use,
         after: list[Operation | None],
     ) -> None:
         super().__init__(at, warp, self._land, after)
         self.machine = machine
         self.op, self.code, self.args = op, code, args
-        self.ctas = ctas
-        self.columns = columns
+        self.use = use
+        self.ctas = use.ctas
+        self.columns = use.columns
         self.ready = False
         self.error: DatapathError | None = None
 
     def _land(self) -> None:
         M = self.machine
-        for c in self.ctas:
-            M.tmem.check_columns(c, self.columns, self.at, self.warp, "tcgen05.mma, when it completes,")
+        self.use.landing()
         if self.error is not None:
             raise self.error
         if self.ready:

@@ -10,15 +10,18 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from porter.build.entry import demangled
 from porter.diagnostics import Code, PorterError
+from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES
-from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
+from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
 from porter.sim.check.hazard import Hazard
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import place
 from porter.verify.images import Image, placed, recorded_again
 from porter.verify.params import argument_bytes
 from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
+from porter.verify.register_moves import stopped_for_nothing
 from porter.verify.results import RunFinding
 from porter.verify.settings import BACKENDS, SimOptions
 
@@ -83,10 +86,31 @@ class SimBackend:
     def run(
         self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
     ) -> RunResult:
-        function = kernel.function
-        if function is None:
+        if kernel.function is None:
             raise PorterError(Code.CAPTURE_NO_PTX, place(problem.case, "kernel"), kernel=kernel.entry)
-        problem = kernel.bound(problem)
+        bound, at = kernel.bound(problem), Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem)
+        outcome, after = self._once(kernel, kernel.function, bound, at, images)
+        if stopped_for_nothing(kernel, at, outcome):
+            outcome, after = self._once(kernel, kernel.function, bound, dataclasses.replace(at, registers=0), images)
+        return RunResult(
+            status=outcome.status,
+            findings=tuple(run_finding(f) for f in outcome.findings),
+            after=after,
+            warp_instructions=outcome.stats.warp_instructions,
+            seconds=outcome.stats.seconds,
+            stats=outcome.stats,
+            hazards=tuple(outcome.hazards),
+        )
+
+    def _once(
+        self,
+        kernel: BuiltKernel,
+        function: ast.Function,
+        problem: Problem,
+        launch: Launch,
+        images: Mapping[str, Image],
+    ) -> tuple[Outcome, dict[str, Image]]:
+        """The outcome of one launch, and the tensors after it."""
         memory = GlobalMemory()
         starts = {
             name: memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
@@ -115,7 +139,7 @@ class SimBackend:
         outcome = simulate(
             kernel.module,
             kernel.entry,
-            Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem),
+            launch,
             pack_params(function, values),
             memory,
             simulator_options(self.options),
@@ -128,15 +152,7 @@ class SimBackend:
             )
             for name, image in images.items()
         }
-        return RunResult(
-            status=outcome.status,
-            findings=tuple(run_finding(f) for f in outcome.findings),
-            after=after,
-            warp_instructions=outcome.stats.warp_instructions,
-            seconds=outcome.stats.seconds,
-            stats=outcome.stats,
-            hazards=tuple(outcome.hazards),
-        )
+        return outcome, after
 
 
 def run_finding(finding: Any) -> RunFinding:
@@ -153,7 +169,7 @@ def run_finding(finding: Any) -> RunFinding:
         places.append(f"warp {finding.warp}" + ("" if finding.lane is None else f" lane {finding.lane}"))
     return RunFinding(
         code=finding.code,
-        message=finding.message,
+        message=demangled(finding.message),
         where=", ".join(places),
         kernel=finding.kernel,
         block=finding.block,

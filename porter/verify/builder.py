@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from porter.build.cache import default_directory
 from porter.build.entry import demangle, function_name, named
 from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.ptxas import Assembled, assemble
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, Location, PorterError
 from porter.ptx import ast
@@ -28,7 +29,8 @@ PORT_ARCH = "sm_100a"
 class BuiltKernel:
     """A compiled kernel: its module, the mangled name of its entry, the PTX text and the compiler's
     figures. `recorded` is the launch that the kernel's own host code makes, where it has some. `cubin` is set for
-    a kernel that is known as a binary only; its module is empty."""
+    a kernel that is known as a binary only; its module is empty. `assembled` asks ptxas about the module, where there
+    is one to ask."""
 
     arch: str
     entry: str
@@ -37,6 +39,7 @@ class BuiltKernel:
     resources: Any = None
     recorded: RecordedLaunch | None = None
     cubin: bytes | None = None
+    assembled: Callable[[], Assembled] | None = None
 
     @property
     def function(self) -> ast.Function | None:
@@ -106,11 +109,23 @@ class ToolkitBuilder:
         if problem.case.dsl is not None:
             compiled_dsl, recorded = compile_case(problem, source, arch)
             module = self._module(compiled_dsl.ptx, source, arch)
-            return BuiltKernel(arch, recorded.kernel, module, compiled_dsl.ptx, recorded=recorded)
+            ask = self._assembled(compiled_dsl.ptx, arch)
+            return BuiltKernel(arch, recorded.kernel, module, compiled_dsl.ptx, recorded=recorded, assembled=ask)
         compiled = compile_ptx(compile_request(problem, source, arch, self._unit), self.toolkit)
         if compiled.entry is None:
             raise PorterError(Code.ENTRY_NOT_FOUND, path=str(source), entry=problem.case.entry)
-        return BuiltKernel(arch, compiled.entry, self._module(compiled.ptx, source, arch), compiled.ptx)
+        module = self._module(compiled.ptx, source, arch)
+        return BuiltKernel(arch, compiled.entry, module, compiled.ptx, assembled=self._assembled(compiled.ptx, arch))
+
+    def _assembled(self, ptx: str, arch: str) -> Callable[[], Assembled]:
+        def ask() -> Assembled:
+            try:
+                return assemble(self.toolkit, ptx, arch)
+            except PorterError:
+                # Functions that other files define: to be linked later.
+                return assemble(self.toolkit, ptx, arch, flags=("-c",))
+
+        return ask
 
     def _recorded(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
         """The kernel of a recorded case: its PTX or cubin, or a source that instantiates it by itself. A binary
@@ -132,7 +147,7 @@ class ToolkitBuilder:
             code = Code.ENTRY_AMBIGUOUS if found else Code.ENTRY_NOT_FOUND
             listed = "\n".join(demangle(n) for n in found or names)
             raise PorterError(code, path=str(source), entry=demangle(case.entry), detail=listed)
-        return BuiltKernel(arch, found[0], module, ptx)
+        return BuiltKernel(arch, found[0], module, ptx, assembled=self._assembled(ptx, arch))
 
     def _module(self, ptx: str, source: Path, arch: str) -> ast.Module:
         key = hashlib.sha256(ptx.encode()).hexdigest()

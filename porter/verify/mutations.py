@@ -186,6 +186,11 @@ def _grid(ins: ast.Instruction) -> list[Mutation]:
     return [_drop("other")]
 
 
+def _registers(ins: ast.Instruction) -> list[Mutation]:
+    """Registers that are not given back. Without the other direction the kernel only spills."""
+    return [_drop()] if ins.parts[1] == "dec" else []
+
+
 def _memory(ins: ast.Instruction) -> list[Mutation]:
     """Loads, stores and atomics that synchronize."""
     if not {"release", "acquire", "acq_rel"} & set(ins.parts):
@@ -255,6 +260,7 @@ _BY_FAMILY: dict[str, Callable[[ast.Instruction], list[Mutation]]] = {
     "cp": _copy,
     "mbarrier": _mbarrier,
     "griddepcontrol": _grid,
+    "setmaxnreg": _registers,
     "ld": _memory,
     "st": _memory,
     "atom": _memory,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
-from porter.sim.check.hazard import Hazard
+from porter.sim.check.causes import Cause, causes, places
 from porter.verify.backends import Backend, RunResult, SimBackend
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel, PortPlan, materialize
 from porter.verify.case import Case
@@ -167,7 +167,8 @@ class _Session:
         between = _between(wanted, outputs)
         if all(c.ok for found in comparisons.values() for c in found):
             diagnostics += [_bits_differ(problem, c) for c in between if not c.ok]
-        diagnostics += [_hazard(self.case, run, h) for run in hazards for h in run.hazards if h.severity == "error"]
+        found = [(run, cause) for run in hazards for cause in causes(run.hazards)]
+        diagnostics += [_hazard(self.case, run, cause) for run, cause in found if cause.lead.severity == "error"]
         verdict = _verdict(diagnostics, incomplete)
         if verdict is Verdict.CLEAN and any(run.hazards for run in hazards):
             verdict = Verdict.REVIEW
@@ -241,14 +242,18 @@ def _checked(case: Case, program: _Program, backend: SimBackend, seed: int, resu
                      result.warp_instructions, result.seconds, seed if bad else None)  # fmt: skip
 
 
-def _hazard(case: Case, run: HazardRun, hazard: Hazard) -> Diagnostic:
+def _hazard(case: Case, run: HazardRun, cause: Cause) -> Diagnostic:
     """What a report of hazards says in several lines, as one diagnostic."""
+    hazard = cause.lead
     loc = hazard.second.loc
     where = Location(str(case.kernel)) if loc is None else Location(loc.file, loc.line)
     sites = [s for s in (hazard.first, hazard.second) if s is not None]
     lines = [f"{run.program}: {hazard.where}"]
     lines += [f"{s.what} by {s.who}: {s.opcode} at {s.place}" for s in sites]
-    lines.append(f"missing: {hazard.missing}" + (f"; add {hazard.remedy}" if hazard.remedy else ""))
+    lines += [f"missing: {missing}" + (f"; add {remedy}" if remedy else "") for missing, remedy in cause.edges]
+    if len(cause.hazards) > 1:
+        lines.append(f"{len(cause.hazards)} pairs of accesses")
+        lines += [f"{place.opcode} at {place.text}" for place in places([*cause.first_sites, *cause.second_sites])]
     return Diagnostic(hazard.kind.code, where, {"id": hazard.kind.id, "what": hazard.kind.title}, "\n".join(lines))
 
 

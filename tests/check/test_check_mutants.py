@@ -87,7 +87,8 @@ EXPECTED = [
     ("st.release.cluster.shared::cluster.u32 [%r1], %r2;", {"relaxed", "block scope for"}),
     ("ld.global.u32 %r1, [%rd1];", set()),
     ("griddepcontrol.wait;", {"drop"}),
-    ("setmaxnreg.dec.sync.aligned.u32 40;", set()),
+    ("setmaxnreg.dec.sync.aligned.u32 40;", {"drop"}),
+    ("setmaxnreg.inc.sync.aligned.u32 232;", set()),
 ]  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def test_string_macro_from_a_header_makes_ptx_readable(tmp_path: Path) -> None:
 
 def test_missing_header_and_unparsed_kernel(tmp_path: Path) -> None:
     text = '#include "gone.cuh"\nint a = ) + ;\n__global__ }} void k( { asm volatile("wgmma"\n'
-    named = [(Code.UNPARSED_REGION, 3), (Code.UNREAD_ASM, 3), (Code.UNRESOLVED_INCLUDE, 1)]
+    named = [(Code.UNRESOLVED_INCLUDE, 1), (Code.UNPARSED_REGION, 3), (Code.UNREAD_ASM, 3)]
     assert findings(tmp_path, text) == named
     assert coverage(load_sources(tmp_path / "k.cu").files.values()) < 1
 

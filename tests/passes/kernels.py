@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.lang.sources import load_sources
 from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.verify.builder import PORT_ARCH
 
 SYNC = """
 __device__ void arrive() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -72,3 +74,21 @@ def refused(tmp_path: Path, text: str) -> list[str]:
     assert not result.changed
     assert not result.groups
     return [str(d) for d in result.diagnostics]
+
+
+def port_files(directory: Path, files: dict[str, str], root: str = "kernel.cu", **options: object) -> PortResult:
+    """Port a set of files with these texts, written below `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (directory / name).write_bytes(text.encode())
+    return port_sources(load_sources(directory / root), PortOptions(**options))  # type: ignore[arg-type]
+
+
+def compiles(result: PortResult, directory: Path, out: Path, arch: str = PORT_ARCH) -> str:
+    """The PTX that nvcc makes of a port, its files written to `out` as they stood in `directory`."""
+    for path, data in result.files.items():
+        target = out / Path(path).relative_to(directory)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    request = CompileRequest(out / Path(result.sources.root).relative_to(directory), arch, lineinfo=False)
+    return compile_ptx(request).ptx

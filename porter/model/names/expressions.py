@@ -313,9 +313,7 @@ def _component(kind: str, name: str) -> Type:
 
 def _number(text: str) -> Type:
     text = text.lower().replace("'", "")
-    if text.startswith(("0x", "0b")) and "p" not in text:
-        digits = text.rstrip("ul")
-    elif re.fullmatch(r"[\d]+[ul]*", text):
+    if (text.startswith(("0x", "0b")) and "p" not in text) or re.fullmatch(r"[\d]+[ul]*", text):
         digits = text.rstrip("ul")
     else:
         return arithmetic("float" if text.endswith("f") else "double")

@@ -83,6 +83,8 @@ class Lookup:
         self._homes: dict[int, Scope] = {}
         self._named: dict[int, list[Scope]] = {}
         """By id of a scope: the namespaces that its directives name."""
+        self._bringing: set[Path] = set()
+        self._based: dict[int, list[tuple[ClassScope, bool]]] = {}
 
     # --- places
 
@@ -204,20 +206,36 @@ class Lookup:
     def _brought(self, path: Path, site: Site, seen: set[int] | None = None) -> Found:
         """What a using-declaration brings in."""
         found = Found()
+        if path in self._bringing:
+            # the name that is asked for is needed to find where it comes from
+            return found
         name = path.steps[-1].name
-        for scope in self.scopes(Path(path.steps[:-1], path.rooted or len(path.steps) == 1), site)[0]:
+        self._bringing.add(path)
+        try:
+            homes = self.scopes(Path(path.steps[:-1], path.rooted or len(path.steps) == 1), site)[0]
+        finally:
+            self._bringing.discard(path)
+        for scope in homes:
             found.add(self._own(scope, name, set(seen or ())))
         return found
 
     def bases(self, scope: ClassScope) -> list[tuple[ClassScope, bool]]:
         """Base classes that the sources define, and whether each depends on a template parameter."""
-        result = []
+        known = self._based.get(id(scope))
+        if known is None:
+            # while it is being found out there are none: a base may be named through the class itself
+            self._based[id(scope)] = []
+            known = self._based[id(scope)] = self._bases(scope)
+        return known
+
+    def _bases(self, scope: ClassScope) -> list[tuple[ClassScope, bool]]:
+        result: list[tuple[ClassScope, bool]] = []
         outer = scope.parent or self.index.top
         own = {p.name for p in scope.params}
         for path in scope.bases:
-            found, known = self.scopes(path, Site(outer))
+            found, sure = self.scopes(path, Site(outer))
             words = {w for s in path.steps for a in (s.name, *(s.args or ())) for w in re.findall(r"\w+", a)}
-            depends = bool(words & own) or known is Known.DEPENDENT
+            depends = bool(words & own) or sure is Known.DEPENDENT
             result += [(b, depends) for b in found if isinstance(b, ClassScope) and b is not scope]
         return result
 

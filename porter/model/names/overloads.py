@@ -44,6 +44,7 @@ class Overloads:
         self.declared = declared
         self.conversions = Conversions(lookup)
         self._wanted: dict[tuple[int, int], Type] = {}
+        self._signatures: dict[int, tuple[object, ...]] = {}
 
     def select(
         self,
@@ -52,9 +53,17 @@ class Overloads:
         args: Sequence[Node],
         template_args: tuple[str, ...] | None,
         site: Site,
+        apart: bool = False,
     ) -> list[FunctionSymbol]:
         """Those of `symbols` that the call may reach. `types` are the arguments' types, `template_args` the explicit
-        template arguments, None for a call without a template list."""
+        template arguments, None for a call without a template list. With `apart`, functions of different scopes do
+        not compete: the call is of one of the scopes, but it is not known of which."""
+        if apart:
+            scopes: dict[int, list[FunctionSymbol]] = {}
+            for symbol in symbols:
+                scopes.setdefault(id(symbol.scope), []).append(symbol)
+            chosen = [self.select(own, types, args, template_args, site) for own in scopes.values()]
+            return [s for own in chosen for s in own]
         expanded = any(a.type == PACK for a in args)
         candidates = []
         for symbol in symbols:
@@ -263,6 +272,12 @@ class Overloads:
 
     def signature(self, symbol: FunctionSymbol) -> tuple[object, ...]:
         """The types of the parameters, with template parameters numbered."""
+        known = self._signatures.get(id(symbol))
+        if known is None:
+            known = self._signatures[id(symbol)] = self._signature(symbol)
+        return known
+
+    def _signature(self, symbol: FunctionSymbol) -> tuple[object, ...]:
         numbers = {p.name: f"#{i}" for i, p in enumerate(symbol.params) if p.name}
 
         def renamed(text: str) -> str:

@@ -23,6 +23,7 @@ from porter.model.names.types import Type
 from porter.model.scopes import resolve
 
 CALL_OPERATOR = "operator()"
+_MANY = 8
 _PARENTHESES = ("parenthesized_expression",)
 
 
@@ -49,6 +50,8 @@ class _Named:
     arguments_decide: bool = False
     """Whether functions of the arguments' namespaces are looked at, too."""
     template_args: tuple[str, ...] | None = None
+    apart: bool = False
+    """Whether the functions are of scopes of which the call means one."""
 
 
 class Names:
@@ -87,6 +90,7 @@ class Names:
         self._resolved: dict[int, Resolution] = {}
         self._busy: set[int] = set()
         self._definitions: dict[int, list[Function]] = {}
+        self._own_class: dict[int, bool] = {}
 
     # --- questions
 
@@ -176,10 +180,10 @@ class Names:
             symbols += [s for s in self._by_arguments(call.name, types, bool(symbols)) if s not in symbols]
         if not symbols:
             return Resolution(sure=named.sure)
-        chosen = self.overloads.select(symbols, types, call.args, named.template_args, site)
+        chosen = self.overloads.select(symbols, types, call.args, named.template_args, site, named.apart)
         targets = self._defined(chosen)
-        kinds = {self.overloads.signature(s) for s in chosen}
-        return Resolution(tuple(chosen), tuple(targets), named.sure and len(kinds) <= 1)
+        sure = named.sure and len({(id(s.scope), self.overloads.signature(s)) for s in chosen[:_MANY]}) <= 1
+        return Resolution(tuple(chosen), tuple(targets), sure)
 
     def _named(self, call: Call) -> _Named | None:
         caller, callee = call.caller, _callee(call)
@@ -202,10 +206,10 @@ class Names:
         if caller.style is Style.MACRO:
             # the place of a macro's text is that of its uses
             everything = self._everything(call.name)
-            return _Named(everything, len(everything) < 2, template_args=template_args)
+            return _Named(everything, len(everything) < 2, template_args=template_args, apart=True)
         path = self.lookup.expanded(path)
         if path.opaque and not path.steps:
-            return _Named(self._everything(call.name), False, template_args=template_args)
+            return _Named(self._everything(call.name), False, template_args=template_args, apart=True)
         template_args = path.steps[-1].args
         if len(path.steps) == 1 and not path.rooted:
             named = self._unqualified(call, callee, path.steps[0].name, bare)
@@ -263,10 +267,10 @@ class Names:
             symbols: list[FunctionSymbol] = []
             for scope in kind.classes:
                 symbols += [f for f in self.lookup.own(scope, CALL_OPERATOR).functions if f not in symbols]
-            return _Named(symbols)
+            return _Named(symbols, apart=len(kind.classes) > 1)
         if kind.kind in ("arithmetic", "toolkit", "void"):
             return _Named([])
-        return _Named(list(self.index.methods.get(CALL_OPERATOR, ())), False)
+        return _Named(list(self.index.methods.get(CALL_OPERATOR, ())), False, apart=True)
 
     def _constructed(self, found: Found, site: Site, call: Call) -> _Named:
         """`Tile<64>(x)` makes an object."""
@@ -278,7 +282,7 @@ class Names:
             scopes += inner
             sure = sure and known is not Known.DEPENDENT
         symbols = [f for s in scopes for f in s.functions.get(s.name, ())]
-        return _Named(symbols, sure, template_args=None)
+        return _Named(symbols, sure, template_args=None, apart=True)
 
     def _member(self, call: Call, callee: Node) -> _Named | None:
         """`x.f(…)`, `p->f(…)`, `x.Base::f(…)`."""
@@ -289,7 +293,7 @@ class Names:
         if not path.steps:
             return None
         name, template_args = path.steps[-1].name, path.steps[-1].args
-        everywhere = _Named(list(self.index.methods.get(name, ())), False, template_args=template_args)
+        everywhere = _Named(list(self.index.methods.get(name, ())), False, template_args=template_args, apart=True)
         kind = self.type_of(call.caller, argument)
         arrow = any(c.type == "->" for c in callee.children)
         if arrow:
@@ -308,7 +312,7 @@ class Names:
                 found.add(self.lookup.own(start, name))
             complete = complete and scope.node is not None and self.lookup.bases_known(scope)
         if found.functions:
-            return _Named(found.functions, template_args=template_args)
+            return _Named(found.functions, template_args=template_args, apart=len(kind.classes) > 1)
         if found.value:
             return self._object(self.type_of(call.caller, callee))
         return _Named([], template_args=template_args) if complete else everywhere
@@ -321,7 +325,7 @@ class Names:
         scopes, known = self.lookup.scopes(prefix, site)
         if known is Known.DEPENDENT:
             methods = self.index.methods.get(name, ())
-            return _Named([*methods, *(s for s in unplaced if s not in methods)], False)
+            return _Named([*methods, *(s for s in unplaced if s not in methods)], False, apart=True)
         if known is Known.OUTSIDE:
             # a scope whose declaration was not understood may be meant
             last = prefix.steps[-1].name if prefix.steps else ""
@@ -336,13 +340,14 @@ class Names:
                 complete = complete and scope.node is not None and self.lookup.bases_known(scope)
         if found.functions:
             sure = not unplaced or all(s in found.functions for s in unplaced)
-            return _Named(found.functions + [s for s in unplaced if s not in found.functions], sure)
+            more = [s for s in unplaced if s not in found.functions]
+            return _Named(found.functions + more, sure, apart=len(scopes) > 1)
         if found.classes or found.aliases:
             return self._constructed(found, site, call)
         if found.value:
             return self._value_called(call, callee, name)
         if not complete:
-            return _Named([*self.index.methods.get(name, ())], False)
+            return _Named([*self.index.methods.get(name, ())], False, apart=True)
         return _Named(unplaced, not unplaced)
 
     # --- arguments' namespaces
@@ -382,6 +387,12 @@ class Names:
 
     def _takes_own_class(self, symbol: FunctionSymbol) -> bool:
         """Whether a parameter is of a class of the function's own namespace."""
+        known = self._own_class.get(id(symbol))
+        if known is None:
+            known = self._own_class[id(symbol)] = self._names_own_class(symbol)
+        return known
+
+    def _names_own_class(self, symbol: FunctionSymbol) -> bool:
         if symbol.scope.parent is None:
             return False
         wanted = [self.overloads.wanted(symbol.function, p) for p in symbol.function.params]

@@ -45,8 +45,8 @@ _NAMED = {
 }
 """Typedefs of the toolkit and the C library on 64-bit Linux."""
 DISTINCT = frozenset(
-    "half __half half2 __half2 __nv_bfloat16 __nv_bfloat162 nv_bfloat16 nv_bfloat162 dim3 CUtensorMap cudaStream_t".split()
-    + "__nv_fp8_e4m3 __nv_fp8_e5m2 float2 float3 float4 double2 int2 int3 int4 uint2 uint3 uint4 longlong2 ulonglong2".split()
+    ["half", "__half", "half2", "__half2", "__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat162", "dim3", "CUtensorMap", "cudaStream_t"]
+    + ["__nv_fp8_e4m3", "__nv_fp8_e5m2", "float2", "float3", "float4", "double2", "int2", "int3", "int4", "uint2", "uint3", "uint4", "longlong2", "ulonglong2"]
 )
 """Classes of the toolkit's headers: none is another type than itself."""
 _SAME = {"__half": "half", "__half2": "half2", "nv_bfloat16": "__nv_bfloat16", "nv_bfloat162": "__nv_bfloat162"}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.packing import operand_element_bits
 from porter.ptx.tmem_access import TmemAccess
@@ -29,7 +28,8 @@ from porter.sim.datapath import tcgen05, tmem_access
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_copy import copy_cells
 from porter.sim.exec_tmem import blocks_of_group
-from porter.sim.threads import active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
+from porter.sim.loaded_registers import results
+from porter.sim.threads import active_lanes, active_warps, int_or_none, issuers, per_lane, per_lane_or_none
 
 if TYPE_CHECKING:
     from porter.sim.machine import Machine
@@ -73,7 +73,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
 def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> None:
     check: Any = M.check
     a, c = per_lane(addr, n), per_lane(columns, n)
-    for row, warp in enumerate(M.warps(idx).tolist()):
+    for row, warp in active_warps(M, idx, n, mask):
         cta = int(M.warp_cta[warp])
         bits = column_bits(int(a[row, 0]) & 0xFFFF, int(c[row, 0]))
         check.access_tensor(cta, check.asynchronous("dealloc", at, warp, None, True, "tensor", bits))
@@ -106,10 +106,8 @@ def tmem_load(
     check: Any = M.check
     a = per_lane(addr, n)
     result: Array = exec_tmem.tmem_load(M, at, idx, n, mask, access, addr, half_split)
-    results = M.program.code[at].operands[: 1 if access.reduction is None else 2]
-    items = [i for to in results for i in (to.items if isinstance(to, ast.Vec) else (to,))]
-    registers = frozenset(i.name for i in items if isinstance(i, ast.Reg))
-    for row, warp in enumerate(M.warps(idx).tolist()):
+    registers = results(M.program.code[at])
+    for row, warp in active_warps(M, idx, n, mask):
         bits = _cells(M, warp, access, int(a[row, 0]), half_split)
         if bits is None:
             continue
@@ -126,7 +124,7 @@ def tmem_store(
     check: Any = M.check
     a = per_lane(addr, n)
     exec_tmem.tmem_store(M, at, idx, n, mask, access, addr, half_split, values)
-    for row, warp in enumerate(M.warps(idx).tolist()):
+    for row, warp in active_warps(M, idx, n, mask):
         bits = _cells(M, warp, access, int(a[row, 0]), half_split)
         if bits is None:
             continue
@@ -137,7 +135,7 @@ def tmem_store(
 
 def tmem_wait_stores(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     check: Any = M.check
-    for warp in M.warps(idx).tolist():
+    for _, warp in active_warps(M, idx, n, mask):
         check.completed_by(warp, check.stores.pop(warp, []), at)
     exec_tmem.tmem_wait_stores(M, at, idx, n, mask)
 

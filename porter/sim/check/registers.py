@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from porter.ptx import ast
 from porter.sim.check.judge import Verdict
+from porter.sim.loaded_registers import is_load, origins, results
 from porter.sim.operand_registers import matrix_registers, uses_and_defs
 from porter.sim.program import Program
 
@@ -58,12 +59,11 @@ class RegisterWatch:
             if ins.parts[0] == "wgmma" and ins.parts[1] == "mma_async":
                 self.accumulators.update(uses_and_defs(ins)[1])
                 inputs |= matrix_registers(ins)
-            elif ins.parts[0] == "tcgen05" and ins.parts[1] == "ld":
-                self.loaded.update(uses_and_defs(ins)[1])
+            elif is_load(ins):
+                self.loaded |= results(ins)
             elif ins.parts[0] == "tcgen05" and ins.parts[1] == "st":
                 self.stored |= stored_registers(ins)
-        self.origins = {name: frozenset((name,)) for name in self.loaded}
-        self._follow_copies(program)
+        self.origins = origins(program)
         # Registers whose values come to be a wgmma's, by way of copies.
         self.sources = {name: frozenset((name,)) for name in inputs}
         self._follow_sources(program)
@@ -82,20 +82,6 @@ class RegisterWatch:
                         self.sources[source] = before | self.sources[to]
                         grown = True
 
-    def _follow_copies(self, program: Program) -> None:
-        """Which loaded registers a register may hold a copy of."""
-        moves = [uses_and_defs(ins) for ins in program.code if ins.parts[0] == "mov"]
-        grown = bool(self.loaded)
-        while grown:
-            grown = False
-            for uses, defs in moves:
-                held = frozenset().union(*(self.origins[u] for u in uses if u in self.origins))
-                for name in defs if held else ():
-                    before = self.origins.get(name, frozenset())
-                    if not held <= before:
-                        self.origins[name] = before | held
-                        grown = True
-
     def emit(self, cg: Context, ins: ast.Instruction) -> None:
         head = ins.parts[0]
         self._emit_writes(cg, ins)
@@ -107,7 +93,7 @@ class RegisterWatch:
         if touched and head != "wgmma":
             cg.line(cg.call("touch_accumulator", repr(frozenset(touched))))
         read = frozenset().union(*(self.origins[u] for u in uses if u in self.origins))
-        if read and not (head == "tcgen05" and ins.parts[1] == "ld"):
+        if read and not is_load(ins):
             cg.line(cg.call("use_loaded", repr(read)))
 
     def _emit_writes(self, cg: Context, ins: ast.Instruction) -> None:
