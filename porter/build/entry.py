@@ -90,10 +90,10 @@ def opened_namespaces(source: str) -> list[str]:
 def named(candidates: Sequence[str], name: str) -> list[str]:
     """The entries whose function is called `name`, in whatever namespace and with whatever arguments."""
     wanted = re.compile(r"(?:^|::|\s)" + re.escape(name) + r"(?:<.*>)?\s*(?:\(|$)", re.DOTALL)
-    return [c for c in candidates if c == name or wanted.search(_without_arguments(demangle(c)))]
+    return [c for c in candidates if c == name or wanted.search(without_arguments(demangle(c)))]
 
 
-def _without_arguments(demangled: str) -> str:
+def without_arguments(demangled: str) -> str:
     """The part before the parameter list."""
     depth = 0
     for at, char in enumerate(demangled):
@@ -108,7 +108,7 @@ def _without_arguments(demangled: str) -> str:
 
 def function_name(mangled: str) -> str:
     """The function's own name, without namespaces, template arguments and parameters."""
-    text, depth, kept = _without_arguments(demangle(mangled)).rstrip("( "), 0, ""
+    text, depth, kept = without_arguments(demangle(mangled)).rstrip("( "), 0, ""
     for char in text:
         depth += (char == "<") - (char == ">")
         kept += char if depth == 0 and char != ">" else ""
@@ -117,7 +117,7 @@ def function_name(mangled: str) -> str:
 
 def display_name(mangled: str) -> str:
     """A function as people write it, with namespaces and template arguments, without result and parameters."""
-    return _without_arguments(demangle(mangled)).removesuffix("(").removeprefix("void ")
+    return without_arguments(demangle(mangled)).removesuffix("(").removeprefix("void ")
 
 
 def demangled(text: str) -> str:

@@ -21,6 +21,7 @@ from porter.build.entry import (
     probe_text,
     take_probe,
 )
+from porter.build.host_headers import HostHeaders, host_headers
 from porter.build.ptxas import Resources, assemble, refusal
 from porter.build.run import CompilerMessage, failure, messages, run
 from porter.build.toolchain import Toolkit, find_host_compiler, find_toolkit
@@ -55,7 +56,8 @@ class CompileRequest:
 @dataclass(frozen=True)
 class CompiledPtx:
     """`entry` is the mangled name of the requested kernel (of the only one, if none was asked for; else
-    None), `entries` all kernels of the module. `warnings` are those of nvcc, `ptxas_warnings` of ptxas."""
+    None), `entries` all kernels of the module. `warnings` are those of nvcc, `ptxas_warnings` of ptxas.
+    `stood_in` are the includes of host libraries that are not installed (`porter.build.host_headers`)."""
 
     ptx: str = field(repr=False)
     entry: str | None
@@ -65,6 +67,7 @@ class CompiledPtx:
     warnings: tuple[CompilerMessage, ...] = ()
     resources: Resources | None = None
     ptxas_warnings: tuple[str, ...] = ()
+    stood_in: tuple[str, ...] = ()
 
     @property
     def display_name(self) -> str:
@@ -85,14 +88,16 @@ def compile_ptx(
         raise PorterError(Code.FILE_NOT_FOUND, path=str(request.source))
     toolkit = toolkit or find_toolkit()
     cache = cache or Cache.default()
-    ptx, log, entry = _entry(request, toolkit, cache)
+    found, entry = _entry(request, toolkit, cache)
+    ptx = found.ptx
     result = CompiledPtx(
         ptx=ptx,
         entry=entry,
         entries=entries(ptx),
         arch=request.arch,
-        log=log,
-        warnings=tuple(m for m in messages(log) if m.kind == "warning"),
+        log=found.log,
+        warnings=tuple(m for m in messages(found.log) if m.kind == "warning"),
+        stood_in=found.stood_in,
     )
     if request.assemble:
         done = assemble(toolkit, ptx, request.arch, name=request.source.stem, cache=cache)
@@ -104,12 +109,22 @@ def compile_ptx(
     return result
 
 
-def _entry(request: CompileRequest, toolkit: Toolkit, cache: Cache) -> tuple[str, str, str | None]:
-    """(PTX, log, mangled entry) of a request."""
+@dataclass(frozen=True)
+class _Unit:
+    """What nvcc made of one translation unit: PTX without the probe, and the name of the probe variable."""
+
+    ptx: str
+    log: str
+    probe: str | None
+    stood_in: tuple[str, ...]
+
+
+def _entry(request: CompileRequest, toolkit: Toolkit, cache: Cache) -> tuple[_Unit, str | None]:
+    """The unit of a request, and its mangled entry."""
     if request.entry is None:
-        ptx, log, _ = _compile(request, "", toolkit, cache)
-        present = entries(ptx)
-        return ptx, log, present[0] if len(present) == 1 else None
+        unit = _compile(request, "", toolkit, cache)
+        present = entries(unit.ptx)
+        return unit, present[0] if len(present) == 1 else None
     kernel = request.entry
     if request.template_args:
         kernel += f"<{', '.join(request.template_args)}>"
@@ -118,12 +133,12 @@ def _entry(request: CompileRequest, toolkit: Toolkit, cache: Cache) -> tuple[str
         if request.template_args:
             raise _not_found(request, (), refused)
         return _by_name(request, refused, toolkit, cache)
-    ptx, log, probe = result
-    found = matching(probe, entries(ptx)) if probe else []
+    present = entries(result.ptx)
+    found = matching(result.probe, present) if result.probe else []
     if len(found) == 1:
-        return ptx, log, found[0]
+        return result, found[0]
     if not found:
-        raise _not_found(request, entries(ptx), log)
+        raise _not_found(request, present, result.log)
     raise PorterError(
         Code.ENTRY_AMBIGUOUS,
         path=str(request.source),
@@ -134,7 +149,7 @@ def _entry(request: CompileRequest, toolkit: Toolkit, cache: Cache) -> tuple[str
 
 def _first_accepted(
     request: CompileRequest, kernel: str, toolkit: Toolkit, cache: Cache
-) -> tuple[tuple[str, str, str | None] | None, str]:
+) -> tuple[_Unit | None, str]:
     """The compilation of the first reading of the name that nvcc takes, and the log of the first refusal."""
     # Without arguments it may still be a template that has defaults for all.
     readings = [kernel] if request.template_args else [kernel, f"{kernel}<>"]
@@ -150,17 +165,16 @@ def _first_accepted(
     return None, refused[0]
 
 
-def _by_name(
-    request: CompileRequest, refused: str, toolkit: Toolkit, cache: Cache
-) -> tuple[str, str, str | None]:
+def _by_name(request: CompileRequest, refused: str, toolkit: Toolkit, cache: Cache) -> tuple[_Unit, str | None]:
     """Find the kernel among those that the file instantiates itself, whatever its namespace."""
     assert request.entry is not None
-    ptx, log, _ = _compile(request, "", toolkit, cache)
-    found = named(entries(ptx), request.entry)
+    unit = _compile(request, "", toolkit, cache)
+    present = entries(unit.ptx)
+    found = named(present, request.entry)
     if len(found) == 1:
-        return ptx, log, found[0]
+        return unit, found[0]
     if not found:
-        raise _not_found(request, entries(ptx), refused)
+        raise _not_found(request, present, refused)
     raise PorterError(
         Code.ENTRY_AMBIGUOUS,
         path=str(request.source),
@@ -192,31 +206,31 @@ class _ProbeRefused(Exception):
         self.log = log
 
 
-def _compile(
-    request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: Cache
-) -> tuple[str, str, str | None]:
-    """(PTX without the probe, log, name of the probe variable)."""
+def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: Cache) -> _Unit:
     source = request.source.absolute()
     unit = f'#include "{source.as_posix()}"\n' + probe_unit
     options = common_flags(
         request.std, request.include_dirs, request.defines, request.flags, request.lineinfo
     )
-    flags = [f"-arch={request.arch}", "-ptx", *options]
+    absent = host_headers(source, request.include_dirs)
+    flags = [f"-arch={request.arch}", "-ptx", *options, *absent.flags]
     host = find_host_compiler()
     command = digest(
-        ["nvcc 1", toolkit.build, str(toolkit.nvcc), str(host.path), host.version, *flags, "", unit]
+        ["nvcc 2", toolkit.build, str(toolkit.nvcc), str(host.path), host.version, *flags, "", unit, *absent.texts]
     )
     key = cache.lookup(command)
     stored = cache.get(key) if key else None
     if stored is None:
-        text, log, files = _run_nvcc(toolkit, flags, unit, str(host.path), request, source)
-        key = cache.remember(command, files)
-        cache.put(key, json.dumps({"ptx": text, "log": log}).encode("utf-8", "surrogateescape"))
+        text, log, files = _run_nvcc(toolkit, flags, unit, str(host.path), request, source, absent)
+        stood_in = absent.used(files)
+        key = cache.remember(command, [f for f in files if absent.FOLDER not in f.parts])
+        data = {"ptx": text, "log": log, "stood_in": stood_in}
+        cache.put(key, json.dumps(data).encode("utf-8", "surrogateescape"))
     else:
         data = json.loads(stored)
-        text, log = data["ptx"], data["log"]
+        text, log, stood_in = data["ptx"], data["log"], tuple(data["stood_in"])
     ptx, probe = take_probe(text)
-    return ptx, log, probe
+    return _Unit(ptx, log, probe, stood_in)
 
 
 def common_flags(
@@ -232,10 +246,12 @@ def common_flags(
 
 
 def _run_nvcc(
-    toolkit: Toolkit, flags: list[str], unit: str, host: str, request: CompileRequest, source: Path
+    toolkit: Toolkit, flags: list[str], unit: str, host: str, request: CompileRequest, source: Path,
+    absent: HostHeaders,
 ) -> tuple[str, str, list[Path]]:
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
+        absent.write(directory)
         (directory / _UNIT).write_text(unit, encoding="utf-8", errors="surrogateescape")
         done = run(
             [toolkit.nvcc, *flags, "-ccbin", host, "-MD", "-MF", "unit.d", "-o", "unit.ptx", _UNIT],

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from porter.build.cache import Cache, digest
 from porter.build.driver import driver_stub
+from porter.build.host_headers import host_headers
 from porter.build.nvcc import common_flags, dependencies
 from porter.build.run import failure, run
 from porter.build.toolchain import HostCompiler, Toolkit, find_host_compiler, find_toolkit
@@ -68,7 +69,7 @@ def build_program(
         keys: list[str] = []
         for number, path in enumerate(sources):
             made = directory / f"{number}_{path.stem}.o"
-            key, log = _object(path, made, options, identity, toolkit, host, cache, arch)
+            key, log = _object(path, made, include_dirs, options, identity, toolkit, host, cache, arch)
             objects.append(made)
             logs.append(log)
             keys.append(key)
@@ -98,6 +99,7 @@ def build_program(
 def _object(
     source: Path,
     made: Path,
+    include_dirs: Sequence[Path],
     options: list[str],
     identity: list[str],
     toolkit: Toolkit,
@@ -107,12 +109,15 @@ def _object(
 ) -> tuple[str, str]:
     """Compile one source into `made`, through the cache. Returns the object's key and nvcc's log."""
     absolute = source.absolute()
-    command = digest([*identity, "object", str(absolute), *options])
+    absent = host_headers(source, include_dirs)
+    options = [*options, *absent.flags]
+    command = digest([*identity, "object", str(absolute), *options, *absent.texts])
     key = cache.lookup(command)
     if key is not None and (hit := cache.get(key)) is not None:
         made.write_bytes(hit)
         return key, (cache.get(digest([key, "log"])) or b"").decode("utf-8", "replace")
     rule = made.with_suffix(".d")
+    absent.write(made.parent)
     done = run(
         [toolkit.nvcc, *options, "-ccbin", host.path, "-MD", "-MF", rule, "-c", "-o", made, absolute],
         cwd=made.parent,
@@ -120,7 +125,8 @@ def _object(
     log = done.log.replace(str(absolute), str(source))
     if done.status != 0:
         raise failure(Code.NVCC_ERROR, log, path=str(source), arch=arch)
-    key = cache.remember(command, dependencies(rule.read_text(encoding="utf-8", errors="surrogateescape")))
+    files = dependencies(rule.read_text(encoding="utf-8", errors="surrogateescape"))
+    key = cache.remember(command, [f for f in files if absent.FOLDER not in f.parts])
     cache.put_file(key, made)
     cache.put(digest([key, "log"]), log.encode("utf-8", "replace"))
     return key, log

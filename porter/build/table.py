@@ -71,13 +71,14 @@ def row(kernel: str, before: CompiledPtx, after: CompiledPtx) -> ResourceRow:
         kernel=kernel,
         before_arch=before.arch,
         after_arch=after.arch,
-        metrics=_metrics(before.resources, after.resources),
+        metrics=metrics(before.resources, after.resources),
         before_warnings=before.ptxas_warnings,
         after_warnings=after.ptxas_warnings,
     )
 
 
-def _metrics(before: Resources | None, after: Resources | None) -> tuple[Metric, ...]:
+def metrics(before: Resources | None, after: Resources | None) -> tuple[Metric, ...]:
+    """The numbers of `COLUMNS` on both sides."""
     return tuple(
         Metric(
             name,
@@ -123,7 +124,7 @@ def compare_modules(
             kernel=demangle(name),
             before_arch=before[1],
             after_arch=after[1],
-            metrics=_metrics(old.resources.get(name), new.resources.get(name)),
+            metrics=metrics(old.resources.get(name), new.resources.get(name)),
             before_warnings=old.warnings,
             after_warnings=new.warnings,
         )

@@ -82,6 +82,12 @@ class Session:
                 for item in items:
                     self.out.print(item)
 
+    def remark(self, *items: RenderableType) -> None:
+        """The same on standard error, where standard output is for something else."""
+        if not self.json and self.verbosity >= 0:
+            for item in items:
+                self.err.print(item)
+
     def write(self, data: bytes) -> None:
         """Bytes to standard output as they are."""
         with _to_standard_output():

@@ -8,13 +8,16 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from porter.build.gate import Gated
 from porter.cli.context import Session, command
 from porter.cli.files import placed_below, require_clean, write_all
+from porter.cli.gate import compile_ports, gate_exit, not_compiled
 from porter.cli.inputs import require_directories
 from porter.cli.options import split_list
 from porter.cli.porting import Ported, port_paths
-from porter.diagnostics import Code, ExitCode, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.lang.diff import file_diff, unified_diff
+from porter.report import gate as report_gate
 from porter.report import json as report_json
 
 
@@ -31,6 +34,10 @@ from porter.report import json as report_json
               help="A directory of rules of your own (YAML; repeatable).")  # fmt: skip
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
+@click.option("--compile/--no-compile", "compiles", default=True, show_default=True,
+              help="Compile port (sm_100a) and original (sm_90a), where there is a CUDA compiler.")  # fmt: skip
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=None, metavar="N",
+              help="Compilations at once (default: as many as there are cores).")  # fmt: skip
 @command
 def port(
     session: Session,
@@ -43,10 +50,13 @@ def port(
     ignore: tuple[str, ...],
     rule_dirs: tuple[Path, ...],
     include_dirs: tuple[Path, ...],
+    compiles: bool,
+    jobs: int | None,
 ) -> ExitCode:
     """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
 
-    Local headers are ported with the files that include them. Exit code 3: constructs were left.
+    Local headers are ported with the files that include them. Exit code 3: constructs were left. Exit code 4: the
+    compiler takes the original and refuses the port; nothing is written.
     """
     if sum([output is not None, apply, check]) > 1:
         raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
@@ -54,20 +64,43 @@ def port(
         raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
     require_directories("-I", include_dirs)
     ported = port_paths(paths, split_list(select), split_list(ignore), include_dirs, rule_dirs)
-    written = _write(ported, output, apply, allow_dirty)
-    code = ported.exit_code
+    if apply and not allow_dirty:
+        require_clean(Path(path) for path in ported.changed)
+    gated = _compile(session, ported, include_dirs, jobs) if compiles else not_compiled(ported, "--no-compile")
+    refused = gate_exit(gated) is not ExitCode.OK
+    written = [] if refused else _write(ported, output, apply)
+    code = gate_exit(gated) or ported.exit_code
     if check and ported.changed and code is ExitCode.OK:
         code = ExitCode.FINDINGS
-    session.report(ported.diagnostics)
-    if output is None and not apply and not check and not session.json:
+    diagnostics = [*ported.diagnostics, *(d for g in gated for d in g.diagnostics)]
+    session.report(diagnostics)
+    shows_diff = output is None and not apply and not check
+    if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))
-    session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
-                   for path in (ported.changed if check else written)))  # fmt: skip
-    session.write_json(_document(ported, written, code))
+    # standard output is the diff's alone, for whoever applies it
+    tell = session.remark if shows_diff else session.show
+    tell(*report_gate.summary(gated))
+    if not refused:
+        session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
+                       for path in (ported.changed if check else written)))  # fmt: skip
+    session.write_json(_document(ported, gated, diagnostics, written, code))
     return code
 
 
-def _write(ported: Ported, output: Path | None, apply: bool, allow_dirty: bool) -> list[str]:
+def _compile(session: Session, ported: Ported, include_dirs: tuple[Path, ...], jobs: int | None) -> list[Gated]:
+    with session.progress() as status:
+        tell = None
+        if status is not None:
+            show = status
+
+            def tell(done: int, total: int) -> None:
+                show(f"compiling: {done} of {total} done")
+
+            tell(0, 2 * len(ported.roots))
+        return compile_ports(ported, include_dirs, session.toolkit, jobs, tell)
+
+
+def _write(ported: Ported, output: Path | None, apply: bool) -> list[str]:
     """The files written, as the user would name them."""
     if not ported.changed and ported.exit_code is not ExitCode.OK:
         # What was left is named; a copy of the original would only look like a port.
@@ -77,15 +110,14 @@ def _write(ported: Ported, output: Path | None, apply: bool, allow_dirty: bool) 
         write_all(placed)
         return [str(path) for path in placed]
     if apply:
-        targets = {Path(path): ported.new[path] for path in ported.changed}
-        if not allow_dirty:
-            require_clean(targets)
-        write_all(targets)
+        write_all({Path(path): ported.new[path] for path in ported.changed})
         return ported.changed
     return []
 
 
-def _document(ported: Ported, written: list[str], code: ExitCode) -> dict[str, object]:
+def _document(
+    ported: Ported, gated: list[Gated], diagnostics: list[Diagnostic], written: list[str], code: ExitCode
+) -> dict[str, object]:
     files = [
         {
             "path": path,
@@ -100,6 +132,7 @@ def _document(ported: Ported, written: list[str], code: ExitCode) -> dict[str, o
         "files": files,
         "written": written,
         "groups": [report_json.group(g) for g in ported.groups],
-        "diagnostics": report_json.diagnostics(ported.diagnostics),
+        "compiled": report_gate.document(gated),
+        "diagnostics": report_json.diagnostics(diagnostics),
     }
     return report_json.document("port", code, body)

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from porter.passes.port import PortOptions
 
 
+@dataclass(frozen=True)
+class PortedRoot:
+    """One file that was ported with its headers: `files` are the keys of its set."""
+
+    path: str
+    files: tuple[str, ...]
+
+
 @dataclass
 class Ported:
     """All files of one or more source sets before and after, by path."""
@@ -31,6 +39,7 @@ class Ported:
     groups: list[EditGroup] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     exit_code: ExitCode = ExitCode.OK
+    roots: list[PortedRoot] = field(default_factory=list)
 
     @property
     def changed(self) -> list[str]:
@@ -52,6 +61,7 @@ class Ported:
                 reason = f"its port for {root} is not the one for another file"
                 raise PorterError(Code.WOULD_OVERWRITE, Location(path), path=path, reason=reason)
         self.old.update(old)
+        self.roots.append(PortedRoot(root, tuple(sources.sources())))
         self.new.update(new)
         self.groups += [g for g in result.groups if g not in self.groups]
         self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]

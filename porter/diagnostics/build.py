@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.diagnostics.types import ExitCode, error, warning
+from porter.diagnostics.types import ExitCode, error, note, warning
 
 NO_TOOLKIT = error(
     "PT3001",
@@ -82,6 +82,54 @@ COMPILER_TIMEOUT = error(
     "{tool} did not finish in {seconds} seconds",
     "The compiler was stopped.",
     "Reduce the number of template instantiations in the file.",
+)
+PORT_DOES_NOT_COMPILE = error(
+    "PT3012",
+    ExitCode.BUILD_FAILED,
+    "the port of {path} does not compile for {arch}: {text}",
+    "The compiler takes the original and refuses what Porter made of it: an error of Porter's own. Nothing was "
+    "written. The place is one of the port.",
+    "Report it with the original. `porter port --no-compile` shows the port as it is.",
+)
+ORIGINAL_DOES_NOT_COMPILE = note(
+    "PT3013",
+    "{path} was not compiled: the original does not compile here: {text}",
+    "Where the compiler refuses the original, it says nothing about the port. The port is written all the same.",
+    "Give the missing directories with -I, or build the port with the project's own flags.",
+)
+PORT_SPILLS = warning(
+    "PT3014",
+    "kernel {kernel} spills as a port: {stores} bytes of stores and {loads} of loads; the original does not "
+    "({before} registers, the port {after})",
+    "Registers that do not fit go to local memory, which is slow. The results are the same.",
+    "Compare with `porter build`; allow more registers in __launch_bounds__ or setmaxnreg.",
+)
+NOT_COMPILED = note(
+    "PT3015",
+    "{path} was not compiled: {reason}",
+    "What Porter emits is compiled for sm_100a where that can be done here; this was not.",
+    "Build the port with the project's own build.",
+)
+HOST_HEADERS = note(
+    "PT3016",
+    "{path}: headers that are not installed were stood in for: {headers}",
+    "Only device code counts here, so headers of host libraries are replaced by declarations of the names that the "
+    "source uses.",
+    "Nothing needs to be done. Give their directories with -I to compile against the real ones.",
+)
+NOT_INSTANTIATED = note(
+    "PT3017",
+    "{path}: no code was made for {kernels}",
+    "A template that nothing instantiates is only checked for its syntax. Launches in the same file, explicit "
+    "instantiations and a case beside it count.",
+    "Port the file that launches it, or write a case that names its template arguments.",
+)
+PORT_WITHOUT_MMA = error(
+    "PT3018",
+    ExitCode.BUILD_FAILED,
+    "the port of {path} compiles to nothing for {arch}: kernel {kernel} has no tcgen05 where its original has wgmma",
+    "The code is behind a condition that is true for sm_90a only, such as one on __CUDA_ARCH__. Nothing was written.",
+    "Widen the condition to include sm_100a, then port the file.",
 )
 NO_DSL = error(
     "PT3050",

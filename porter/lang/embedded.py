@@ -81,6 +81,23 @@ def kernel_in_python(path: Path, entry: str) -> bytes | None:
     return None
 
 
+def device_sources(path: str, source: bytes) -> list[bytes]:
+    """The CUDA sources in the strings of a Python file, or in the raw strings of a C++ file, in order, each as
+    `kernel_in_python` gives it.
+
+    Raises:
+        PorterError: EMBEDDED_SOURCE, NOT_TEXT.
+    """
+    if is_python(Path(path)):
+        spans = list(_python_strings(Path(path), source, lambda text: b"__global__" in text))
+        shadows = [_python_string(Path(path), source, span).shadow for span in spans]
+    else:
+        inside = parse_cuda(path, source).literals("raw_string_content")
+        held = [(span, source[span.start : span.end]) for span in inside]
+        shadows = [_shadow(source, span, text) for span, text in held if b"__global__" in text]
+    return [_device_part(parse_cuda(path, shadow)) for shadow in shadows]
+
+
 _PYTORCH_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch|ATen|c10|pybind11)/[^\n]*", re.MULTILINE)
 _PYTORCH_NAME = re.compile(rb"\b(?:torch|at|c10|pybind11)\s*::")
 _NAMESPACE_SCOPE = ("translation_unit", "declaration_list", "template_declaration", "linkage_specification")

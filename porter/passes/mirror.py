@@ -162,8 +162,9 @@ __device__ __forceinline__ void load{self.suffix}(Registers& registers, const Ac
             r[i] = loaded[i];
         }}
     }} else {{
+        // A zero that the compiler sees would draw what is computed from the registers into both branches.
 #pragma unroll
-        for (uint32_t i = 0; i < kRegisters; ++i) r[i] = 0;
+        for (uint32_t i = 0; i < kRegisters; ++i) asm volatile("mov.b32 %0, 0;" : "={self.element}"(r[i]));
     }}
 }}
 """

@@ -29,6 +29,7 @@ def engine(monkeypatch):
     monkeypatch.setattr("porter.passes.embedded.port_sources", fake_port_sources)
     monkeypatch.setattr("porter.cli.verify.make_backend", lambda name, options: backend)
     monkeypatch.setattr("porter.cli.verify.make_builder", FakeBuilder)
+    monkeypatch.setattr("porter.cli.port.compile_ports", lambda *args: [])
     monkeypatch.setenv("PORTER_CACHE", "/nonexistent")
     return backend
 

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compile gate: what Porter emits is compiled for sm_100a, its original for sm_90a, and both are compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from porter.build.cache import Cache
+from porter.build.entry import demangle, function_name
+from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.ptxas import Assembled, Resources, assemble
+from porter.build.table import ResourceRow, metrics
+from porter.build.toolchain import Toolkit
+from porter.diagnostics import Code, Diagnostic, PorterError
+
+MACHINE = (Code.COMPILER_TIMEOUT, Code.TOOL_MISSING, Code.NO_HOST_COMPILER, Code.NO_TOOLKIT, Code.NO_DSL)
+"""What a machine lacks, which says nothing about a source."""
+
+_UNNAMED = (Code.ENTRY_NOT_FOUND, Code.ENTRY_AMBIGUOUS)
+
+
+@dataclass(frozen=True)
+class Module:
+    """One compiled side: `stood_in` are the includes of absent host libraries."""
+
+    ptx: str = field(repr=False)
+    assembled: Assembled = field(repr=False)
+    stood_in: tuple[str, ...] = ()
+
+    @property
+    def resources(self) -> Mapping[str, Resources]:
+        return self.assembled.resources
+
+
+@dataclass(frozen=True)
+class Gated:
+    """What the gate says about one file that was ported: `status` is `compiled`, `refused` (the port is), or `not
+    compiled`, with the reason. `stood_in` are the includes of absent host libraries, `unmade` the kernels of which
+    nothing was compiled."""
+
+    path: str
+    status: str
+    reason: str = ""
+    rows: tuple[ResourceRow, ...] = ()
+    stood_in: tuple[str, ...] = ()
+    unmade: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+Compile = Callable[[], Module]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One translation unit of an original and of its port. `plain` is the pair to compile where the original has no
+    kernel of the name that a case gives."""
+
+    before: Compile
+    after: Compile
+    plain: Pair | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one pair: a `PorterError` on the side that was refused."""
+
+    before: Module | PorterError
+    after: Module | PorterError
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of an outcome: one row each, and the names of those that lost their Tensor Core instructions."""
+
+    rows: tuple[ResourceRow, ...]
+    emptied: tuple[str, ...]
+
+
+def nvcc_pair(before: CompileRequest, after: CompileRequest, toolkit: Toolkit, cache: Cache | None = None) -> Pair:
+    """Compilations with nvcc. Without a kernel's name everything is compiled that the files instantiate."""
+
+    def compiled(request: CompileRequest) -> Module:
+        ptx = compile_ptx(request, toolkit, cache)
+        done = assemble(toolkit, ptx.ptx, request.arch, name=request.source.stem, cache=cache)
+        return Module(ptx.ptx, done, ptx.stood_in)
+
+    plain = None
+    if before.entry is not None:
+        bare = [replace(request, entry=None, template_args=()) for request in (before, after)]
+        plain = nvcc_pair(bare[0], bare[1], toolkit, cache)
+    return Pair(lambda: compiled(before), lambda: compiled(after), plain)
+
+
+def run_pairs(
+    pairs: Sequence[Pair], jobs: int | None = None, tell: Callable[[int, int], None] | None = None
+) -> list[Outcome]:
+    """Compile all sides, at most `jobs` at once (default: as many as there are cores). `tell` gets how many of how
+    many are done."""
+    done = 0
+    lock = threading.Lock()
+    total = 2 * len(pairs)
+
+    def side(work: Compile) -> Module | PorterError:
+        nonlocal done
+        try:
+            return work()
+        except PorterError as error:
+            return error
+        finally:
+            with lock:
+                done += 1
+                if tell is not None:
+                    tell(done, total)
+
+    with ThreadPoolExecutor(max_workers=jobs or available_cores()) as pool:
+        running: list[tuple[Future[Module | PorterError], Future[Module | PorterError]]] = [
+            (pool.submit(side, p.before), pool.submit(side, p.after)) for p in pairs
+        ]
+        outcomes = [Outcome(b.result(), a.result()) for b, a in running]
+    for i, (pair, outcome) in enumerate(zip(pairs, outcomes, strict=True)):
+        unnamed = isinstance(outcome.before, PorterError) and outcome.before.diagnostic.code in _UNNAMED
+        if unnamed and pair.plain is not None:
+            outcomes[i] = run_pairs([pair.plain], jobs)[0]
+    return outcomes
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def kernels(before: Module, after: Module, before_arch: str, after_arch: str) -> Kernels:
+    """The kernels of both modules side by side: by their mangled names, or by their own names where those are
+    unambiguous on both sides."""
+    partner = _partners(before.resources, after.resources)
+    rows: list[ResourceRow] = []
+    emptied: list[str] = []
+    for name, resources in before.resources.items():
+        other = partner.get(name)
+        rows.append(
+            ResourceRow(
+                kernel=demangle(name),
+                before_arch=before_arch,
+                after_arch=after_arch,
+                metrics=metrics(resources, after.resources[other] if other else None),
+                before_warnings=before.assembled.warnings,
+                after_warnings=after.assembled.warnings,
+            )
+        )
+        kept = other is not None and _has_mma(after.ptx, other, "tcgen05.mma")
+        if _has_mma(before.ptx, name, "wgmma.mma_async") and not kept:
+            emptied.append(demangle(name))
+    return Kernels(tuple(rows), tuple(emptied))
+
+
+def spills(row: ResourceRow) -> bool:
+    """Whether the port spills where the original does not."""
+    moved = [row.metric(name) for name in ("spill_stores", "spill_loads")]
+    return not any(m.before for m in moved) and any(m.after for m in moved)
+
+
+def _partners(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
+    left, right = list(before), set(after)
+    partner = {name: name for name in left if name in right}
+    right -= set(partner)
+    for name in left:
+        if name in partner:
+            continue
+        own = function_name(name)
+        same = [n for n in right if function_name(n) == own]
+        if len(same) == 1 and sum(function_name(n) == own for n in left if n not in partner) == 1:
+            partner[name] = same[0]
+            right.discard(same[0])
+    return partner
+
+
+def _has_mma(ptx: str, entry: str, instruction: str) -> bool:
+    """Whether a kernel has an instruction, itself or in a function of the module that it may call."""
+    start = re.search(rf"\.entry\s+{re.escape(entry)}\b", ptx)
+    if start is None:
+        return False
+    end = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.(?:entry|func)\b", re.MULTILINE).search(ptx, start.end())
+    body = ptx[start.end() : end.start() if end else len(ptx)]
+    return instruction in body or ("call" in body and instruction in ptx)
