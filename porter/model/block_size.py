@@ -15,7 +15,12 @@ from porter.model.functions import Call, Function
 from porter.model.program import Program
 from porter.model.scopes import resolve
 
-_LAUNCHERS = {"cudaLaunchKernelEx": 1, "cudaLaunchKernelExC": 1, "cudaLaunchKernel": 0, "cudaLaunchCooperativeKernel": 0}
+_LAUNCHERS = {
+    "cudaLaunchKernelEx": 1,
+    "cudaLaunchKernelExC": 1,
+    "cudaLaunchKernel": 0,
+    "cudaLaunchCooperativeKernel": 0,
+}
 """Functions that launch, and which of their arguments is the kernel."""
 _WRITTEN = ("call_expression", "compound_literal_expression")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*")

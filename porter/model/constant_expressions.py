@@ -50,8 +50,10 @@ _TYPES = {
 }
 """Sizes in bytes (CUDA C++ Programming Guide, vector types; 64-bit Linux)."""
 _INTEGER_WORDS = frozenset(
-    "bool char short int long unsigned signed uint size_t int8_t int16_t int32_t int64_t "
-    "uint8_t uint16_t uint32_t uint64_t const".split()
+    (
+        *("bool", "char", "short", "int", "long", "unsigned", "signed", "uint", "size_t", "const"),
+        *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
 )
 _LEVELS: Sequence[tuple[str, ...]] = (
     ("||",),
