@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.model.functions import Call, Function, Param, Style, array_extents
-from porter.model.members import MemberField, field_extents, find_field, names_in_class, objects_of, passed_on
+from porter.model.members import (
+    MemberField,
+    field_extents,
+    find_field,
+    names_in_class,
+    objects_of,
+    passed_on,
+    unseen_objects,
+)
 from porter.model.program import PACK, Program, Refusal
 from porter.model.registers import RegisterList, register_list, take_apart, without_casts
 from porter.model.scopes import Variable, resolve
@@ -206,6 +214,9 @@ class _Finder:
         for holder, node in passed_on(self.program, member):
             what = f"an object of class `{member.owner}`, which holds an accumulator, is copied or kept"
             self._refuse(holder, node, what)
+        for caller, node in unseen_objects(self.program, member):
+            what = f"the object of class `{member.owner}`, which holds an accumulator, was not found"
+            self._refuse(caller, node, what)
         for variable in objects_of(self.program, member):
             if variable.is_reference:
                 # the flow reports what it does to the object

@@ -50,8 +50,10 @@ _TYPES = {
 }
 """Sizes in bytes (CUDA C++ Programming Guide, vector types; 64-bit Linux)."""
 _INTEGER_WORDS = frozenset(
-    ("bool", "char", "short", "int", "long", "unsigned", "signed", "uint", "size_t", "const",
-     *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+    (
+        *("bool", "char", "short", "int", "long", "unsigned", "signed", "uint", "size_t", "const"),
+        *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
 )
 _LEVELS: Sequence[tuple[str, ...]] = (
     ("||",),

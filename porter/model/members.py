@@ -13,8 +13,9 @@ from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Function, Style, array_extents, declared_name
 from porter.model.names.symbols import ClassScope
+from porter.model.objects import object_root
 from porter.model.program import Program
-from porter.model.scopes import Variable
+from porter.model.scopes import Variable, resolve
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,32 @@ def objects_of(program: Program, member: MemberField) -> Iterator[Variable]:
                 variable = Variable(function, function.text(name), declaration=declaration, declarator=declarator)
                 if any(id(c) in member.family for c in _classes_of(program, variable)):
                     yield variable
+
+
+def unseen_objects(program: Program, member: MemberField) -> Iterator[tuple[Function, Node]]:
+    """Calls of methods that use the member, on what is no variable of a function: their object was not found."""
+    uses = program.uses_tensor_core()
+    for method in program.functions:
+        if not member.is_in_class_of(method) or id(method) not in uses or method.name == method.class_name:
+            continue
+        for call in program.callers(method):
+            callee = call.node.child_by_field_name("function")
+            if callee is None or callee.type == "qualified_identifier" or _is_within(member, call.caller):
+                # a static function has no object
+                continue
+            root = object_root(callee)
+            found = resolve(call.caller, callee, call.caller.text(root)) if root is not None else None
+            if found is None or (found.declarator is not None and found.declarator.type == "function_declarator"):
+                yield call.caller, call.node
+
+
+def _is_within(member: MemberField, function: Function | None) -> bool:
+    """Whether a function is a method that has the member, or a lambda in one."""
+    while function is not None:
+        if member.is_in_class_of(function):
+            return True
+        function = function.parent
+    return False
 
 
 def _classes_of(program: Program, variable: Variable) -> tuple[ClassScope, ...]:

@@ -46,6 +46,7 @@ def ask_clang(root: Path, stubs: Path, include_dirs: tuple[Path, ...] = ()) -> S
             stub.write_text("")
     seen = Seen(errors=[str(d) for d in unit.diagnostics if d.severity >= ci.Diagnostic.Error])
     numbers: dict[str, int] = {}
+    defined: set[str] = set()
     declared = {
         ci.CursorKind.FUNCTION_DECL,
         ci.CursorKind.FUNCTION_TEMPLATE,
@@ -67,7 +68,13 @@ def ask_clang(root: Path, stubs: Path, include_dirs: tuple[Path, ...] = ()) -> S
     for cursor in cursors:
         at = place(cursor) if cursor.kind in declared else None
         if at is not None:
-            seen.functions[at] = numbers.setdefault(cursor.get_usr() or f"{at}", len(numbers))
+            name = cursor.get_usr()
+            if cursor.is_definition() and name in defined:
+                # templates that differ by what they require have one name
+                name += str(at)
+            elif cursor.is_definition():
+                defined.add(name)
+            seen.functions[at] = numbers.setdefault(name, len(numbers))
     for cursor in cursors:
         if cursor.kind in (ci.CursorKind.DECL_REF_EXPR, ci.CursorKind.MEMBER_REF_EXPR):
             target = cursor.referenced

@@ -46,8 +46,8 @@ FOLDED = {
 }  # fmt: skip
 UNKNOWN = [
     "kLoop", "notConstant", "kLocal", "kChosen", "missing", "kN / 0", "kN % 0", "1.5", "missing ? 1 : 2", "sizeof(kN)",
-    "PICK(3)", "missing < 3", "ceil_div(kN, missing)", "forever(1)", "kTiles<3>::kN", "", "kN +", "1 << -1",
-    "1 << 400000000000", "a, b", "'k'", "'kN'", "threadIdx.x", "2 ** 3",
+    "PICK(3)", "missing < 3", "ceil_div(kN, missing)", "forever(1)", "kTiles<3>::kN",
+    "", "kN +", "1 << -1", "1 << 400000000000", "a, b", "'k'", "'kN'", "threadIdx.x", "2 ** 3",
     "09", "~missing", "!missing", "missing && kN", "kN == 144 || (",
 ]  # fmt: skip
 

@@ -207,7 +207,7 @@ class Overloads:
                 return True
         required = re.search(r"\brequires\s*(\()", text)
         if required is not None:
-            condition = _first_argument(text[required.end() :])
+            condition = _first_argument(text[required.end() :], inside=1)
             rest = text[required.end() + len(condition) + 1 :].lstrip()
             return not rest.startswith(("||", "&&")) and deduced.evaluate(condition) == 0
         return False
@@ -393,15 +393,22 @@ def _special(wanted: Type, symbol: FunctionSymbol) -> int:
     return 10 - (4 if words & names else 0)
 
 
-def _first_argument(text: str) -> str:
-    depth = 0
+def _first_argument(text: str, inside: int = 0) -> str:
+    """The text up to the comma or bracket that ends a template argument, or with `inside` what stands in brackets:
+    there `<` is a comparison."""
+    depth, brackets = 0, inside
     for index, character in enumerate(text):
+        if character in "<>" and brackets:
+            # a comparison
+            continue
         if character in "([{<":
             depth += 1
+            brackets += character != "<"
         elif character in ")]}>":
             if depth == 0:
                 return text[:index]
             depth -= 1
+            brackets -= character != ">"
         elif character == "," and depth == 0:
             return text[:index]
     return text
