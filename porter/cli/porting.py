@@ -130,20 +130,43 @@ def port_paths(
 
 def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Sequence[Path]) -> Ported:
     ported = Ported()
+    done: list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Any]] = []
     for root in found:
-        if is_python(root):
-            if not python_kernels(root):
-                strings = port_python_strings(root, options)
-                if strings is None:
-                    raise refuse_python(root)
-                ported.add(str(root), strings.sources, strings)
-                continue
+        if not is_python(root):
+            sources = load_sources(root, include_dirs)
+            done.append((root, sources, port_cuda_file(sources, options)))
+        elif python_kernels(root):
             result = port_python(root, options.select, options.ignore, options.rule_directories)
-            ported.add(str(root), result.sources, result)
-            continue
-        sources = load_sources(root, include_dirs)
-        ported.add(str(root), sources, port_cuda_file(sources, options))
+            done.append((root, result.sources, result))
+        else:
+            strings = port_python_strings(root, options)
+            if strings is None:
+                raise refuse_python(root)
+            done.append((root, strings.sources, strings))
+    for root, files, port in _beside_refused(done, options):
+        ported.add(str(root), files, port)
     return ported
+
+
+def _beside_refused(
+    done: list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Any]], options: PortOptions
+) -> list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Any]]:
+    """The same ports where no header of a refused root is changed for another root. Where one is, the kernels of the
+    refused root are left in it, and the header's functions are there in both forms."""
+    cuda = [(sources, port) for _, sources, port in done if isinstance(sources, SourceSet)]
+    pairs = [(p, port.files[p], f.source) for sources, port in cuda for p, f in sources.files.items()]
+    changed = {path for path, new, old in pairs if new != old}
+    refused = [s for s, port in cuda if ExitCode(port.exit_code) is not ExitCode.OK and not port.groups]
+    shared = frozenset(path for sources in refused for path in sources.files if path in changed)
+    if not shared:
+        return done
+    again = []
+    for root, sources, port in done:
+        if isinstance(sources, SourceSet) and shared & set(sources.files):
+            leave = any(sources is s for s in refused)
+            port = port_cuda_file(sources, replace(options, leave=leave, both_forms=shared))
+        again.append((root, sources, port))
+    return again
 
 
 def plan_of(

@@ -9,7 +9,7 @@ body, for sm_90a; elsewhere it traps. A function that both need is there twice: 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tree_sitter import Node
@@ -122,6 +122,35 @@ def remainder(
     said = list({id(d): d for found in why.values() for d in found}.values())
     said += [_said(program, k, one) for k, one in zip(left, named, strict=True)]
     return Remainder(smaller, named, said, program, left, emptied)
+
+
+def left_whole(program: Program, stopped: Sequence[Diagnostic], shared: Collection[str]) -> Remainder | None:
+    """All kernels left: another source set ports headers of this one, `shared`. None as for `remainder`."""
+    errors = [d for d in stopped if d.severity is Severity.ERROR]
+    users = program.uses_tensor_core()
+    found = {id(d): _stopped_by(program, d) for d in errors}
+    if not errors or not all(found.values()):
+        return None
+    why = {id(k): [d for d in errors if k in found[id(d)]] for k in program.kernels}
+    left = [k for k in program.kernels if id(k) in users or why[id(k)]]
+    named = [_left(program, k, why[id(k)] or errors[:1]) for k in left]
+    said = [*errors, *(_said(program, k, one) for k, one in zip(left, named, strict=True))]
+    own = [f for f in program.functions if id(f) in users and f.style in (Style.DEVICE, Style.METHOD)]
+    emptied = [*left, *(f for f in own if f.file.path not in shared)]
+    return Remainder(program.sources, named, said, program, left, emptied)
+
+
+def in_both_forms(program: Program, edits: Iterable[Edit], paths: Collection[str]) -> list[Edit]:
+    """The functions of some files that are changed by `edits`, twice: kernels of another source set that are left need
+    them as they were."""
+    edits = list(edits)
+    found: list[Edit] = []
+    for function in [*program.functions, *program.forward]:
+        if function.file.path in paths and function.style not in (Style.KERNEL, Style.LAMBDA):
+            whole = _definition(function)
+            if any(_changes(e, function.file.path, whole) for e in edits):
+                found += _twice(function.file, whole)
+    return found
 
 
 def _stopped_by(program: Program, diagnostic: Diagnostic) -> list[Function]:

@@ -40,7 +40,7 @@ from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.passes.moves import place_moves
 from porter.passes.obstacles import report_obstacles
 from porter.passes.partial import RULE as GUARD_RULE
-from porter.passes.partial import LeftKernel, has_stopped, remainder
+from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.pasted import unread_pieces
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.ptx.tmem import COLUMNS
@@ -57,12 +57,15 @@ NO_RULE = "none"
 class PortOptions:
     """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule
     directories. `helpers_in_root`: the helpers stand in the root, so that a header comes out the same for all roots
-    that include it."""
+    that include it. `both_forms`: headers that other roots need as they are, whose functions therefore stay beside
+    their ports; `leave`: such a root, all of whose kernels are left."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     rule_directories: tuple[str, ...] = ()
     helpers_in_root: bool = False
+    both_forms: frozenset[str] = frozenset()
+    leave: bool = False
 
 
 @dataclass(eq=False)
@@ -397,7 +400,12 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
         rest = remainder(
             ported_kernels.program, stopped, lambda smaller: _stopped(port(smaller), smaller, rules, selection)
         )
-    if rest is not None:
+    if options.leave:
+        kept = left_whole(ported_kernels.program, stopped, options.both_forms)
+        if kept is not None:
+            edits = {GUARD_RULE: kept.guards(()) or []}
+            ported_kernels = KernelPort(ported_kernels.program, kept.diagnostics, edits, [], kept.left)
+    elif rest is not None:
         again = port(rest.sources)
         guards = rest.guards(e for edits in again.edits.values() for e in edits)
         if guards is not None:
@@ -405,6 +413,11 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
             again.left = rest.left
             again.diagnostics[:0] = rest.diagnostics
             sources, ported_kernels = rest.sources, again
+    if options.both_forms and not options.leave and ported_kernels.edits:
+        there = ported_kernels.edits.setdefault(GUARD_RULE, [])
+        changed = [e for rule, edits in ported_kernels.edits.items() if rule != GUARD_RULE for e in edits]
+        more = in_both_forms(ported_kernels.program, changed, options.both_forms)
+        there += [e for e in more if e not in there]
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
     defined = _defined(ported_kernels.program)
     planned = pass_groups(rules, edits, selection)

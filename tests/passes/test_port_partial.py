@@ -336,3 +336,22 @@ def test_strings_of_a_host_program(tmp_path: Path) -> None:
     assert result.exit_code == ExitCode.UNPORTED
     assert [k.kernel for k in result.left] == ["bad"]
     assert b"__trap();" in result.files[str(path)]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_refused_file_does_not_hold_back_its_neighbours(tmp_path: Path, mixed: bool) -> None:
+    (tmp_path / "ops.cuh").write_text("#pragma once\n" + HEAD + OPS)
+    one = kernel("good", GOOD) + (kernel("odd", BAD) if mixed else "")
+    (tmp_path / "one.cu").write_text('#include "ops.cuh"\n' + one)
+    step = STEP.replace("odd_mma(d, a, b);", "arrive();")
+    (tmp_path / "two.cu").write_text('#include "ops.cuh"\n' + step + kernel("bad", calling("step", BAD)))
+    outcome = CliRunner().invoke(main, ["port", str(tmp_path), "-o", str(tmp_path / "out")])
+    assert outcome.exit_code == ExitCode.UNPORTED, outcome.output
+    assert "PT2013" in outcome.output
+    written = {p.name: p for p in (tmp_path / "out").rglob("*.cu*")}
+    for name, arch, instruction in (
+        ("one.cu", "sm_100a", "tcgen05.mma"),
+        ("two.cu", "sm_100a", "\ttrap;"),
+        ("two.cu", "sm_90a", "wgmma.mma_async"),
+    ):
+        assert instruction in compile_ptx(CompileRequest(written[name], arch, lineinfo=False)).ptx
