@@ -30,8 +30,7 @@ _NAMESPACES = (
 _MENTIONS = (
     *(f"{name}::" for name in _NAMESPACES), "TORCH_", "AT_", "C10_", "PYBIND11_", "TVM", "NVTX", "XLA_", "SPDLOG_",
     "DLD", "kDL", "cublas", "cudnn", "nccl", "nvtx", "nvrtc", "nvml", "curand", "cusparse", "cusolver", "cufft",
-    "cutensor",
-    "nvshmem", "cupti", "MPI_", "PyObject",
+    "cutensor", "nvshmem", "cupti", "MPI_", "PyObject",
 )  # fmt: skip
 """Of these a file that uses a library holds one; of a large unit, most files hold none."""
 
