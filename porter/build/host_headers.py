@@ -27,9 +27,17 @@ _NAMESPACES = (
     "xla", "cudnn_frontend",
 )  # fmt: skip
 
+_MENTIONS = (
+    *(f"{name}::" for name in _NAMESPACES), "TORCH_", "AT_", "C10_", "PYBIND11_", "TVM", "NVTX", "XLA_", "SPDLOG_",
+    "DLD", "kDL", "cublas", "cudnn", "nccl", "nvtx", "nvrtc", "nvml", "curand", "cusparse", "cusolver", "cufft",
+    "cutensor", "nvshmem", "cupti", "MPI_", "PyObject",
+)  # fmt: skip
+"""Of these a file that uses a library holds one; of a large unit, most files hold none."""
+
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _ANYWHERE = re.compile(r"\b(?:TORCH|AT|C10|PYBIND11|TVM|NVTX3?|XLA|SPDLOG)_[A-Z0-9_]+\b")
+_CALLED = re.compile(rf"({_ANYWHERE.pattern})\s*\(")
 _MODULE = re.compile(r"(?:PYBIND11_MODULE|TORCH_LIBRARY\w*|TVM_FFI_STATIC_INIT_BLOCK)")
 _QUALIFIED = re.compile(r"(?<![\w:.>])(?:::)?(\w+(?:\s*::\s*[A-Za-z_]\w*)+)\s*(<|\(|\{)?")
 _C_NAME = re.compile(
@@ -113,6 +121,7 @@ def host_headers(source: Path, include_dirs: Sequence[Path] = ()) -> HostHeaders
     if not wanted:
         return HostHeaders({})
     # gcc takes files of equal content for one file, and would name only the first
+    texts = [text for i, text in enumerate(texts) if i == 0 or any(word in text for word in _MENTIONS)]
     files = {name: f'#pragma once  // {name}\n#include "{_COMMON}"\n' for name in sorted(wanted)}
     return HostHeaders({**files, _COMMON: library_text(texts)})
 
@@ -237,9 +246,9 @@ def _macros(plain: Sequence[str], defined: set[str]) -> list[str]:
     words: set[str] = set()
     for text in plain:
         words |= set(_ANYWHERE.findall(text))
-        for match in re.finditer(r"^([ \t]*)(.*?)\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\s*\(", text, re.MULTILINE):
-            if _ANYWHERE.fullmatch(match[3]):
-                called[match[3]] = called.get(match[3], False) or not (match[1] or match[2].strip())
+        for match in _CALLED.finditer(text):
+            at_line_start = text[match.start() - 1 : match.start()] in ("", "\n")
+            called[match[1]] = called.get(match[1], False) or at_line_start
     lines = []
     for name in sorted(words - defined):
         if _MODULE.fullmatch(name):

@@ -110,6 +110,8 @@ def _work(ported: Ported, root: PortedRoot, options: GateOptions, toolkit: Toolk
             _dsl(work, path, tree, toolkit)
         else:
             _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
+    except PorterError as error:
+        work.left_out.append(error.diagnostic.message)
     except OSError as error:
         work.left_out.append(f"cannot write the port for the compiler: {error.strerror or error}")
     return work

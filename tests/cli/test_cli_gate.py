@@ -339,6 +339,11 @@ def test_sources_in_strings(tmp_path: Path, emitted: Callable[[str, str], None])
     path.write_text(f'SOURCE = r"""{text}"""\nmodule = load_inline("g", "", SOURCE)\n')
     (said,) = porter_json("port", path)["compiled"]
     assert (said["status"], len(said["kernels"])) == ("compiled", 1), said["reason"]
+    beside = tmp_path / "beside.py"
+    beside.write_text(path.read_text() + 'OTHER = f"""__global__ void {path}() {{}}"""\n')
+    (said,) = porter_json("port", beside)["compiled"]
+    assert (said["status"], said["kernels"]) == ("not compiled", [])
+    assert "format string" in said["reason"]
     host = tmp_path / "host.cpp"
     host.write_text(f'const char* kSource = R"src({text})src";\n')
     (said,) = porter_json("port", host)["compiled"]
