@@ -154,6 +154,8 @@ class AccumulatorMap:
     arguments: dict[int, list[AccumulatorArgument]]
     """By id of the call node."""
     refusals: list[Refusal]
+    member_steps: list[tuple[MemberField, MmaStep]] = field(default_factory=list)
+    """MMAs onto registers that are a member, also of classes of which no object is declared."""
 
     def of(self, function: Function) -> list[Accumulator]:
         return [a for a in self.accumulators if a.function is function]
@@ -211,6 +213,7 @@ class _Finder:
         if step.d.prefix or not step.d.inner:
             self._refuse(method, step.d.root, f"member `{member.name}` holds more than one tile")
             return
+        self.result.member_steps.append((member, step))
         for holder, node in passed_on(self.program, member):
             what = f"an object of class `{member.owner}`, which holds an accumulator, is copied or kept"
             self._refuse(holder, node, what)

@@ -178,7 +178,7 @@ class Mentions:
         variable = resolve(home, node, name)
         if variable is not None and not self._same(accumulator, variable.key, variable.function, name):
             return None
-        if self._declares(accumulator, node) or self._is_neutral(node, skipped):
+        if _is_declared(node) or self._declares(accumulator, node) or self._is_neutral(node, skipped):
             return None
         if node.type != "identifier" or variable is None:
             return Mention(function, offset, name, Use.UNKNOWN)
@@ -310,6 +310,17 @@ def _around(function: Function) -> Iterator[Function]:
     while outer is not None:
         yield outer
         outer = outer.parent
+
+
+def _is_declared(node: Node) -> bool:
+    """Whether an identifier is the name that a declaration declares."""
+    current = node
+    while (parent := current.parent) is not None and parent.type.endswith("_declarator"):
+        named = parent.child_by_field_name("declarator")
+        if named is not None and named.id != current.id:
+            return False
+        current = parent
+    return node.type == "identifier" and current.parent is not None and current.parent.type == "declaration"
 
 
 def _in_wgmma(node: Node, text: Callable[[Node], str]) -> bool:

@@ -274,10 +274,12 @@ class _Tracker:
 
 
 def _plain(declaration: Node, declarator: Node) -> bool:
-    """Whether a declaration makes a number."""
+    """Whether a declaration makes a number, or an array of numbers."""
     kind = declaration.child_by_field_name("type")
     inner = declarator
     if inner.type == "init_declarator":
+        inner = inner.child_by_field_name("declarator") or inner
+    while inner.type == "array_declarator":
         inner = inner.child_by_field_name("declarator") or inner
     return kind is not None and kind.type in _PLAIN_TYPES and inner.type == "identifier"
 

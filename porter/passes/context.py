@@ -16,6 +16,7 @@ from porter.model.batches import Batches
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel
+from porter.model.members import MemberField
 from porter.model.program import Program, needs_warpgroup
 from porter.passes.helpers import NAMESPACE, Helpers
 
@@ -94,14 +95,12 @@ class PortContext:
             return False
         return self.needs_context(function.parent) or function.parent.style is Style.KERNEL
 
-    def member_tile(self, accumulator: Accumulator, method: Function) -> str:
+    def member_tile(self, member: MemberField, method: Function) -> str:
         """The tile of a member accumulator as a method names it; one of a base class by `this`, which also finds it
         where the base depends on a template's arguments."""
-        member = accumulator.member
-        assert member is not None
         own = method.owner_class is not None and method.owner_class.node is not None
         inherited = own and method.owner_class.node.id != member.class_node.id  # type: ignore[union-attr]
-        return f"this->{self.names.member(accumulator)}" if inherited else self.names.member(accumulator)
+        return f"this->{self.names.member(member)}" if inherited else self.names.member(member)
 
     def indent(self, function: Function, span: Span) -> str:
         """White space before the line that `span` starts on."""
@@ -217,16 +216,15 @@ class Names:
         """Name of the `Accumulator` beside a register array; equal for equal names of the array, so that a
         macro may mention it."""
         if accumulator.member is not None:
-            return f"{accumulator.name}.{self.member(accumulator)}"
+            return f"{accumulator.name}.{self.member(accumulator.member)}"
         stem = accumulator.name
         if accumulator.scalars:
             stem = re.sub(r"_?0+$", "", stem) or stem
         return self._beside(stem)
 
-    def member(self, accumulator: Accumulator) -> str:
+    def member(self, member: MemberField) -> str:
         """Name of the tile in the class that holds the registers."""
-        assert accumulator.member is not None
-        return self._beside(accumulator.member.stem)
+        return self._beside(member.stem)
 
     def _beside(self, stem: str) -> str:
         if stem not in self._tiles:

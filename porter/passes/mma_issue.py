@@ -71,9 +71,9 @@ def tile_expression(context: PortContext, function: Function, step: MmaStep) -> 
             return step.d.name + subscripts
         owner = next((a for a in context.accumulators.accumulators if any(s is step for _, s in a.steps)), None)
         return (context.names.tile(owner) if owner is not None else step.d.name) + subscripts
-    for accumulator in context.accumulators.accumulators:
-        if accumulator.member is not None and any(s is step for _, s in accumulator.steps):
-            return context.member_tile(accumulator, function)
+    for member, member_step in context.accumulators.member_steps:
+        if member_step is step:
+            return context.member_tile(member, function)
     variable = resolve(function, step.d.root, step.d.name)
     if variable is not None and variable.param is not None:
         carried = [p for p in context.accumulators.params_of(variable.function) if id(p) in context.kept_params]

@@ -15,6 +15,7 @@ from porter.model.scopes import LOOPS, resolve
 from porter.model.zeroing import Zeroing
 from porter.passes import overloads
 from porter.passes.context import PortContext, qualified
+from porter.ptx.types import ElementType
 
 RULE = "PTR100"
 RULE_ZERO = "PTR101"
@@ -169,7 +170,8 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
         if context.helpers.tracked and not accumulator.object_extents:
             lines = [f"{context.names.warpgroup}.place({name}, {first_column}, {accumulator.columns});"]
         elif accumulator.object_extents:
-            tile = context.names.member(accumulator)
+            assert accumulator.member is not None
+            tile = context.names.member(accumulator.member)
             address += f" + i * {accumulator.columns}"
             line = f"{accumulator.name}[i].{tile}.address = {address};"
             lines = ["#pragma unroll", f"for (uint32_t i = 0; i < {accumulator.object_extents[0]}; ++i) {line}"]
@@ -216,15 +218,14 @@ def declare(context: PortContext, accumulator: Accumulator, first_column: str) -
 def declare_members(context: PortContext) -> None:
     """Give classes that hold registers their tile, and the moves between the two that the port uses."""
     done: set[tuple[str, str]] = set()
-    for accumulator in context.accumulators.accumulators:
-        member = accumulator.member
-        if member is None or (member.owner, member.name) in done:
+    for member, step in context.accumulators.member_steps:
+        if member.key in done:
             continue
-        done.add((member.owner, member.name))
+        done.add(member.key)
         body = member.class_node.child_by_field_name("body")
         assert body is not None
-        mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
-        tile = context.names.member(accumulator)
+        mirror = context.helpers.mirror(step.element, step.op.d_type is ElementType.F16)
+        tile = context.names.member(member)
         pad = context.indent(member.method, member.method.span(member.declaration))
         lines = [
             f"// The accumulator in Tensor Memory that {member.name} mirrors.",
@@ -288,7 +289,7 @@ def _rewrite_zeroing(context: PortContext, zeroing: Zeroing) -> None:
     lines = []
     for accumulator in cleared:
         if accumulator.member is not None:
-            lines.append(f"{context.member_tile(accumulator, function)}.clear();")
+            lines.append(f"{context.member_tile(accumulator.member, function)}.clear();")
             break
         name = context.names.tile(accumulator) + "".join(f"[{s}]" for s in zeroing.tile)
         whole_array = accumulator.depth > len(zeroing.tile)
