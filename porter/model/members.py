@@ -107,8 +107,9 @@ def objects_of(program: Program, member: MemberField) -> Iterator[Variable]:
 
 
 def unseen_objects(program: Program, member: MemberField) -> Iterator[tuple[Function, Node]]:
-    """Calls of methods that use the member, on what is no variable of a function: their object was not found."""
+    """Calls of methods that use the member on what is not known to be an object of the class."""
     uses = program.uses_tensor_core()
+    known = {v.key for v in objects_of(program, member)}
     for method in program.functions:
         if not member.is_in_class_of(method) or id(method) not in uses or method.name == method.class_name:
             continue
@@ -119,7 +120,7 @@ def unseen_objects(program: Program, member: MemberField) -> Iterator[tuple[Func
                 continue
             root = object_root(callee)
             found = resolve(call.caller, callee, call.caller.text(root)) if root is not None else None
-            if found is None or (found.declarator is not None and found.declarator.type == "function_declarator"):
+            if found is None or not (found.param is not None or found.is_reference or found.key in known):
                 yield call.caller, call.node
 
 
