@@ -132,10 +132,31 @@ class Mentions:
                 continue
             rank = len(accumulator.object_extents) + len(member.extents)
             path = f".{member.name}"
-            use = use_of(node, rank, path, self.handed_on.reading(home)) if node.type == "identifier" else Use.UNKNOWN
+            reading = self.handed_on.reading(home)
+            if self._runs_over(node, len(member.extents), path, reading):
+                use = Use.UPDATE
+            else:
+                use = use_of(node, rank, path, reading) if node.type == "identifier" else Use.UNKNOWN
             if use is not Use.NOTHING:
                 found.append(Mention(function, offset, name, use))
         return found
+
+    def _runs_over(self, node: Node, rank: int, path: str, reading: Reading) -> bool:
+        """Whether a loop runs over an array of objects, and does nothing but call methods of each or use its
+        registers."""
+        loop = node.parent
+        if loop is None or loop.type != "for_range_loop":
+            return False
+        declarator, body = loop.child_by_field_name("declarator"), loop.child_by_field_name("body")
+        named = next((n for n in find(declarator, "identifier")), None) if declarator is not None else None
+        if named is None or body is None or declarator is None or declarator.type != "reference_declarator":
+            return False
+        name = reading.text(named)
+        return all(
+            self._is_followed(n) or use_of(n, rank, path, reading) is not Use.UNKNOWN
+            for n in find(body, "identifier")
+            if reading.text(n) == name
+        )
 
     def _is_followed(self, node: Node) -> bool:
         """Whether an object's name is that of one whose method is called, or of an argument of a known function."""

@@ -93,15 +93,11 @@ def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumul
     why += [p.what for p in moves.problems[id(accumulator)]]
     if any(True for _ in find(accumulator.function.body, "goto_statement")):
         why.append("jumps of `goto` are not followed")
-    if accumulator.member is not None:
-        # an object has no late mentions: which of its methods come before MMAs is not told apart
-        for mention in mentions.of_member(accumulator, flow.zeroing_of(accumulator)):
-            changes = mention.use in (Use.WRITE, Use.UPDATE)
-            if mention.use is Use.UNKNOWN or not flow.has_visited(mention.function, mention.offset, change=changes):
-                why.append(_what(mention))
-        return why
     events = events_of(flow.flow(accumulator.function))
     multiplies = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
+    if accumulator.member is not None:
+        named = mentions.of_member(accumulator, flow.zeroing_of(accumulator))
+        return why + [_what(m) for m in named if not _in_object(context, accumulator, m, multiplies)]
     for mention in mentions.of(accumulator, flow.zeroing_of(accumulator)):
         if _is_late(mention, multiplies):
             followed = flow.has_visited(accumulator.function, mention.offset, change=False)
@@ -113,6 +109,21 @@ def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumul
             continue
         why.append(_what(mention))
     return why
+
+
+def _in_object(context: PortContext, accumulator: Accumulator, mention: Mention, multiplies: list[Node]) -> bool:
+    """Whether what is done to an object, or in one of its methods, is followed, or comes behind all MMAs."""
+    seen = context.flow.has_visited(mention.function, mention.offset, change=False)
+    if mention.function is accumulator.function:
+        return seen and (mention.use is not Use.UNKNOWN or _is_late(mention, multiplies))
+    if mention.use is not Use.UNKNOWN and mention.function.style is Style.METHOD:
+        # a call of a method is an access to its object
+        return True
+    if mention.use is not Use.UNKNOWN:
+        return seen
+    calls = context.program.callers(mention.function)
+    places = [Mention(c.caller, c.caller.span(c.node).start, "", Use.UNKNOWN) for c in calls]
+    return bool(places) and all(p.function is accumulator.function and _is_late(p, multiplies) for p in places)
 
 
 def _what(mention: Mention) -> str:

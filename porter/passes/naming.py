@@ -25,6 +25,7 @@ def rename_wrappers(context: PortContext) -> None:
         if function.name:
             by_name.setdefault(function.name, []).append(function)
     _separate_clashing(context)
+    _separate_types(context)
     for name, functions in by_name.items():
         if any(f in context.renamed for f in functions):
             continue
@@ -56,6 +57,21 @@ def _separate_clashing(context: PortContext) -> None:
         owners.setdefault(new, set()).add(function.owner)
         context.renamed.append(function)
         context.edit(RULE, function, function.name_span, new)
+        for call in context.program.callers(function):
+            context.edit(RULE, call.caller, call.name_span, new)
+
+
+def _separate_types(context: PortContext) -> None:
+    """Give a name of its own to an overload that the type of its registers set apart: tiles have none."""
+    for function, kind in overloads.alike_but_for_type(context):
+        if function.name_span is None or function in context.renamed:
+            continue
+        new = context.names.fresh(_OLD.sub(lambda m: _NEW[m.group()], function.name) + f"_{kind}")
+        context.renamed.append(function)
+        context.edit(RULE, function, function.name_span, new)
+        for declaration in context.program.declarations(function):
+            if declaration.name_span is not None:
+                context.edit_once(RULE, declaration, declaration.name_span, new)
         for call in context.program.callers(function):
             context.edit(RULE, call.caller, call.name_span, new)
 

@@ -78,6 +78,30 @@ def clashing_in(context: PortContext, group: list[Function]) -> list[Function]:
     return direct if len(direct) < len(group) else []
 
 
+def alike_but_for_type(context: PortContext) -> list[tuple[Function, str]]:
+    """Overloads that only the type of their registers told apart, all but the first of each kind, and that type."""
+    found: list[tuple[Function, str]] = []
+    for group in _overloads(context).values():
+        forwarding = clashing_in(context, group)
+        kept: list[Function] = []
+        for function in group:
+            if function in forwarding:
+                continue
+            types = _register_types(context, function)
+            alike = [k for k in kept if _alike(_signature(context, k), _signature(context, function))]
+            if any(_register_types(context, k) != types for k in alike):
+                found.append((function, "_".join(re.findall(r"\w+", types[0]))))
+            else:
+                kept.append(function)
+    return found
+
+
+def _register_types(context: PortContext, function: Function) -> tuple[str, ...]:
+    nodes = [p.params[0].node for p in context.accumulators.params_of(function)]
+    kinds = [n.child_by_field_name("type") if n is not None else None for n in nodes]
+    return tuple(function.text(k) if k is not None else "" for k in kinds)
+
+
 _ANY = "tile of any count"
 """A parameter `float* d`, whose tile shows no count."""
 

@@ -44,7 +44,8 @@ UNIFORM = "__device__ int uniform(int x) { return __shfl_sync(0xffffffff, x, 0);
         (f"while (steps-- > 0) {{ if (threadIdx.x < 128) {{ {FILL} }} else {{ {GEMM} }} }}", "384", (1, "2")),
         # known only at run time, or not warpgroups: everybody gets Tensor Memory
         (f"if (steps == 0) return;\n{GEMM}", "256", (0, "2")),
-        (f"if (threadIdx.x / 32 == 0) {{ {FILL} return; }}\n{GEMM}", "256", (1, "1")),
+        # the only one is the first, whichever it is
+        (f"if (threadIdx.x / 32 == 0) {{ {FILL} return; }}\n{GEMM}", "256", (0, "1")),
         (f"int wg = threadIdx.x / 128;\nif (wg) {{ {GEMM} }}", "kThreads", (1, "2")),
     ],
 )  # fmt: skip
