@@ -88,7 +88,8 @@ def _stand_in(program: Program, scope: ClassScope) -> Function | None:
 
 def _family(program: Program, scope: ClassScope) -> frozenset[int]:
     derives = program.names.lookup.derives
-    return frozenset(id(c) for c in program.names.index.classes if c is scope or derives(c, scope))
+    # the port names the member where the object is declared
+    return frozenset(id(c) for c in program.names.index.classes if c is scope or derives(c, scope, openly=True))
 
 
 def objects_of(program: Program, member: MemberField) -> Iterator[Variable]:

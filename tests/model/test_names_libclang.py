@@ -48,7 +48,7 @@ def test_corpus(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.external
-@pytest.mark.parametrize(("name", "directories", "least"), PACKAGED, ids=lambda v: Path(v).stem if isinstance(v, str) else "")
+@pytest.mark.parametrize(("name", "directories", "least"), PACKAGED, ids=lambda v: v[-9:] if isinstance(v, str) else "")
 def test_packages(name: str, directories: tuple[str, ...], least: int, tmp_path: Path) -> None:
     from names_judged import judge
 

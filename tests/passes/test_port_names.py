@@ -93,6 +93,20 @@ def test_inherited_accumulators(derived: str, name: str, tmp_path: Path) -> None
         assert not result.changed
 
 
+HIDDEN = """{
+  public:
+    __device__ void go(uint64_t a, uint64_t b) { step(a, b); }
+    __device__ float at(int i) { return d[i]; }
+};"""
+
+
+@pytest.mark.parametrize("base", ["class Sub : Tile", "struct Sub : private Tile", "struct Sub : protected Tile"])
+def test_bases_that_the_kernel_cannot_reach(base: str, tmp_path: Path) -> None:
+    """The port would name the tile of an object whose members only its own class may name."""
+    text = with_class("one", 16, f"{base} {HIDDEN}", "Sub").replace("t.clear();", "").replace("t.step", "t.go")
+    assert refused(tmp_path, "#include <cstdint>\n" + text.replace("t.d[i]", "t.at(i)"))
+
+
 def test_object_that_is_not_found_is_refused(tmp_path: Path) -> None:
     text = "#include <cstdint>\n" + with_class("one", 16).replace("    Tile t;\n", "    OF(Tile, t)\n")
     assert any("was not found" in d or "not ported" in d for d in refused(tmp_path, text))
@@ -113,16 +127,20 @@ def test_arrays_of_tiles_as_parameters(parameter: str, tmp_path: Path) -> None:
 
 
 STEPS = [
-    "template <int J> __device__ void step(F, U a, U b) { mma(d, a + J, b); if constexpr (J + 1 < 4) step<J + 1>(d, a, b); }",
-    "template <int J> __device__ void step(F, U a, U b) { if constexpr (J < 4) { mma(d, a, b); step<J + 1>(d, a, b); } }",
-    "template <int J> __device__ void step(F, U a, U b) { if constexpr (J < 4) { step<J + 1>(d, a, b); mma(d, a, b); } }",
+    "template <int J> __device__ void step(F, U a, U b) {"
+    " mma(d, a + J, b); if constexpr (J + 1 < 4) step<J + 1>(d, a, b); }",
+    "template <int J> __device__ void step(F, U a, U b) {"
+    " if constexpr (J < 4) { mma(d, a, b); step<J + 1>(d, a, b); } }",
+    "template <int J> __device__ void step(F, U a, U b) {"
+    " if constexpr (J < 4) { step<J + 1>(d, a, b); mma(d, a, b); } }",
     "template <int J> __device__ void step(F, U a, U b) { mma(d, a, b); if constexpr (J < kN) step<J + 1>(d, a, b); }",
     "template <int J> __device__ void step(F, U a, U b) { mma(d, a, b); if (a < b) step<J>(d, a + 1, b); }",
     "template <int J> __device__ void step(F, U a, U b);\n"
     "template <int J> __device__ void other(F, U a, U b) { if constexpr (J < 3) step<J + 1>(d, a, b); }\n"
     "template <int J> __device__ void step(F, U a, U b) { mma(d, a, b); other<J>(d, a, b); }",
     "template <int J> __device__ void step(F, U a, U b) { mma(d, a, b); if constexpr (J > -4) step<J - 1>(d, a, b); }",
-    "template <int J> __device__ void step(F, U a, U b) { mma(d, a, b); if constexpr (!(J == 3)) step<J + 1>(d, a, b); }",
+    "template <int J> __device__ void step(F, U a, U b) {"
+    " mma(d, a, b); if constexpr (!(J == 3)) step<J + 1>(d, a, b); }",
     "template <int J, int N = 4> __device__ void step(F, U a, U b) {"
     " mma(d, a, b); if constexpr (J + 1 < N) step<J + 1, N>(d, a, b); }",
     "template <int J> __device__ void step(F, U a, U b) {"

@@ -143,13 +143,28 @@ class Indexer:
         found.node = node
         clause = next((c for c in node.named_children if c.type == "base_class_clause"), None)
         if clause is not None:
-            kinds = ("access_specifier", "virtual", "comment")
-            found.bases = tuple(path_of(c, self._text) for c in clause.named_children if c.type not in kinds)
+            self._bases(found, node, clause)
         self.index.classes.append(found)
         self.index.by_node[node.id] = found
         found.converts = any(_is_conversion(c) for c in body.named_children)
         self._members(found, body.named_children, broken)
         return found
+
+    def _bases(self, found: ClassScope, node: Node, clause: Node) -> None:
+        paths: list[Path] = []
+        closed: set[int] = set()
+        default = node.type == "class_specifier"
+        hidden = default
+        for child in clause.children:
+            if child.type == ",":
+                hidden = default
+            elif child.type == "access_specifier":
+                hidden = self._text(child).strip() != "public"
+            elif child.is_named and child.type not in ("virtual", "comment"):
+                if hidden:
+                    closed.add(len(paths))
+                paths.append(path_of(child, self._text))
+        found.bases, found.closed = tuple(paths), frozenset(closed)
 
     def _declaration(self, scope: Scope, node: Node, broken: bool, friend: bool) -> None:
         kind = node.child_by_field_name("type")

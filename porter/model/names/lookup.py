@@ -93,6 +93,8 @@ class Lookup:
         self._seen_from: dict[tuple[int, str], Found] = {}
         self._members: dict[tuple[int, str], Found] = {}
         self._based: dict[int, list[tuple[ClassScope, bool]]] = {}
+        self._closed: set[tuple[int, int]] = set()
+        """ids of a class and a base of it that is not public."""
 
     # --- places
 
@@ -258,15 +260,18 @@ class Lookup:
         result: list[tuple[ClassScope, bool]] = []
         outer = scope.parent or self.index.top
         own = {p.name for p in scope.params}
-        for path in scope.bases:
+        for index, path in enumerate(scope.bases):
             found, sure = self.scopes(path, Site(outer))
             words = {w for s in path.steps for a in (s.name, *(s.args or ())) for w in re.findall(r"\w+", a)}
             depends = bool(words & own) or sure is Known.DEPENDENT
-            result += [(b, depends) for b in found if isinstance(b, ClassScope) and b is not scope]
+            own_bases = [b for b in found if isinstance(b, ClassScope) and b is not scope]
+            result += [(b, depends) for b in own_bases]
+            if index in scope.closed:
+                self._closed.update((id(scope), id(b)) for b in own_bases)
         return result
 
-    def derives(self, scope: ClassScope, base: ClassScope) -> bool:
-        """Whether a class is, or may be, derived from another."""
+    def derives(self, scope: ClassScope, base: ClassScope, openly: bool = False) -> bool:
+        """Whether a class is, or may be, derived from another; with `openly` by public bases only."""
         seen: set[int] = set()
         work = [scope]
         while work:
@@ -275,6 +280,8 @@ class Lookup:
                 continue
             seen.add(id(current))
             for above, _ in self.bases(current):
+                if openly and (id(current), id(above)) in self._closed:
+                    continue
                 if above is base:
                     return True
                 work.append(above)

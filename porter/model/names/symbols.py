@@ -91,6 +91,8 @@ class ClassScope(Scope):
     special: tuple[str, ...] | None = None
     """Arguments that a specialization is for."""
     bases: tuple[Path, ...] = ()
+    closed: frozenset[int] = frozenset()
+    """Indices of the bases that are private or protected."""
     converts: bool = False
     """Whether it has conversion functions."""
 
