@@ -51,7 +51,7 @@ def _place(sources: SourceSet, uses: dict[str, list[int]], in_root: bool) -> _Pl
     """The header that every other user includes, so that it stays one that can be included alone; where there is
     none, or it is read more than once or under a condition, the root in front of whatever comes to a use first."""
     home = None if in_root else _home(sources, uses)
-    if home is not None and home != sources.root:
+    if home is not None and home != sources.root and _stands_first(sources, uses, home):
         file = sources.files[home]
         place = _position(file, min(uses[home]), max(uses[home]))
         if _read_once(sources, home, place):
@@ -72,6 +72,16 @@ def _home(sources: SourceSet, uses: dict[str, list[int]]) -> str | None:
         if all(candidate == user or candidate in _reached(sources, user) for user in users):
             return candidate
     return None
+
+
+def _stands_first(sources: SourceSet, uses: dict[str, list[int]], home: str) -> bool:
+    """Whether every other user includes the file before it comes to a use."""
+    for path, offsets in uses.items():
+        lines = [i.span.start for i in sources.includes if i.path == path and i.resolved and (
+            i.resolved == home or home in _reached(sources, i.resolved))]  # fmt: skip
+        if path != home and min(lines, default=min(offsets)) >= min(offsets):
+            return False
+    return True
 
 
 def _reached(sources: SourceSet, path: str) -> set[str]:

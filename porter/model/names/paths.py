@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from tree_sitter import Node
@@ -99,3 +100,21 @@ def _template_param(node: Node, text: Text) -> TemplateParam:
     # `std::enable_if_t<…, int> = 0` is no parameter that anyone names
     dependent = "enable_if" in value_type
     return TemplateParam(text(name) if name is not None else "", "value", shown, pack, dependent)
+
+
+def used_paths(declaration: Node, text: Callable[[Node], str]) -> list[Path]:
+    """What a using-declaration brings: `using a::f, b::g;` names two, which the grammar reads as one."""
+    named = next((c for c in declaration.named_children if c.type != "comment"), None)
+    if named is None:
+        return []
+    written = text(declaration).removeprefix("using").rstrip(";")
+    if "," not in written or "<" in written:
+        path = path_of(named, text)
+        return [path] if path.steps else []
+    found = []
+    for part in written.split(","):
+        words = re.sub(r"\s|\btypename\b", "", part)
+        steps = tuple(Component(w) for w in words.removeprefix("::").split("::") if w)
+        if steps:
+            found.append(Path(steps, words.startswith("::")))
+    return found
