@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers that are kept true: where they move, and that nothing moves that need not. That such ports compute the
+right values is what tests/variants shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kernels import LOOP, STORE, kernel, port_text, ported
+
+BATCH = """
+        arrive();
+        mma(acc, a + k * 2, b + k * 2);
+        commit();
+        wait<0>();
+"""
+TO = "tcgen05::to_tensor_memory(acc, acc_tmem);"
+FROM = "tcgen05::to_registers(acc, acc_tmem);"
+
+
+def loop(body: str) -> str:
+    return f"    for (int k = 0; k < steps; ++k) {{\n{body}\n    }}\n"
+
+
+def lines(text: str) -> list[str]:
+    """The kernel's lines."""
+    return text[text.index("__global__") :].splitlines()
+
+
+def place(text: str, wanted: str) -> int:
+    found = [i for i, line in enumerate(lines(text)) if line.strip() == wanted]
+    assert len(found) == 1, text
+    return found[0]
+
+
+ALIASES = [
+    "float* p = acc;|p[k % 8] *= 2.f;",
+    "float (&r)[8] = acc;|r[k % 8] *= 2.f;",
+    "auto& r = acc;|r[0] += 1.f;",
+    "Holder f{acc};|f.r[0] += 1.f;",
+    "|*(acc + 1) += 1.f;",
+    "|const_cast<float&>(acc[0]) += 1.f;",
+    "|0[acc] += 1.f;",
+    "|(k ? acc[0] : acc[1]) += 1.f;",
+    "|float& x = first(acc); x += 1.f;",
+    "auto touch = [&] { acc[0] += 1.f; };|touch();",
+]
+BEFORE = """
+struct Holder { float (&r)[8]; };
+__device__ float& first(float (&x)[8]) { return x[0]; }
+"""
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_registers_move_at_each_wait_and_mma_of_a_loop_that_may_use_them(tmp_path: Path, alias: str) -> None:
+    early, use = alias.split("|")
+    whole = f"    float acc[8] = {{0}};\n    {early}\n" + loop(BATCH + use) + STORE
+    text = ported(tmp_path, kernel(whole, before=BEFORE))
+    body = lines(text)
+    start = next(i for i, line in enumerate(body) if line.lstrip().startswith("for (int k"))
+    multiply = next(i for i, line in enumerate(body) if "mma(acc_tmem" in line)
+    wait = next(i for i, line in enumerate(body) if "wait<0>(tc)" in line)
+    assert start < place(text, TO) == multiply - 1
+    assert place(text, FROM) == wait + 1
+
+
+@pytest.mark.parametrize("use", ["float* p = acc; p[0] += 1.f;", "Holder f{acc}; f.r[0] += 1.f;", "*(acc + 1) += 1.f;"])
+def test_a_loop_that_cannot_name_the_registers_has_no_moves(tmp_path: Path, use: str) -> None:
+    """The use comes between two loops, so that it is not the last thing that happens to the registers."""
+    text = ported(tmp_path, kernel("    float acc[8] = {0};\n" + LOOP + f"    {use}\n" + LOOP + STORE, before=BEFORE))
+    inside = [line for line in lines(text) if line.startswith("        ") and "tcgen05::to_" in line]
+    assert inside == []
+    assert text.count(TO) == 2
+    assert text.count(FROM) == 2
+
+
+@pytest.mark.parametrize(
+    "use", ["float* p = acc; out[1] = p[0];", "float (&r)[8] = acc; r[1] = 2.f;", "*(acc + 1) = 1.f;"]
+)
+def test_what_happens_behind_the_last_mma_needs_one_load(tmp_path: Path, use: str) -> None:
+    text = ported(tmp_path, kernel("    float acc[8] = {0};\n" + LOOP + f"    {use}\n" + STORE, before=BEFORE))
+    assert "to_registers" not in text
+    assert text.count("tcgen05::load(acc, acc_tmem);") == 1
+
+
+def test_the_note_says_what_was_not_understood(tmp_path: Path) -> None:
+    body = "    float acc[8] = {0};\n" + loop(BATCH + "*(acc + 1) += 1.f;") + STORE
+    result = port_text(tmp_path, kernel(body))
+    notes = [str(d) for d in result.diagnostics if d.code.name == "REGISTERS_KEPT_TRUE"]
+    assert len(notes) == 1
+    assert "`acc`" in notes[0]
+    assert "line" in notes[0]
+
+
+def test_a_body_without_braces_gets_them(tmp_path: Path) -> None:
+    body = "    float acc[8] = {0};\n    float* p = acc;\n" + loop(
+        "arrive();\nif (steps > 1)\n    mma(acc, a, b);\ncommit();\nif (k >= 0)\n    wait<0>();\np[0] += 1.f;"
+    )
+    text = ported(tmp_path, kernel(body + STORE))
+    flat = " ".join(text.split())
+    assert f"if (steps > 1) {{ {TO} mma(acc_tmem, a, b); }}" in flat
+    assert f"if (k >= 0) {{ wait<0>(tc); {FROM} }}" in flat
+
+
+def test_a_function_that_uses_the_registers_is_handed_both(tmp_path: Path) -> None:
+    step = """
+__device__ void step(float (&d)[8], uint64_t a, uint64_t b) {
+    arrive();
+    mma(d, a, b);
+    commit();
+    wait<0>();
+    d[0] += 1.f;
+}
+"""
+    text = ported(tmp_path, kernel("    float acc[8] = {0};\n" + loop("step(acc, a + k, b + k);") + STORE, before=step))
+    assert "step(tcgen05::Warpgroup& tc, float (&d)[8], tcgen05::Accumulator& d_tmem, uint64_t a" in text
+    assert "step(tc, acc, acc_tmem, a + k, b + k);" in text
+    assert "tcgen05::to_tensor_memory(d, d_tmem);\n    mma(d_tmem, a, b);" in text
+    assert "wait<0>(tc);\n    tcgen05::to_registers(d, d_tmem);" in text
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["while (wait_and_test()) { }", "for (; wait_and_test();) { }", "do { } while (wait_and_test());"],
+)
+def test_a_wait_in_the_head_of_a_loop_is_refused_where_registers_are_kept_true(tmp_path: Path, statement: str) -> None:
+    before = "__device__ bool wait_and_test() { wait<0>(); return false; }\n"
+    body = "    float acc[8] = {0};\n    float* p = acc;\n" + loop(
+        f"arrive();\nmma(acc, a, b);\ncommit();\n{statement}\np[0] += 1.f;"
+    )
+    result = port_text(tmp_path, kernel(body + STORE, before=before))
+    assert int(result.exit_code) == 3
+    assert any("head of a loop" in str(d) for d in result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("condition", "parts"),
+    [
+        ("threadIdx.x % 32 == 3", True),
+        ("out[threadIdx.x] > 0.f", True),
+        ("int(threadIdx.x) >= steps", True),
+        ("lane > 4", True),
+        ("tid / 32 == steps", False),
+        ("threadIdx.x / 32 == 1", False),
+        ("threadIdx.x >> 5 == 2", False),
+        ("threadIdx.x >= 64", False),
+        ("warp == 2", False),
+        ("__shfl_sync(~0u, lane, 0) == 3", False),
+        ("steps == 3", False),
+    ],
+)
+def test_lanes_that_return_apart_meet_first(tmp_path: Path, condition: str, parts: bool) -> None:
+    body = f"""
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int tid = threadIdx.x;
+    float acc[8] = {{0}};
+{LOOP}
+    if ({condition}) return;
+{STORE}"""
+    text = ported(tmp_path, kernel(body))
+    assert ("    [&] {" in text) is parts
+    assert ("    }();\n}" in text) is parts
