@@ -14,7 +14,7 @@ from porter.lang.cuda import find
 from porter.model.constants import Constants
 from porter.model.functions import Function, Style
 from porter.model.names.index import CLASSES, Index, aliases_in, is_directive
-from porter.model.names.paths import path_of, template_heads, template_params
+from porter.model.names.paths import path_of, template_heads, template_params, using_paths
 from porter.model.names.symbols import Alias, ClassScope, Component, FunctionSymbol, Path, Scope
 
 _DEPTH = 24
@@ -540,11 +540,12 @@ class Lookup:
             if block is None or named is None:
                 continue
             if node.type == "using_declaration":
-                path = path_of(named, text)
                 if is_directive(node):
-                    known.directives.append((block, path))
-                elif path.steps:
-                    known.using.append((block, path.steps[-1].name, path))
+                    known.directives.append((block, path_of(named, text)))
+                    continue
+                for path in using_paths(node, text):
+                    if path.steps:
+                        known.using.append((block, path.steps[-1].name, path))
             elif node.type == "namespace_alias_definition":
                 known.namespaces.append((block, text(named), path_of(node.named_children[-1], text)))
             elif node.type in CLASSES:

@@ -52,6 +52,22 @@ def _collect(node: Node, text: Text, steps: list[Component]) -> bool:
     return False
 
 
+def using_paths(node: Node, text: Text) -> list[Path]:
+    """The names that a using-declaration brings in: `using a::f, a::g;` has two."""
+    named = [c for c in node.named_children if c.type != "comment"]
+    written = text(node).strip().removeprefix("using").rstrip("; \n\t")
+    parts = [p.strip().removeprefix("typename").strip() for p in written.split(",")]
+    if len(parts) < 2 or "<" in written:
+        return [path_of(named[0], text)] if named else []
+    found = []
+    for part in parts:
+        steps = [s.strip() for s in part.split("::")]
+        rooted = not steps[0]
+        if all(s.isidentifier() for s in steps[rooted:]):
+            found.append(Path(tuple(Component(s) for s in steps[rooted:]), rooted))
+    return found
+
+
 def template_args(node: Node | None, text: Text) -> tuple[str, ...]:
     """Texts of the arguments of a template list."""
     if node is None:
