@@ -119,6 +119,9 @@ def unseen_objects(program: Program, member: MemberField) -> Iterator[tuple[Func
             if callee is None or callee.type == "qualified_identifier" or _is_within(member, call.caller):
                 # a static function has no object
                 continue
+            if call.caller.style is Style.METHOD and any(n.type == "this" for n in find(callee, "this")):
+                # a base that calls what is derived from it
+                continue
             root = object_root(callee)
             found = resolve(call.caller, callee, call.caller.text(root)) if root is not None else None
             if found is None or not (found.param is not None or found.is_reference or found.key in known):

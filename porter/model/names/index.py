@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile, enclosing, find, walk
 from porter.model.functions import Function, Style, declared_name
-from porter.model.names.paths import path_of, template_heads, template_params, used_paths
+from porter.model.names.paths import path_of, template_heads, template_params, using_paths
 from porter.model.names.symbols import Alias, ClassScope, FunctionSymbol, Path, Scope, TemplateParam
 
 CLASSES = ("class_specifier", "struct_specifier", "union_specifier")
@@ -272,8 +272,9 @@ class Indexer:
         if is_directive(node):
             scope.directives.append(path_of(named, self._text))
             return
-        for path in used_paths(node, self._text):
-            scope.declared.setdefault(path.steps[-1].name, []).append(path)
+        for path in using_paths(node, self._text):
+            if path.steps:
+                scope.declared.setdefault(path.steps[-1].name, []).append(path)
 
     def _namespace_alias(self, scope: Scope, node: Node) -> None:
         name = node.child_by_field_name("name")

@@ -14,7 +14,7 @@ from porter.lang.cuda import find
 from porter.model.constants import Constants
 from porter.model.functions import Function, Style
 from porter.model.names.index import CLASSES, Index, aliases_in, is_directive
-from porter.model.names.paths import path_of, template_heads, template_params, used_paths
+from porter.model.names.paths import path_of, template_heads, template_params, using_paths
 from porter.model.names.symbols import Alias, ClassScope, Component, FunctionSymbol, Path, Scope
 
 _DEPTH = 24
@@ -542,8 +542,10 @@ class Lookup:
             if node.type == "using_declaration":
                 if is_directive(node):
                     known.directives.append((block, path_of(named, text)))
-                else:
-                    known.using += [(block, p.steps[-1].name, p) for p in used_paths(node, text)]
+                    continue
+                for path in using_paths(node, text):
+                    if path.steps:
+                        known.using.append((block, path.steps[-1].name, path))
             elif node.type == "namespace_alias_definition":
                 known.namespaces.append((block, text(named), path_of(node.named_children[-1], text)))
             elif node.type in CLASSES:

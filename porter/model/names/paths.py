@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from tree_sitter import Node
@@ -53,6 +52,22 @@ def _collect(node: Node, text: Text, steps: list[Component]) -> bool:
     return False
 
 
+def using_paths(node: Node, text: Text) -> list[Path]:
+    """The names that a using-declaration brings in: `using a::f, a::g;` has two."""
+    named = [c for c in node.named_children if c.type != "comment"]
+    written = text(node).strip().removeprefix("using").rstrip("; \n\t")
+    parts = [p.strip().removeprefix("typename").strip() for p in written.split(",")]
+    if len(parts) < 2 or "<" in written:
+        return [path_of(named[0], text)] if named else []
+    found = []
+    for part in parts:
+        steps = [s.strip() for s in part.split("::")]
+        rooted = not steps[0]
+        if all(s.isidentifier() for s in steps[rooted:]):
+            found.append(Path(tuple(Component(s) for s in steps[rooted:]), rooted))
+    return found
+
+
 def template_args(node: Node | None, text: Text) -> tuple[str, ...]:
     """Texts of the arguments of a template list."""
     if node is None:
@@ -100,21 +115,3 @@ def _template_param(node: Node, text: Text) -> TemplateParam:
     # `std::enable_if_t<…, int> = 0` is no parameter that anyone names
     dependent = "enable_if" in value_type
     return TemplateParam(text(name) if name is not None else "", "value", shown, pack, dependent)
-
-
-def used_paths(declaration: Node, text: Callable[[Node], str]) -> list[Path]:
-    """What a using-declaration brings: `using a::f, b::g;` names two, which the grammar reads as one."""
-    named = next((c for c in declaration.named_children if c.type != "comment"), None)
-    if named is None:
-        return []
-    written = text(declaration).removeprefix("using").rstrip(";")
-    if "," not in written or "<" in written:
-        path = path_of(named, text)
-        return [path] if path.steps else []
-    found = []
-    for part in written.split(","):
-        words = re.sub(r"\s|\btypename\b", "", part)
-        steps = tuple(Component(w) for w in words.removeprefix("::").split("::") if w)
-        if steps:
-            found.append(Path(steps, words.startswith("::")))
-    return found
