@@ -244,7 +244,7 @@ a missing `tcgen05.fence`, a proxy fence before an MMA or after an initializatio
 are in flight when it ends, a bulk store that all lanes of a warp make alike.
 
 With `--seeds N` a kernel is run under N random schedules; each report then says with which seed it comes again.
-`porter verify` compares values and looks for hazards in the same runs, those with the first input family of each
+`porter verify` compares values and, for a port, looks for hazards in the same runs, with the first input family of each
 size; `--no-hazards` leaves them out.
 
 `porter mutate` leaves out or weakens every synchronizing instruction of a port in turn and shows which mutants

@@ -56,7 +56,7 @@ SECOND_SCHEDULE: Literal["random"] = "random"
                    "and with one each what that cannot show: other instantiations, edges, a long loop].")  # fmt: skip
 @click.option("--hazards/--no-hazards", default=None,
               help="Also look for hazards in the same runs, with the first input family of each size "
-                   "[default: on the simulator].")  # fmt: skip
+                   "[default: on the simulator, where there is a port].")  # fmt: skip
 @simulator_options
 @click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
               help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
@@ -140,7 +140,7 @@ def verify(
                 chosen = replace(options, sizes=read_sizes(sizes, case), checking=checking)
                 if not sizes and against is None and not original_only:
                     chosen = replace(chosen, further=further_sizes(case))
-                found, left = _one(case, port_path, original_only, builder, backend_used, chosen)
+                found, left = _one(case, port_path, original_only, builder, backend_used, chosen, bool(hazards))
                 if found is not None:
                     rows += found.rows
                     coverage += found.coverage
@@ -217,6 +217,7 @@ def _one(
     builder: Builder,
     backend: Backend,
     options: VerifyOptions,
+    hazards: bool,
 ) -> tuple[VerifyResult | None, list[Diagnostic]]:
     plan: PortPlan | None = None
     notes: list[Diagnostic] = []
@@ -227,6 +228,9 @@ def _one(
         plan, notes = plan_of(source, port_path, case.include_dirs, case.entry)
         if plan is None:
             return None, notes
+    if plan is None and not hazards:
+        # Hazards that nobody asked for are looked for to judge a port.
+        options = replace(options, checking=None)
     return run_case(case, plan, builder, backend, options), []
 
 
