@@ -16,7 +16,7 @@ from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program, TensorCoreStatement
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import PREPROCESSOR_BLOCKS
-from porter.model.threads import THREAD_WORDS
+from porter.model.threads import THREAD_WORDS, ends_thread
 
 _NAMED_BARRIER = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)")
 
@@ -144,7 +144,7 @@ def _setup_position(program: Program, function: Function, uses: set[int]) -> Nod
         text = function.text(node)
         if contains_tensor_core(program, function, node, uses):
             return previous_pragma or node
-        if node.type == "if_statement" and any(True for _ in find(node, "return_statement")):
+        if node.type == "if_statement" and _may_leave(function, node):
             condition = node.child_by_field_name("condition")
             if condition is None or _depends(function, condition, thread_dependent):
                 return previous_pragma or node
@@ -160,6 +160,14 @@ def _setup_position(program: Program, function: Function, uses: set[int]) -> Nod
                     thread_dependent.add(function.text(left))
         previous_pragma = None
     return None
+
+
+def _may_leave(function: Function, node: Node) -> bool:
+    """Whether threads may end in a statement."""
+    ending = [s.node.start_byte for s in function.asm if ends_thread(s)]
+    return any(True for _ in find(node, "return_statement")) or any(
+        node.start_byte <= at < node.end_byte for at in ending
+    )
 
 
 def _depends(function: Function, node: Node, names: set[str]) -> bool:

@@ -26,6 +26,7 @@ _CALL = re.compile(r"(?:\w+::)*(\w+)\s*\((.*)\)", re.DOTALL)
 _CAST = re.compile(
     r"(?:static_cast\s*<[^<>]*>|\(\s*(?:const\s+)?(?:unsigned(?:\s+int)?|u?int(?:32_t)?)\s*\)|(?:u?int(?:32_t)?|unsigned)(?=\s*\())\s*"
 )
+_EXIT = re.compile(r"asm\b[^;{}]*\"exit;[^;{}]*;\s*\Z")
 _DIVISION = re.compile(r"(.+?)\s*(/|>>)\s*([\w:]+)", re.DOTALL)
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -254,7 +255,7 @@ def _closing(text: str) -> int:
 
 def _leaves(arm: Node) -> bool:
     """Whether whoever takes the arm does not come back from it."""
-    if arm.type == "return_statement":
+    if arm.type == "return_statement" or _EXIT.search((arm.text or b"").decode("utf-8", "replace")):
         return True
     if arm.type not in ("compound_statement", "else_clause", *PREPROCESSOR_BLOCKS):
         return False

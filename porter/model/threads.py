@@ -10,6 +10,7 @@ import re
 
 from tree_sitter import Node
 
+from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find, walk
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
@@ -18,7 +19,14 @@ from porter.model.scopes import LOOPS
 THREAD_WORDS = re.compile(r"\bthreadIdx\b|\blaneid\b|\blane_id\b|\belect|\bwarpid\b|\bthread_rank\b|%%tid")
 """What tells threads of a CTA apart."""
 
+_EXIT = re.compile(r"(?<![\w.])exit\s*;")
+
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
+
+
+def ends_thread(statement: AsmStatement) -> bool:
+    """Whether an asm statement has an `exit` (PTX ISA 9.7.13.4)."""
+    return _EXIT.search(statement.template) is not None
 
 
 class Threads:
@@ -81,7 +89,7 @@ class Threads:
             target = _target(leaving, function)
             if leaving.start_byte >= at or not _inside(node, target):
                 continue
-            if leaving.type == "return_statement":
+            if leaving.type in ("return_statement", "gnu_asm_expression"):
                 # who returns has no part in what the warp does later
                 met = not returns or any(
                     m.start_byte > leaving.start_byte and not _other_arm(m, leaving) for m in meetings
@@ -95,7 +103,8 @@ class Threads:
     def _exits(self, function: Function) -> list[Node]:
         found = self._leaving.get(id(function))
         if found is None:
-            exits = find(function.body, "return_statement", "break_statement", "continue_statement")
+            exits = [*find(function.body, "return_statement", "break_statement", "continue_statement")]
+            exits += [s.node for s in function.asm if ends_thread(s)]
             found = self._leaving[id(function)] = [e for e in exits if self.splits(function, e, function.body)]
         return found
 
@@ -107,7 +116,7 @@ def _inside(node: Node, outer: Node) -> bool:
 def _target(leaving: Node, function: Function) -> Node:
     """What an exit leaves, or goes to the next turn of: a loop, a switch, a lambda or the function."""
     kinds: tuple[str, ...] = ("lambda_expression",)
-    if leaving.type != "return_statement":
+    if leaving.type not in ("return_statement", "gnu_asm_expression"):
         kinds += (*LOOPS, "switch_statement") if leaving.type == "break_statement" else LOOPS
     current = leaving
     while current.parent is not None and current.id != function.body.id and current.type not in kinds:

@@ -12,7 +12,7 @@ from porter.lang.cuda import find, walk
 from porter.model.functions import Function
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
-from porter.model.threads import THREAD_WORDS, Threads
+from porter.model.threads import THREAD_WORDS, Threads, ends_thread
 from porter.ptx.arch import WARP
 
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
@@ -31,11 +31,8 @@ class Warps:
     def returns_apart(self, function: Function, behind: int) -> list[Node]:
         """The returns of a function, behind a byte offset of its tree and outside of lambdas, that some lanes of a
         warp may take and others not."""
-        return [
-            node
-            for node in function.own_nodes("return_statement")
-            if node.start_byte >= behind and self._parted(function, node)
-        ]
+        leaving = [*function.own_nodes("return_statement"), *(s.node for s in function.asm if ends_thread(s))]
+        return [node for node in leaving if node.start_byte >= behind and self._parted(function, node)]
 
     def _parted(self, function: Function, node: Node) -> bool:
         inner, current = node, node.parent

@@ -10,9 +10,10 @@ from porter.diagnostics import Code
 from porter.lang.macros import Macros
 from porter.lang.text import Span
 from porter.model.functions import Function
+from porter.model.threads import ends_thread
 from porter.passes.context import PortContext
 
-_EXIT = re.compile(r"(?<![\w.])exit\s*;")
+RULE = "PTR140"
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -23,11 +24,16 @@ def report_obstacles(context: PortContext) -> None:
 
 
 def _threads_that_exit(context: PortContext) -> None:
-    """`exit` in asm passes by the end of the kernel, where Tensor Memory is freed."""
+    """`exit` in asm passes by the end of the kernel, where Tensor Memory is freed: in a kernel it becomes a return."""
     reached = [k.function for k in context.kernels]
     for function in context.program.functions:
         for statement in function.asm:
-            if _EXIT.search(statement.template) is None:
+            if not ends_thread(statement):
+                continue
+            whole = statement.template.strip() == "exit;" and function.shift == 0
+            if whole and any(function is k for k in reached):
+                text = function.file.text(statement.span)
+                context.edit(RULE, function, statement.span, "return;" if text.rstrip().endswith(";") else "return")
                 continue
             callers = context.program.reaching([function])
             if any(id(k) in callers for k in reached):
