@@ -328,9 +328,8 @@ struct Warpgroup {{
 template <uint32_t kWarpgroups>
 struct {align}Shared {{
     uint64_t done[kWarpgroups][kRing];
-    uint64_t ended;    // an mbarrier on which every warp of the CTA arrives as it ends
-    uint32_t running;  // warps that have not
     uint32_t tmem;
+    uint32_t running;  // warps of the CTA that have not ended
 }};
 """
 
@@ -359,9 +358,6 @@ class Tmem {{
                              : "memory");
             }}
             shared_.running = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&shared_.ended)),
-                         "r"(shared_.running)
-                         : "memory");
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }}
         fence_before_sync();
@@ -373,14 +369,14 @@ class Tmem {{
     __device__ __forceinline__ ~Tmem() {{
         fence_before_sync();
         __syncwarp();
-        uint32_t last = 0;
+        uint32_t running = 0;
         if ({thread} % 32 == 0) {{
-            const uint32_t ended = shared_address(&shared_.ended);
-            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(ended) : "memory");
-            last = atomicSub(&shared_.running, 1) == 1;
+            asm volatile("atom.acq_rel.cta.shared::cta.add.s32 %0, [%1], -1;"
+                         : "=r"(running)
+                         : "r"(shared_address(&shared_.running))
+                         : "memory");
         }}
-        if (__shfl_sync(0xffffffff, last, 0)) {{
-            wait_phase(shared_address(&shared_.ended), 0);  // complete, and orders this warp behind all others
+        if (__shfl_sync(0xffffffff, running, 0) == 1) {{
             fence_after_sync();
             asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
         }}
