@@ -18,7 +18,7 @@ MISTAKES = [
     ("wrong-lane-quarter", r"threadIdx\.x / 32 % 4 << 21", "(threadIdx.x / 32 + 1) % 4 << 21"),
     ("commit-missing", r'asm volatile\("tcgen05\.commit[^;]*;[^;]*;', ""),
     ("wait-missing", r"if \(committed <= pending\) return;", "if (committed) return;"),
-    ("constant-parity", r'"r"\(batch % 2\)', '"r"(0)'),
+    ("constant-parity", r"wait_phase\(done, batch % 2\)", "wait_phase(done, 0)"),
     ("alloc-missing", r'asm volatile\("tcgen05\.alloc[^;]*;[^;]*;', ""),
     ("dealloc-missing", r'asm volatile\("tcgen05\.dealloc[^;]*;[^;]*;', ""),
     ("second-tile-in-the-same-lanes", r"index % 2 << 20", "index % 2 << 25"),
