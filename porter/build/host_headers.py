@@ -94,7 +94,9 @@ class HostHeaders:
 _COMMON = "porter_host_library.h"
 
 
-def host_headers(source: Path, include_dirs: Sequence[Path] = ()) -> HostHeaders:
+def host_headers(
+    source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Sequence[Path] = ()
+) -> HostHeaders:
     """Stand-ins for the host headers that a translation unit may include, made from how its files use them."""
     texts: list[str] = []
     wanted: set[str] = set()
@@ -112,7 +114,7 @@ def host_headers(source: Path, include_dirs: Sequence[Path] = ()) -> HostHeaders
             continue
         texts.append(text)
         for quote, name in _INCLUDE.findall(text):
-            places = [path.parent, *include_dirs] if quote == '"' else list(include_dirs)
+            places = [path.parent, *quote_dirs, *include_dirs] if quote == '"' else list(include_dirs)
             found = next((p / name for p in places if (p / name).is_file()), None)
             if found is not None:
                 work.append(found)
