@@ -147,6 +147,7 @@ _HEAD = """\
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <initializer_list>
+#include <ios>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -189,6 +190,9 @@ PORTER_HOST_OPERATOR(%%) PORTER_HOST_OPERATOR(&) PORTER_HOST_OPERATOR(|)
 PORTER_HOST_COMPARISON(==) PORTER_HOST_COMPARISON(!=) PORTER_HOST_COMPARISON(<)
 PORTER_HOST_COMPARISON(>) PORTER_HOST_COMPARISON(<=) PORTER_HOST_COMPARISON(>=)
 #undef PORTER_HOST_COMPARISON
+template <class S, class A,
+          class = std::enable_if_t<std::is_base_of_v<std::ios_base, S> && std::is_base_of_v<any, std::decay_t<A>>>>
+S& operator<<(S&, A&&);
 #define PORTER_HOST_MODULE(...) PORTER_HOST_MODULE_(__VA_ARGS__, m)
 #define PORTER_HOST_MODULE_(number, name, argument, ...) \\
     static void porter_host_module##number(::porter_host::any argument)

@@ -46,12 +46,12 @@ class CompileRequest:
     entry: str | None = None
     template_args: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()
-    quote_dirs: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     lineinfo: bool = True
     std: str = "c++17"
     assemble: bool = False
+    quote_dirs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
