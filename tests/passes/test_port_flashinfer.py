@@ -98,6 +98,37 @@ def test_deep_gemm_compiles_in_every_instantiation_of_its_launcher(rows: int, tm
     assert result.output.count(" → ") == 1 + 2 * 15 * len(TYPES)  # registers and spills of each, and the head
 
 
+@pytest.mark.slow
+def test_push_style_compiles_in_every_instantiation_of_its_launcher(tmp_path: Path) -> None:
+    folder = MEGAMOE / "push_style_megamoe" / "src" / "fp8_gemm"
+    lines = [
+        "#include <string>", "#include <cuda.h>", "#include <cuda_bf16.h>", "#include <cuda_fp8.h>",
+        "#include <deep_gemm/nvrtc_cutlass.cuh>", "#include <fp8_moe_fc1_fused.cuh>",
+        "using namespace flashinfer::sm90_push_fp8;", "__global__ void all(void** out) {",
+    ]  # fmt: skip
+    for rows in (64, 128):
+        for stages in range(4, 9):
+            tile = f"4096, 7168, {rows}, 128, 128, 8, {stages}, 128, 128, 1"
+            scheduler = f"Fp8MoeFc1Scheduler<4096, {rows}, 128, 8, 1>"
+            given = "deep_gemm::GroupedWithOffsetSchedulerInput"
+            lines.append(f"*out++ = (void*)&fp8_gemm_kernel_sm90_push_fc1_fused<{tile}, {scheduler}, {given}>;")
+    source = tmp_path / "all.cu"
+    source.write_text("\n".join([*lines, "}", ""]))
+    result = run("port", source, "--check", "-I", folder, "-I", LLM, "--nvcc-flag", f"-isystem={CUTLASS}")
+    assert result.exit_code == 1, result.output
+    assert result.output.count(" → ") == 1 + 2 * (1 + 2 * 5), result.output
+
+
+@pytest.mark.slow
+def test_fp8_blockscale_compiles_in_every_instantiation_of_its_launcher() -> None:
+    root = LLM / "kernels" / "cutlass_kernels" / "fp8_blockscale_gemm" / "fp8_blockscale_gemm.cu"
+    defines = ["ENABLE_FP8_BLOCK_SCALE", "COMPILE_HOPPER_TMA_GEMMS", "ENABLE_BF16", "ENABLE_FP8"]
+    named = [option for name in defines for option in ("-D", name)]
+    result = run("port", root, "--check", *INCLUDE[:4], *named, "--nvcc-flag", f"-isystem={CUTLASS}")
+    assert result.exit_code == 1, result.output
+    assert result.output.count("cooperative_1x128_by_128x128_fp8_gemm_kernel<") >= 10, result.output
+
+
 HEAD = """\
 version: 1
 kernel: kernel.cu
