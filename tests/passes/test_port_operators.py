@@ -61,3 +61,43 @@ def test_an_operator_that_copies_reads(operator: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("operator", KEEPING)
 def test_an_operator_that_may_refer_is_not_followed(operator: str, tmp_path: Path) -> None:
     assert "PT2505" in _notes(tmp_path, operator)
+
+
+CHAINS = [
+    "acc[0] = acc[1] = 0.f;",
+    "acc[0] = acc[1] = acc[2] = acc[3] = 0.f;",
+    "acc[i] = acc[i + 1] = 1.f;",
+    "acc[i] = acc[7 - i] = float(i);",
+    "if (i == 3) acc[0] = acc[1] = 2.f;",
+    "for (int j = 0; j < 4; ++j) acc[2 * j] = acc[2 * j + 1] = 0.f;",
+    "acc[0] = acc[1] = sum[i];",
+    "acc[0] = acc[1] = acc[2] + 1.f;",
+    "acc[0] = acc[1] = 0.f, acc[2] = acc[3] = 0.f;",
+    "acc[(i + 1) % 8] = acc[i] = 0.f;",
+]
+NO_CHAINS = [
+    "(acc[0] = acc[1]) += 1.f;",
+    "float& r = acc[0] = 1.f; r += 1.f;",
+    "kept = acc[0] = 1.f;",
+    "*(&(acc[0] = 1.f)) = 2.f;",
+]
+SUMS = "for (int i = 0; i < 8; ++i) sum[i] += 2.f * acc[i];"
+
+
+def _with(statement: str) -> str:
+    return BODY.replace(SUMS, f"{SUMS}\n        for (int i = 0; i < 4; ++i) {{ {statement} }}")
+
+
+@pytest.mark.parametrize("statement", CHAINS)
+def test_a_chain_of_assignments_writes(statement: str, tmp_path: Path) -> None:
+    result = port_text(tmp_path, kernel(_with(statement)))
+    assert int(result.exit_code) == 0
+    assert "PT2505" not in [d.code.value.id for d in result.diagnostics]
+
+
+@pytest.mark.parametrize("statement", NO_CHAINS)
+def test_what_keeps_the_reference_is_not_followed(statement: str, tmp_path: Path) -> None:
+    before = "struct Keep { float* p; __device__ Keep& operator=(float& f) { p = &f; return *this; } };\n"
+    body = "    Keep kept;\n" + _with(statement)
+    result = port_text(tmp_path, kernel(body, before=before))
+    assert "PT2505" in [d.code.value.id for d in result.diagnostics]
