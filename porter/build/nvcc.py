@@ -37,7 +37,8 @@ class CompileRequest:
 
     `entry` is the kernel's C++ name, with its namespaces or, where that is not ambiguous, without;
     `template_args` are C++ texts. Without `entry` the file is compiled as it is, with whatever kernels it
-    instantiates itself. `quote_dirs` are searched for quoted includes only, in front of `include_dirs`. `defines` are `NAME` or `NAME=VALUE`.
+    instantiates itself. `defines` are `NAME` or `NAME=VALUE`. `quote_dirs` are searched for quoted includes only, in
+    front of `include_dirs`.
     `assemble` runs ptxas too, for the resources.
     """
 

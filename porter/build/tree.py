@@ -32,8 +32,8 @@ class Tree:
 
     @property
     def quote_dirs(self) -> tuple[Path, ...]:
-        """Where quoted includes find headers beside the originals that are not part of the tree. In angle brackets these
-        directories are not searched: a header of the system may have the name of one of theirs."""
+        """Where quoted includes find headers beside the originals that are not part of the tree. In angle brackets
+        these directories are not searched: a header of the system may have the name of one of theirs."""
         return tuple(dict.fromkeys(p.parent for p in self.names))
 
     def original_names(self, text: str) -> str:

@@ -70,8 +70,8 @@ class HandedOn:
         )
 
     def _copies_numbers(self, function: Function, param: Param) -> bool:
-        """Whether a number that is given to a parameter is copied: it is taken by value, or becomes an object that keeps
-        no reference to it."""
+        """Whether a number that is given to a parameter is copied: it is taken by value, or becomes an object that
+        keeps no reference to it."""
         kind = self.program.names.type_of_param(function, param)
         if kind.pointers or kind.extents:
             # no number becomes a pointer
@@ -85,8 +85,8 @@ class HandedOn:
         return kind.kind == "toolkit"
 
     def _made_of_copies(self, scope: ClassScope) -> bool:
-        """Whether no constructor of a class can refer to the number that an object is made from. An aggregate is not made
-        of a number without braces."""
+        """Whether no constructor of a class can refer to the number that an object is made from. An aggregate is not
+        made of a number without braces."""
         if scope.node is None or scope.bases:
             return False
         params = [(s.function, p) for s in scope.functions.get(scope.name, ()) for p in s.function.params]

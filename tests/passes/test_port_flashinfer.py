@@ -129,6 +129,16 @@ def test_fp8_blockscale_compiles_in_every_instantiation_of_its_launcher() -> Non
     assert result.output.count("cooperative_1x128_by_128x128_fp8_gemm_kernel<") >= 10, result.output
 
 
+@pytest.mark.slow
+def test_monomoe_compiles_in_every_instantiation_of_its_launcher() -> None:
+    folder = CSRC / "fused_moe" / "monomoe"
+    include = ["-I", CSRC, "-I", PACKAGE / "data" / "include", "-I", folder]
+    result = run("port", folder / "monomoe_binding.cu", "--check", *include, "--nvcc-flag", f"-isystem={CUTLASS}")
+    assert result.exit_code == 1, result.output
+    assert result.output.count("moe_kernel_topk<monomoe::") == 1, result.output
+    assert "PT3014" not in result.output, "spills"
+
+
 HEAD = """\
 version: 1
 kernel: kernel.cu
