@@ -94,7 +94,9 @@ class HostHeaders:
 _COMMON = "porter_host_library.h"
 
 
-def host_headers(source: Path, include_dirs: Sequence[Path] = ()) -> HostHeaders:
+def host_headers(
+    source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Sequence[Path] = ()
+) -> HostHeaders:
     """Stand-ins for the host headers that a translation unit may include, made from how its files use them."""
     texts: list[str] = []
     wanted: set[str] = set()
@@ -112,7 +114,7 @@ def host_headers(source: Path, include_dirs: Sequence[Path] = ()) -> HostHeaders
             continue
         texts.append(text)
         for quote, name in _INCLUDE.findall(text):
-            places = [path.parent, *include_dirs] if quote == '"' else list(include_dirs)
+            places = [path.parent, *quote_dirs, *include_dirs] if quote == '"' else list(include_dirs)
             found = next((p / name for p in places if (p / name).is_file()), None)
             if found is not None:
                 work.append(found)
@@ -145,6 +147,7 @@ _HEAD = """\
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <initializer_list>
+#include <ios>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -187,6 +190,9 @@ PORTER_HOST_OPERATOR(%%) PORTER_HOST_OPERATOR(&) PORTER_HOST_OPERATOR(|)
 PORTER_HOST_COMPARISON(==) PORTER_HOST_COMPARISON(!=) PORTER_HOST_COMPARISON(<)
 PORTER_HOST_COMPARISON(>) PORTER_HOST_COMPARISON(<=) PORTER_HOST_COMPARISON(>=)
 #undef PORTER_HOST_COMPARISON
+template <class S, class A,
+          class = std::enable_if_t<std::is_base_of_v<std::ios_base, S> && std::is_base_of_v<any, std::decay_t<A>>>>
+S& operator<<(S&, A&&);
 #define PORTER_HOST_MODULE(...) PORTER_HOST_MODULE_(__VA_ARGS__, m)
 #define PORTER_HOST_MODULE_(number, name, argument, ...) \\
     static void porter_host_module##number(::porter_host::any argument)

@@ -37,7 +37,8 @@ class CompileRequest:
 
     `entry` is the kernel's C++ name, with its namespaces or, where that is not ambiguous, without;
     `template_args` are C++ texts. Without `entry` the file is compiled as it is, with whatever kernels it
-    instantiates itself. `defines` are `NAME` or `NAME=VALUE`.
+    instantiates itself. `defines` are `NAME` or `NAME=VALUE`. `quote_dirs` are searched for quoted includes only, in
+    front of `include_dirs`.
     `assemble` runs ptxas too, for the resources.
     """
 
@@ -51,6 +52,7 @@ class CompileRequest:
     lineinfo: bool = True
     std: str = "c++17"
     assemble: bool = False
+    quote_dirs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,9 @@ def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: 
     options = common_flags(
         request.std, request.include_dirs, request.defines, request.flags, request.lineinfo
     )
-    absent = host_headers(source, request.include_dirs)
+    for directory in request.quote_dirs:
+        options += ["-Xcompiler", "-iquote", "-Xcompiler", str(directory.absolute())]
+    absent = host_headers(source, request.include_dirs, request.quote_dirs)
     flags = [f"-arch={request.arch}", "-ptx", *options, *absent.flags]
     host = find_host_compiler()
     command = digest(

@@ -28,8 +28,13 @@ class Tree:
     def include_dirs(self, include_dirs: Sequence[Path]) -> tuple[Path, ...]:
         """The tree's own directories in front of the originals', which hold what was not ported."""
         own = [self.place(d) for d in include_dirs if d.resolve() in self.directories]
-        beside = [p.parent for p in self.names]
-        return tuple(dict.fromkeys([*own, *include_dirs, *beside]))
+        return tuple(dict.fromkeys([*own, *include_dirs]))
+
+    @property
+    def quote_dirs(self) -> tuple[Path, ...]:
+        """Where quoted includes find headers beside the originals that are not part of the tree. In angle brackets
+        these directories are not searched: a header of the system may have the name of one of theirs."""
+        return tuple(dict.fromkeys(p.parent for p in self.names))
 
     def original_names(self, text: str) -> str:
         """A compiler's words, with the user's names of the files instead of the tree's."""

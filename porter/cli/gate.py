@@ -146,7 +146,9 @@ def _problems(path: Path) -> list[Problem]:
 
 def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit) -> Pair:
     include_dirs = tree.include_dirs(request.include_dirs)
-    after = replace(request, source=tree.place(path), arch=PORT_ARCH, include_dirs=include_dirs)
+    after = replace(
+        request, source=tree.place(path), arch=PORT_ARCH, include_dirs=include_dirs, quote_dirs=tree.quote_dirs
+    )
     return nvcc_pair(request, after, toolkit)
 
 

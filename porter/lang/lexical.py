@@ -24,7 +24,7 @@ _OPAQUE = re.compile(
     re.DOTALL,
 )  # fmt: skip
 _DIRECTIVE = re.compile(rb"#[^\\\n]*(?:\\(?:\r?\n|.)[^\\\n]*)*")
-_DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)(\([^)]*\))?")
+_DEFINE = re.compile(rb"[ \t]*#[ \t]*define(?:[ \t]|\\\r?\n)+([A-Za-z_]\w*)(\([^)]*\))?")
 _INCLUDE = re.compile(rb'[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
 _COMPUTED = re.compile(rb"[ \t]*#[ \t]*include[ \t]+([A-Za-z_]\w*[^\n]*)")
 _CONTINUATION = re.compile(rb"\\(?=\r?\n)")

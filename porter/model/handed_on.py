@@ -10,6 +10,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.model.functions import Call, Function, Param, Style
+from porter.model.names.symbols import ClassScope
 from porter.model.program import PACK, Program
 from porter.model.uses import Reading, Use, joined, uses_in
 
@@ -59,8 +60,41 @@ class HandedOn:
 
     @cached_property
     def _operators(self) -> frozenset[str]:
-        names = {f.name for f in (*self.program.functions, *self.program.forward) if f.name.startswith("operator")}
-        return frozenset(n.removeprefix("operator").strip() for n in names)
+        """Signs of the overloaded operators that may keep a reference to a number that is their operand."""
+        functions = (*self.program.functions, *self.program.forward)
+        named = [f for f in functions if f.name.startswith("operator")]
+        return frozenset(
+            f.name.removeprefix("operator").strip()
+            for f in named
+            if not all(self._copies_numbers(f, p) for p in f.params)
+        )
+
+    def _copies_numbers(self, function: Function, param: Param) -> bool:
+        """Whether a number that is given to a parameter is copied: it is taken by value, or becomes an object that
+        keeps no reference to it."""
+        kind = self.program.names.type_of_param(function, param)
+        if kind.pointers or kind.extents:
+            # no number becomes a pointer
+            return kind.kind not in ("param", "name", "unknown")
+        if kind.kind == "param":
+            return not kind.reference and kind.name in function.template_params
+        if kind.kind == "arithmetic":
+            return not kind.reference
+        if kind.kind == "class":
+            return all(self._made_of_copies(c) for c in kind.classes)
+        return kind.kind == "toolkit"
+
+    def _made_of_copies(self, scope: ClassScope) -> bool:
+        """Whether no constructor of a class can refer to the number that an object is made from. An aggregate is not
+        made of a number without braces."""
+        if scope.node is None or scope.bases:
+            return False
+        params = [(s.function, p) for s in scope.functions.get(scope.name, ()) for p in s.function.params]
+        kinds = [self.program.names.type_of_param(function, param) for function, param in params]
+        return all(
+            scope in kind.classes or (kind.kind in ("arithmetic", "toolkit", "class") and not kind.reference)
+            for kind in kinds
+        )
 
     def reading(self, function: Function) -> Reading:
         """How expressions of a function are read."""

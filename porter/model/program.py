@@ -111,7 +111,7 @@ class Program:
         return [s for s in self.statements if s.function is function]
 
     def reaching(self, seeds: Iterable[Function]) -> set[int]:
-        """ids of the functions that call one of `seeds`, directly or not, and of the seeds."""
+        """ids of the functions that call one of `seeds`, directly or not, and of the seeds. A launch is no call."""
         found: set[int] = set()
         work = list(seeds)
         while work:
@@ -119,6 +119,9 @@ class Program:
             if id(function) in found:
                 continue
             found.add(id(function))
+            if function.style is Style.KERNEL:
+                # who launches it is not part of it
+                continue
             work.extend(call.caller for call in self.callers(function))
             if function.style is Style.LAMBDA and function.parent is not None:
                 # who makes it hands it to something that calls it

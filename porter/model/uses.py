@@ -134,6 +134,8 @@ def _element(parent: Node, node: Node, reading: Reading) -> Use:
         if field == "right":
             return Use.READ
         # the value of an assignment refers to what was assigned
+        while sign == "=" and (outer := _assigned_on(parent, reading)) is not None:
+            parent = outer
         if parent.parent is None or parent.parent.type not in _DISCARDED or sign in reading.operators:
             return Use.UNKNOWN
         return Use.WRITE if sign == "=" else Use.UPDATE
@@ -162,6 +164,26 @@ def _element(parent: Node, node: Node, reading: Reading) -> Use:
     if kind == "lambda_capture_initializer":
         return Use.UNKNOWN if reading.text(parent).lstrip().startswith("&") else Use.READ
     return Use.UNKNOWN
+
+
+def _assigned_on(assignment: Node, reading: Reading) -> Node | None:
+    """The assignment around one, if it gives the value on to a register of the same array: `d[0] = d[1] = 0.f`."""
+    outer, left = assignment.parent, assignment.child_by_field_name("left")
+    if outer is None or outer.type != "assignment_expression" or _field(outer, assignment) != "right":
+        return None
+    operator, target = outer.child_by_field_name("operator"), outer.child_by_field_name("left")
+    if left is None or target is None or operator is None or reading.text(operator) != "=":
+        return None
+    same = left.type == target.type == "subscript_expression" and _array(left, reading) == _array(target, reading)
+    return outer if same else None
+
+
+def _array(element: Node, reading: Reading) -> tuple[str, int]:
+    """The text of what a chain of subscripts stands behind, and how many they are."""
+    count = 0
+    while element.type == "subscript_expression" and (inner := element.child_by_field_name("argument")) is not None:
+        element, count = inner, count + 1
+    return reading.text(element), count
 
 
 def _argument(arguments: Node, node: Node, full: bool, reading: Reading) -> Use:

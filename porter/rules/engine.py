@@ -14,7 +14,7 @@ from porter.lang.cuda import location
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Span
 from porter.rules.match import matches, text_matches
-from porter.rules.rule import Rule, When
+from porter.rules.rule import Region, Rule, When
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,10 @@ def pattern_groups(
 ) -> Planned:
     """One group for each match of a pattern rule. A match inside text that an earlier group edits is dropped:
     that group already decided what becomes of it. A construct of a library is not reported where the sources
-    define a function of that name themselves (`defined`)."""
+    define a function of that name themselves (`defined`), and a library's macro in a condition stays where the sources
+    define it themselves."""
     planned = Planned()
+    macros = {macro.name for file in sources.files.values() for macro in file.lexed.macros()}
     claimed: dict[str, list[Span]] = defaultdict(list)
     reported: set[tuple[str, str]] = set()
     for group in taken:
@@ -80,6 +82,8 @@ def pattern_groups(
                     continue
                 if touches(claimed[path], match.span):
                     continue
+                if rule.region is Region.DIRECTIVE and _of_sources(name, macros):
+                    continue
                 if rule.report is not None:
                     reported.add((path, name))
                     values = {"name": name, "library": rule.report}
@@ -92,6 +96,11 @@ def pattern_groups(
                 edit = Edit(path, match.span, match.replacement.encode("latin-1"))
                 planned.groups.append(_group(rule, [edit]))
     return planned
+
+
+def _of_sources(text: str, macros: set[str]) -> bool:
+    """Whether a text names a macro of the sources: other than those of the compiler, which code for editors defines."""
+    return any(word in macros and not word.startswith("__CUDA") for word in re.findall(r"\w+", text))
 
 
 def touches(claimed: Sequence[Span], span: Span) -> bool:

@@ -67,6 +67,22 @@ LIBRARIES = {
         """,
         {"scale<9, float>"},
     ),
+    "values in streams": (
+        ["nvrtc.h", "cublas_v2.h", "torch/extension.h"],
+        """
+        #include <iostream>
+        #include <sstream>
+        void run(float* a, nvrtcProgram program, torch::Tensor t) {
+            nvrtcResult result = nvrtcCompileProgram(program, 0, nullptr);
+            if (result != NVRTC_SUCCESS) std::cerr << "error: " << nvrtcGetErrorString(result) << std::endl;
+            std::ostringstream text;
+            text << cublasGetStatusString(cublasCreate(nullptr)) << ' ' << t.size(0) << ' ' << t.dtype() << '\\n';
+            throw std::runtime_error((std::stringstream() << t.sizes()).str().c_str());
+            scale<7><<<1, 32>>>(a, 1);
+        }
+        """,
+        {"scale<7, float>"},
+    ),
     "TVM-FFI": (
         ["tvm/ffi/container/tensor.h", "tvm/ffi/function.h"],
         """

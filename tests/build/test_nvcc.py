@@ -11,6 +11,7 @@ from porter.build.entry import demangle, entries, kernel_names, named, take_prob
 from porter.build.nvcc import CompileRequest, compile_ptx, dependencies
 from porter.build.run import messages
 from porter.build.toolchain import Toolkit
+from porter.build.tree import write_tree
 from porter.diagnostics import Code, ExitCode, PorterError
 
 SOURCE = """#include "part.cuh"
@@ -240,3 +241,27 @@ def test_names() -> None:
         "template<int I> static __global__ __cluster_dims__(2,1,1) void b()"
     )
     assert kernel_names(text) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["assert.h", "math.h", "stdint.h", "string.h", "time.h", "stddef.h"])
+def test_headers_beside_the_original_do_not_stand_in_for_the_systems(
+    name: str, tmp_path: Path, toolkit: Toolkit, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
+    common = tmp_path / "p" / "common"
+    common.mkdir(parents=True)
+    (common / "unread.h").write_text("#define UNREAD 1\n")
+    (common / name).write_text("#error not the header of the system\n")
+    texts = {
+        "k.cu": f'#include <{name}>\n#include <cuda_fp16.h>\n#include "common/read.h"\n'
+        "__global__ void k(int* out) { *out = UNREAD; }\n",
+        "common/read.h": '#include "unread.h"\n',
+    }
+    for place, text in texts.items():
+        (tmp_path / "p" / place).write_text(text)
+    tree = write_tree({str(tmp_path / "p" / place): text.encode() for place, text in texts.items()}, [tmp_path / "p"])
+    request = CompileRequest(
+        tree.place(tmp_path / "p" / "k.cu"), "sm_100a",
+        include_dirs=tree.include_dirs([tmp_path / "p"]), quote_dirs=tree.quote_dirs,
+    )  # fmt: skip
+    assert compile_ptx(request, toolkit, cache).entries == ("_Z1kPi",)

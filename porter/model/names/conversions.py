@@ -136,7 +136,10 @@ class Conversions:
         if same is False:
             if not wanted.const and wanted.reference == "&":
                 derived = self._derived(given, wanted)
-                return derived if derived is not None else None
+                if derived is None and given.kind == "class" and given.is_plain and self._may_convert(given):
+                    # a conversion function may give a reference
+                    return MAYBE_USER
+                return derived
             return self._by_value(given, wanted, deduced)
         if not wanted.const and given.const and wanted.kind == given.kind and wanted.kind != "name":
             return None

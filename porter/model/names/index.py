@@ -372,6 +372,9 @@ def _is_conditional(node: Node) -> bool:
 def _is_conversion(node: Node) -> bool:
     if node.type == "template_declaration":
         return any(_is_conversion(c) for c in node.named_children)
+    if any(c.text == b"operator" for c in node.children):
+        # behind several specifiers the grammar takes the type for the name of a function
+        return True
     declarator = node.child_by_field_name("declarator")
     while declarator is not None and declarator.type in ("pointer_declarator", "reference_declarator"):
         declarator = declarator.child_by_field_name("declarator")

@@ -11,7 +11,7 @@ from tree_sitter import Node
 from porter.lang.asm import macro_definitions
 from porter.lang.cuda import CudaFile
 from porter.model.constants import Constants
-from porter.model.functions import Call, Function, Style
+from porter.model.functions import Call, Function, Param, Style
 from porter.model.names.declared import Declared
 from porter.model.names.expressions import Expressions
 from porter.model.names.index import Index, Indexer
@@ -112,6 +112,10 @@ class Names:
     def type_of(self, function: Function, node: Node) -> Type:
         """The type of an expression in a function."""
         return self.expressions.type_of(function, node)
+
+    def type_of_param(self, function: Function, param: Param) -> Type:
+        """The declared type of a parameter."""
+        return self.overloads.wanted(function, param)
 
     def class_of(self, function: Function, declaration: Node, declarator: Node | None) -> tuple[ClassScope, ...]:
         """The classes that a declared variable or parameter may be an object of; none if it is of no class that the
