@@ -108,7 +108,7 @@ def _alike(port: Hazard, original: Hazard) -> bool:
 
 
 def _inherits(port: Hazard, original: Hazard, lines: LineMap) -> bool:
-    if not _alike(port, original) or not port.edges <= original.edges:
+    if not _alike(port, original) or not all(_lacked(e, original) for e in port.edges):
         return False
     for mine, theirs in zip(_sites(port), _sites(original), strict=True):
         if mine.what == theirs.what and not _tensor(mine) and lines.same(mine.loc, theirs.loc):
@@ -117,6 +117,13 @@ def _inherits(port: Hazard, original: Hazard, lines: LineMap) -> bool:
         if not (operand and lines.replaced(mine.loc, theirs.loc) and all(map(_users, port.edges))):
             return False
     return True
+
+
+def _lacked(edge: Edge, original: Hazard) -> bool:
+    """Whether the original lacks an edge. Where nothing orders its two accesses, whether there is a fence beside what
+    would order them cannot be seen; a fence that is the user's to give is taken to be missing there, too."""
+    unordered = any(e.missing.startswith("synchronization") for e in original.edges)
+    return edge in original.edges or (unordered and _users(edge))
 
 
 def _users(edge: Edge) -> bool:

@@ -143,6 +143,22 @@ def test_a_hazard_of_untouched_lines_is_inherited_only_as_it_is(lines: LineMap, 
     assert found.similar[1].more == SYNC
 
 
+def test_a_fence_beside_an_order_that_lacks_cannot_be_seen(lines: LineMap, at) -> None:
+    """An original whose accesses nothing orders may or may not have the fence; its port orders them, and lacks it."""
+
+    def pair(folder: str, missing: str, first: int, second: int, **more) -> Hazard:
+        store, bulk = at(folder, first), at(folder, second)
+        return hazard(site("store", "st.shared", store), site(BULK, "cp.async.bulk", bulk), missing, kind="H20", **more)
+
+    unordered = pair("original", SYNC, 2, 8)
+    assert split([pair("port", PROXY, 5, 12)], [unordered], lines).inherited
+    assert not split([pair("port", PROXY, 6, 12)], [unordered], lines).inherited
+    assert not split([pair("port", COMMIT, 5, 12)], [unordered], lines).inherited
+    assert not split([pair("port", PROXY, 5, 12, relied=True)], [unordered], lines).inherited
+    # one that is ordered, and lacks something else, has the fence
+    assert not split([pair("port", PROXY, 5, 12)], [pair("original", COMMIT, 2, 8)], lines).inherited
+
+
 def test_an_operand_is_inherited_where_its_order_is_the_users(lines: LineMap, at) -> None:
     def operand(folder: str, missing: str, line: int, what: str, opcode: str, **more) -> Hazard:
         first = site("store", "st.shared", at(folder, 2 if folder == "original" else 5))
