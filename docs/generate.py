@@ -287,7 +287,8 @@ Where the original has a hazard of the kind in the same place and the port's is 
 report says what the original lacks there, and what the port lacks beyond that. Without line information (PTX of
 CuTe DSL) one place cannot be told from another: only what the letter of the ISA alone forbids is inherited there,
 each from one of the original's. What a race hides stays hidden: where nothing orders two accesses, it does not show
-whether a proxy fence would be missing between them too. Mend the original and check again.
+whether a proxy fence is missing between them too; a port that orders them, and lacks no more than that fence, inherits
+the hazard. Mend the original and check again.
 
 `porter port --mend` offers what the original lacks, as edit groups of their own with the safety *review*: a proxy fence
 behind the writing statement, a barrier ahead of the one that issues the copy. It runs the kernel's case; an instruction
