@@ -95,8 +95,7 @@ def main() -> int:
     for name, pattern, replacement in MISTAKES:
         wrong, count = re.subn(pattern, replacement, text)
         if not count:
-            print(f"{name}: the port holds nothing like {pattern}")
-            continue
+            raise SystemExit(f"{name}: the port holds nothing like {pattern}")
         path = directory / name / case.kernel.name
         path.parent.mkdir()
         path.write_text(wrong)

@@ -37,6 +37,22 @@ class Mention:
     macro: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class _Named:
+    """Registers as expressions of a function name them."""
+
+    function: Function
+    names: frozenset[str]
+    rank: int
+    path: str
+
+    @staticmethod
+    def of(accumulator: Accumulator) -> _Named:
+        names = frozenset(accumulator.scalars or (accumulator.name,))
+        rank = 0 if accumulator.scalars else len(accumulator.extents)
+        return _Named(accumulator.function, names, rank, accumulator.path)
+
+
 class Mentions:
     """Asks about the accumulators of one program."""
 
@@ -62,7 +78,7 @@ class Mentions:
         ]
         reaching = {m for m in self.macros.by_name if self._may_name(m, set(names))}
         for offset, macro in self._words(function, reaching - set(names)):
-            use = self.through_macro(function, offset, accumulator)
+            use = self.through_macro(function, offset, _Named.of(accumulator))
             if use is not Use.NOTHING:
                 found.append(Mention(function, offset, macro, use, macro))
         return sorted(found, key=lambda m: m.offset)
@@ -72,6 +88,8 @@ class Mentions:
         multiplied."""
         function = param.function
         names = {p.name for p in param.params if p.name}
+        rank = 0 if param.is_scalars else param.params[0].rank or -1
+        wanted = _Named(function, frozenset(names), rank, param.path)
         found = []
         for offset, name in self._words(function, names):
             node = function.file.root.descendant_for_byte_range(offset, offset + len(name))
@@ -80,10 +98,14 @@ class Mentions:
             variable = resolve(self._innermost(function, node), node, name)
             if variable is None or variable.param is None or self._is_neutral(node, []):
                 continue
-            rank = 0 if param.is_scalars else param.params[0].rank or -1
-            use = use_of(node, rank, param.path, self.handed_on.reading(function))
+            use = use_of(node, wanted.rank, param.path, self.handed_on.reading(function))
             if use is not Use.NOTHING:
                 found.append(Mention(function, offset, name, use))
+        reaching = {m for m in self.macros.by_name if self._may_name(m, names)}
+        for offset, macro in self._words(function, reaching - names):
+            use = self.through_macro(function, offset, wanted)
+            if use is not Use.NOTHING:
+                found.append(Mention(function, offset, macro, use, macro))
         return found
 
     def of_member(self, accumulator: Accumulator, skipped: list[Zeroing]) -> list[Mention]:
@@ -263,9 +285,9 @@ class Mentions:
                 return True
         return False
 
-    def through_macro(self, function: Function, offset: int, accumulator: Accumulator) -> Use:
-        """What the macro at an offset, expanded with the statement around it, does to the accumulator."""
-        names = set(accumulator.scalars or (accumulator.name,))
+    def through_macro(self, function: Function, offset: int, wanted: _Named) -> Use:
+        """What the macro at an offset, expanded with the statement around it, does to the registers."""
+        names = set(wanted.names)
         node = function.file.root.descendant_for_byte_range(offset, offset + 1)
         while node is not None and node.type not in _WHOLE_STATEMENTS and node.type != "compound_statement":
             node = node.parent
@@ -283,7 +305,7 @@ class Mentions:
             if not names & set(re.findall(r"[A-Za-z_]\w*", expansion)):
                 continue
             source = f"void f() {{ {f'if {expansion} ;' if condition else expansion} }}"
-            found = joined(found, self._in_text(source, names, accumulator))
+            found = joined(found, self._in_text(source, wanted))
         return found
 
     def _in_unread(self, line: str, names: set[str]) -> Use:
@@ -294,7 +316,7 @@ class Mentions:
         named = any(names & set(re.findall(r"[A-Za-z_]\w*", e)) for e in expansions)
         return Use.UNKNOWN if named else Use.NOTHING
 
-    def _in_text(self, source: str, names: set[str], accumulator: Accumulator) -> Use:
+    def _in_text(self, source: str, wanted: _Named) -> Use:
         data = source.encode("utf-8", "surrogateescape")
         root = parse_tree(data).root_node
         if root.has_error:
@@ -314,13 +336,12 @@ class Mentions:
                 found = joined(found, self.handed_on.of_param(target, index, full))
             return found
 
-        reading = self.handed_on.reading(accumulator.function)
+        reading = self.handed_on.reading(wanted.function)
         reading = Reading(text, takes, reading.values, reading.operators)
-        rank = 0 if accumulator.scalars else len(accumulator.extents)
         found = Use.NOTHING
         for node in find(root, "identifier", "type_identifier"):
-            if text(node) in names and not _in_wgmma(node, text):
-                use = use_of(node, rank, accumulator.path, reading) if node.type == "identifier" else Use.UNKNOWN
+            if text(node) in wanted.names and not _in_wgmma(node, text):
+                use = use_of(node, wanted.rank, wanted.path, reading) if node.type == "identifier" else Use.UNKNOWN
                 found = joined(found, use)
         return found
 

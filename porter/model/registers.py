@@ -9,7 +9,8 @@ from tree_sitter import Node
 
 from porter.model.functions import Function
 
-_COMPONENTS = ("x", "y", "z", "w")
+COMPONENTS = ("x", "y", "z", "w")
+"""Members of CUDA's vector types."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ def take_apart(function: Function, node: Node) -> Element | None:
             if inner is None or member is None:
                 return None
             name = function.text(member)
-            if name in _COMPONENTS and not subscripts and not path:
+            if name in COMPONENTS and not subscripts and not path:
                 # a component of float2 or float4
-                subscripts.append(str(_COMPONENTS.index(name)))
+                subscripts.append(str(COMPONENTS.index(name)))
             else:
                 path = f".{name}{path}"
             node = inner

@@ -14,6 +14,7 @@ from porter.model.constants import Constants
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
+from porter.model.threads import ends_thread
 from porter.ptx.arch import WARP, Limits
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
@@ -26,7 +27,6 @@ _CALL = re.compile(r"(?:\w+::)*(\w+)\s*\((.*)\)", re.DOTALL)
 _CAST = re.compile(
     r"(?:static_cast\s*<[^<>]*>|\(\s*(?:const\s+)?(?:unsigned(?:\s+int)?|u?int(?:32_t)?)\s*\)|(?:u?int(?:32_t)?|unsigned)(?=\s*\())\s*"
 )
-_EXIT = re.compile(r"asm\b[^;{}]*\"exit;[^;{}]*;\s*\Z")
 _DIVISION = re.compile(r"(.+?)\s*(/|>>)\s*([\w:]+)", re.DOTALL)
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -126,7 +126,7 @@ class _Branches:
                     if arm is None:
                         continue
                     found |= self.running([arm], runs_mma, before if inside is None else before & inside)
-                    if inside is not None and _leaves(arm):
+                    if inside is not None and _leaves(self.function, arm):
                         alive -= inside
             elif runs_mma(node):
                 inner = node.child_by_field_name("body") if node.type in LOOPS else node
@@ -253,11 +253,14 @@ def _closing(text: str) -> int:
     return -1
 
 
-def _leaves(arm: Node) -> bool:
+def _leaves(function: Function, arm: Node) -> bool:
     """Whether whoever takes the arm does not come back from it."""
-    if arm.type == "return_statement" or _EXIT.search((arm.text or b"").decode("utf-8", "replace")):
+    ends = arm.type == "expression_statement" and any(
+        ends_thread(s) and arm.start_byte <= s.node.start_byte < arm.end_byte for s in function.asm
+    )
+    if arm.type == "return_statement" or ends:
         return True
     if arm.type not in ("compound_statement", "else_clause", *PREPROCESSOR_BLOCKS):
         return False
     inner = [c for c in arm.named_children if c.type != "comment"]
-    return bool(inner) and _leaves(inner[-1])
+    return bool(inner) and _leaves(function, inner[-1])

@@ -11,9 +11,7 @@ from enum import Enum
 from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
-
-COMPONENTS = ("x", "y", "z", "w")
-"""Members of CUDA's vector types."""
+from porter.model.registers import COMPONENTS
 
 
 class Use(Enum):

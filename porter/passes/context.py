@@ -98,8 +98,8 @@ class PortContext:
     def member_tile(self, member: MemberField, method: Function) -> str:
         """The tile of a member accumulator as a method names it; one of a base class by `this`, which also finds it
         where the base depends on a template's arguments."""
-        own = method.owner_class is not None and method.owner_class.node is not None
-        inherited = own and method.owner_class.node.id != member.class_node.id  # type: ignore[union-attr]
+        own = method.owner_class.node if method.owner_class is not None else None
+        inherited = own is not None and own.id != member.class_node.id
         return f"this->{self.names.member(member)}" if inherited else self.names.member(member)
 
     def indent(self, function: Function, span: Span) -> str:

@@ -46,12 +46,11 @@ def place_moves(context: PortContext) -> Moves:
         if carried:
             names = ", ".join(f"`{p.function.qualified_name or 'a lambda'}`" for p in carried)
             why = [f"its registers are used in {names}", *why]
-        moves.loads.setdefault(id(accumulator), [])
-        moves.stores.setdefault(id(accumulator), [])
         if not why:
             continue
-        if any(p.of_original for p in moves.problems.get(id(accumulator), ())):
-            _refuse(context, accumulator, moves, [p.what for p in moves.problems[id(accumulator)] if p.of_original])
+        original = [p.what for p in moves.problems[id(accumulator)] if p.of_original]
+        if original:
+            _refuse(context, accumulator, moves, original)
             continue
         moves.loads[id(accumulator)] = []
         moves.stores[id(accumulator)] = []

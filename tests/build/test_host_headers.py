@@ -137,7 +137,7 @@ def test_an_installed_header_wins(tmp_path: Path, toolkit: Toolkit, cache: Cache
     source = tmp_path / "unit.cu"
     source.write_text("#include <nccl.h>\n__global__ void k(int* p) { *p = OURS; }\n")
     for options in ({"include_dirs": (tmp_path / "include",)}, {"flags": (f"-isystem={tmp_path / 'include'}",)}):
-        compiled = compile_ptx(CompileRequest(source, "sm_90a", **options), toolkit, cache)  # type: ignore[arg-type]
+        compiled = compile_ptx(CompileRequest(source, "sm_90a", **options), toolkit, cache)
         assert compiled.stood_in == ()
 
 

@@ -79,7 +79,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     def counted(command: list[object], **options: object) -> object:
         seen.append(next(str(w) for w in command if str(w).startswith("-arch=")).removeprefix("-arch="))
-        return real(command, **options)  # type: ignore[arg-type]
+        return real(command, **options)
 
     monkeypatch.setattr(nvcc, "run", counted)
     return seen
@@ -92,7 +92,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
 
     def plant(pattern: str, replacement: str) -> None:
         def text(self: object, *args: object, **options: object) -> str:
-            made = real(self, *args, **options)  # type: ignore[arg-type]
+            made = real(self, *args, **options)
             changed, count = re.subn(pattern, replacement, made, flags=re.DOTALL)
             assert count, f"the port holds nothing like {pattern}"
             return changed

@@ -97,7 +97,7 @@ def test_clang_says_the_same(text: str, tmp_path: Path) -> None:
         if exact is not None and numbers.get(exact) is not None:
             checked += 1
             if len(wanted) == 1:
-                assert wanted == {int(numbers[exact][1])}, call  # type: ignore[index]
+                assert wanted == {int(numbers[exact][1])}, call
             else:
-                assert int(numbers[exact][1]) in wanted, call  # type: ignore[index]
+                assert int(numbers[exact][1]) in wanted, call
     assert checked or ERRORS in text or any(p in text for p in ("#", "template", "[]", "[&]"))

@@ -81,7 +81,7 @@ def port_files(directory: Path, files: dict[str, str], root: str = "kernel.cu", 
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (directory / name).write_bytes(text.encode())
-    return port_sources(load_sources(directory / root), PortOptions(**options))  # type: ignore[arg-type]
+    return port_sources(load_sources(directory / root), PortOptions(**options))
 
 
 def compiles(result: PortResult, directory: Path, out: Path, arch: str = PORT_ARCH) -> str:

@@ -121,6 +121,31 @@ __device__ void step(float (&d)[8], uint64_t a, uint64_t b) {
 
 
 @pytest.mark.parametrize(
+    ("macros", "use"),
+    [
+        ("#define ACC d", "ACC[0] += 1.f;"),
+        ("#define ACC d\n#define OUT(i) ACC[i]", "OUT(0) += 1.f;"),
+        ("#define BUMP d[0] += 1.f", "BUMP;"),
+        ("#define CAT(x, y) x##y\n#define ACC CAT(, d)", "ACC[0] += 1.f;"),
+    ],
+)
+def test_a_function_whose_macros_use_the_registers_is_handed_both(tmp_path: Path, macros: str, use: str) -> None:
+    step = f"""
+{macros}
+__device__ void step(float (&d)[8], uint64_t a, uint64_t b) {{
+    arrive();
+    mma(d, a, b);
+    commit();
+    wait<0>();
+    {use}
+}}
+"""
+    text = ported(tmp_path, kernel("    float acc[8] = {0};\n" + loop("step(acc, a + k, b + k);") + STORE, before=step))
+    assert "float (&d)[8], tcgen05::Accumulator& d_tmem, uint64_t a" in text
+    assert "step(tc, acc, acc_tmem, a + k, b + k);" in text
+
+
+@pytest.mark.parametrize(
     "statement",
     ["while (wait_and_test()) { }", "for (; wait_and_test();) { }", "do { } while (wait_and_test());"],
 )

@@ -21,7 +21,7 @@ from porter.sim import GlobalMemory, Options, Outcome
 from porter.sim.results import Mode, Schedule
 
 MODES: list[tuple[Mode, Schedule]] = [
-    *itertools.product(("functional", "checking"), ("eager", "late", "random")),  # type: ignore[list-item]
+    *itertools.product(("functional", "checking"), ("eager", "late", "random")),
 ]
 LATE: list[tuple[Mode, Schedule]] = [("functional", "late"), ("checking", "late")]
 

@@ -106,7 +106,7 @@ def operands(variant: Variant) -> tuple[Values, Values]:
     generator = np.random.default_rng(11)
     k = KINDS[variant.kind].depth * STEPS * TILES
     low, high = (-2, 3) if variant.kind == "f16acc" else (-3, 4)
-    return tuple(generator.integers(low, high, (rows, k)).astype(np.float64) for rows in (variant.rows, variant.n))  # type: ignore[return-value]
+    return tuple(generator.integers(low, high, (rows, k)).astype(np.float64) for rows in (variant.rows, variant.n))
 
 
 def encoded(values: Values, kind: str) -> bytes:

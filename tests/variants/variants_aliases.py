@@ -18,7 +18,7 @@ FIRST = """<declare>
 
 def after(name: str, statements: str, **more: object) -> None:
     """A variant with statements between the loop and the stores."""
-    put(name, FIRST + statements + "\n    <store>", **more)  # type: ignore[arg-type]
+    put(name, FIRST + statements + "\n    <store>", **more)
 
 
 put(

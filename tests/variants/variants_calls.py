@@ -17,7 +17,7 @@ FIRST = """<declare>
 
 def after(name: str, statements: str, types: str = "", **more: object) -> None:
     """A variant with statements between the loop and the stores."""
-    put(name, FIRST + statements + "\n    <store>", types=types and f"\n{types}\n", **more)  # type: ignore[arg-type]
+    put(name, FIRST + statements + "\n    <store>", types=types and f"\n{types}\n", **more)
 
 
 DOUBLED = then("d *= 2")

@@ -30,8 +30,8 @@ def classes(
 ) -> None:
     """A variant whose registers are the member `d` of a `Tile`."""
     types = types.replace("<mma>", MMA).replace("<clear>", CLEAR)
-    pieces = {**USED, **more.pop("pieces", {})}  # type: ignore[dict-item]
-    put(name, body, mma=f"\n{types}\n", pieces=pieces, **more)  # type: ignore[arg-type]
+    pieces = {**USED, **more.pop("pieces", {})}
+    put(name, body, mma=f"\n{types}\n", pieces=pieces, **more)
 
 
 MEMBERS = """    __device__ __forceinline__ void clear() { <clear> }

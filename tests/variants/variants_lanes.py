@@ -282,7 +282,7 @@ put(
 def shaped(name: str, block: tuple[int, int, int], flat: str, **more: object) -> None:
     """A block of another shape; `flat` is the thread's number in it."""
     text = HEAD + SYNC + (TILE.replace("<N>", "32") + wrapper()).replace("threadIdx.x", f"({flat})")
-    text += kernel(DONE, **more).replace("threadIdx.x", f"({flat})")  # type: ignore[arg-type]
+    text += kernel(DONE, **more).replace("threadIdx.x", f"({flat})")
     whole(name, text, axis="lanes", block=block)
 
 

@@ -46,7 +46,7 @@ def held(name: str, statements: str, types: str = "", **more: object) -> None:
         types=types and f"\n{types}\n",
         pieces=HELD,
         **more,
-    )  # type: ignore[arg-type]
+    )
 
 
 held("object_plain", "")

@@ -90,7 +90,7 @@ __device__ __forceinline__ void mma({parameter}, uint64_t a, uint64_t b) {{
     for (int i = 0; i < 16; ++i) d[i / 4][i % 4] = 0.f;""",
         "store": "for (int i = 0; i < 16; ++i) c[at(i)] = d[i / 4][i % 4];",
     }
-    put(name, DONE if "body" not in more else more.pop("body"), mma=wrapped, pieces=pieces, **more)  # type: ignore[arg-type]
+    put(name, DONE if "body" not in more else more.pop("body"), mma=wrapped, pieces=pieces, **more)
 
 
 grouped("grouped_reference", "float (&d)[4][4]")

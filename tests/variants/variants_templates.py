@@ -195,7 +195,7 @@ ARGUMENTS = "(const uint4*, const uint4*, float*, int);\n"
 def instances(name: str, parameters: str, arguments: list[str], body: str, **more: object) -> None:
     """A template kernel, instantiated for each of the arguments."""
     after = "".join(f"template __global__ void kernel<{a}>{ARGUMENTS}" for a in arguments)
-    put(name, body, before=f"template <{parameters}>\n", after=f"\n{after}", **more)  # type: ignore[arg-type]
+    put(name, body, before=f"template <{parameters}>\n", after=f"\n{after}", **more)
 
 
 instances(

@@ -20,7 +20,7 @@ def loops(name: str, text: str, **more: object) -> None:
     {text}
     <store>""",
         **more,
-    )  # type: ignore[arg-type]
+    )
 
 
 def middle_left_out(p: Values) -> Values:

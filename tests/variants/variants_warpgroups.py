@@ -144,7 +144,7 @@ def specialised(name: str, body: str, *, threads: int = 256, rows: int = 64, fir
     """A kernel whose roles fill shared memory themselves; the consumers' threads begin at `first`."""
     thread = f"(threadIdx.x - {first})" if first else "threadIdx.x"
     text = HEAD + SYNC + TILE.replace("<N>", "32").replace("threadIdx.x", thread) + wrapper()
-    text += more.pop("types", "")  # type: ignore[operator]
+    text += more.pop("types", "")
     frame = kernel(
         body,
         shared=f"__shared__ alignas(128) uint4 a_tile[{rows} * 12], b_tile[32 * 12];",
@@ -159,7 +159,7 @@ def specialised(name: str, body: str, *, threads: int = 256, rows: int = 64, fir
         block=(threads, 1, 1),
         rows=rows,
         **more,
-    )  # type: ignore[arg-type]
+    )
 
 
 FILL = """fill<64>(a_tile, a_in, threadIdx.x - 128, 128);

@@ -476,7 +476,7 @@ def _takes(function: Function, call: Call) -> bool:
     """Whether a lambda or macro takes as many arguments as a call has."""
     required = sum(1 for p in function.params if not has_default(p))
     if len(call.args) > len(function.params) and not function.variadic:
-        pack = function.params and function.params[-1].node is not None
-        if not (pack and function.params[-1].node.type.startswith("variadic")):  # type: ignore[union-attr]
+        last = function.params[-1].node if function.params else None
+        if last is None or not last.type.startswith("variadic"):
             return False
     return len(call.args) >= required or any(a.type == PACK for a in call.args)
