@@ -11,13 +11,15 @@ from porter.lang.text import Span
 from porter.model.kernels import Kernel
 from porter.passes.context import PortContext
 from porter.passes.plan import KernelPlan
+from porter.ptx.arch import Limits
+from porter.ptx.register_file import allocated
 from porter.ptx.tmem import COLUMNS
 
 RULE = "PTR142"
 
-_MOST_THREADS = 128
-"""Two CTAs of so many threads fit on an SM with as many registers as a thread may have (64 Ki registers, 255 a thread),
-so that to ask for one of them takes none away."""
+_MOST_THREADS = Limits.registers_per_sm // (2 * allocated(Limits.registers_per_thread))
+"""Two CTAs of so many threads fit on an SM with as many registers as a thread may have, so that to ask for one of them
+takes none away."""
 
 
 def state_minimum_blocks(context: PortContext, plans: Sequence[KernelPlan]) -> None:

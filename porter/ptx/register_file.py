@@ -13,13 +13,12 @@ import math
 from collections.abc import Iterable, Mapping
 
 from porter.ptx import ast
+from porter.ptx.wgmma import THREADS as WARPGROUP
 
 GRANULARITY = 8
 """Registers per thread that are allocated together."""
 LEAST, MOST = 24, 256
 """The counts that setmaxnreg takes, multiples of `GRANULARITY`."""
-WARPS_PER_WARPGROUP = 4
-_THREADS_PER_WARPGROUP = 128
 
 
 def legal_count(count: int) -> bool:
@@ -47,8 +46,8 @@ def entry_registers(
         limits.append(directives["maxnreg"][0])
     threads, blocks = directives.get("maxntid") or directives.get("reqntid"), directives.get("minnctapersm")
     if threads and blocks and blocks[0]:
-        groups = -(-math.prod(threads) // _THREADS_PER_WARPGROUP)
-        share = per_sm // (blocks[0] * groups * _THREADS_PER_WARPGROUP) // GRANULARITY * GRANULARITY
+        groups = -(-math.prod(threads) // WARPGROUP)
+        share = per_sm // (blocks[0] * groups * WARPGROUP) // GRANULARITY * GRANULARITY
         # More blocks than fit are no promise that could be kept.
         if share >= LEAST:
             limits.append(share)

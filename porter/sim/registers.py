@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx.arch import WARP, limits
-from porter.ptx.register_file import LEAST, WARPS_PER_WARPGROUP, allocated, entry_registers, legal_count
+from porter.ptx.register_file import LEAST, allocated, entry_registers, legal_count
+from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.program import Program
 from porter.sim.results import Launch, Stop
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
+
+_WARPS = WARPGROUP // WARP
+"""Of a warpgroup."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,9 @@ class Registers:
 
     def group(self, warp: int) -> range:
         """The warps of a warp's warpgroup; the last one of a block may have fewer than four."""
-        first = warp - int(self.machine.warp_rank[warp]) % WARPS_PER_WARPGROUP
+        first = warp - int(self.machine.warp_rank[warp]) % _WARPS
         block_end = (int(self.machine.warp_cta[warp]) + 1) * self.machine.warps_per_cta
-        return range(first, min(first + WARPS_PER_WARPGROUP, block_end))
+        return range(first, min(first + _WARPS, block_end))
 
     def move(self, warp: int, move: Move) -> bool:
         """Execute a setmaxnreg of a warp; False if it has to wait. Raises Stop where the ISA leaves it undefined."""
