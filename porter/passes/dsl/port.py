@@ -23,11 +23,10 @@ from porter.passes.dsl.imports import import_edits, support_import
 from porter.passes.dsl.renames import NameRules, Renamed, rename, reworded
 from porter.rules.engine import Selection, pass_groups
 from porter.rules.load import load_rules
-from porter.rules.rule import Region, Rule, When
+from porter.rules.rule import Region, Rule
 
 FRAME_RULE = "PTR500"
 IMPORT_RULE = "PTR501"
-COPY_RULE = "PTR502"
 
 _MULTIPLIES = ("cutlass.cute.gemm", "cutlass.cute.mma_atom_call", "cutlass.cute.algorithm.gemm",
                "cutlass.cute.atom.mma_atom_call")  # fmt: skip
@@ -293,9 +292,9 @@ class _Port:
             if isinstance(binding and binding.statement, ast.Import) and alias is not None and alias.asname is None:
                 new = move(reference.name) if "." in alias.name else None
                 if new is not None:
-                    renamed.add(file, COPY_RULE, reference.chain, new)
-        edits += renamed.edits.get(COPY_RULE, [])
-        return {COPY_RULE: edits} if edits else {}
+                    renamed.add(file, IMPORT_RULE, reference.chain, new)
+        edits += renamed.edits.get(IMPORT_RULE, [])
+        return {IMPORT_RULE: edits} if edits else {}
 
     def _reworded(self, groups: Sequence[EditGroup]) -> list[EditGroup]:
         regions = (Region.STRING, Region.COMMENT, Region.CODE)
@@ -351,4 +350,4 @@ def _left(files: dict[str, bytes]) -> list[Diagnostic]:
     return found
 
 
-__all__ = ["COPY_RULE", "FRAME_RULE", "IMPORT_RULE", "DslPortResult", "DslSources", "When", "port_python"]
+__all__ = ["FRAME_RULE", "IMPORT_RULE", "DslPortResult", "DslSources", "port_python"]
