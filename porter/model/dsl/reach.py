@@ -13,6 +13,7 @@ from pathlib import Path
 
 from porter.lang.cute_dsl import KERNEL, Function
 from porter.model.dsl.modules import Closure, Module, close
+from porter.model.dsl.names import hopper_only
 
 
 def kernels_of(closure: Closure, module: Module) -> list[Function]:
@@ -22,13 +23,20 @@ def kernels_of(closure: Closure, module: Module) -> list[Function]:
 
 
 def uses_kernels(path: Path, search: Sequence[Path] = ()) -> bool:
-    """Whether a Python file defines kernels, or imports a module that does.
+    """Whether a Python file has kernels or MMAs of CuTe DSL, or imports a module that does.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE.
     """
     closure = close(path, search)
-    return any(m.ported or kernels_of(closure, m) for m in closure.modules.values())
+    return any(m.ported or kernels_of(closure, m) or _multiplies(m) for m in closure.modules.values())
+
+
+def _multiplies(module: Module) -> bool:
+    if not module.mentions(b"warpgroup", b"make_trivial_tiled_mma"):
+        return False
+    imported = (b for found in module.file.scope.names.values() for b in found if b is not None)
+    return any(hopper_only(b.target) for b in imported) or any(hopper_only(n) for _, n in module.file.references())
 
 
 def framed_kernels(closure: Closure, multiplying: set[str], native: set[str]) -> dict[str, list[Function]]:
