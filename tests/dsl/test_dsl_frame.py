@@ -78,9 +78,14 @@ KERNELS = {
         "def k():\n    B\n    fence()  # last\n    E\n    # the end\n\n\nx = 1\n",
     ),
     "no line break at the end": ("def k():\n    fence()", "def k():\n    B\n    fence()\n    E"),
-    "tabs": ("def k(a):\n\tif a:\n\t\treturn\n\tfence()\n", "def k(a):\n\tB\n\tif a:\n\t\tE\n\t\treturn\n\tfence()\n\tE\n"),
+    "tabs": (
+        "def k(a):\n\tif a:\n\t\treturn\n\tfence()\n",
+        "def k(a):\n\tB\n\tif a:\n\t\tE\n\t\treturn\n\tfence()\n\tE\n",
+    ),
     "ends with raise": ("def k():\n    fence()\n    raise E1\n", "def k():\n    B\n    fence()\n    raise E1\n"),
-    "a wrapper": ("def k(a):\n    g(a)\ndef g(a):\n    fence()\n", "def k(a):\n    B\n    g(a)\n    E\ndef g(a):\n    fence()\n"),
+    "a wrapper": (
+        "def k(a):\n    g(a)\ndef g(a):\n    fence()\n", "def k(a):\n    B\n    g(a)\n    E\ndef g(a):\n    fence()\n"
+    ),
     "asynchronous": ("async def k():\n    fence()\n", None),
     "a long last statement": (
         "def k():\n    g(\n        1,\n    )\n", "def k():\n    B\n    g(\n        1,\n    )\n    E\n"

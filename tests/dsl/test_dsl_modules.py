@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules that a kernel imports: which are ported, which are copied, and that the files of a port can be imported."""
+"""The modules that a kernel imports: which are ported, which are copied, and that a port can be imported."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ DRIVERS = {
     "a file": ("import alone\nalone.multiply()\n", "import alone_sm100 as alone\nalone.multiply()\n", None),
     "all of a file": ("from alone import *\n", "from alone_sm100 import *\n", None),
     "in a function": (
-        "def f():\n    from pkg.use import size\n", "def f():\n    from pkg_sm100.use import size\n", {"mma.py", "use.py"}
+        "def f():\n    from pkg.use import size\n", "def f():\n    from pkg_sm100.use import size\n",
+        {"mma.py", "use.py"},
     ),
     "for the checker of types": (
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pkg.mma import multiply\n",
@@ -157,7 +158,8 @@ def test_a_root_in_a_package(tmp_path: Path, package: str) -> None:
 def test_a_name_that_a_module_hands_on_is_edited_where_it_is_made(tmp_path: Path) -> None:
     folder = project(tmp_path, {
         "names.py": "import cutlass.cute as cute\nfrom cutlass.cute.nvgpu import warpgroup\n",
-        "kernel.py": "from names import cute, warpgroup as wg\nwg.fence()\ncute.gemm(1)\ncute.nvgpu.warpgroup.fence()\n",
+        "kernel.py": "from names import cute, warpgroup as wg\nwg.fence()\ncute.gemm(1)\n"
+                     "cute.nvgpu.warpgroup.fence()\n",
         "starred.py": "from names import *\nwarpgroup.fence()\ncute.gemm(1)\n",
     })  # fmt: skip
     files = port(folder / "kernel.py")

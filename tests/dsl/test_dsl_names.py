@@ -40,7 +40,8 @@ IMPORTS = {
     ),
     "in parentheses": (
         "from cutlass.cute.nvgpu import (\n    cpasync,\n    warpgroup,  # MMAs\n    warp,\n)\nwarpgroup.fence()\n",
-        "from cutlass.cute.nvgpu import (\n    cpasync,\n    warp,\n)\nimport porter_dsl as warpgroup\nwarpgroup.fence()\n",
+        "from cutlass.cute.nvgpu import (\n    cpasync,\n    warp,\n)\nimport porter_dsl as warpgroup\n"
+        "warpgroup.fence()\n",
     ),
     "last in parentheses": (
         "from cutlass.cute.nvgpu import (cpasync,\n                                warpgroup,)\nwarpgroup.fence()\n",
@@ -68,14 +69,16 @@ IMPORTS = {
     ),
     "in a function": (
         "def f():\n    from cutlass.cute.nvgpu import warp, warpgroup\n    warpgroup.fence()\n",
-        "def f():\n    from cutlass.cute.nvgpu import warp\n    import porter_dsl as warpgroup\n    warpgroup.fence()\n",
+        "def f():\n    from cutlass.cute.nvgpu import warp\n    import porter_dsl as warpgroup\n"
+        "    warpgroup.fence()\n",
     ),
     "under a condition": (
         "if True: from cutlass.cute.nvgpu import warp, warpgroup\nwarpgroup.fence()\n",
         "if True: from cutlass.cute.nvgpu import warp; import porter_dsl as warpgroup\nwarpgroup.fence()\n",
     ),
     "tried": (
-        "try:\n    from cutlass.cute.nvgpu import warpgroup\nexcept ImportError:\n    warpgroup = None\nwarpgroup.fence()\n",
+        "try:\n    from cutlass.cute.nvgpu import warpgroup\nexcept ImportError:\n    warpgroup = None\n"
+        "warpgroup.fence()\n",
         "try:\n    import porter_dsl as warpgroup\nexcept ImportError:\n    warpgroup = None\nwarpgroup.fence()\n",
     ),
     "the helper": (
@@ -85,7 +88,8 @@ IMPORTS = {
     ),
     "the helper's other name": (
         "from cutlass.utils import sm90_make_trivial_tiled_mma\nsm90_make_trivial_tiled_mma(1)\n",
-        "from porter_dsl import make_trivial_tiled_mma as sm90_make_trivial_tiled_mma\nsm90_make_trivial_tiled_mma(1)\n",
+        "from porter_dsl import make_trivial_tiled_mma as sm90_make_trivial_tiled_mma\n"
+        "sm90_make_trivial_tiled_mma(1)\n",
     ),
     "gemm itself": (
         "from cutlass.cute import gemm, size\nfrom cutlass.cute.nvgpu.warpgroup import fence\ngemm(fence)\n",
@@ -220,7 +224,8 @@ def test_what_is_not_the_name_stays(tmp_path: Path, name: str) -> None:
 
 ALONE = {
     "layouts of shared memory": (
-        "from cutlass.cute.nvgpu import warpgroup\nx = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128)"
+        "from cutlass.cute.nvgpu import warpgroup\n"
+        "x = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128)"
     ),
     "majors": "from cutlass.cute.nvgpu.warpgroup import OperandMajorMode\nx = OperandMajorMode.K",
     "an import that nothing uses": "from cutlass.cute.nvgpu import warpgroup",
@@ -261,7 +266,8 @@ def test_text_that_names_the_target(tmp_path: Path, name: str) -> None:
 def test_every_other_byte_is_kept(tmp_path: Path, newline: str, mark: str) -> None:
     text = mark + HEAD + "x = '''a\n\tb'''\nif x:\n\x0c\tcute.nvgpu.warpgroup.fence()  \n\tcute.size( 1,\n2 )  # ä\n"
     result = port_text(tmp_path, text, newline=newline)
-    new = text.replace("cute.nvgpu.warpgroup", "porter_dsl").replace("import cutlass\n", "import cutlass\nimport porter_dsl\n", 1)
+    new = text.replace("cute.nvgpu.warpgroup", "porter_dsl")
+    new = new.replace("import cutlass\n", "import cutlass\nimport porter_dsl\n", 1)
     assert result.files[str(tmp_path / "kernel.py")] == new.replace("\n", newline).encode()
 
 
