@@ -205,7 +205,7 @@ def diagnostic_blocks() -> dict[str, str]:
     return blocks
 
 
-RETIRED_IDS = {"PT5906"}
+RETIRED_IDS = {"PT2051", "PT2550", "PT2551", "PT5906"}
 """Once in use, and not to be given to anything else."""
 
 

@@ -43,11 +43,11 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     python: list[tuple[str, DslPortResult]] = []
     for root in roots(paths):
         result: PortResult | DslPortResult | EmbeddedPortResult
-        if is_python(root) and (strings := port_python_strings(root)) is not None and not python_kernels(root):
+        if is_python(root) and not python_kernels(root) and (strings := port_python_strings(root)) is not None:
             result = strings
             plans += strings.plans
         elif is_python(root):
-            result = port_python(root)
+            result = port_python(root, search=include_dirs)
             python.append((str(root), result))
         else:
             result = port_cuda_file(load_sources(root, include_dirs))
@@ -73,12 +73,15 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
 
 
 def _show_python(session: Session, path: str, ported: DslPortResult) -> None:
-    """A CuTe DSL file: the rules that apply, and how often. Tiles and stages are decided when it is compiled."""
+    """A CuTe DSL file: the rules that apply, and how often, and the files that the port adds. Tiles and stages are
+    decided when it is compiled."""
     session.show(Text(path, "bold"))
     table = Table("rule", "edits", "safety", "what", box=None)
     for rule in sorted({g.rule for g in ported.groups}):
         groups = [g for g in ported.groups if g.rule == rule]
         table.add_row(rule, str(sum(len(g.edits) for g in groups)), groups[0].safety.value, groups[0].title)
+    for added in sorted(set(ported.files) - set(ported.sources.files)):
+        session.show(Text(f"  adds {added}"))
     session.show(table if ported.groups else Text("  nothing to port, or nothing that can be: see the messages"))
 
 

@@ -123,7 +123,7 @@ def _write(ported: Ported, output: Path | None, apply: bool) -> list[str]:
         # What was left is named; a copy of the original would only look like a port.
         return []
     if output is not None:
-        placed = placed_below(ported.new, output)
+        placed = placed_below(ported.elsewhere(), output)
         write_all(placed)
         return [str(path) for path in placed]
     if apply:

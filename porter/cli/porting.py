@@ -12,6 +12,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.embedded import embedded_in_python
 from porter.lang.sources import SourceSet, is_python, load_sources
 from porter.lang.text import EditGroup
+from porter.model.dsl.reach import uses_kernels
 from porter.passes.dsl.port import DslSources, port_python
 from porter.passes.embedded import EmbeddingFile, port_cuda_file, port_python_strings
 from porter.report.inventory import python_kernels, refuse_python, source_files
@@ -29,6 +30,9 @@ class PortedRoot:
 
     path: str
     files: tuple[str, ...]
+    added: tuple[str, ...] = ()
+    """Files of the port that no original stands for."""
+    dsl: bool = False
 
 
 @dataclass
@@ -41,8 +45,15 @@ class Ported:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     exit_code: ExitCode = ExitCode.OK
     roots: list[PortedRoot] = field(default_factory=list)
+    scaffold: dict[str, bytes] = field(default_factory=dict)
+    """Files that a port needs wherever it does not lie among the originals."""
     left: list[LeftKernel] = field(default_factory=list)
     """Kernels that were refused while others of their file were ported."""
+
+    def elsewhere(self, paths: Iterable[str] | None = None) -> dict[str, bytes]:
+        """The files (of these paths) for a place away from the originals."""
+        new = self.new if paths is None else {path: self.new[path] for path in paths}
+        return {**self.scaffold, **new}
 
     @property
     def changed(self) -> list[str]:
@@ -64,7 +75,9 @@ class Ported:
                 reason = f"its port for {root} is not the one for another file"
                 raise PorterError(Code.WOULD_OVERWRITE, Location(path), path=path, reason=reason)
         self.old.update(old)
-        self.roots.append(PortedRoot(root, tuple(sources.sources())))
+        added = tuple(path for path in result.files if path not in old)
+        self.roots.append(PortedRoot(root, tuple(sources.sources()), added, isinstance(sources, DslSources)))
+        self.scaffold.update(getattr(result, "scaffold", {}))
         self.new.update(new)
         self.groups += [g for g in result.groups if g not in self.groups]
         self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]
@@ -135,13 +148,12 @@ def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Seque
         if not is_python(root):
             sources = load_sources(root, include_dirs)
             done.append((root, sources, port_cuda_file(sources, options)))
-        elif python_kernels(root):
-            result = port_python(root, options.select, options.ignore, options.rule_directories)
+        elif python_kernels(root) or (strings := port_python_strings(root, options)) is None:
+            if not uses_kernels(root, include_dirs):
+                raise refuse_python(root)
+            result = port_python(root, options.select, options.ignore, options.rule_directories, include_dirs)
             done.append((root, result.sources, result))
         else:
-            strings = port_python_strings(root, options)
-            if strings is None:
-                raise refuse_python(root)
             done.append((root, strings.sources, strings))
     for root, files, port in _beside_refused(done, options):
         ported.add(str(root), files, port)
@@ -182,4 +194,4 @@ def plan_of(
         left = Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)})
         return None, [left, *ported.diagnostics]
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
-    return PortPlan(files=ported.new), kept
+    return PortPlan(files=ported.elsewhere()), kept

@@ -56,9 +56,9 @@ class Code(Enum):
     HALF_RATE = porting.HALF_RATE
     SHARED_MEMORY_GROWS = porting.SHARED_MEMORY_GROWS
     DSL_CONSTRUCT = porting.DSL_CONSTRUCT
-    DSL_STRUCTURE = porting.DSL_STRUCTURE
-    DSL_MMA_WARPS = porting.DSL_MMA_WARPS
-    DSL_PROMOTION = porting.DSL_PROMOTION
+    DSL_SUPPORT_TAKEN = porting.DSL_SUPPORT_TAKEN
+    DSL_PATCHED = porting.DSL_PATCHED
+    DSL_COPIED = porting.DSL_COPIED
 
     # PT3xxx: build
     NO_TOOLKIT = build.NO_TOOLKIT

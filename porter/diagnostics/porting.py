@@ -136,28 +136,27 @@ DSL_CONSTRUCT = error(
     "PT2050",
     ExitCode.UNPORTED,
     "`{name}` is not ported: {what}",
-    "The name exists for Hopper only, or is used in a way whose Blackwell form Porter does not know. "
-    "Nothing was written.",
-    "Port this construct by hand, or bring it into the form of NVIDIA's dense GEMM examples.",
+    "A CuTe DSL kernel is ported by names: warpgroup MMAs come from the module porter_dsl, and what cannot be ported "
+    "shows when the kernel is compiled. This one is no name that can come from there. Nothing was written.",
+    "Write this place with cute.gemm and the names of cute.nvgpu.warpgroup, or port it by hand.",
 )
-DSL_STRUCTURE = error(
-    "PT2051",
+DSL_SUPPORT_TAKEN = error(
+    "PT2052",
     ExitCode.UNPORTED,
-    "kernel `{kernel}` is not ported: {what}",
-    "The port moves the MMA into one warp, the accumulators to Tensor Memory and the release of buffers to "
-    "commits. It has to recognize every statement that takes part; here it could not.",
-    "Port this kernel by hand, or bring it into the form of NVIDIA's dense GEMM examples.",
+    "{path} is there and is not the module that the port needs at this place",
+    "Ports of CuTe DSL import porter_dsl from the directory that their other imports start from. Nothing was written.",
+    "Move the file away, or give it another name; if an older version of Porter wrote it, delete it.",
 )
-DSL_MMA_WARPS = note(
-    "PT2550",
-    "{kernel}: one warp issues the MMAs, and {threads}",
-    "One thread issues the MMAs of a block. The warps that held accumulators only read them back at the end.",
-    "Correct as it is; a separate MMA warp and a second accumulator stage would overlap tiles.",
+DSL_PATCHED = note(
+    "PT2552",
+    "module {module} is ported with the file that imports it: {path}",
+    "It belongs to the project, so it keeps its name.",
+    "Port the other files that import it too, or keep its original for them.",
 )
-DSL_PROMOTION = note(
-    "PT2551",
-    "{kernel}: `{total}` only gathers the partial sums in `{partial}`, which sm_100a does not need",
-    "Hopper's tensor core keeps few bits of an FP8 sum, so kernels add the parts up in FP32 registers. tcgen05.mma "
-    "accumulates FP8 products in FP32.",
-    "Correct as it is. One accumulator for all of K saves the loads from Tensor Memory and the additions.",
+DSL_COPIED = note(
+    "PT2553",
+    "module {module} of an installed package is copied to {path}, {how}, from {source}",
+    "Installed packages are not changed. The copy stands beside the port, in a package of another name, with its "
+    "imports in full; modules that need no change are still imported from the package.",
+    "Keep the copies with the port; port anew when the package is updated.",
 )

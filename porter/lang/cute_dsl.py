@@ -1,52 +1,136 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Front end for CuTe DSL: a Python file as a lossless tree with byte spans and qualified names.
+"""Front end for CuTe DSL: a Python file as a syntax tree with byte spans and qualified names.
 
-Names are resolved through the file's imports and their aliases, wherever in the file they stand:
-`sm90_utils.make_smem_layout_a` is `cutlass.utils.hopper_helpers.make_smem_layout_a`. Positions and parents
-are computed once and kept.
+Names are resolved through imports and simple aliases with Python's scopes: `sm90_utils.make_smem_layout_a` is
+`cutlass.utils.hopper_helpers.make_smem_layout_a` unless a parameter or a local of the same name is nearer. The bytes
+of the file are kept beside the tree, which knows nothing of comments and white space.
 """
 
 from __future__ import annotations
 
+import ast
+import bisect
 import functools
-from collections.abc import Iterator
+import re
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import libcst as cst
-from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.text import LineIndex, Span
 
 PACKAGE = "cutlass"
 KERNEL = "cutlass.cute.kernel"
-JIT = "cutlass.cute.jit"
 
-Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+ImportStatement = ast.Import | ast.ImportFrom
+Placed = ast.expr | ast.stmt | ast.alias | ast.arg | ast.excepthandler
+"""Nodes that have a place in the source."""
+
+_SINGLETON = "_get_dsl"
+"""A call that names reach through: `BaseDSL._get_dsl().get_arch_enum`."""
+_BREAK = re.compile(rb"\r\n|\r|\n")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """A local name that stands for something imported: by an import (`alias` of `statement`), or by an assignment of a
+    `value` that is itself a chain of names."""
+
+    local: str
+    target: str
+    statement: ast.stmt
+    alias: ast.alias | None = None
+    value: Chain | None = None
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, function, class, lambda or comprehension. A name bound to anything else than an import has None."""
+
+    parent: Scope | None
+    is_class: bool = False
+    is_comprehension: bool = False
+    names: dict[str, list[Binding | None]] = field(default_factory=dict)
+    elsewhere: set[str] = field(default_factory=set)
+    """Names of `global` and `nonlocal` statements."""
+
+    def bind(self, name: str, binding: Binding | None) -> None:
+        scope = self
+        while scope.parent is not None and (name in scope.elsewhere or (scope.is_comprehension and binding is None)):
+            if scope.is_comprehension and binding is None and name in scope.names:
+                break
+            scope = scope.parent
+        scope.names.setdefault(name, []).append(binding)
+
+    def find(self, name: str) -> list[Binding | None]:
+        """What a name that is used here is bound to; empty if it is bound nowhere in the file."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names and (scope is self or not scope.is_class):
+                return scope.names[name]
+            scope = scope.parent
+        return []
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A use of a name with the attributes behind it: `cute.nvgpu.warpgroup.fence`."""
+
+    node: ast.expr
+    base: ast.Name
+    attributes: tuple[str, ...]
+    scope: Scope
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A chain that begins with an imported name. `binding` is None where the name comes from a star import."""
+
+    chain: Chain
+    name: str
+    binding: Binding | None
 
 
 @dataclass(eq=False)
 class DslFile:
-    """One parsed file. `imports` maps local names to what they stand for."""
+    """One parsed file."""
 
     path: str
     source: bytes
-    module: cst.Module
-    imports: dict[str, str]
-    _positions: dict[cst.CSTNode, Span] = field(repr=False)
-    _parents: dict[cst.CSTNode, cst.CSTNode] = field(repr=False)
+    package: str = ""
+    """What a relative import starts from."""
 
-    def span(self, node: cst.CSTNode) -> Span:
-        """The bytes of a node without surrounding white space and comments."""
-        return self._positions[node]
+    @functools.cached_property
+    def module(self) -> ast.Module:
+        return _tree(self.path, self.source)
 
-    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        return self._parents.get(node)
+    def forget(self) -> None:
+        """Drop the tree, which is large; it is made again when it is asked for."""
+        self.__dict__.pop("module", None)
 
-    def text(self, node: cst.CSTNode) -> str:
+    @functools.cached_property
+    def _starts(self) -> list[int]:
+        first = len(_BOM) if self.source.startswith(_BOM) else 0
+        return [first, *(m.end() for m in _BREAK.finditer(self.source))]
+
+    def span(self, node: Placed) -> Span:
+        """The bytes of a node, without decorators."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start = self._starts[node.lineno - 1] + node.col_offset
+        return Span(start, max(start, self._starts[node.end_lineno - 1] + node.end_col_offset))
+
+    def text(self, node: Placed) -> str:
         span = self.span(node)
-        return self.source[span.start : span.end].decode("utf-8")
+        return self.source[span.start : span.end].decode("utf-8", "replace")
+
+    def exact(self, chain: Chain) -> bool:
+        """Whether the bytes at a chain's place are the chain: inside f-strings Python may say another place."""
+        words = re.sub(r"#[^\r\n]*|[\s\\()]+", "", self.text(chain.node))
+        return words == ".".join([chain.base.id, *chain.attributes]).replace("()", "")
 
     def location(self, span: Span) -> Location:
         line, column = self.lines.line_column(span.start)
@@ -57,209 +141,300 @@ class DslFile:
         return LineIndex(self.source)
 
     def line_start(self, offset: int) -> int:
-        return self.source.rfind(b"\n", 0, offset) + 1
+        """The offset of the first byte of the line that holds `offset`."""
+        return self._starts[max(bisect.bisect_right(self._starts, offset) - 1, 0)]
 
     def line_end(self, offset: int) -> int:
-        """The offset behind the line break of the line that holds `offset`."""
-        end = self.source.find(b"\n", offset)
-        return len(self.source) if end < 0 else end + 1
+        """The offset of the line break that ends the line, or of the end of the file."""
+        found = _BREAK.search(self.source, offset)
+        return found.start() if found is not None else len(self.source)
 
-    def indent(self, node: cst.CSTNode) -> str:
-        """The white space that a statement's first line begins with."""
-        start = self.span(node).start
-        return self.source[self.line_start(start) : start].decode("utf-8")
+    def line_break(self, offset: int) -> bytes:
+        """The line break that lines around `offset` end with."""
+        found = _BREAK.search(self.source, offset) or _BREAK.search(self.source)
+        return found.group() if found is not None else b"\n"
 
-    def whole_lines(self, node: cst.CSTNode) -> Span:
-        """A statement's lines with their breaks, without the comments above it."""
-        span = self.span(node)
-        # A compound statement's span may end behind the line break of its last line.
-        last = max(span.end - 1, span.start)
-        while last > span.start and self.source[last : last + 1] in (b"\n", b"\r", b" ", b"\t"):
-            last -= 1
-        return Span(self.line_start(span.start), self.line_end(last))
+    @functools.cached_property
+    def import_statements(self) -> list[ImportStatement]:
+        return [s for s in statements(self.module.body) if isinstance(s, (ast.Import, ast.ImportFrom))]
 
-    def comments_above(self, node: cst.CSTNode) -> Span:
-        """The comment lines that touch a statement from above; empty at its first line if there are none."""
-        start = self.line_start(self.span(node).start)
-        first = start
-        while first > 0:
-            before = self.line_start(first - 1)
-            if not self.source[before:first].strip().startswith(b"#"):
-                break
-            first = before
-        return Span(first, start)
+    def origin(self, statement: ast.ImportFrom) -> str:
+        """The module that a `from` import names, in full."""
+        if not statement.level:
+            return statement.module or ""
+        parts = self.package.split(".") if self.package else []
+        kept = parts[: len(parts) - statement.level + 1] if statement.level <= len(parts) else []
+        return ".".join([*(kept or ["." * statement.level]), *([statement.module] if statement.module else [])])
 
-    def qualified(self, node: cst.CSTNode) -> str | None:
-        """The full name of a name or an attribute chain that begins with an imported name."""
-        parts: list[str] = []
-        while isinstance(node, cst.Attribute):
-            parts.insert(0, node.attr.value)
-            node = node.value
-        if not isinstance(node, cst.Name) or node.value not in self.imports:
-            return None
-        return ".".join([self.imports[node.value], *parts])
+    @functools.cached_property
+    def _read(self) -> tuple[Scope, list[Chain]]:
+        reader = _Reader(self)
+        return reader.top, reader.chains
 
-    def call_name(self, node: cst.CSTNode) -> str | None:
-        """The full name of what a call calls."""
-        return self.qualified(node.func) if isinstance(node, cst.Call) else None
+    @property
+    def scope(self) -> Scope:
+        return self._read[0]
 
-    def functions(self) -> Iterator[cst.FunctionDef]:
-        return (n for n in walk(self.module) if isinstance(n, cst.FunctionDef))
+    @functools.cached_property
+    def stars(self) -> list[str]:
+        """Modules of `from … import *`."""
+        found = [s for s in self.import_statements if isinstance(s, ast.ImportFrom)]
+        return [self.origin(s) for s in found if s.names[0].name == "*"]
 
-    def decorated(self, mark: str) -> list[cst.FunctionDef]:
+    def targets(self, chain: Chain, depth: int = 8) -> list[tuple[str, Binding | None]]:
+        """What a chain may stand for, with the binding that its first name has."""
+        bound = chain.scope.find(chain.base.id)
+        found: list[tuple[str, Binding | None]] = []
+        for binding in bound:
+            if binding is not None and binding.value is None:
+                found.append((binding.target, binding))
+        if not found and len(bound) == 1 and bound[0] is not None and bound[0].value is not None and depth:
+            found = [(name, bound[0]) for name, _ in self.targets(bound[0].value, depth - 1)]
+        if not bound:
+            found = [(f"{star}.{chain.base.id}", None) for star in self.stars]
+        return [(".".join([name, *chain.attributes]), binding) for name, binding in found]
+
+    @functools.cached_property
+    def all_references(self) -> list[Reference]:
+        """Every chain from an imported name, in source order."""
+        found = [Reference(c, name, binding) for c in self._read[1] for name, binding in self.targets(c)]
+        return sorted(found, key=lambda r: (r.chain.node.lineno, r.chain.node.col_offset))
+
+    @functools.cached_property
+    def _by_node(self) -> dict[ast.expr, str]:
+        return {r.chain.node: r.name for r in self.all_references}
+
+    def references(self) -> Iterator[tuple[ast.expr, str]]:
+        """Every use of a name from the cutlass package: the longest attribute chain and its full name."""
+        for reference in self.all_references:
+            if reference.name.partition(".")[0] == PACKAGE and reference.binding is not None:
+                yield reference.chain.node, reference.name.partition("()")[0]
+
+    def qualified(self, node: ast.expr) -> str | None:
+        """The full name of a chain that begins with an imported name."""
+        return self._by_node.get(node)
+
+    def functions(self) -> Iterator[Function]:
+        return (s for s in statements(self.module.body) if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+    def decorated(self, mark: str, canonical: Callable[[str], str] = lambda name: name) -> list[Function]:
         """Functions with a decorator of this qualified name, called or not."""
         found = []
         for function in self.functions():
-            for decorator in function.decorators:
-                target = decorator.decorator
-                target = target.func if isinstance(target, cst.Call) else target
-                if self.qualified(target) == mark:
+            for decorator in function.decorator_list:
+                name = self.qualified(decorator.func if isinstance(decorator, ast.Call) else decorator)
+                if name is not None and canonical(name) == mark:
                     found.append(function)
         return found
 
     @functools.cached_property
-    def kernels(self) -> list[cst.FunctionDef]:
-        return self.decorated(KERNEL)
-
-    def enclosing_class(self, node: cst.CSTNode) -> cst.ClassDef | None:
-        current = self.parent(node)
-        while current is not None and not isinstance(current, cst.ClassDef):
-            current = self.parent(current)
-        return current
-
-    def references(self) -> Iterator[tuple[cst.BaseExpression, str]]:
-        """Every use of a name from the cutlass package: the longest attribute chain and its full name."""
-        for node in walk(self.module):
-            if not isinstance(node, (cst.Name, cst.Attribute)):
-                continue
-            parent = self.parent(node)
-            if isinstance(parent, cst.Attribute):
-                continue
-            if isinstance(parent, (cst.Import, cst.ImportFrom, cst.ImportAlias, cst.AsName, cst.Arg)) and not (
-                isinstance(parent, cst.Arg) and parent.value is node
-            ):
-                continue
-            name = self.qualified(node)
-            if name is not None and name.partition(".")[0] == PACKAGE:
-                yield node, name
+    def kernels(self) -> list[Function]:
+        return self.decorated(KERNEL) if b"kernel" in self.source else []
 
 
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The node and everything below it, in source order."""
-    stack = [node]
+_BODIES = ("body", "orelse", "finalbody")
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements of a block and of the blocks in it, in source order."""
+    stack = list(reversed(body))
     while stack:
-        current = stack.pop()
-        yield current
-        stack.extend(_children(current))
+        statement = stack.pop()
+        yield statement
+        inner: list[ast.stmt] = list(getattr(statement, "body", ()))
+        inner += [s for handler in getattr(statement, "handlers", ()) for s in handler.body]
+        inner += [s for case in getattr(statement, "cases", ()) for s in case.body]
+        inner += [*getattr(statement, "orelse", ()), *getattr(statement, "finalbody", ())]
+        stack.extend(reversed(inner))
 
 
-@functools.lru_cache(maxsize=1 << 18)
-def _children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The children, last one first. libcst finds them by a visit, which is slow; nodes never change."""
-    return tuple(reversed(node.children))
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def body_of(node: cst.CSTNode) -> list[Statement]:
-    """The statements of a block, module or compound statement."""
-    body = getattr(node, "body", None)
-    if isinstance(body, cst.IndentedBlock):
-        body = body.body
-    return [s for s in body or () if isinstance(s, (cst.SimpleStatementLine, cst.BaseCompoundStatement))]
+class _Reader:
+    """Scopes and chains of a file. Only names that some import or alias binds are looked at."""
+
+    def __init__(self, file: DslFile) -> None:
+        self.file = file
+        self.top = Scope(None)
+        self.chains: list[Chain] = []
+        self.wanted = self._wanted()
+        stack: list[tuple[ast.AST, Scope]] = [(s, self.top) for s in reversed(file.module.body)]
+        while stack:
+            node, scope = stack.pop()
+            self._visit(node, scope, stack)
+
+    def _wanted(self) -> set[str]:
+        names: set[str] = set()
+        for statement in self.file.import_statements:
+            names |= {a.asname or a.name.partition(".")[0] for a in statement.names}
+        if "*" in names:
+            names |= {n.id for n in ast.walk(self.file.module) if isinstance(n, ast.Name)}
+        found = [s for s in statements(self.file.module.body) if isinstance(s, ast.Assign)]
+        pairs = [(s.targets[0].id, s.value) for s in found if isinstance(s.targets[0], ast.Name)]
+        aliases = [(name, got[0].id) for name, value in pairs if (got := _unwound(value)) is not None]
+        grown = True
+        while grown:
+            new = {name for name, base in aliases if base in names} - names
+            names |= new
+            grown = bool(new)
+        return names
+
+    def _visit(self, node: ast.AST, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> None:
+        if isinstance(node, (ast.Attribute, ast.Name)):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                if node.id in self.wanted:
+                    scope.bind(node.id, None)
+                return
+            found = _unwound(node)
+            if found is not None:
+                if found[0].id in self.wanted:
+                    self.chains.append(Chain(node, found[0], found[1], scope))
+                return
+        elif isinstance(node, _FUNCTIONS):
+            self._function(node, scope, stack)
+            return
+        elif isinstance(node, ast.ClassDef):
+            self._ordinary(node.name, scope)
+            inner = Scope(scope, is_class=True)
+            stack.extend((s, inner) for s in reversed(node.body))
+            stack.extend((s, scope) for s in (*node.bases, *node.keywords, *node.decorator_list))
+            return
+        elif isinstance(node, _COMPREHENSIONS):
+            inner = Scope(scope, is_comprehension=True)
+            for i, generator in enumerate(node.generators):
+                for name in ast.walk(generator.target):
+                    if isinstance(name, ast.Name) and name.id in self.wanted:
+                        inner.names.setdefault(name.id, []).append(None)
+                stack.extend((s, inner) for s in generator.ifs)
+                stack.append((generator.iter, inner if i else scope))
+            parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+            stack.extend((s, inner) for s in parts)
+            return
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._import(node, scope)
+            return
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            scope.elsewhere.update(node.names)
+            return
+        elif isinstance(node, ast.Assign) and self._alias(node, scope):
+            stack.append((node.value, scope))
+            return
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            self._ordinary(node.name, scope)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            self._ordinary(node.rest, scope)
+        for part in reversed(node._fields):
+            value = getattr(node, part, None)
+            if isinstance(value, ast.AST):
+                stack.append((value, scope))
+            elif isinstance(value, list):
+                stack.extend((v, scope) for v in reversed(value) if isinstance(v, ast.AST))
+
+    def _ordinary(self, name: str, scope: Scope) -> None:
+        if name in self.wanted:
+            scope.bind(name, None)
+
+    def _function(
+        self, node: Function | ast.Lambda, scope: Scope, stack: list[tuple[ast.AST, Scope]]
+    ) -> None:
+        inner = Scope(scope)
+        arguments = node.args
+        everything = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        everything += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
+        for argument in everything:
+            if argument.arg in self.wanted:
+                inner.names.setdefault(argument.arg, []).append(None)
+            if argument.annotation is not None:
+                stack.append((argument.annotation, scope))
+        stack.extend((d, scope) for d in (*arguments.defaults, *arguments.kw_defaults) if d is not None)
+        if isinstance(node, ast.Lambda):
+            stack.append((node.body, inner))
+            return
+        self._ordinary(node.name, scope)
+        stack.extend((d, scope) for d in node.decorator_list)
+        if node.returns is not None:
+            stack.append((node.returns, scope))
+        stack.extend((s, inner) for s in reversed(node.body))
+
+    def _import(self, node: ImportStatement, scope: Scope) -> None:
+        for alias in node.names:
+            if alias.name == "*":
+                continue
+            if isinstance(node, ast.ImportFrom):
+                local, target = alias.asname or alias.name, f"{self.file.origin(node)}.{alias.name}"
+            else:
+                local = alias.asname or alias.name.partition(".")[0]
+                target = alias.name if alias.asname else local
+            scope.bind(local, Binding(local, target, node, alias))
+
+    def _alias(self, node: ast.Assign, scope: Scope) -> bool:
+        """`nv = cute.nvgpu`: another name for something imported."""
+        target = node.targets[0]
+        if len(node.targets) > 1 or not isinstance(target, ast.Name) or target.id not in self.wanted:
+            return False
+        found = _unwound(node.value)
+        if found is None or found[0].id not in self.wanted or found[0].id == target.id:
+            return False
+        chain = Chain(node.value, found[0], found[1], scope)
+        scope.bind(target.id, Binding(target.id, "", node, None, chain))
+        return True
 
 
-def only(statement: cst.CSTNode) -> cst.BaseSmallStatement | None:
-    """The small statement of a line that holds just one."""
-    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
-        return statement.body[0]
-    return None
+def _unwound(node: ast.expr) -> tuple[ast.Name, tuple[str, ...]] | None:
+    """The name that a chain begins with and the attributes behind it."""
+    parts: list[str] = []
+    while True:
+        if isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and not node.args
+            and not node.keywords
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == _SINGLETON
+        ):
+            parts.append(_SINGLETON + "()")
+            node = node.func.value
+        elif isinstance(node, ast.Name):
+            return node, tuple(reversed(parts))
+        else:
+            return None
 
 
-def called(statement: cst.CSTNode) -> cst.Call | None:
-    """The call that a line consists of."""
-    small = only(statement)
-    if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
-        return small.value
-    return None
-
-
-def assigned(statement: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Target and value of `target = value`."""
-    small = only(statement)
-    if isinstance(small, cst.Assign) and len(small.targets) == 1:
-        return small.targets[0].target, small.value
-    if isinstance(small, cst.AnnAssign) and small.value is not None:
-        return small.target, small.value
-    return None
-
-
-def argument(call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
-    """The value of a keyword argument, or of the positional one in its place."""
-    for arg in call.args:
-        if arg.keyword is not None and arg.keyword.value == name:
-            return arg.value
-    plain = [a for a in call.args if a.keyword is None and not a.star]
-    if position is not None and position < len(plain):
-        return plain[position].value
-    return None
-
-
-def parse_dsl(path: str, source: bytes) -> DslFile:
+def parse_dsl(path: str, source: bytes, package: str = "") -> DslFile:
     """Parse a Python file.
 
     Raises:
         PorterError: NOT_TEXT, DSL_UNREADABLE with the place of the syntax error.
     """
+    file = DslFile(path, source, package)
+    assert file.module is not None
+    return file
+
+
+def _tree(path: str, source: bytes) -> ast.Module:
     try:
-        source.decode("utf-8")
+        text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise PorterError(Code.NOT_TEXT, Location(path), path=path) from None
     try:
-        module = cst.parse_module(source)
-    except cst.ParserSyntaxError as error:
-        where = Location(path, error.raw_line, error.raw_column + 1)
-        raise PorterError(Code.DSL_UNREADABLE, where, path=path, problem=error.message) from None
-    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    raw = wrapper.resolve(ByteSpanPositionProvider)
-    # A byte order mark is no part of the tree.
-    shift = 3 if source.startswith(b"\xef\xbb\xbf") else 0
-    positions = {n: Span(p.start + shift, p.start + p.length + shift) for n, p in raw.items()}
-    parents = {child: node for node in walk(module) for child in _children(node)}
-    return DslFile(path, source, module, _imports(module), positions, parents)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except SyntaxError as error:
+        where = Location(path, error.lineno or 1, error.offset or 1)
+        raise PorterError(Code.DSL_UNREADABLE, where, path=path, problem=error.msg) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise PorterError(Code.DSL_UNREADABLE, Location(path), path=path, problem=str(error)) from None
 
 
-def read_dsl(path: Path) -> DslFile:
+def read_dsl(path: Path, package: str = "") -> DslFile:
     """Raises what `parse_dsl` raises, and FILE_NOT_FOUND."""
     try:
         source = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError):
         raise PorterError(Code.FILE_NOT_FOUND, path=path) from None
-    return parse_dsl(str(path), source)
-
-
-def _dotted(node: cst.BaseExpression | None) -> str:
-    if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
-    return node.value if isinstance(node, cst.Name) else ""
-
-
-def _local_name(alias: cst.ImportAlias) -> str:
-    name = alias.asname.name if alias.asname is not None else alias.name
-    return _dotted(name) if isinstance(name, (cst.Name, cst.Attribute)) else ""
-
-
-def _imports(module: cst.Module) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for node in walk(module):
-        if isinstance(node, cst.Import):
-            for alias in node.names:
-                name = _dotted(alias.name)
-                if alias.asname is not None:
-                    found[_local_name(alias)] = name
-                else:
-                    first = name.partition(".")[0]
-                    found[first] = first
-        elif isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
-            base = "." * len(node.relative) + _dotted(node.module)
-            for alias in node.names:
-                found[_local_name(alias)] = f"{base}.{_dotted(alias.name)}"
-    return found
+    return parse_dsl(str(path), source, package)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 from collections import Counter
@@ -16,17 +17,13 @@ from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
 from porter.lang.coverage import reading_findings
 from porter.lang.cuda import LANGUAGE, CudaFile, enclosing, find, function_specifiers, location, parse_cuda
-from porter.lang.cute_dsl import DslFile, read_dsl
+from porter.lang.cute_dsl import parse_dsl
 from porter.lang.embedded import Embedded
 from porter.lang.lexical import blanked
 from porter.lang.masking import NO_MACROS, MacroUses
 from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import LineIndex, Span
-from porter.model.dsl import names
-from porter.model.dsl.gemm import find_gemm
-from porter.model.dsl.groups import find_groups, in_groups
 from porter.model.dsl.names import hopper_only
-from porter.model.dsl.scope import Unrecognized
 from porter.ptx.ast import Instruction
 from porter.ptx.table import UnknownInstruction, check, known_opcode
 from porter.report.effort import Effort
@@ -395,71 +392,48 @@ def build_inventory(path: Path) -> FileInventory | None:
     return FileInventory(path.as_posix(), _line_count(source), len(source), 1.0, (), constructs, (), kind="build")
 
 
+_ASM = re.compile(rb"wgmma\.(?:mma_async|fence|commit_group|wait_group)[\w.]*\.sync")
+
+
 def dsl_inventory(path: Path) -> FileInventory:
-    """A CuTe DSL file: the names that it takes from the cutlass package, and whether its GEMM has a form that
-    the port knows.
+    """A CuTe DSL file: the names that it takes from the cutlass package, and MMAs in inline PTX.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE.
     """
-    read_source(path)
-    file = read_dsl(path)
+    file = parse_dsl(str(path), read_source(path))
     counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], Location] = {}
+    first: dict[tuple[str, str], ast.expr] = {}
     for node, name in file.references():
         key = (name, "hopper" if hopper_only(name) else "both")
         counts[key] += 1
-        first.setdefault(key, file.location(file.span(node)))
+        first.setdefault(key, node)
     order = {"hopper": 0, "both": 1}
+    constructs = [
+        Construct(name, status, counts[name, status], file.location(file.span(first[name, status])), "dsl",
+                  _dsl_becomes(name, status))
+        for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
+    ]  # fmt: skip
+    asm = list(_ASM.finditer(file.source)) if b"wgmma" in file.source else []
+    if asm:
+        where = file.location(Span(asm[0].start(), asm[0].end()))
+        constructs.insert(0, Construct("wgmma as inline PTX", "hopper", len(asm), where))
     return FileInventory(
         path=path.as_posix(),
         lines=_line_count(file.source),
         nbytes=len(file.source),
         coverage=1.0,
-        kernels=tuple(k.name.value for k in file.kernels),
-        constructs=tuple(
-            Construct(name, status, counts[name, status], first[name, status], "dsl", _dsl_becomes(name, status))
-            for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
-        ),
+        kernels=tuple(k.name for k in file.kernels),
+        constructs=tuple(constructs),
         unread=(),
-        notes=tuple(_gemm_notes(file)),
         kind="dsl",
     )
 
 
-_PASS_OF_DSL = (
-    (f"{names.HELPERS}.make_trivial_tiled_mma", "PTR500"),
-    (f"{names.WARPGROUP}.", "PTR505"),
-    (f"{names.PIPELINE}.", "PTR503"),
-    (f"{names.HELPERS}.sm90_get_smem_store_op", "PTR506"),
-)
-
-
+@functools.lru_cache(4096)
 def _dsl_becomes(name: str, status: str) -> str:
-    """What the rule on a name, or the pass that owns it, says."""
-    if status == "both":
-        return "unchanged"
-    for rule in load_rules():
+    """What the rule on a name says."""
+    for rule in load_rules() if status == "hopper" else ():
         if rule.region is Region.NAME and rule.pattern is not None and rule.pattern.fullmatch(name):
             return rule.becomes
-    return next((_becomes(rule_id) for prefix, rule_id in _PASS_OF_DSL if name.startswith(prefix)), "")
-
-
-def _gemm_notes(file: DslFile) -> Iterable[str]:
-    for kernel in file.kernels:
-        name = kernel.name.value
-        where = file.location(file.span(kernel.name))
-        if in_groups(file):
-            try:
-                count = len(find_groups(file).groups)
-            except Unrecognized as refused:
-                yield f"{where}: {name} has MMAs on registers that are not ported: {refused.what}"
-            else:
-                yield f"{where}: {name} has {count} groups of MMAs on registers, of the form that is ported"
-            continue
-        try:
-            find_gemm(file, kernel)
-        except Unrecognized as refused:
-            yield f"{where}: {name} has no GEMM that is ported: {refused.what}"
-        else:
-            yield f"{where}: {name} is a GEMM of the form that is ported"
+    return "unchanged"

@@ -36,7 +36,7 @@ def port_effort(path: str, include_dirs: Sequence[Path] = ()) -> Effort:
             strings = port_python_strings(Path(path))
             if strings is not None:
                 return _judged(strings.diagnostics, strings.groups)
-            dsl = port_python(Path(path), (), (), ())
+            dsl = port_python(Path(path), search=include_dirs)
             return _judged(dsl.diagnostics, dsl.groups)
         from porter.passes.embedded import port_cuda_file
 

@@ -22,6 +22,7 @@ from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
+from porter.model.dsl.reach import uses_kernels
 from porter.report.constructs import (
     BUILD_FILES,
     TARGET,
@@ -171,7 +172,7 @@ def _named(path: Path, include_dirs: Sequence[Path]) -> list[Path]:
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
     if is_python(path):
-        if not python_kernels(path) and not embedded_in_python(path)[1]:
+        if not python_kernels(path) and not embedded_in_python(path)[1] and not uses_kernels(path, include_dirs):
             raise refuse_python(path)
         return [path]
     return [Path(key) for key in load_sources(path, include_dirs).files]

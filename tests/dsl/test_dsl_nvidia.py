@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from porter.diagnostics import ExitCode
+from porter.lang.cute_dsl import parse_dsl
+from porter.model.dsl.names import hopper_only
 from porter.passes.dsl.port import port_python
 from porter.verify.backends import SimBackend
 from porter.verify.builder import PortPlan, ToolkitBuilder
@@ -78,12 +79,10 @@ def test_dense_gemms_port_compile_and_agree(name: str, variant: str, examples: P
         assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
 
 
-@pytest.mark.parametrize("name", ["fmha.py", "grouped_gemm.py"])
-def test_what_is_not_ported_is_named(name: str, examples: Path) -> None:
+@pytest.mark.parametrize("name", ["dense_gemm.py", "dense_gemm_persistent.py", "fmha.py", "grouped_gemm.py"])
+def test_every_example_ports(name: str, examples: Path) -> None:
     result = port_python(examples / name)
-    if result.exit_code is ExitCode.OK:
-        assert not re.search(rb"warpgroup\.(fence|commit_group|wait_group)", result.files[str(examples / name)])
-    else:
-        assert result.exit_code is ExitCode.UNPORTED
-        assert not result.groups
-        assert all(d.where is not None and d.where.line for d in result.diagnostics)
+    assert result.exit_code is ExitCode.OK
+    assert result.kernels
+    ported = parse_dsl(name, result.files[str(examples / name)])
+    assert not [n for _, n in ported.references() if hopper_only(n)]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from porter.diagnostics import ExitCode
 from porter.passes.dsl.port import port_python
 from porter.verify.backends import SimBackend
 from porter.verify.builder import PortPlan, ToolkitBuilder
@@ -91,15 +90,6 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "fmha.py"
     path.write_text((examples / "hopper" / "fmha.py").read_text() + ENTRY)
     return path
-
-
-def test_it_ports_with_nothing_left(kernel: Path) -> None:
-    result = port_python(kernel)
-    assert result.exit_code is ExitCode.OK, [d.message for d in result.diagnostics]
-    text = result.files[str(kernel)].decode()
-    assert text.count("tiled_mma.issues():") == 4
-    assert "pv_tiled_mma.stage(acc_pv)" in text
-    assert "qk_tiled_mma.stage(" not in text
 
 
 @pytest.mark.slow

@@ -1,36 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port of a CuTe DSL file: rules for names, passes for structure, all or nothing."""
+"""The port of a CuTe DSL file with the modules that it imports: names that come from the support module, and the frame
+of every kernel that may multiply. All or nothing."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import libcst as cst
-
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, has_errors
-from porter.lang.cute_dsl import DslFile, only, parse_dsl, read_dsl, walk
-from porter.lang.text import Edit, EditGroup, Span, apply_groups, merged
+from porter.lang.cute_dsl import DslFile, Placed, parse_dsl
+from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl import names
-from porter.model.dsl.gemm import find_gemm
-from porter.model.dsl.groups import find_groups, in_groups
-from porter.model.dsl.helpers import find_helper
-from porter.model.dsl.promotion import find_promotion
-from porter.model.dsl.scope import Scope, Unrecognized
-from porter.passes.dsl import epilogue, host, mainloop, mirrored, promotion, storage
-from porter.passes.dsl.context import IMPORT_RULE, UNUSED_RULE, DslContext, KernelContext
-from porter.passes.dsl.edits import FileEdits
+from porter.model.dsl.modules import Closure, Module, close
+from porter.model.dsl.names import SUPPORT, hopper_only, within
+from porter.model.dsl.reach import framed_kernels
+from porter.passes.dsl import outputs
+from porter.passes.dsl.frame import frame_edits
+from porter.passes.dsl.imports import import_edits, support_import
+from porter.passes.dsl.renames import NameRules, Renamed, rename, reworded
 from porter.rules.engine import Selection, pass_groups
 from porter.rules.load import load_rules
-from porter.rules.rule import Region, Rule, When
+from porter.rules.rule import Region, Rule
+
+FRAME_RULE = "PTR500"
+IMPORT_RULE = "PTR501"
+
+_MULTIPLIES = ("cutlass.cute.gemm", "cutlass.cute.mma_atom_call", "cutlass.cute.algorithm.gemm",
+               "cutlass.cute.atom.mma_atom_call")  # fmt: skip
+_PTX = re.compile(r"wgmma\.(?:mma_async|fence|commit_group|wait_group)[\w.]*\.sync")
+_MLIR = re.compile(r"cutlass\._mlir\.(?:[\w.]*\.)?(?:wgmma_\w+|\w*[sS][mM]90\w*)")
 
 
 @dataclass(frozen=True)
 class DslSources:
-    """A Python file as a set of sources."""
+    """A Python file with the modules of its project that it imports."""
 
     root: str
     files: dict[str, DslFile]
@@ -41,7 +47,9 @@ class DslSources:
 
 @dataclass(eq=False)
 class DslPortResult:
-    """As `porter.passes.port.PortResult`."""
+    """As `porter.passes.port.PortResult`. `files` holds new ones too: the support module, and copies of modules of
+    installed packages. `scaffold` are files that stand for a package's `__init__.py` wherever the port does not lie
+    among the originals."""
 
     sources: DslSources
     files: dict[str, bytes]
@@ -49,6 +57,7 @@ class DslPortResult:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
     build_files: dict[str, bytes] = field(default_factory=dict)
+    scaffold: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -56,301 +65,289 @@ class DslPortResult:
 
 
 def port_python(
-    path: Path, select: Sequence[str] = (), ignore: Sequence[str] = (), rule_directories: Sequence[str] = ()
+    path: Path,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    rule_directories: Sequence[str] = (),
+    search: Sequence[Path] = (),
 ) -> DslPortResult:
-    """Port a Python file; nothing is changed if something Hopper-only in it cannot be ported.
+    """Port a Python file and the modules that it imports; nothing is changed if something in them cannot be ported.
+    Modules are looked for beside the file, in `search`, and where the interpreter looks.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE; RULE_FILE, RULE_DUPLICATE.
     """
-    file = read_dsl(path)
-    selection = Selection(tuple(select) or None, tuple(ignore))
-    rules = load_rules(rule_directories)
-    sources = DslSources(file.path, {file.path: file})
+    closure = close(path, search)
+    own = {m.path: m.file for m in closure.modules.values() if m.own}
+    sources = DslSources(closure.root.path, own)
     unchanged = DslPortResult(sources, sources.sources())
-    if not _uses_warpgroup_mma(file):
-        if _uses_tcgen05(file):
-            return unchanged
-        unchanged.diagnostics += _library_users(file)
+    port = _Port(closure, load_rules(rule_directories), Selection(tuple(select) or None, tuple(ignore)))
+    unchanged.diagnostics += port.refusals
+    if port.refusals or not port.hopper:
         return unchanged
-    grouped = in_groups(file)
-    kept = mirrored.KEPT if grouped else frozenset()
-    edits, diagnostics, kernels = port_groups(file) if grouped else port_kernels(file)
-    planned = pass_groups(rules, edits, selection)
-    diagnostics += planned.diagnostics
-    groups = planned.groups
-    named = [*_renamed(rules, file, groups, selection, bool(groups), kept),
-             *_reworded(rules, file, groups, selection, bool(groups))]  # fmt: skip
-    if select and not groups and not named:
+    planned = port.plan()
+    unchanged.diagnostics += planned.diagnostics
+    if has_errors(planned.diagnostics) or not planned.groups:
         return unchanged
-    if has_errors(diagnostics):
-        unchanged.diagnostics += diagnostics
+    files, scaffold, said = outputs.written(
+        closure, port.places, port.patched, apply_groups(port.originals(), planned.groups)
+    )
+    unchanged.diagnostics += said
+    if has_errors(said):
         return unchanged
-    # Names may sit in text that moved in; their edits come after the insertions at the same place.
-    groups = groups + named
-    files = apply_groups(sources.sources(), groups)
-    left = [] if select or ignore else _left(file.path, files[file.path], kept)
+    diagnostics = [*planned.diagnostics, *said]
+    left = [] if select or ignore else _left(files)
     if left:
-        unchanged.diagnostics += diagnostics + left
+        unchanged.diagnostics += left
         return unchanged
-    return DslPortResult(sources, files, groups, diagnostics, kernels)
+    kernels = [k.name for found in port.frames.values() for k in found]
+    groups = [g for group in planned.groups if (g := _within(group, own)) is not None]
+    return DslPortResult(sources, files, groups, diagnostics, kernels, {}, scaffold)
 
 
-def _uses_warpgroup_mma(file: DslFile) -> bool:
-    wanted = (names.TILED_MMA, names.FENCE, names.COMMIT, names.WAIT, names.ACCUMULATE)
-    return any(name in wanted or name.startswith(names.WARPGROUP + ".Mma") for _, name in file.references())
+@dataclass(eq=False)
+class _Plan:
+    groups: list[EditGroup]
+    diagnostics: list[Diagnostic]
 
 
-def _uses_tcgen05(file: DslFile) -> bool:
-    return any(name.startswith(names.TCGEN05 + ".") for _, name in file.references())
+class _Port:
+    """What is decided about a closure. `hopper`: modules with names that only Hopper has; `native`: modules with MMAs
+    of Blackwell, which stay; `places`: where the modules of the port go."""
 
+    def __init__(self, closure: Closure, rules: Sequence[Rule], selection: Selection) -> None:
+        self.closure, self.rules, self.selection = closure, rules, selection
+        self.open = [m for m in closure.modules.values() if not m.ported]
+        self.names = {m.name: set(self._names(m)) for m in self.open}
+        self.hopper = {n for n, found in self.names.items() if any(map(hopper_only, found))}
+        self.native = {n for n, found in self.names.items() if self._is_native(found)}
+        self.refusals = list(self._refusals())
+        self.frames: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        self.places: dict[str, str] = {}
+        self.patched: set[str] = set()
 
-def _library_users(file: DslFile) -> list[Diagnostic]:
-    """A file without MMAs of its own may still hold helpers for Hopper: those are named."""
-    pipeline = names.PIPELINE + ".PipelineTmaAsync"
-    return _unported(file, {name: node for node, name in file.references() if name.startswith(pipeline)})
+    def _names(self, module: Module) -> Iterator[str]:
+        """Names that a module uses or hands on, as they are called where they were made."""
+        if not module.mentions(b"warpgroup", b"tcgen05", b"gemm", b"mma_atom_call", b"make_trivial_tiled_mma", b"wgmma",
+                               b"90"):  # fmt: skip
+            return
+        file, canonical = module.file, self.closure.canonical
+        used = set()
+        for reference in file.all_references:
+            if reference.binding is not None:
+                used.add(reference.binding.local)
+            yield canonical(reference.name)
+        for statement in file.import_statements:
+            for alias in statement.names:
+                origin = file.origin(statement) if isinstance(statement, ast.ImportFrom) else ""
+                target = f"{origin}.{alias.name}".lstrip(".")
+                local = alias.asname or alias.name
+                if target != names.WARPGROUP or (local not in used and self._handed_on(module, local)):
+                    yield target
 
-
-def port_kernels(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic], list[str]]:
-    """Edits by rule ID, diagnostics, and the names of the ported kernels."""
-    context = DslContext(file, FileEdits(file))
-    ported: list[str] = []
-    kernels = [k for k in file.kernels if Scope(file, k).calls_of(names.GEMM)]
-    if not kernels and len(file.kernels) == 1 and _issues_by_helper(file):
-        kernels = file.kernels
-    if len(kernels) != 1:
-        return {}, [_no_single_kernel(file, kernels)], []
-    kernel = kernels[0]
-    name = kernel.name.value
-    try:
-        gemm = find_gemm(file, kernel)
-        found = find_promotion(gemm)
-        rewrite(KernelContext(context, gemm, found))
-    except Unrecognized as refused:
-        return {}, [_refusal(file, name, refused.what, refused.node)], []
-    ported.append(name)
-    _imports(context)
-    threads = f"{gemm.threads} threads read the accumulator"
-    note = Diagnostic(
-        Code.DSL_MMA_WARPS, file.location(file.span(kernel.name)), {"kernel": name, "threads": threads}
-    )
-    notes = [note]
-    if found is not None and found.compensates:
-        sums = {"kernel": name, "total": found.total, "partial": found.partial}
-        notes.append(Diagnostic(Code.DSL_PROMOTION, file.location(file.span(found.definition)), sums))
-    return context.edits.finish(), notes, ported
-
-
-def _issues_by_helper(file: DslFile) -> bool:
-    try:
-        return find_helper(file, file.kernels[0]) is not None
-    except Unrecognized:
-        # find_gemm says why.
-        return True
-
-
-def port_groups(file: DslFile) -> tuple[dict[str, list[Edit]], list[Diagnostic], list[str]]:
-    """As `port_kernels`, for accumulators in registers that several MMAs share."""
-    context, kernel = DslContext(file, FileEdits(file)), file.kernels[0]
-    name = kernel.name.value
-    try:
-        mirrored.rewrite_groups(context, find_groups(file))
-    except Unrecognized as refused:
-        return {}, [_refusal(file, name, refused.what, refused.node)], []
-    _imports(context)
-    threads = "its warpgroup holds their accumulators in registers between them"
-    note = Diagnostic(
-        Code.DSL_MMA_WARPS, file.location(file.span(kernel.name)), {"kernel": name, "threads": threads}
-    )
-    return context.edits.finish(), [note], [name]
-
-
-def _no_single_kernel(file: DslFile, kernels: Sequence[cst.FunctionDef]) -> Diagnostic:
-    called = ", ".join(k.name.value for k in kernels or file.kernels) or "(none)"
-    if kernels:
-        return _refusal(file, called, f"{len(kernels)} kernels of this file issue MMAs; one is ported", kernels[1])
-    parts = (names.GEMM, names.FENCE, names.COMMIT, names.WAIT, names.TILED_MMA)
-    node = next((n for part in parts for n, name in file.references() if name == part), file.module)
-    around = file.parent(node)
-    while around is not None and not isinstance(around, cst.FunctionDef):
-        around = file.parent(around)
-    where = f"in the helper `{around.name.value}`" if around is not None else "in another module"
-    return _refusal(file, called, f"its MMAs are issued {where}, not in the kernel itself", node)
-
-
-def rewrite(k: KernelContext) -> None:
-    """Run the passes.
-
-    Raises:
-        Unrecognized: a statement that the port does not know.
-    """
-    host.rewrite_host(k)
-    if k.promotion is None:
-        mainloop.rewrite_mainloop(k)
-    else:
-        promotion.rewrite_promotion(k, k.promotion)
-    storage.rewrite_pipelines(k)
-    epilogue.rewrite_epilogue(k, k.promotion)
-    k.edits.drop_unused(UNUSED_RULE, k.gemm.kernel)
-    for name, use in k.edits.lost(k.gemm.kernel):
-        raise Unrecognized(f"`{name}` is still used here, but what defined it is gone", use)
-
-
-def _refusal(file: DslFile, kernel: str, what: str, node: cst.CSTNode) -> Diagnostic:
-    span = Span(0, 0) if node is file.module else file.span(node)
-    return Diagnostic(Code.DSL_STRUCTURE, file.location(span), {"kernel": kernel, "what": what})
-
-
-def _imports(context: DslContext) -> None:
-    """New imports stand behind the file's own ones of the package; one that nothing uses any more is replaced."""
-    if not context.requested:
-        return
-    file = context.file
-    lines = [s for s in file.module.body if _imports_package(file, s)]
-    unused = [s for s in lines if _only_helpers(context, s)]
-    text = "\n".join(sorted(context.requested.values(), key=lambda line: line.startswith("from")))
-    if unused:
-        context.edits.replace_lines(IMPORT_RULE, unused[0], text)
-    else:
-        context.edits.insert_after(IMPORT_RULE, lines[-1], text)
-
-
-def _imports_package(file: DslFile, statement: cst.CSTNode) -> bool:
-    small = only(statement)
-    return isinstance(small, (cst.Import, cst.ImportFrom)) and "cutlass" in file.text(statement)
-
-
-def _only_helpers(context: DslContext, statement: cst.CSTNode) -> bool:
-    """An import of hopper_helpers whose names are all gone, or replaced by rules for names."""
-    file = context.file
-    small = only(statement)
-    if not isinstance(small, cst.Import) or len(small.names) != 1 or small.names[0].asname is None:
-        return False
-    alias = file.text(small.names[0].asname.name)
-    if file.imports.get(alias) != names.HELPERS:
-        return False
-    for node, name in file.references():
-        if name.startswith(names.HELPERS + ".") and not context.edits.removed(node):
-            kept = name in names.SHARED_LAYOUTS
-            if kept:
-                return False
-    return True
-
-
-def _renamed(
-    rules: Sequence[Rule],
-    file: DslFile,
-    taken: Sequence[EditGroup],
-    selection: Selection,
-    ported: bool,
-    kept: AbstractSet[str],
-) -> list[EditGroup]:
-    """One group for each rule on qualified names; those in `kept` stay."""
-    claimed = [e.span for g in taken for e in g.edits if len(e.span)]
-    found = []
-    for rule in rules:
-        if rule.region is not Region.NAME or rule.pattern is None or rule.replace is None:
-            continue
-        if not selection.takes(rule.id) or not rule.reads(file.path) or (rule.when is When.PORTED and not ported):
-            continue
-        edits = []
-        for node, text, name in _named(file):
-            match = rule.pattern.fullmatch(name)
-            span = file.span(node)
-            if match is None or name in kept or any(c.overlaps(span) for c in claimed):
+    def _handed_on(self, module: Module, local: str) -> bool:
+        """Whether another module takes a name from this one."""
+        name = f"{module.name}.{local}"
+        for other in self.open:
+            if module.name not in other.imported:
                 continue
-            claimed.append(span)
-            edits.append(Edit(file.path, span, _local(file, text, name, match.expand(rule.replace)).encode()))
-        if edits:
-            found.append(EditGroup(rule.id, rule.title, rule.safety, tuple(edits), rule.reason, rule.references))
-    return found
+            for statement in other.file.import_statements:
+                named = isinstance(statement, ast.ImportFrom) and other.file.origin(statement) == module.name
+                if named and any(alias.name in (local, "*") for alias in statement.names):
+                    return True
+            if any(within(r.name, name) for r in other.file.all_references):
+                return True
+        return False
 
+    @staticmethod
+    def _is_native(found: set[str]) -> bool:
+        return any(within(n, names.TCGEN05) for n in found) and not any(within(n, names.WARPGROUP) for n in found)
 
-def _named(file: DslFile) -> list[tuple[cst.BaseExpression, str, str]]:
-    """References to the package, and methods `.name` of other values, as node, text and name."""
-    found = [(node, file.text(node), name) for node, name in file.references()]
-    for node in walk(file.module):
-        if isinstance(node, cst.Attribute) and file.qualified(node) is None:
-            found.append((node.attr, node.attr.value, "." + node.attr.value))
-    return found
+    def _refusals(self) -> Iterator[Diagnostic]:
+        """Places that no change of names can port: MMAs that are written as PTX or as operations of MLIR."""
+        for module in self.open:
+            if module.name in self.native or not module.mentions(b"wgmma", b"SM90", b"sm90"):
+                continue
+            file = module.file
+            if b"wgmma" in file.source:
+                documents = {s.value for s in ast.walk(file.module) if isinstance(s, ast.Expr)}
+                for node in ast.walk(file.module):
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents:
+                        found = _PTX.search(node.value)
+                        if found is not None:
+                            yield _construct(file, node, found.group(), "an MMA of Hopper as inline PTX")
+            for reference in file.all_references:
+                name = self.closure.canonical(reference.name)
+                if _MLIR.match(name):
+                    yield _construct(file, reference.chain.node, name, "an operation of MLIR that only Hopper has")
 
+    def plan(self) -> _Plan:
+        multiplying = self.hopper | {
+            n for n, found in self.names.items() if n not in self.native and found & set(_MULTIPLIES)
+        }
+        self.frames = framed_kernels(self.closure, multiplying, self.native)
+        said: list[Diagnostic] = []
+        edits: dict[str, dict[str, list[Edit]]] = {}
+        for module in self.open:
+            found = self._edited(module, said)
+            if found:
+                edits[module.name] = found
+        self.patched = set(edits)
+        self._place(self.patched)
+        for name in self.places:
+            for rule, more in self._redirected(self.closure.modules[name]).items():
+                edits.setdefault(name, {}).setdefault(rule, []).extend(more)
+        together: dict[str, list[Edit]] = {}
+        for found in edits.values():
+            for rule, more in found.items():
+                together.setdefault(rule, []).extend(more)
+        planned = pass_groups(self.rules, together, self.selection)
+        groups = [*planned.groups, *self._reworded(planned.groups)] if planned.groups else []
+        placed = [_placed(group, self._paths()) for group in groups]
+        return _Plan(placed, [*said, *planned.diagnostics])
 
-def _local(file: DslFile, text: str, old: str, new: str) -> str:
-    """A new qualified name as the file would write it: with the alias of the old one where that still fits."""
-    if new.startswith("."):
-        return new[1:]
-    alias = text.split(".", 1)[0]
-    base = file.imports.get(alias, "")
-    if new.startswith(base + ".") and not names.hopper_only(base + "."):
-        return alias + new[len(base) :]
-    shorts = {"cutlass.utils.blackwell_helpers": "sm100_utils", "cutlass.cute.nvgpu.tcgen05": "tcgen05"}
-    for module, short in shorts.items():
-        if new.startswith(module + "."):
-            return short + new[len(module) :]
-    return new
+    def _paths(self) -> dict[str, str]:
+        return {m.path: self.places.get(m.name, m.path) for m in self.closure.modules.values()}
 
+    def originals(self) -> dict[str, bytes]:
+        """The modules' sources by the path that each has in the port."""
+        own = {m.path: m.file.source for m in self.closure.modules.values() if m.own}
+        return {**own, **{path: self.closure.modules[n].file.source for n, path in self.places.items()}}
 
-def _reworded(
-    rules: Sequence[Rule], file: DslFile, taken: Sequence[EditGroup], selection: Selection, ported: bool
-) -> list[EditGroup]:
-    """One group for each rule on the contents of strings, of comments, or on the code between them."""
-    claimed = [e.span for g in taken for e in g.edits if len(e.span)]
-    regions = _regions(file)
-    found = []
-    for rule in rules:
-        if rule.region not in regions or rule.pattern is None or rule.replace is None or not rule.reads(file.path):
-            continue
-        if not selection.takes(rule.id) or (rule.when is When.PORTED and not ported):
-            continue
-        edits = []
-        for span in regions[rule.region]:
-            text = file.source[span.start : span.end].decode("utf-8")
-            for match in re.finditer(rule.pattern, text):
-                start = span.start + len(text[: match.start()].encode())
-                place = Span(start, start + len(match.group().encode()))
-                new = match.expand(rule.replace)
-                if new == match.group() or any(c.overlaps(place) for c in claimed):
+    def _name_rules(self, module: Module) -> NameRules:
+        hopper, native = module.name in self.hopper, module.name in self.native
+        rules = tuple(r for r in self.rules if r.region is Region.NAME and r.replace and r.reads(module.path))
+
+        def stays(name: str) -> bool:
+            return native or (not hopper and any(within(name, n) for n in names.HOPPER_ONLY))
+
+        return NameRules(rules, stays)
+
+    def _edited(self, module: Module, said: list[Diagnostic]) -> dict[str, list[Edit]]:
+        """Edits by rule of what the module itself says."""
+        file, rules, renamed = module.file, self._name_rules(module), Renamed()
+        frames = self.frames.get(module.name, [])
+        if module.name not in self.names or not (self.names[module.name] or frames):
+            return {}
+        support = _fresh(file)
+        rename(file, rules, self.closure.canonical, support, renamed)
+        said += [_construct(file, c.node, ".".join([c.base.id, *c.attributes]), "a name inside an f-string whose place "
+                            "Python does not tell") for c in renamed.misplaced]  # fmt: skip
+        edits = renamed.edits
+        for kernel in frames:
+            edits.setdefault(FRAME_RULE, []).extend(frame_edits(file, kernel, support))
+        needs = [e for found in edits.values() for e in found if support.encode() in e.replacement]
+        imports: list[Edit] = []
+        if needs:
+            imports.append(support_import(file, SUPPORT, support, min(e.span.start for e in needs)))
+
+        def move(name: str) -> str | None:
+            found = rules.find(name)
+            return found[1] if found is not None else None
+
+        for statement in file.import_statements:
+            imports += import_edits(file, statement, move)
+        if imports:
+            edits.setdefault(IMPORT_RULE, []).extend(imports)
+        return edits
+
+    def _place(self, edited: set[str]) -> None:
+        """Modules of installed packages that change, or that import one that does, are copied."""
+        modules = self.closure.modules
+        copied = {n for n in edited if not modules[n].own}
+        copied = {n for n in self.closure.spread(copied) if not modules[n].own and not modules[n].ported}
+        for name in sorted(copied):
+            self.places[name] = str(outputs.place_of(self.closure, modules[name]))
+        for name in sorted(n for n, m in modules.items() if m.own):
+            self.places.setdefault(name, modules[name].path)
+
+    def _redirected(self, module: Module) -> dict[str, list[Edit]]:
+        """Edits of imports and chains that name modules which were copied."""
+        file = module.file
+        if module.ported or not (module.imported or not module.own):
+            return {}
+
+        def move(name: str) -> str | None:
+            parts = name.split(".")
+            for i in range(len(parts), 0, -1):
+                found = self.closure.modules.get(".".join(parts[:i]))
+                if found is None:
                     continue
-                claimed.append(place)
-                edits.append(Edit(file.path, place, new.encode()))
-        if edits:
-            found.append(EditGroup(rule.id, rule.title, rule.safety, tuple(edits), rule.reason, rule.references))
+                if not found.own and found.name in self.places:
+                    return ".".join([outputs.copied_name(found.name), *parts[i:]])
+                break
+            return None
+
+        def absolute(name: str) -> str | None:
+            return move(name) or name
+
+        edits: list[Edit] = []
+        for statement in file.import_statements:
+            relative = isinstance(statement, ast.ImportFrom) and statement.level > 0 and not module.own
+            edits += import_edits(file, statement, absolute if relative else move)
+        renamed = Renamed()
+        for reference in file.all_references:
+            binding = reference.binding
+            alias = binding.alias if binding is not None else None
+            if isinstance(binding and binding.statement, ast.Import) and alias is not None and alias.asname is None:
+                new = move(reference.name) if "." in alias.name else None
+                if new is not None:
+                    renamed.add(file, IMPORT_RULE, reference.chain, new)
+        edits += renamed.edits.get(IMPORT_RULE, [])
+        return {IMPORT_RULE: edits} if edits else {}
+
+    def _reworded(self, groups: Sequence[EditGroup]) -> list[EditGroup]:
+        regions = (Region.STRING, Region.COMMENT, Region.CODE)
+        found: dict[str, list[Edit]] = {}
+        for name in self.places:
+            module = self.closure.modules[name]
+            if name not in self.patched:
+                continue
+            rules = [
+                r for r in self.rules
+                if r.region in regions and r.replace is not None and r.reads(module.path) and self.selection.takes(r.id)
+            ]  # fmt: skip
+            taken = [e.span for g in groups for e in g.edits if e.path == module.path and len(e.span)]
+            for rule, edits in reworded(module.file, rules, taken).items():
+                found.setdefault(rule, []).extend(edits)
+        return pass_groups(self.rules, found, Selection()).groups
+
+
+def _placed(group: EditGroup, paths: dict[str, str]) -> EditGroup:
+    return replace(group, edits=tuple(replace(e, path=paths[e.path]) for e in group.edits))
+
+
+def _within(group: EditGroup, paths: Container[str]) -> EditGroup | None:
+    """The edits of files that exist already: copies are new as a whole."""
+    edits = tuple(e for e in group.edits if e.path in paths)
+    return replace(group, edits=edits) if edits else None
+
+
+def _fresh(file: DslFile) -> str:
+    """The local name of the support module: one that nothing else in the file has."""
+    taken = set(re.findall(rb"\w+", file.source))
+    number, name = 1, SUPPORT
+    while name.encode() in taken:
+        number += 1
+        name = f"{SUPPORT}{number}"
+    return name
+
+
+def _construct(file: DslFile, node: Placed, name: str, what: str) -> Diagnostic:
+    return Diagnostic(Code.DSL_CONSTRUCT, file.location(file.span(node)), {"name": name, "what": what})
+
+
+def _left(files: dict[str, bytes]) -> list[Diagnostic]:
+    """Files of the port that are no Python any more."""
+    found = []
+    for path, text in files.items():
+        if path.endswith(".py"):
+            try:
+                parse_dsl(path, text)
+            except PorterError as error:
+                what = f"the port of it is no valid Python ({error.diagnostic.values.get('problem')})"
+                found.append(Diagnostic(Code.DSL_CONSTRUCT, Location(path), {"name": path, "what": what}))
     return found
 
 
-def _regions(file: DslFile) -> dict[Region, list[Span]]:
-    """Strings, comments, and the code between them."""
-    strings, comments = [], []
-    for node in walk(file.module):
-        if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
-            strings.append(file.span(node))
-        elif isinstance(node, cst.Comment):
-            comments.append(file.span(node))
-    code, at = [], 0
-    for span in merged([*strings, *comments, Span(len(file.source), len(file.source))]):
-        code.append(Span(at, span.start))
-        at = span.end
-    return {Region.STRING: strings, Region.COMMENT: comments, Region.CODE: code}
-
-
-def _left(path: str, ported: bytes, kept: AbstractSet[str]) -> list[Diagnostic]:
-    """Names that only Hopper has and that no rule or pass took away."""
-    try:
-        file = parse_dsl(path, ported)
-    except PorterError as error:
-        what = f"the port of it is no valid Python ({error.diagnostic.values.get('problem')})"
-        return [Diagnostic(Code.DSL_STRUCTURE, Location(path), {"kernel": path, "what": what})]
-    return _unported(file, {n: node for node, n in file.references() if names.hopper_only(n) and n not in kept})
-
-
-def _unported(file: DslFile, found: dict[str, cst.BaseExpression]) -> list[Diagnostic]:
-    return [
-        Diagnostic(
-            Code.DSL_CONSTRUCT,
-            file.location(file.span(node)),
-            {"name": name, "what": "Hopper only, and in no place that the port knows"},
-        )
-        for name, node in found.items()
-    ]
-
-
+__all__ = ["FRAME_RULE", "IMPORT_RULE", "DslPortResult", "DslSources", "port_python"]

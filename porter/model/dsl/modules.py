@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modules that a file imports, found without running anything.
+
+A file's own project is the package that it lies in, or the files beside it; those modules keep their names. Modules
+that the interpreter would find elsewhere are installed: they can only be copied.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from porter.diagnostics import PorterError
+from porter.lang.cute_dsl import DslFile, parse_dsl, read_dsl
+from porter.model.dsl.names import SUPPORT
+
+_NOT_FOLLOWED = frozenset({"cutlass", "torch", SUPPORT}) | sys.stdlib_module_names
+WORDS = (b"warpgroup", b"gemm", b"mma_atom_call", b"make_trivial_tiled_mma", b"get_arch_enum", b"kernel", b"wgmma")
+"""A module without any of these words has nothing to edit but its imports."""
+_DEPTH = 16
+"""How many modules may hand a name on."""
+
+
+@dataclass(eq=False)
+class Module:
+    """One module of a closure. `own`: of the root's project."""
+
+    name: str
+    file: DslFile
+    own: bool
+    imported: set[str] = field(default_factory=set)
+    """Names of the modules of the closure that it imports."""
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @functools.cached_property
+    def ported(self) -> bool:
+        """Whether it is part of a port already."""
+        return any(
+            a.name == SUPPORT or (isinstance(s, ast.ImportFrom) and s.module == SUPPORT)
+            for s in self.file.import_statements
+            for a in s.names
+        )
+
+    def mentions(self, *words: bytes) -> bool:
+        return any(word in self.file.source for word in words)
+
+
+@dataclass(eq=False)
+class Closure:
+    """A root and everything that it imports. `anchor` is the directory that the project's imports start from."""
+
+    root: Module
+    anchor: Path
+    modules: dict[str, Module]
+
+    def spread(self, names: set[str]) -> set[str]:
+        """The modules that import one of these, directly or not, and these."""
+        found, grown = set(names), True
+        while grown:
+            new = {m.name for m in self.modules.values() if m.imported & found} - found
+            found |= new
+            grown = bool(new)
+        return found
+
+    def canonical(self, name: str, depth: int = _DEPTH) -> str:
+        """The name that a qualified name has where it was made: modules hand on what they import."""
+        parts = name.split(".")
+        for i in range(len(parts) - 1, 0, -1):
+            module = self.modules.get(".".join(parts[:i]))
+            if module is None:
+                continue
+            for target in _exports(module.file, parts[i]) if depth else ():
+                found = self.canonical(".".join([target, *parts[i + 1 :]]), depth - 1)
+                if target.partition(".")[0] == "cutlass" or found != name:
+                    return found
+            return name
+        return name
+
+
+def _exports(file: DslFile, name: str) -> list[str]:
+    found = [b.target for b in file.scope.names.get(name, ()) if b is not None and b.value is None]
+    return found or ([] if name in file.scope.names else [f"{star}.{name}" for star in file.stars])
+
+
+class _Search:
+    """Where modules are: the project first, then `directories`, then what the interpreter has."""
+
+    def __init__(self, root: Path, statements: Sequence[ast.Import | ast.ImportFrom], directories: Sequence[Path]):
+        self.root, self.anchor = root, _anchor(root, statements)
+        self.name = ".".join(root.relative_to(self.anchor).with_suffix("").parts)
+        self.name = self.name.removesuffix(".__init__")
+        self.elsewhere = [d.resolve() for d in directories]
+        self.elsewhere += [Path(p) for p in sys.path if p and os.path.isdir(p)]
+
+    def find(self, name: str) -> tuple[Path, bool] | None:
+        """The file of a module, and whether it is of the project; None for what is not followed."""
+        top = name.partition(".")[0]
+        if top in _NOT_FOLLOWED:
+            return None
+        if top == self.name.partition(".")[0] and self.root.parent != self.anchor:
+            return self._own(_file_in(self.anchor, name))
+        found = _file_in(self.root.parent, name)
+        if found is not None or _is_directory(self.root.parent, top):
+            return self._own(found)
+        for directory in self.elsewhere:
+            found = _file_in(directory, name)
+            if found is not None:
+                return (found, False) if _uses_cutlass(directory, top) else None
+        return None
+
+    @staticmethod
+    def _own(found: Path | None) -> tuple[Path, bool] | None:
+        return (found, True) if found is not None else None
+
+
+def _anchor(root: Path, statements: Sequence[ast.Import | ast.ImportFrom]) -> Path:
+    """The directory that holds the root's top package: packages may have no `__init__.py`, their imports tell then."""
+    anchors = [root.parent]
+    while (anchors[-1] / "__init__.py").is_file():
+        anchors.append(anchors[-1].parent)
+    for statement in statements:
+        if isinstance(statement, ast.ImportFrom) and statement.level:
+            anchors.append(root.parents[min(statement.level, len(root.parents) - 1)])
+            continue
+        for alias in statement.names:
+            name = statement.module if isinstance(statement, ast.ImportFrom) else alias.name
+            top = (name or "").partition(".")[0]
+            above = [p.parent for p in root.parents if p.name == top and name != top]
+            anchors += [p for p in above if top not in _NOT_FOLLOWED and _file_in(p, name or "") is not None]
+    return min(anchors, key=lambda p: len(p.parts))
+
+
+@functools.lru_cache(maxsize=65536)
+def _file_in(directory: Path, name: str) -> Path | None:
+    base = directory.joinpath(*name.split("."))
+    for path in (base / "__init__.py", base.with_name(base.name + ".py")):
+        if path.is_file():
+            return path
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_directory(directory: Path, name: str) -> bool:
+    return any((directory / name).glob("**/*.py")) if (directory / name).is_dir() else False
+
+
+@functools.lru_cache(maxsize=1024)
+def _uses_cutlass(directory: Path, top: str) -> bool:
+    """Whether any file of an installed package names cutlass: a package that does not holds no kernels."""
+    files = [directory / f"{top}.py", *(directory / top).rglob("*.py")]
+    return any(b"cutlass" in path.read_bytes() for path in files if path.is_file())
+
+
+@functools.lru_cache(maxsize=8192)
+def _parsed(path: str, package: str, changed: int, size: int) -> DslFile | None:
+    try:
+        file = parse_dsl(path, Path(path).read_bytes(), package)
+    except (PorterError, OSError):
+        return None
+    assert file.import_statements is not None
+    if not any(word in file.source for word in WORDS):
+        file.forget()
+    return file
+
+
+def _package(name: str, path: Path) -> str:
+    return name if path.name == "__init__.py" else name.rpartition(".")[0]
+
+
+def close(root: Path, directories: Sequence[Path] = ()) -> Closure:
+    """The root with all modules that it imports, directly or not.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE for the root; modules that cannot be read are left out.
+    """
+    first = read_dsl(root)
+    search = _Search(root.absolute(), first.import_statements, directories)
+    file = read_dsl(root, _package(search.name, root))
+    closure = Closure(Module(search.name, file, True), search.anchor, {})
+    closure.modules[search.name] = closure.root
+    pending = [closure.root]
+    here = root.absolute()
+    while pending:
+        module = pending.pop()
+        if module.ported and module is not closure.root:
+            continue
+        for name in dict.fromkeys(_named(module.file, search)):
+            found = search.find(name)
+            if found is None or found[0] == here:
+                continue
+            if name not in closure.modules:
+                stat = found[0].stat()
+                own_path = _shown(found[0], root, here) if found[1] else str(found[0])
+                read = _parsed(own_path, _package(name, found[0]), stat.st_mtime_ns, stat.st_size)
+                if read is None:
+                    continue
+                closure.modules[name] = Module(name, read, found[1])
+                pending.append(closure.modules[name])
+            module.imported.add(name)
+    return closure
+
+
+def _shown(path: Path, root: Path, here: Path) -> str:
+    """A file of the project as the user would name it: relative if the root was."""
+    return str(path) if root.is_absolute() else os.path.relpath(path)
+
+
+def _named(file: DslFile, search: _Search) -> Iterator[str]:
+    """Names of the modules that a module imports. An `__init__` counts where a name is taken from it."""
+    for statement in file.import_statements:
+        if isinstance(statement, ast.ImportFrom):
+            origin = file.origin(statement)
+            if origin.partition(".")[0] in _NOT_FOLLOWED:
+                continue
+            for alias in statement.names:
+                below = f"{origin}.{alias.name}"
+                yield below if alias.name != "*" and search.find(below) is not None else origin
+            continue
+        for alias in statement.names:
+            if alias.name.partition(".")[0] in _NOT_FOLLOWED:
+                continue
+            if search.find(alias.name) is None:
+                continue
+            yield alias.name
+            if alias.asname is None:
+                # `import a.b` binds `a`: the chains say what else of it is used
+                yield from _chained(file, alias.name.partition(".")[0], search)
+
+
+def _chained(file: DslFile, top: str, search: _Search) -> Iterator[str]:
+    for reference in file.all_references:
+        parts = reference.name.split(".")
+        if parts[0] == top:
+            found = [".".join(parts[:i]) for i in range(len(parts), 0, -1)]
+            yield from (name for name in found[:-1] if search.find(name) is not None)

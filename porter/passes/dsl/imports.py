@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Import statements of a port: names that come from other modules now, local names that stay."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from porter.lang.cute_dsl import DslFile, ImportStatement
+from porter.lang.text import Edit, Span
+
+Move = Callable[[str], str | None]
+"""The new full name of what an import names, None if it stays."""
+
+_FROM = re.compile(rb"from([\s\\]*)([.\w][.\w\s\\]*?)([\s\\]+)import\b")
+
+
+@dataclass(frozen=True)
+class _Import:
+    """One name as it will be imported: `from module import name as local`, or `import module as local`."""
+
+    module: str
+    name: str
+    local: str
+
+    def statement(self) -> str:
+        if not self.name:
+            return f"import {self.module}" + (f" as {self.local}" if self.local != self.module else "")
+        return f"from {self.module} import {self.name}" + (f" as {self.local}" if self.local != self.name else "")
+
+
+def import_edits(file: DslFile, statement: ImportStatement, move: Move) -> list[Edit]:
+    """Edits that make an import take what moved from its new place."""
+    if isinstance(statement, ast.Import):
+        return [e for alias in statement.names for e in _plain(file, alias, move)]
+    origin = file.origin(statement)
+    if statement.names[0].name == "*":
+        module = move(origin)
+        return [_module_edit(file, statement, module)] if module is not None and module != _written(statement) else []
+    moved: list[_Import | None] = []
+    for alias in statement.names:
+        new, local = move(f"{origin}.{alias.name}"), alias.asname or alias.name
+        module, _, name = (new or "").rpartition(".")
+        moved.append(None if new is None else _Import(module, name, local) if module else _Import(name, "", local))
+    if not any(moved):
+        return []
+    modules = {m.module if m is not None and m.name else None for m in moved}
+    same = all(m is not None and m.name == a.name for m, a in zip(moved, statement.names, strict=True))
+    if same and len(modules) == 1:
+        module = modules.pop()
+        return [_module_edit(file, statement, module)] if module is not None and module != _written(statement) else []
+    return _split(file, statement, moved)
+
+
+def _written(statement: ast.ImportFrom) -> str:
+    return "." * statement.level + (statement.module or "")
+
+
+def _plain(file: DslFile, alias: ast.alias, move: Move) -> list[Edit]:
+    new = move(alias.name)
+    if new is None or new == alias.name:
+        return []
+    top = alias.name.partition(".")[0]
+    if alias.asname is not None or top == alias.name:
+        text = f"{new} as {alias.asname or top}"
+    elif "." not in new:
+        # `import a.b.c` binds `a`, which stays; the chains behind it are edited one by one
+        text = alias.name.rpartition(".")[0]
+    else:
+        chains = [r for r in file.all_references if r.binding is not None and r.binding.local == top]
+        text = new + f", {top}" * any(move(r.name) is None for r in chains)
+    return [Edit(file.path, file.span(alias), text.encode())]
+
+
+def _module_edit(file: DslFile, statement: ast.ImportFrom, module: str) -> Edit:
+    span = file.span(statement)
+    found = _FROM.match(file.source, span.start, span.end)
+    assert found is not None
+    gap = b"" if found.group(1) else b" "
+    return Edit(file.path, Span(found.start(2), found.end(2)), gap + module.encode())
+
+
+def _split(file: DslFile, statement: ast.ImportFrom, moved: list[_Import | None]) -> list[Edit]:
+    """The names that move get statements of their own, behind the one that they leave."""
+    texts: dict[tuple[str, bool], list[_Import]] = {}
+    for one in moved:
+        if one is not None:
+            texts.setdefault((one.module + one.local * (not one.name), bool(one.name)), []).append(one)
+    lines = [_joined(group) for group in texts.values()]
+    span = file.span(statement)
+    kept = [i for i, one in enumerate(moved) if one is None]
+    start, end = file.line_start(span.start), file.line_end(span.end)
+    indent = file.source[start : span.start]
+    alone = not indent.strip() and not file.source[span.end : end].split(b"#")[0].strip()
+    between = file.line_break(span.end) + indent if alone else b"; "
+    new = between.join(line.encode() for line in lines)
+    if not kept:
+        return [Edit(file.path, span, new)]
+    at = end if alone else span.end
+    return [*_without(file, statement, kept), Edit(file.path, Span(at, at), between + new)]
+
+
+def _joined(group: list[_Import]) -> str:
+    if len(group) == 1:
+        return group[0].statement()
+    names = [one.statement().partition(" import ")[2] for one in group]
+    return f"from {group[0].module} import {', '.join(names)}"
+
+
+def _without(file: DslFile, statement: ast.ImportFrom, kept: list[int]) -> list[Edit]:
+    """Edits that take all other names out of a list of names, with their commas."""
+    spans = [file.span(alias) for alias in statement.names]
+    edits, i = [], 0
+    while i < len(spans):
+        if i in kept:
+            i += 1
+            continue
+        first = i
+        while i < len(spans) and i not in kept:
+            i += 1
+        if i < len(spans):
+            edits.append(Edit(file.path, Span(spans[first].start, spans[i].start), b""))
+        else:
+            edits.append(Edit(file.path, Span(spans[first - 1].end, spans[-1].end), b""))
+    return edits
+
+
+def support_import(file: DslFile, name: str, local: str, before: int) -> Edit:
+    """`import name as local` at the top of a module: behind its first import of the cutlass package, in any case above
+    the offset `before`."""
+    line = f"import {name}" + (f" as {local}" if local != name else "")
+    body, behind = file.module.body, None
+    for statement in body:
+        future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        documented = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if future or (documented and statement is body[0]):
+            behind = statement
+    for statement in body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) and file.span(statement).end < before:
+            origin = statement.names[0].name if isinstance(statement, ast.Import) else statement.module or ""
+            if origin.partition(".")[0] == "cutlass":
+                behind = statement
+                break
+    if behind is None:
+        start = file.line_start(0)
+        end = _comments_end(file, start)
+        return Edit(file.path, Span(end, end), line.encode() + file.line_break(end))
+    end = file.span(behind).end
+    rest = file.source[end : file.line_end(end)]
+    if rest.split(b"#")[0].strip():
+        return Edit(file.path, Span(end, end), b"; " + line.encode())
+    at = file.line_end(end)
+    return Edit(file.path, Span(at, at), file.line_break(end) + line.encode())
+
+
+def _comments_end(file: DslFile, at: int) -> int:
+    """The offset behind the comment lines that a file begins with."""
+    while file.source[at : at + 1] == b"#":
+        end = file.line_end(at)
+        if end == len(file.source):
+            return at
+        at = end + len(file.line_break(end))
+    return at
