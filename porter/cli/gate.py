@@ -18,7 +18,7 @@ from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
 from porter.cli.building import host_headers_note
 from porter.cli.porting import Ported, PortedRoot
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
 from porter.lang.embedded import device_sources
 from porter.lang.lexical import Lexed
 from porter.lang.sources import is_python
@@ -26,6 +26,7 @@ from porter.report.inventory import python_kernels
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case
+from porter.verify.line_map import placed_in_original
 from porter.verify.problem import Problem, bind
 
 Tell = Callable[[int, int], None]
@@ -76,7 +77,11 @@ def compile_ports(ported: Ported, options: GateOptions, tell: Tell | None = None
 
 
 def gate_exit(results: Iterable[Gated]) -> ExitCode:
-    return ExitCode.BUILD_FAILED if any(g.status == "refused" for g in results) else ExitCode.OK
+    """BUILD_FAILED where a compiler refused a port; UNPORTED where tracing showed only what cannot be ported."""
+    refused = [exit_code_of(g.diagnostics) for g in results if g.status == "refused"]
+    if any(code is not ExitCode.UNPORTED for code in refused):
+        return ExitCode.BUILD_FAILED
+    return ExitCode.UNPORTED if refused else ExitCode.OK
 
 
 def not_compiled(ported: Ported, reason: str) -> list[Gated]:
@@ -217,7 +222,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome], ported: Ported) -> tuple[G
                 reasons.append(outcome.after.diagnostic.message)
                 continue
             refused = True
-            said.append(_refused(path, outcome.after, tree))
+            said += _refused(path, outcome.after, tree)
             continue
         compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, PORT_ARCH)
         names += outcome.before.resources
@@ -269,12 +274,14 @@ def _original_refused(path: str, error: PorterError) -> Diagnostic:
     return Diagnostic(Code.ORIGINAL_DOES_NOT_COMPILE, error.diagnostic.where, values)
 
 
-def _refused(path: str, error: PorterError, tree: Tree) -> Diagnostic:
+def _refused(path: str, error: PorterError, tree: Tree) -> list[Diagnostic]:
+    if error.diagnostic.code is Code.DSL_OBSTACLE:
+        return list(placed_in_original(error, Path(path), tree.place(Path(path))).diagnostics)
     where = error.diagnostic.where
     if where is not None:
         where = replace(where, path=tree.original_names(where.path))
     values = {"path": path, "arch": PORT_ARCH, "text": tree.original_names(_text(error))}
-    return Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))
+    return [Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))]
 
 
 def _spill(path: str, row: ResourceRow) -> Diagnostic:

@@ -148,6 +148,15 @@ DSL_STRUCTURE = error(
     "commits. It has to recognize every statement that takes part; here it could not.",
     "Port this kernel by hand, or bring it into the form of NVIDIA's dense GEMM examples.",
 )
+DSL_OBSTACLE = error(
+    "PT2055",
+    ExitCode.UNPORTED,
+    "{kernel} is not ported: {what}",
+    "The port's MMAs were traced with the arguments of a case. Here the kernel asks for something that Tensor Memory or "
+    "tcgen05 does not have, or that the module `porter_dsl` beside the port cannot follow. Every such place is named. "
+    "Nothing was written.",
+    "Change these lines in the original, or port the kernel by hand.",
+)
 DSL_MMA_WARPS = note(
     "PT2550",
     "{kernel}: one warp issues the MMAs, and {threads}",
