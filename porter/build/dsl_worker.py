@@ -19,6 +19,7 @@ import sys
 import tempfile
 import traceback
 import types
+import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,19 +137,38 @@ def _argument(item: dict[str, Any]) -> _Argument:
     if item["kind"] == "tuple":
         parts = [_argument(part) for part in item["items"]]
         return _Argument(tuple(p.given for p in parts), [buffer for p in parts for buffer in p.passed])
-    return _Argument(_value(item["value"]), [])
+    value = _value(item["value"])
+    return _Argument(value, _numbers(value))
+
+
+def _numbers(value: Any) -> list[Any]:
+    """The buffers of Python's numbers, which are run-time values where a parameter is not declared Constexpr."""
+    if isinstance(value, tuple):
+        return [buffer for part in value for buffer in _numbers(part)]
+    if isinstance(value, float):
+        return [ctypes.c_float(value)]
+    return [ctypes.c_int64(value)] if isinstance(value, int) else []
 
 
 def _arguments(target: Any, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any], list[Any]]:
     """Arguments by position and by keyword, and the buffers in the order of the parameters."""
     items = [_argument(item) for item in request["call"]]
     named = {name: _argument(item) for name, item in request.get("keywords", {}).items()}
-    ordered = items
-    if named:
-        bound = inspect.signature(target).bind(*items, **named)
-        ordered = [one for value in bound.arguments.values() for one in _flat(value)]
-    passed = [buffer for one in ordered for buffer in one.passed]
+    signature = inspect.signature(target)
+    passed = []
+    for name, value in signature.bind(*items, **named).arguments.items():
+        if not _is_compile_time(signature.parameters[name].annotation):
+            passed += [buffer for one in _flat(value) for buffer in one.passed]
     return [one.given for one in items], {name: one.given for name, one in named.items()}, passed
+
+
+def _is_compile_time(annotation: Any) -> bool:
+    import cutlass
+
+    if isinstance(annotation, str):
+        return "Constexpr" in annotation
+    kind = typing.get_origin(annotation) or annotation
+    return isinstance(kind, type) and issubclass(kind, cutlass.Constexpr)
 
 
 def _flat(value: Any) -> list[_Argument]:
@@ -191,7 +211,8 @@ def record(compiled: Any, passed: list[Any], sizes: dict[str, list[int]], compil
     """Every launch that the host function makes: kernel, grid, block, cluster, shared memory, parameters."""
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
-        compiled.export_to_c(str(directory), "host", function_prefix=PREFIX)
+        # What `export_to_c` also writes, a C header, is not to be had for arguments that have no type in C.
+        (directory / "host.o").write_bytes(compiled.dump_to_object(PREFIX))
         (directory / "runtime.c").write_text(RUNTIME)
         library = directory / "host.so"
         # -Bsymbolic: the DSL's own runtime exports the same names into this process.
@@ -200,9 +221,8 @@ def record(compiled: Any, passed: list[Any], sizes: dict[str, list[int]], compil
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"linking the host function failed: {done.stderr}")
-        header = (directory / "host.h").read_text()
-        found = next(line for line in header.splitlines() if f"void _mlir_{PREFIX}__mlir_ciface" in line)
-        return _call(ctypes.CDLL(str(library)), found.split("(")[0].split()[-1], passed, sizes)
+        function = f"_mlir_{PREFIX}__mlir_ciface_{compiled.function_name}"
+        return _call(ctypes.CDLL(str(library)), function, passed, sizes)
 
 
 def _call(
