@@ -295,7 +295,7 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
         target = target(**{name: _value(item) for name, item in request["init"].items()})
     given, named, passed = _arguments(target, request)
     compiled = cute.compile(target, *given, **named)
-    ptx = _without_lines_of_asm(compiled.__ptx__)
+    ptx = _without_lines_of_asm(compiled.__ptx__.rstrip("\0"))
     sizes = {f.name: [p.size for p in f.params] for f in parse_module(ptx).entries()}
     launches = record(compiled, passed, sizes, request["compiler"])
     found = imported(absent.missed, Path(cutlass.__file__).parent.parent, Path.cwd())
