@@ -20,6 +20,8 @@ from porter.build.toolchain import find_host_compiler
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 
 PACKAGE = "nvidia-cutlass-dsl"
+OLDEST, NEWEST = "4.6.2", "4.8.1"
+"""Versions of the package that Porter is tested with."""
 _FORMAT = "dsl 5"
 
 
@@ -61,6 +63,14 @@ class DslCompiled:
     ptx: str
     launches: tuple[DslLaunch, ...]
 
+    @property
+    def dynamic_smem(self) -> dict[str, int]:
+        """The most that a launch of each kernel asks for."""
+        found: dict[str, int] = {}
+        for launch in self.launches:
+            found[launch.kernel] = max(launch.dynamic_smem, found.get(launch.kernel, 0))
+        return found
+
 
 def dsl_version() -> str:
     """The installed version.
@@ -72,6 +82,22 @@ def dsl_version() -> str:
         return importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
         raise PorterError(Code.NO_DSL, problem=f"no package {PACKAGE}") from None
+
+
+def dsl_untested() -> Diagnostic | None:
+    """A note where the installed version is outside of what is tested.
+
+    Raises:
+        PorterError: NO_DSL.
+    """
+    version = dsl_version()
+    if _number(OLDEST) <= _number(version) <= _number(NEWEST):
+        return None
+    return Diagnostic(Code.DSL_UNTESTED, None, {"version": version, "oldest": OLDEST, "newest": NEWEST})
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
@@ -98,7 +124,7 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         "search": [str(p.resolve()) for p in request.search],
     }
     places = _Places((_package_root(source), source.parent, *(p.resolve() for p in request.search)))
-    identity = {**body, "source": places.short(source), "search": [places.short(Path(p)) for p in body["search"]]}
+    identity = {**body, "source": places.short(source), "search": [places.short(p.resolve()) for p in request.search]}
     command = digest([_version(), request.arch, json.dumps(identity, sort_keys=True)])
     key = cache.lookup(command, places.full)
     text = cache.get(key) if key is not None else None
@@ -181,11 +207,13 @@ def _run(request: DslRequest, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unportable(request: DslRequest, obstacles: Sequence[tuple[str, int, str]]) -> PorterError:
-    found = [
-        Diagnostic(Code.DSL_OBSTACLE, Location(file, line or None), {"kernel": request.entry, "what": text})
-        for file, line, text in dict.fromkeys(map(tuple, obstacles))
-    ]
-    return PorterError.of(found)
+    found = dict.fromkeys(obstacles)
+    return PorterError.of(
+        [
+            Diagnostic(Code.DSL_OBSTACLE, Location(file, line), {"kernel": request.entry, "what": text})
+            for file, line, text in found
+        ]
+    )
 
 
 def _first_line(result: Mapping[str, str]) -> str:

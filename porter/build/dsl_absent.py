@@ -76,8 +76,8 @@ class _Stand(abc.ABCMeta):
     def __enter__(cls) -> Any:
         return cls
 
-    def __exit__(cls, *what: object) -> bool:
-        return False
+    def __exit__(cls, *what: object) -> None:
+        return None
 
     def __iter__(cls) -> Iterator[Any]:
         return iter(())

@@ -163,8 +163,7 @@ def _arguments(target: Any, request: dict[str, Any]) -> tuple[list[Any], dict[st
 
 
 def _is_compile_time(annotation: Any) -> bool:
-    import cutlass
-
+    cutlass: Any = importlib.import_module("cutlass")
     if isinstance(annotation, str):
         return "Constexpr" in annotation
     kind = typing.get_origin(annotation) or annotation

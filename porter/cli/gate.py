@@ -9,20 +9,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from porter.build.dsl import dsl_untested
 from porter.build.entry import function_name, kernel_names
 from porter.build.gate import MACHINE, Gated, Module, Outcome, Pair, kernels, nvcc_pair, run_pairs, spills
 from porter.build.nvcc import CompileRequest
 from porter.build.ptxas import assemble
-from porter.build.table import ResourceRow
+from porter.build.table import ResourceRow, require_shared_memory
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
 from porter.cli.building import host_headers_note
+from porter.cli.inputs import is_dsl_source
 from porter.cli.porting import Ported, PortedRoot
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
 from porter.lang.embedded import device_sources
 from porter.lang.lexical import Lexed
 from porter.lang.sources import is_python
-from porter.report.inventory import python_kernels
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case
@@ -50,6 +51,7 @@ class _Work:
 
     root: PortedRoot
     pairs: list[tuple[Pair, Tree]] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -110,7 +112,7 @@ def _work(ported: Ported, root: PortedRoot, options: GateOptions, toolkit: Toolk
                 work.pairs.append((_cuda_pair(request, path, tree, toolkit), tree))
             if ported.old[root.path] != ported.new[root.path]:
                 _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
-        elif python_kernels(path):
+        elif is_dsl_source(path):
             tree = write_tree(new, (), spare)
             _dsl(work, path, tree, toolkit)
         else:
@@ -185,6 +187,8 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
     problems = [p for p in _problems(path) if p.case.dsl is not None]
     if not problems:
         work.left_out.append("no case beside it says how its CuTe DSL kernel is called")
+    with suppress(PorterError):  # that there is no DSL is said where it is used
+        work.notes += [note for note in [dsl_untested()] if note is not None]
     for problem in problems:
         before = _dsl_side(problem, path, ORIGINAL_ARCH, toolkit)
         after = _dsl_side(problem, tree.place(path), PORT_ARCH, toolkit)
@@ -193,8 +197,10 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
 
 def _dsl_side(problem: Problem, source: Path, arch: str, toolkit: Toolkit) -> Callable[[], Module]:
     def compiled() -> Module:
-        ptx = compile_case(problem, source, arch)[0].ptx
-        return Module(ptx, assemble(toolkit, ptx, arch, name=source.stem))
+        made = compile_case(problem, source, arch)[0]
+        assembled = assemble(toolkit, made.ptx, arch, name=source.stem)
+        require_shared_memory(assembled.resources, made.dynamic_smem, arch, source)
+        return Module(made.ptx, assembled)
 
     return compiled
 
@@ -205,7 +211,7 @@ def _dsl_side(problem: Problem, source: Path, arch: str, toolkit: Toolkit) -> Ca
 def _judged(work: _Work, outcomes: Sequence[Outcome], ported: Ported) -> tuple[Gated, list[str]]:
     """The verdict on one root, and the mangled names of its kernels."""
     path = work.root.path
-    said: list[Diagnostic] = []
+    said: list[Diagnostic] = list(work.notes)
     rows: list[ResourceRow] = []
     names: list[str] = []
     stood_in: list[str] = []

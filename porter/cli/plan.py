@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
-from porter.cli.inputs import require_directories
+from porter.cli.inputs import is_dsl_source, require_directories
 from porter.cli.porting import roots
 from porter.diagnostics import ExitCode
 from porter.lang.sources import is_python, load_sources
@@ -21,7 +21,6 @@ from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortResult
 from porter.report import json as report_json
-from porter.report.inventory import python_kernels
 from porter.verify.results import worst_exit
 
 
@@ -43,7 +42,7 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     python: list[tuple[str, DslPortResult]] = []
     for root in roots(paths):
         result: PortResult | DslPortResult | EmbeddedPortResult
-        if is_python(root) and (strings := port_python_strings(root)) is not None and not python_kernels(root):
+        if is_python(root) and (strings := port_python_strings(root)) is not None and not is_dsl_source(root):
             result = strings
             plans += strings.plans
         elif is_python(root):

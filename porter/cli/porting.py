@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from porter.cli.inputs import is_dsl_source
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.embedded import embedded_in_python
 from porter.lang.sources import SourceSet, is_python, load_sources
@@ -135,7 +136,7 @@ def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Seque
         if not is_python(root):
             sources = load_sources(root, include_dirs)
             done.append((root, sources, port_cuda_file(sources, options)))
-        elif python_kernels(root):
+        elif is_dsl_source(root):
             result = port_python(root, options.select, options.ignore, options.rule_directories)
             done.append((root, result.sources, result))
         else:

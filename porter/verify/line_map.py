@@ -28,6 +28,13 @@ class _Hunks:
         start, original, count = self.blocks[at]
         return original + line - start if line - 1 < start + count else None
 
+    def nearest(self, line: int) -> int:
+        """The original's line: the same one, else the first one that stood in its place, else the one above."""
+        if (same := self.same(line)) is not None:
+            return same
+        stood = self.changed(line)
+        return stood[0] if stood else max(stood.start - 1, 1)
+
     def changed(self, line: int) -> range:
         """The original's lines that stood where the port has this changed or added line; empty for one left alone."""
         if self.same(line) is not None:
@@ -122,8 +129,7 @@ def _original_place(where: Location | None, original: Path, port: Path) -> Locat
         above, beside = [root, *root.parents][i], [original.parent, *original.absolute().parent.parents][i:]
         if made.is_relative_to(above) and beside and (there := beside[0] / made.relative_to(above)).is_file():
             hunks = _hunks(str(made), str(there), (os.stat(made).st_mtime_ns, os.stat(there).st_mtime_ns))
-            changed = hunks.changed(where.line)
-            return Location(str(there), hunks.same(where.line) or (changed[0] if changed else where.line))
+            return Location(str(there), hunks.nearest(where.line) if where.line else 0)
     return where
 
 
