@@ -43,7 +43,7 @@ _NEW = "99.0.0"
 _CAPABILITY = (9, 0)
 """The GPU that a kernel for Hopper was written for; the port of one takes the same way through its host code."""
 
-_DTYPE = re.compile(r"(?:bfloat|float|u?int|complex|quint|qint)\d+\w*|half|float|double|short|int|long|bool|cfloat|cdouble")
+_DTYPE = re.compile(r"(?:bfloat|float|u?int|complex|qu?int)\d+\w*|half|float|double|short|int|long|bool")
 """Names of PyTorch's element types."""
 
 
@@ -148,18 +148,20 @@ def _custom_op(name: Any = None, function: Any = None, **_: Any) -> Any:
     return _Operator if function is None or isinstance(function, str) else _Operator(function)
 
 
+_FLOATS = {
+    "float64": (64, 53, 1024, -1022), "double": (64, 53, 1024, -1022), "float32": (32, 24, 128, -126),
+    "float": (32, 24, 128, -126), "float16": (16, 11, 16, -14), "half": (16, 11, 16, -14),
+    "bfloat16": (16, 8, 128, -126),
+}  # fmt: skip
+"""Bits, precision, and the bounds of the exponent."""
+
+
 class _FloatLimits:
     """`torch.finfo`."""
 
-    _FIELDS = {  # bits, precision, largest and smallest exponent
-        "float64": (64, 53, 1024, -1022), "double": (64, 53, 1024, -1022), "float32": (32, 24, 128, -126),
-        "float": (32, 24, 128, -126), "float16": (16, 11, 16, -14), "half": (16, 11, 16, -14),
-        "bfloat16": (16, 8, 128, -126),
-    }  # fmt: skip
-
     def __init__(self, dtype: Any = None) -> None:
         name = getattr(dtype, "__name__", "float32")
-        self.bits, precision, high, low = self._FIELDS.get(name, self._FIELDS["float32"])
+        self.bits, precision, high, low = _FLOATS.get(name, _FLOATS["float32"])
         self.eps = 2.0 ** (1 - precision)
         self.max = (2.0 - self.eps) * 2.0 ** (high - 1)
         self.min = -self.max

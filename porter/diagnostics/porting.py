@@ -152,9 +152,9 @@ DSL_OBSTACLE = error(
     "PT2055",
     ExitCode.UNPORTED,
     "{kernel} is not ported: {what}",
-    "The port's MMAs were traced with the arguments of a case. Here the kernel asks for something that Tensor Memory or "
-    "tcgen05 does not have, or that the module `porter_dsl` beside the port cannot follow. Every such place is named. "
-    "Nothing was written.",
+    "The port's MMAs were traced with the arguments of a case. Here the kernel asks for something that Tensor Memory "
+    "or tcgen05 does not have, or that the module `porter_dsl` beside the port cannot follow. Every such place is "
+    "named. Nothing was written.",
     "Change these lines in the original, or port the kernel by hand.",
 )
 DSL_MMA_WARPS = note(

@@ -34,6 +34,8 @@ class ExternalCase:
     driver: str
     case: str
     files: Mapping[str, str] = field(default_factory=dict)
+    fails: str = ""
+    """What the DSL says to the original, where it refuses that."""
 
 
 def root_of(needs: str) -> Path:
@@ -149,6 +151,99 @@ def nvidia_gemm(
     return ExternalCase(needs, driver, GEMM_CASE.format(**values))
 
 
+FP8_GEMM = """import cuda.bindings.driver as cuda
+import cutlass
+import cutlass.cute as cute
+from {module} import {kernel}
+
+
+@cute.jit
+def gemm(
+    a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, x: cute.Tensor, y: cute.Tensor, scale: cutlass.Float32,
+    stream: cuda.CUstream,
+):
+    {kernel}({init})(a, b, c, {arguments}, stream)
+"""
+FP8_CASE = """
+version: 1
+kernel: driver.py
+entry: gemm
+include_dirs: ["{{root}}/cute/hopper/kernel/dense_gemm"]
+sizes: {{M: 256, N: 256, K: 512, L: 1}}
+dsl:
+  call: [A, B, C, X, Y, {{runtime: 0.25, type: f32}}, stream]
+tensors:
+  A: {{dtype: f8e4m3, shape: [M, K, L], strides: [K, 1, M * K], role: input}}
+  B: {{dtype: f8e4m3, shape: [N, K, L], strides: [K, 1, N * K], role: input}}
+  X: {{dtype: f32, shape: [1], role: input}}
+  Y: {{dtype: f32, shape: [1], role: input}}
+  C: {{dtype: f16, shape: [M, N, L], strides: [N, 1, M * N], role: output}}
+reduction: K
+reference: {{python: "reference.py:gemm"}}
+magnitude: "{{'C': np.einsum('mkl,nkl->mnl', A, B) * {scale}}}"
+exact: false
+families: [normal, uniform]
+"""
+
+
+def fp8_gemm(module: str, kernel: str, init: str, arguments: str, scale: str, result: str) -> ExternalCase:
+    reference = f"""import math
+
+import numpy as np
+
+
+def gemm(inputs, sizes):
+    total = np.einsum("mkl,nkl->mnl", inputs["A"], inputs["B"])
+    return {{"C": {result}}}
+"""
+    driver = FP8_GEMM.format(module=module, kernel=kernel, init=init, arguments=arguments)
+    return ExternalCase("cutlass", driver, FP8_CASE.format(scale=scale), {"reference.py": reference})
+
+
+GROUPED = """import cuda.bindings.driver as cuda
+import cutlass
+import cutlass.cute as cute
+from grouped_gemm import HopperGroupedGemmPersistentKernel
+
+
+@cute.jit
+def grouped(
+    a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, shapes: cute.Tensor, strides: cute.Tensor, places: cute.Tensor,
+    maps: cute.Tensor, stream: cuda.CUstream,
+):
+    kernel = HopperGroupedGemmPersistentKernel(cutlass.Float32, (128, 128), (1, 1), 1, True)
+    kernel(a, b, c, 2, shapes, strides, places, 2, maps, 2, stream)
+"""
+GROUPED_CASE = """
+version: 1
+kernel: driver.py
+entry: grouped
+include_dirs: ["{{root}}", "{{root}}/{folder}"]
+sizes: {{M: 128, N: 128, K: 128, L: 2}}
+dsl:
+  call: [A, B, C, shapes, strides, places, maps, stream]
+tensors:
+  A: {{dtype: f16, shape: [M, K, L], strides: [K, 1, M * K], role: input}}
+  B: {{dtype: f16, shape: [N, K, L], strides: [K, 1, N * K], role: input}}
+  C: {{dtype: f16, shape: [M, N, L], strides: [N, 1, M * N], role: output}}
+  shapes: {{dtype: s32, shape: [2, 4], role: scratch, fill: [M, N, K, 1, M, N, K, 1]}}
+  strides: {{dtype: s32, shape: [2, 3, 2], role: scratch, fill: [K, 1, K, 1, N, 1, K, 1, K, 1, N, 1]}}
+  places: {{dtype: s64, shape: [2, 3], role: scratch, fill: 0, contains: [{places}]}}
+  maps: {{dtype: s64, shape: [2, 3, 16], role: scratch, fill: 0}}
+reduction: K
+reference: "np.einsum('mkl,nkl->mnl', A, B)"
+"""
+
+
+def grouped_gemm(needs: str, folder: str, fails: str = "") -> ExternalCase:
+    places = [
+        f"{{at: {24 * group + 8 * i}, address_of: {name}, byte_offset: {group * 128 * 128 * 2}}}"
+        for group in range(2)
+        for i, name in enumerate("ABC")
+    ]
+    return ExternalCase(needs, GROUPED, GROUPED_CASE.format(folder=folder, places=", ".join(places)), fails=fails)
+
+
 # --- attention
 
 FLASH_FORWARD = """import cuda.bindings.driver as cuda
@@ -231,7 +326,7 @@ def attention(inputs, sizes):
 
 def flash_forward(
     d: int, tile_m: int, tile_n: int, overlap: bool = True, rs: bool = True, causal: bool = False, s: int = 0,
-    t: int = 0, dtype: str = "bf16",
+    t: int = 0, dtype: str = "bf16", fails: str = "",
 ) -> ExternalCase:
     driver = FLASH_FORWARD.format(d=d, tile_m=tile_m, tile_n=tile_n, overlap=overlap, rs=rs, causal=causal)
     case = FLASH_FORWARD_CASE.format(
@@ -239,7 +334,7 @@ def flash_forward(
         # Long rows of positive numbers give probabilities that are all alike.
         families="[normal, uniform]" if d <= 64 else "[normal]",
     )
-    return ExternalCase("flash_attn", driver, case, {"reference.py": FORWARD_REFERENCE})
+    return ExternalCase("flash_attn", driver, case, {"reference.py": FORWARD_REFERENCE}, fails)
 
 
 FLASH_BACKWARD = """import cuda.bindings.driver as cuda
@@ -449,12 +544,23 @@ EXTERNAL: dict[str, ExternalCase] = {
         "dense_gemm_persistent", "HopperWgmmaGemmPersistentKernel", DENSE.format("128, 256", "2, 1") + ", 1, True",
         "4, ", needs="cutlass", dtype="bf16", out="f16", M=512,
     ),
+    "nvidia-grouped": grouped_gemm("examples", "hopper", "CpAsyncBulkTensorLoadMode"),
+    "nvidia-newest-grouped": grouped_gemm("cutlass", f"{NEWEST}/grouped_gemm"),
+    "nvidia-newest-fp8-gelu": fp8_gemm(
+        "dense_gemm_fp8_gelu_persistent", "HopperFP8GeluPersistentGemmKernel",
+        DENSE.format("128, 128", "1, 1") + ", 1, True", "scale, True, 4", "1",
+        "0.125 * total * (1 + np.vectorize(math.erf)(0.25 * total / math.sqrt(2)))",
+    ),
+    "nvidia-newest-fp8-two-accumulators": fp8_gemm(
+        "dense_gemm_fp8_2xacc", "HopperFP8WarpSpecialized2xAccGemmKernel", "(128, 128), (1, 1), 1, True", "x, y, 4",
+        "X * Y", 'total * inputs["X"] * inputs["Y"]',
+    ),
     "nvidia-newest-fmha": fmha("cutlass", f"{NEWEST}/attention"),
     "flash-forward-64": flash_forward(64, 128, 128),
     "flash-forward-64-192": flash_forward(64, 192, 128),
     "flash-forward-64-plain": flash_forward(64, 128, 128, overlap=False),
     "flash-forward-64-shared": flash_forward(64, 128, 128, rs=False),
-    "flash-forward-64-causal": flash_forward(64, 128, 128, causal=True, s=256),
+    "flash-forward-64-causal": flash_forward(64, 128, 128, causal=True, s=256, fails="tile_scheduler"),
     "flash-forward-128": flash_forward(128, 128, 128),
     "flash-forward-128-plain": flash_forward(128, 128, 128, overlap=False),
     "flash-forward-128-192": flash_forward(128, 192, 64),

@@ -300,7 +300,8 @@ class Unportable(RuntimeError):
         self.obstacles = obstacles
 
 def end(path):
-    raise Unportable([(path, 11, "600 columns"), (path, 9, "an unknown operand"), (path, 10, "no end"), (path, 11, "600 columns")])
+    wide = (path, 11, "600 columns")
+    raise Unportable([wide, (path, 9, "an unknown operand"), (path, 10, "no end"), wide])
 """
 
 
