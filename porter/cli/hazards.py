@@ -144,7 +144,7 @@ def hazards(
                     # One bad case must not hide the others of a directory.
                     if not path.is_dir():
                         raise
-                    errors.append(error.diagnostic)
+                    errors += error.diagnostics
     session.report(errors)
     if not session.json and session.verbosity >= 0:
         for line in report_hazards.text(runs):

@@ -149,7 +149,7 @@ def verify(
                 # One bad case must not hide the others of a directory.
                 if not path.is_dir():
                     raise
-                errors.append(_named(error.diagnostic, item))
+                errors += [_named(d, item) for d in error.diagnostics]
     result = VerifyResult(
         tuple(rows),
         backend_used.name,

@@ -290,16 +290,40 @@ def python_kernels(path: Path) -> tuple[str, ...]:
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT.
     """
+    return _marked(path, "kernel")
+
+
+def python_drivers(path: Path) -> tuple[str, ...]:
+    """Names of the CuTe DSL host functions (marked `@cute.jit`) of a Python file: they may launch kernels of modules
+    that the file imports.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT.
+    """
+    return _marked(path, "jit")
+
+
+def _marked(path: Path, mark: str) -> tuple[str, ...]:
     source = read_source(path)
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
+    direct = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "cutlass.cute"
+        for alias in node.names
+        if alias.name == mark
+    }
     return tuple(
         node.name
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
-        and any(ast.unparse(mark).split("(")[0].endswith("cute.kernel") for mark in node.decorator_list)
+        and any(
+            (name := ast.unparse(found).split("(")[0]).endswith(f"cute.{mark}") or name in direct
+            for found in node.decorator_list
+        )
     )
 
 
@@ -315,6 +339,7 @@ __all__ = [
     "Inventory",
     "Total",
     "dsl_inventory",
+    "python_drivers",
     "python_kernels",
     "refuse_python",
     "source_files",

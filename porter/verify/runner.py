@@ -20,6 +20,7 @@ from porter.verify.expr import Number
 from porter.verify.further import Plan
 from porter.verify.hazards import HazardRun
 from porter.verify.inputs import Family, choose
+from porter.verify.line_map import placed_in_original
 from porter.verify.params import check_arguments
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.results import Row, Verdict, VerifyResult
@@ -156,8 +157,12 @@ class _Session:
     def _ports(self, problem: Problem) -> list[Program]:
         if self.port is None:
             return []
-        source: Path = materialize(self.port, self.case.source or self.case.kernel)
-        kernel = self.builder.build(problem, source, PORT_ARCH)
+        original = self.case.source or self.case.kernel
+        source: Path = materialize(self.port, original)
+        try:
+            kernel = self.builder.build(problem, source, PORT_ARCH)
+        except PorterError as error:
+            raise placed_in_original(error, original, source) from None
         return [Program("port", PORT_ARCH, source, kernel, changed_launch(launch_of(problem, kernel), self.port))]
 
     def _programs(self, problem: Problem) -> list[Program]:
@@ -167,7 +172,7 @@ class _Session:
         if error.exit_code is not ExitCode.BUILD_FAILED:
             raise error
         return Row(self.case.name, problem.sizes, family.name, self.options.seed, Verdict.ERROR,
-                   diagnostics=(error.diagnostic,))  # fmt: skip
+                   diagnostics=error.diagnostics)  # fmt: skip
 
     # Runs ---------------------------------------------------------------------------------------------
 
