@@ -226,7 +226,7 @@ class WideAttention:
             largest, total, rescale = [cute.make_rmem_tensor(rows, cutlass.Float32) for _ in range(3)]
             largest.fill(-cutlass.Float32.inf)
             total.fill(0.0)
-            limits = (block * self.block_m, queries, keys, scale * math.log2(math.e))
+            limits = (block * self.block_m, keys, scale * math.log2(math.e))
 
             q_state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, 1)
             k_state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, self.stages)
@@ -313,7 +313,7 @@ class WideAttention:
         limits: tuple,
     ):
         """Scores to probabilities in place; what the sums so far have to be multiplied by goes to `rescale`."""
-        first_query, queries, keys, scale_log2 = limits
+        first_query, keys, scale_log2 = limits
         columns = cute.size(scores, mode=[1])
         for i in cutlass.range_constexpr(cute.size(scores, mode=[0])):
             query = first_query + coordinates[i, 0][0]
