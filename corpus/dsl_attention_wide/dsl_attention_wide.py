@@ -202,7 +202,7 @@ class WideAttention:
                     cute.copy(tma_v, tVgV[(None, tile)], tVsV[(None, state.index)], tma_bar_ptr=barrier)
                     v_loads.producer_commit(state)
                     state.advance()
-                k_loads.producer_tail(state)
+                k_loads.producer_tail(state.clone())  # which the call moves on
                 v_loads.producer_tail(state)
         else:
             cute.arch.setmaxregister_increase(self.mma_registers)
