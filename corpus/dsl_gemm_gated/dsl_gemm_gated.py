@@ -12,7 +12,18 @@ import cutlass.cute as cute
 import cutlass.pipeline as pipeline
 import cutlass.utils as utils
 import cutlass.utils.hopper_helpers as sm90_utils
+from cutlass._mlir.dialects import llvm
 from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.cutlass_dsl import T, dsl_user_op
+
+
+@dsl_user_op
+def settled(value: cutlass.Int32, *, loc=None, ip=None) -> cutlass.Int32:
+    """The value, taken apart into halves no earlier than here: a wait does not keep the compiler from that."""
+    asm = llvm.inline_asm(
+        T.i32(), [value.ir_value(loc=loc, ip=ip)], "mov.b32 $0, $1;", "=r,r", has_side_effects=True, loc=loc, ip=ip
+    )
+    return cutlass.Int32(asm)
 
 
 class GatedGemm:
@@ -148,6 +159,11 @@ class GatedGemm:
             warpgroup.wait_group(0)
             loads.consumer_release(done)
 
+            if cutlass.const_expr(self.acc_dtype.width == 16):
+                for acc in (gate, up):
+                    packed = cute.recast_tensor(acc, cutlass.Int32)
+                    for i in cutlass.range_constexpr(cute.size(packed)):
+                        packed[i] = settled(packed[i])
             tile = (self.tile_shape_mnk[0], self.tile_shape_mnk[1])
             tCgC = thr_mma.partition_C(cute.local_tile(mC, tile, (bidx, bidy)))
             tCcC = thr_mma.partition_C(cute.local_tile(cute.make_identity_tensor(mC.shape), tile, (bidx, bidy)))
