@@ -125,6 +125,7 @@ class WideAttention:
         ).launch(
             grid=[cute.ceil_div(q.shape[0], self.block_m), q.shape[2], 1],
             block=[128 + self.mma_threads, 1, 1],
+            min_blocks_per_mp=1,
             stream=stream,
         )
 

@@ -80,7 +80,12 @@ class HelperGemm:
         tiles = cute.ceil_div(c.shape[0], tile_m) * cute.ceil_div(c.shape[1], tile_n)
         self.kernel(
             tma_a, a_tma, tma_b, b_tma, tma_c, c_tma, tiled_mma, a_smem_layout, b_smem_layout, c_smem_layout
-        ).launch(grid=[cutlass.min(self.blocks, tiles), 1, 1], block=[self.threads_per_cta, 1, 1], stream=stream)
+        ).launch(
+            grid=[cutlass.min(self.blocks, tiles), 1, 1],
+            block=[self.threads_per_cta, 1, 1],
+            min_blocks_per_mp=1,
+            stream=stream,
+        )
 
     @cute.kernel
     def kernel(
