@@ -12,6 +12,9 @@ from pathlib import Path
 
 from porter.ptx.ast import SourceLoc
 
+COPY_SUFFIX = "_sm100"
+"""What the name of a package that the port has a copy of ends with there."""
+
 
 @dataclass(frozen=True)
 class _Hunks:
@@ -51,8 +54,8 @@ def _lines(path: Path) -> list[bytes]:
 class LineMap:
     """Lines of a port's files as lines of the original's: `original` and `port` are the files that were compiled.
 
-    A header belongs to the one that lies in the same place relative to its root. Files that cannot be read have no
-    lines in common.
+    A header or module belongs to the one that lies in the same place relative to its root, a module in the port's own
+    copy of an installed package to that package's. Files that cannot be read have no lines in common.
     """
 
     def __init__(self, original: Path, port: Path) -> None:
@@ -96,11 +99,18 @@ class LineMap:
         if mine == theirs or (mine, theirs) == self._roots:
             return True
         beside = [os.path.relpath(p, root.parent) for p, root in zip((mine, theirs), self._roots, strict=True)]
-        if beside[0] == beside[1]:
+        if beside[0] == beside[1] or _copied(beside[0], theirs):
             return True
         # Source out of a string is compiled from a file of its own, far from the one that holds the string.
         far = not any(p.is_relative_to(root.parent) for p, root in zip((mine, theirs), self._roots, strict=True))
         return far and mine.name == theirs.name
+
+
+def _copied(beside: str, original: Path) -> bool:
+    """Whether a file beside the port, `quack_sm100/gemm.py`, is the copy of a package's, `.../quack/gemm.py`."""
+    package, *inside = Path(beside).parts
+    top = package.removesuffix(COPY_SUFFIX)
+    return bool(inside) and top != package and original.parts[-len(inside) - 1 :] == (top, *inside)
 
 
 def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
