@@ -136,7 +136,8 @@ def verify(
                 checking = _checking(settings) if checks and hazards is not False else None
                 chosen = replace(options, sizes=read_sizes(sizes, case), checking=checking)
                 if backend_used.name == "sim":
-                    chosen = replace(chosen, again=_again(case.dsl is not None and not original_only, settings))
+                    dsl_port = case.dsl is not None and not original_only
+                    chosen = replace(chosen, again=other_schedules(dsl_port, settings))
                 if not sizes and against is None and not original_only:
                     chosen = replace(chosen, further=further_sizes(case))
                 found, left = _one(case, port_path, original_only, builder, backend_used, chosen, bool(hazards))
@@ -175,7 +176,7 @@ def _checking(settings: SimOptions) -> Callable[[str], Checking]:
     return checking
 
 
-def _again(dsl_port: bool, settings: SimOptions) -> tuple[Again, ...]:
+def other_schedules(dsl_port: bool, settings: SimOptions) -> tuple[Again, ...]:
     """The other schedules: a random one, or for ports of CuTe DSL kernels all there are, with several seeds."""
     wanted: list[tuple[Schedule, int]] = [("random", settings.seed + n) for n in range(_DSL_SEEDS if dsl_port else 1)]
     if dsl_port:

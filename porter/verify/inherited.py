@@ -7,11 +7,11 @@ lack as well. What touches Tensor Memory has no counterpart in an original and i
 on a line that the port wrote.
 
 One pair of accesses changes its lines in every port: `wgmma` reading shared memory becomes `tcgen05.mma` reading it.
-Such a reading is inherited where the `tcgen05.mma` stands in place of that `wgmma` and what lacks is the user's to
-give: the proxy fence after the threads' own stores, or the wait for the copy that brings the operand. All else
-about it is for the port to keep: four warps that meet at a `wgmma` order each other's stores, one thread that issues a
-`tcgen05.mma` does not; and a `wgmma.wait_group` that is missing before a buffer is used again cannot be told from a
-commit or a wait that the port lost (docs/hazards.md).
+Such a reading is inherited where the `tcgen05.mma` stands on the line of that `wgmma` or in its place, and what lacks
+is the user's to give: the proxy fence after the threads' own stores, or the wait for the copy that brings the operand.
+All else about it is for the port to keep: four warps that meet at a `wgmma` order each other's stores, one thread that
+issues a `tcgen05.mma` does not; and a `wgmma.wait_group` that is missing before a buffer is used again cannot be told
+from a commit or a wait that the port lost (docs/hazards.md).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _there(port: Hazard, original: Hazard, lines: LineMap) -> bool:
     """A hazard of the same kind in the same place, whatever it lacks."""
     return _alike(port, original) and all(
         (mine.what == theirs.what and lines.same(mine.loc, theirs.loc))
-        or ((mine.what, theirs.what) == _READS and lines.replaced(mine.loc, theirs.loc))
+        or ((mine.what, theirs.what) == _READS and lines.stands_for(mine.loc, theirs.loc))
         for mine, theirs in zip(_sites(port), _sites(original), strict=True)
     )
 

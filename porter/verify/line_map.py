@@ -67,6 +67,10 @@ class LineMap:
         mine, theirs = _chain(port), _chain(original)
         return bool(mine) and len(mine) == len(theirs) and all(map(self._same, mine, theirs))
 
+    def stands_for(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
+        """Whether the port's place is the original's, left alone or replaced."""
+        return self.same(port, original) or self.replaced(port, original)
+
     def replaced(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
         """Whether the port's place stands where the original's stood: from the outermost function inwards the lines
         are the same, up to one that the port changed, in whose stead the original's line was."""
