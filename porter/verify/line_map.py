@@ -12,10 +12,6 @@ from pathlib import Path
 
 from porter.ptx.ast import SourceLoc
 
-COPY_SUFFIX = "_sm100"
-"""What the name of a package that the port has a copy of ends with there."""
-
-
 @dataclass(frozen=True)
 class _Hunks:
     """(first line, first line of the original, count) of the stretches that are alike, all 0-based, in order."""
@@ -49,6 +45,10 @@ def _hunks(port: str, original: str, stamps: tuple[int, int]) -> _Hunks:
 
 def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
+
+
+COPY_SUFFIX = "_sm100"
+"""What the name of a package that the port has a copy of ends with there."""
 
 
 class LineMap:
@@ -110,13 +110,6 @@ class LineMap:
         return far and mine.name == theirs.name
 
 
-def _copied(beside: str, original: Path) -> bool:
-    """Whether a file beside the port, `quack_sm100/gemm.py`, is the copy of a package's, `.../quack/gemm.py`."""
-    package, *inside = Path(beside).parts
-    top = package.removesuffix(COPY_SUFFIX)
-    return bool(inside) and top != package and original.parts[-len(inside) - 1 :] == (top, *inside)
-
-
 def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
     """The outermost function's line first."""
     found: list[tuple[str, int]] = []
@@ -124,3 +117,10 @@ def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
         found.insert(0, (loc.file, loc.line))
         loc = loc.inlined_at
     return found
+
+
+def _copied(beside: str, original: Path) -> bool:
+    """Whether a file beside the port, `quack_sm100/gemm.py`, is the copy of a package's, `.../quack/gemm.py`."""
+    package, *inside = Path(beside).parts
+    top = package.removesuffix(COPY_SUFFIX)
+    return bool(inside) and top != package and original.parts[-len(inside) - 1 :] == (top, *inside)
