@@ -12,6 +12,7 @@ from pathlib import Path
 
 from porter.ptx.ast import SourceLoc
 
+
 @dataclass(frozen=True)
 class _Hunks:
     """(first line, first line of the original, count) of the stretches that are alike, all 0-based, in order."""
