@@ -121,7 +121,10 @@ def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
 
 
 def _copied(beside: str, original: Path) -> bool:
-    """Whether a file beside the port, `quack_sm100/gemm.py`, is the copy of a package's, `.../quack/gemm.py`."""
-    package, *inside = Path(beside).parts
-    top = package.removesuffix(COPY_SUFFIX)
-    return bool(inside) and top != package and original.parts[-len(inside) - 1 :] == (top, *inside)
+    """Whether a file of the port, `quack_sm100/gemm.py`, is the copy of a package's, `.../quack/gemm.py`."""
+    parts = Path(beside).parts
+    for i, package in enumerate(parts[:-1]):
+        module = package.removesuffix(COPY_SUFFIX), *parts[i + 1 :]
+        if package.endswith(COPY_SUFFIX) and original.parts[-len(module) :] == module:
+            return True
+    return False

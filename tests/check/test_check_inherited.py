@@ -111,7 +111,8 @@ def test_headers_belong_to_those_in_the_same_place(tmp_path: Path) -> None:
     for path, same in (("inc/h.cuh", True), ("inc/g.cuh", False), ("lib/h.cuh", False)):
         assert lines.same(mine, SourceLoc(str(tmp_path / "original" / path), 1)) is same
     # A module of an installed package belongs to the port's copy of that package.
-    copies = (("port/quack_sm100/sub/m.py", "site/quack/sub/m.py"), ("port/quack_sm100/m.py", "site/quack/m.py"))
+    copies = (("port/quack_sm100/sub/m.py", "site/quack/sub/m.py"), ("port/quack_sm100/m.py", "site/quack/m.py"),
+              ("port/deep/other_sm100/m.py", "site/other/m.py"))  # fmt: skip
     for path in (p for pair in copies for p in pair):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("m\n")
