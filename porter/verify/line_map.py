@@ -56,11 +56,15 @@ def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 
 
+COPY_SUFFIX = "_sm100"
+"""What the name of a package that the port has a copy of ends with there."""
+
+
 class LineMap:
     """Lines of a port's files as lines of the original's: `original` and `port` are the files that were compiled.
 
-    A header belongs to the one that lies in the same place relative to its root. Files that cannot be read have no
-    lines in common.
+    A header or module belongs to the one that lies in the same place relative to its root, a module in the port's own
+    copy of an installed package to that package's. Files that cannot be read have no lines in common.
     """
 
     def __init__(self, original: Path, port: Path) -> None:
@@ -71,6 +75,10 @@ class LineMap:
         """Whether both places are one line that the port left alone, reached through the same lines by inlining."""
         mine, theirs = _chain(port), _chain(original)
         return bool(mine) and len(mine) == len(theirs) and all(map(self._same, mine, theirs))
+
+    def stands_for(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
+        """Whether the port's place is the original's, left alone or replaced."""
+        return self.same(port, original) or self.replaced(port, original)
 
     def replaced(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
         """Whether the port's place stands where the original's stood: from the outermost function inwards the lines
@@ -104,7 +112,7 @@ class LineMap:
         if mine == theirs or (mine, theirs) == self._roots:
             return True
         beside = [os.path.relpath(p, root.parent) for p, root in zip((mine, theirs), self._roots, strict=True)]
-        if beside[0] == beside[1]:
+        if beside[0] == beside[1] or _copied(beside[0], theirs):
             return True
         # Source out of a string is compiled from a file of its own, far from the one that holds the string.
         far = not any(p.is_relative_to(root.parent) for p, root in zip((mine, theirs), self._roots, strict=True))
@@ -140,3 +148,13 @@ def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
         found.insert(0, (loc.file, loc.line))
         loc = loc.inlined_at
     return found
+
+
+def _copied(beside: str, original: Path) -> bool:
+    """Whether a file of the port, `quack_sm100/gemm.py`, is the copy of a package's, `.../quack/gemm.py`."""
+    parts = Path(beside).parts
+    for i, package in enumerate(parts[:-1]):
+        module = package.removesuffix(COPY_SUFFIX), *parts[i + 1 :]
+        if package.endswith(COPY_SUFFIX) and original.parts[-len(module) :] == module:
+            return True
+    return False
