@@ -110,8 +110,8 @@ class _Event:
     def __init__(self, kind: str, **values: Any) -> None:
         self.kind = kind
         self.where = _user_line()
-        constant = arith.ConstantOp(T.i32(), ir.IntegerAttr.get(T.i32(), 0))
-        self.marker = constant.operation
+        place = ir.Location.file(*self.where, 1)
+        self.marker = arith.ConstantOp(T.i32(), ir.IntegerAttr.get(T.i32(), 0), loc=place).operation
         self.__dict__.update(values)
         _now.events.append(self)
 
