@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections import Counter, defaultdict
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.lang.cute_dsl import parse_dsl
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
@@ -290,17 +290,13 @@ def python_kernels(path: Path) -> tuple[str, ...]:
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT.
     """
-    source = read_source(path)
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+        file = parse_dsl(str(path), read_source(path))
+    except PorterError as error:
+        if error.diagnostic.code is not Code.DSL_UNREADABLE:
+            raise
         raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
-    return tuple(
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and any(ast.unparse(mark).split("(")[0].endswith("cute.kernel") for mark in node.decorator_list)
-    )
+    return tuple(k.name for k in file.kernels)
 
 
 def refuse_python(path: Path) -> PorterError:

@@ -169,13 +169,10 @@ class _Port:
             if module.name in self.native or not module.mentions(b"wgmma", b"SM90", b"sm90"):
                 continue
             file = module.file
-            if b"wgmma" in file.source:
-                documents = {s.value for s in ast.walk(file.module) if isinstance(s, ast.Expr)}
-                for node in ast.walk(file.module):
-                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents:
-                        found = _PTX.search(node.value)
-                        if found is not None:
-                            yield _construct(file, node, found.group(), "an MMA of Hopper as inline PTX")
+            for node in file.strings if b"wgmma" in file.source else ():
+                found = _PTX.search(str(node.value))
+                if found is not None:
+                    yield _construct(file, node, found.group(), "an MMA of Hopper as inline PTX")
             for reference in file.all_references:
                 name = self.closure.canonical(reference.name)
                 if _MLIR.match(name):
