@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from porter.lang.cute_dsl import Chain, DslFile, Reference
-from porter.lang.text import Edit, Span, merged
+from porter.lang.text import Edit, Span
 from porter.model.dsl.names import SUPPORT, within
 from porter.rules.match import required
 from porter.rules.rule import Region, Rule
 
-_QUOTES = re.compile(r"[a-zA-Z]*('''|\"\"\"|'|\")")
+_TOKENS = re.compile(
+    rb"""\#[^\r\n]*|(?P<quotes>'''|\"\"\")(?:[^\\]|\\.)*?(?P=quotes)"""
+    rb"""|(?P<single>['"])(?:[^\\\r\n]|\\\r\n|\\.)*?(?P=single)""",
+    re.DOTALL,
+)
+"""Comments and strings without their prefixes."""
 
 
 @dataclass(frozen=True)
@@ -115,32 +118,14 @@ def reworded(file: DslFile, rules: Iterable[Rule], taken: Sequence[Span]) -> dic
 
 def _regions(file: DslFile) -> dict[Region, list[Span]]:
     """Contents of strings, comments, and the code between strings and comments."""
-    text = file.source.decode("utf-8-sig")
-    first = len(file.source) - len(text.encode())
-    strings, comments, outside = [], [], []
-    starts = [first]
-    for line in re.findall(r"[^\r\n]*(?:\r\n|\r|\n|\Z)", text):
-        starts.append(starts[-1] + len(line.encode()))
-    source = re.sub(r"\r\n|\r", "\n", text).split("\n")
-
-    def offset(place: tuple[int, int]) -> int:
-        line, column = place
-        return starts[line - 1] + len(source[line - 1][:column].encode())
-
-    for token in tokenize.generate_tokens(io.StringIO("\n".join(source)).readline):
-        kind = tokenize.tok_name[token.type]
-        if kind not in ("STRING", "COMMENT", "FSTRING_MIDDLE"):
-            continue
-        span = Span(offset(token.start), offset(token.end))
-        outside.append(span)
-        if kind == "COMMENT":
-            comments.append(span)
-            continue
-        quotes = _QUOTES.match(token.string) if kind == "STRING" else None
-        before = len(quotes.group()) if quotes else 0
-        strings.append(Span(span.start + before, span.end - (len(quotes.group(1)) if quotes else 0)))
+    strings: list[Span] = []
+    comments: list[Span] = []
     code, at = [], 0
-    for span in merged([*outside, Span(len(file.source), len(file.source))]):
-        code.append(Span(at, span.start))
-        at = span.end
+    for token in _TOKENS.finditer(file.source):
+        code.append(Span(at, token.start()))
+        at = token.end()
+        quotes = len(token["quotes"] or token["single"] or b"")
+        found = Span(token.start() + quotes, token.end() - quotes)
+        (strings if quotes else comments).append(found)
+    code.append(Span(at, len(file.source)))
     return {Region.STRING: strings, Region.COMMENT: comments, Region.CODE: code}
