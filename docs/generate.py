@@ -245,7 +245,8 @@ are in flight when it ends, a bulk store that all lanes of a warp make alike.
 
 With `--seeds N` a kernel is run under N random schedules; each report then says with which seed it comes again.
 `porter verify` compares values and, for a port, looks for hazards in the same runs, with the first input family of each
-size; `--no-hazards` leaves them out.
+size; `--no-hazards` leaves them out. What only some order of the warps shows in the values it looks for with a random
+schedule, for ports of CuTe DSL kernels always with the late, the eager and two random ones.
 
 `porter mutate` leaves out or weakens every synchronizing instruction of a port in turn and shows which mutants
 are reported; [mutation.md](mutation.md) has the result for every port of the corpus.
@@ -257,9 +258,7 @@ for, and each hazard of the port is one of two:
 
 * **Also in the original**: counted apart, shown with the original's place, and without effect on the exit code.
   Next to its port the original's own hazards set none either; `--only original` judges the original.
-* **Introduced**: everything else. It is an error at every level, for the original was right without it. Ports of
-  CuTe DSL kernels synchronize through NVIDIA's library, which emits no `tcgen05.fence` and commits in its own ways:
-  of what is to review in practice, only a `tcgen05.wait` or a proxy fence that is missing is an error there.
+* **Introduced**: everything else. It is an error at every level, for the original was right without it.
 
 A hazard is inherited if the original has one
 
@@ -274,7 +273,7 @@ wrote or changed. One access changes its lines in every port: `wgmma` reading sh
 reading it. The ruling for that one:
 
 * Where the proxy fence after the threads' own stores of the operand lacks (H16), it is inherited if the `tcgen05.mma`
-  stands in place of that `wgmma`: Hopper asks for the fence just the same.
+  stands on the line of that `wgmma` or in its place: Hopper asks for the fence just the same.
 * Where the wait for the copy that brings the operand lacks (H17, H25), likewise; but not where one of the warpgroup's
   warps waits: four warps meet at a `wgmma`, which orders them in practice, and none at a `tcgen05.mma`.
 * Where the storing threads are not synchronized with the issue (H16), it is not: one thread issues for the warpgroup,
@@ -284,9 +283,15 @@ reading it. The ruling for that one:
   told from a commit or wait that the port lost.
 
 Where the original has a hazard of the kind in the same place and the port's is not inherited all the same, the
-report says what the original lacks there, and what the port lacks beyond that. Without line information (PTX of
-CuTe DSL) one place cannot be told from another: only what the letter of the ISA alone forbids is inherited there,
-each from one of the original's. What a race hides stays hidden: where nothing orders two accesses, it does not show
+report says what the original lacks there, and what the port lacks beyond that.
+
+Ports of CuTe DSL kernels are held to the same. There a place is the line of the Python code that was being traced:
+the kernel's, or that of a module that it imports and the port has in a copy; what `porter_dsl.py` emits on its own
+lines has no counterpart. Operations without a place carry the line of the decorated host function in column 0, which
+counts for none. Without line information one place cannot be told from another: only what the letter of the ISA alone
+forbids is inherited there, each from one of the original's.
+
+What a race hides stays hidden: where nothing orders two accesses, it does not show
 whether a proxy fence is missing between them too; a port that orders them, and lacks no more than that fence, inherits
 the hazard. Mend the original and check again.
 
@@ -438,9 +443,8 @@ any kernel with a case.
   blocks only (`relinquish_alloc_permit`).
 - *caught by value*: the run came to its end with other values. What ends by a deadlock or an error is not counted.
 - *by hazard in practice*: reported as an error at practice level, or ended by an error, such as a deadlock with the
-  waiting barriers named. *by hazard*: the same at strict level, to which ports of CUDA C++ are held. Ports of CuTe
-  DSL kernels are held to the practice level: CuTe DSL has no `tcgen05.fence`. What the unmutated port shows there
-  does not count for its mutants.
+  waiting barriers named. *by hazard*: the same at strict level, to which ports are held. What the unmutated port
+  has from its original does not count for its mutants.
 - *harmless by a run*: nobody notices, and a run shows that the edge is redundant. *covered*: other instructions order
   the same accesses; without those the same mutant is caught, as what the table names. *weaker*: leaving the
   instruction out altogether goes unnoticed as well. The others: no warp comes to the instruction, nothing uses the

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,16 @@ def file_digest(path: Path) -> str | None:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
+
+
+def modules_in(directory: Path, names: Iterable[str]) -> list[str]:
+    """What a directory has that `import` of one of the names may find, sorted."""
+    wanted = set(names)
+    try:
+        entries = [e for e in os.scandir(directory) if e.name.partition(".")[0] in wanted]
+    except OSError:
+        return []
+    return sorted(e.name for e in entries if e.name.endswith((".py", ".so", ".pyc")) or e.is_dir())
 
 
 @dataclass(frozen=True)
@@ -85,26 +95,41 @@ class Cache:
         with contextlib.suppress(OSError):
             self._write(self.path(key), source.read_bytes(), source.stat().st_mode & 0o777)
 
-    def lookup(self, command: str) -> str | None:
-        """Key of the result of `command` for the files as they are now."""
+    def lookup(self, command: str, place: Callable[[str], Path] = Path) -> str | None:
+        """Key of the result of `command` for the files as they are now. `place` says where a remembered name is."""
         known: dict[str, str | None] = {}
         for variant in self._manifest(command):
             for name, wanted in variant["files"].items():
                 if name not in known:
-                    known[name] = file_digest(Path(name))
+                    known[name] = file_digest(place(name))
                 if known[name] != wanted:
                     break
             else:
-                key: str = variant["key"]
-                return key
+                looked = variant.get("directories", {})
+                if all(modules_in(place(d), one["names"]) == one["found"] for d, one in looked.items()):
+                    key: str = variant["key"]
+                    return key
         return None
 
-    def remember(self, command: str, files: Sequence[Path]) -> str:
-        """Key for the result of `command`, which read `files`; from now on `lookup` finds it."""
-        digests = {str(p): d for p in sorted(set(files)) if (d := file_digest(p)) is not None}
-        key = digest([command, json.dumps(digests, sort_keys=True)])
+    def remember(
+        self,
+        command: str,
+        files: Sequence[Path],
+        directories: Mapping[str, Sequence[str]] | None = None,
+        name_of: Callable[[Path], str] = str,
+    ) -> str:
+        """Key for the result of `command`, which read `files` and looked in `directories` for modules of the names
+        given with each; from now on `lookup` finds it. `name_of` is how a path is remembered."""
+        digests = {name_of(p): d for p in sorted(set(files)) if (d := file_digest(p)) is not None}
+        variant: dict[str, Any] = {"files": digests}
+        if directories:
+            variant["directories"] = {
+                name_of(Path(d)): {"names": list(names), "found": modules_in(Path(d), names)}
+                for d, names in directories.items()
+            }
+        key = digest([command, json.dumps(variant if directories else digests, sort_keys=True)])
         variants = [v for v in self._manifest(command) if v["key"] != key]
-        variants = [{"key": key, "files": digests}, *variants][:_VARIANTS]
+        variants = [{"key": key, **variant}, *variants][:_VARIANTS]
         self._write(self._manifest_path(command), json.dumps(variants).encode())
         return key
 

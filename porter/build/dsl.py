@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from typing import Any
 from porter.build.cache import Cache, digest, file_digest
 from porter.build.run import run
 from porter.build.toolchain import find_host_compiler
-from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
 
 PACKAGE = "nvidia-cutlass-dsl"
-_VERSION = "dsl 4"
+OLDEST, NEWEST = "4.6.2", "4.8.1"
+"""Versions of the package that Porter is tested with."""
+_FORMAT = "dsl 5"
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,9 @@ class DslRequest:
     """How a kernel is constructed and called.
 
     `entry` is a class, a function or a dotted path to one. `init` are the constructor's keyword arguments,
-    `call` the arguments of the call, as JSON: `{"kind": "tensor", "dtype", "shape", "strides", "align",
+    `call` and `keywords` the arguments of the call, as JSON: `{"kind": "tensor", "dtype", "shape", "strides", "align",
     "address", "dynamic"}` (elements; a made-up device address; whether shape and strides are known at run time
-    only), `{"kind": "stream"}`, `{"kind": "runtime", "dtype",
+    only), `{"kind": "stream"}`, `{"kind": "tuple", "items"}`, `{"kind": "runtime", "dtype",
     "value"}` or `{"kind": "value", "value"}` for a compile-time value. `{"cutlass": NAME}` in a value is a
     name of the cutlass package. `search` are further directories that modules are imported from.
     """
@@ -39,6 +41,7 @@ class DslRequest:
     entry: str
     arch: str
     call: Sequence[Mapping[str, Any]]
+    keywords: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     init: Mapping[str, Any] = field(default_factory=dict)
     search: Sequence[Path] = ()
 
@@ -60,6 +63,14 @@ class DslCompiled:
     ptx: str
     launches: tuple[DslLaunch, ...]
 
+    @property
+    def dynamic_smem(self) -> dict[str, int]:
+        """The most that a launch of each kernel asks for."""
+        found: dict[str, int] = {}
+        for launch in self.launches:
+            found[launch.kernel] = max(launch.dynamic_smem, found.get(launch.kernel, 0))
+        return found
+
 
 def dsl_version() -> str:
     """The installed version.
@@ -73,11 +84,30 @@ def dsl_version() -> str:
         raise PorterError(Code.NO_DSL, problem=f"no package {PACKAGE}") from None
 
 
-def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
-    """Compile and record; results are cached by the contents of the file and of its sibling modules.
+def dsl_untested() -> Diagnostic | None:
+    """A note where the installed version is outside of what is tested.
 
     Raises:
-        PorterError: FILE_NOT_FOUND, NO_DSL, NO_HOST_COMPILER, DSL_ERROR.
+        PorterError: NO_DSL.
+    """
+    version = dsl_version()
+    if _number(OLDEST) <= _number(version) <= _number(NEWEST):
+        return None
+    return Diagnostic(Code.DSL_UNTESTED, None, {"version": version, "oldest": OLDEST, "newest": NEWEST})
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
+    """Compile and record. Results are cached by the contents of all files that are imported outside of the standard
+    library and the DSL, as long as nothing new lies in the way of these imports. Other files that a module opens, and
+    the environment apart from PYTHONPATH and the DSL's own variables, are taken to stay as they are.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NO_DSL, NO_HOST_COMPILER, DSL_ERROR; DSL_OBSTACLE, with the other obstacles in
+            `more`, where the support module of a port cannot do what the kernel asks for.
     """
     source = request.source.resolve()
     if not source.is_file():
@@ -89,21 +119,68 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
         "entry": request.entry,
         "init": dict(request.init),
         "call": [dict(item) for item in request.call],
+        "keywords": {name: dict(item) for name, item in request.keywords.items()},
         "compiler": str(host.path),
         "search": [str(p.resolve()) for p in request.search],
     }
-    siblings = [p for d in (source.parent, *request.search) for p in sorted(d.glob("*.py"))]
-    contents = [f"{p.name} {file_digest(p)}" for p in siblings]
-    identity = {**body, "source": source.name, "search": []}
-    key = digest([_VERSION, dsl_version(), request.arch, json.dumps(identity, sort_keys=True), *contents])
-    text = cache.get(key)
+    places = _Places((_package_root(source), source.parent, *(p.resolve() for p in request.search)))
+    identity = {**body, "source": places.short(source), "search": [places.short(p.resolve()) for p in request.search]}
+    command = digest([_version(), request.arch, json.dumps(identity, sort_keys=True)])
+    key = cache.lookup(command, places.full)
+    text = cache.get(key) if key is not None else None
     if text is None:
-        text = _run(request, body)
-        cache.put(key, text)
-    return _compiled(json.loads(text))
+        result = _run(request, body)
+        files = [Path(p) for p in result.pop("files")]
+        key = cache.remember(command, files, result.pop("directories"), places.short)
+        result["ptx"] = _with_files(result["ptx"], lambda name: places.short(Path(name)))
+        cache.put(key, text := json.dumps(result).encode())
+    result = json.loads(text)
+    result["ptx"] = _with_files(result["ptx"], lambda name: str(places.full(name)))
+    return _compiled(result)
 
 
-def _run(request: DslRequest, body: Mapping[str, Any]) -> bytes:
+def _version() -> str:
+    """Everything that makes the same request another compilation: the DSL, Python, where packages come from, what
+    the DSL reads from the environment, and the worker's own text."""
+    own = [file_digest(Path(__file__).with_name(f"dsl_{name}.py")) or "" for name in ("worker", "absent", "imports")]
+    told = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("CUTE_DSL_"))
+    return "\n".join([_FORMAT, dsl_version(), sys.version, *sys.path, *told, *own])
+
+
+def _package_root(source: Path) -> Path:
+    """The directory that the source's package, if it is in one, is imported from."""
+    root = source.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    return root
+
+
+class _Places:
+    """Paths below the directories that a request names are remembered by their place in them, so that a copy of a
+    tree is the same request."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = roots
+
+    def short(self, path: Path) -> str:
+        found = [(len(root.parts), i) for i, root in enumerate(self._roots) if path.is_relative_to(root)]
+        if not found:
+            return str(path)
+        _, i = max(found, key=lambda one: (one[0], -one[1]))
+        return f"<{i}>/{path.relative_to(self._roots[i])}"
+
+    def full(self, name: str) -> Path:
+        if match := re.match(r"<(\d+)>/", name):
+            return self._roots[int(match[1])] / name[match.end() :]
+        return Path(name)
+
+
+def _with_files(ptx: str, renamed: Callable[[str], str]) -> str:
+    """PTX whose `.file` directives name other paths."""
+    return re.sub(r'^(\s*\.file\s+\d+\s+")([^"]*)"', lambda m: f'{m[1]}{renamed(m[2])}"', ptx, flags=re.MULTILINE)
+
+
+def _run(request: DslRequest, body: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
         asked, answer = directory / "request.json", directory / "result.json"
@@ -112,19 +189,31 @@ def _run(request: DslRequest, body: Mapping[str, Any]) -> bytes:
         environment = {
             "CUTE_DSL_ARCH": request.arch,
             "CUTE_DSL_KEEP_PTX": "1",
+            "CUTE_DSL_LINEINFO": "1",
             "CUTE_DSL_DUMP_DIR": str(directory),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         words = ["env", *[f"{k}={v}" for k, v in environment.items()], *command]
         done = run(words, cwd=directory)
         try:
-            text = answer.read_bytes()
-            result = json.loads(text)
+            result: dict[str, Any] = json.loads(answer.read_bytes())
         except (OSError, ValueError):
             raise _refused(request, f"the compiler process ended with {done.status}", done.log) from None
+        if result.get("obstacles"):
+            raise _unportable(request, result["obstacles"])
         if "error" in result:
             raise _refused(request, _first_line(result), f"{result['error']}\n{result['trace']}")
-        return text
+        return result
+
+
+def _unportable(request: DslRequest, obstacles: Sequence[tuple[str, int, str]]) -> PorterError:
+    found = dict.fromkeys(obstacles)
+    return PorterError.of(
+        [
+            Diagnostic(Code.DSL_OBSTACLE, Location(file, line), {"kernel": request.entry, "what": text})
+            for file, line, text in found
+        ]
+    )
 
 
 def _first_line(result: Mapping[str, str]) -> str:

@@ -10,22 +10,29 @@ functions that it needs, and called with made-up device addresses; no driver and
 from __future__ import annotations
 
 import ctypes
-import importlib.abc
-import importlib.machinery
+import importlib
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
 import tempfile
 import traceback
 import types
+import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from porter.build.dsl_absent import Absent
+from porter.build.dsl_imports import imported
 from porter.ptx.parser import parse_module
 
 PREFIX = "porter_kernel"
+SUPPORT = "porter_dsl"
+"""The module that a port calls in place of Hopper's MMAs."""
+UNPORTABLE = "Unportable"
+"""What it raises where it cannot do what the kernel asks for."""
 _MAX_SHARED = 232448
 """Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
 
@@ -72,47 +79,6 @@ class _Config(ctypes.Structure):
     )
 
 
-class _NoGpu:
-    """`torch.cuda` without PyTorch: packages ask it at import, and there is none."""
-
-    @staticmethod
-    def is_available() -> bool:
-        return False
-
-    @staticmethod
-    def device_count() -> int:
-        return 0
-
-
-class _AbsentModule(types.ModuleType):
-    """Stands for a package that is not installed; its use, not its import, is the error."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if (self.__name__, name) == ("torch", "cuda"):
-            return _NoGpu
-        return type(name, (), {"__class_getitem__": classmethod(lambda cls, item: cls)})
-
-
-class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Lets files import PyTorch on machines without it: they use it to make tensors for a GPU, and the
-    kernels in them do not need it."""
-
-    names = ("torch",)
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname.partition(".")[0] in self.names:
-            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-        return None
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        return _AbsentModule(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        return None
-
-
 def load(path: Path) -> types.ModuleType:
     """The file as a module; its siblings can be imported from it, inside a package also relatively."""
     package = path.parent
@@ -148,30 +114,67 @@ def _value(item: Any) -> Any:
     return item
 
 
-def _arguments(items: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """What to compile with, and what to call the compiled host function with (one buffer per run-time
-    argument)."""
+class _Argument(NamedTuple):
+    """What to compile with, and what to call the compiled host function with: one buffer per run-time value."""
+
+    given: Any
+    passed: list[Any]
+
+
+def _argument(item: dict[str, Any]) -> _Argument:
     import cutlass
     from cutlass.cute.runtime import make_fake_stream, make_fake_tensor
 
-    given: list[Any] = []
-    passed: list[Any] = []
-    for item in items:
-        if item["kind"] == "tensor":
-            kind = getattr(cutlass, item["dtype"])
-            layout = _dynamic(item, kind.width) if item.get("dynamic") else (item["shape"], item["strides"])
-            given.append(make_fake_tensor(kind, tuple(layout[0]), tuple(layout[1]), assumed_align=item["align"]))
-            passed.append(_tensor(item))
-        elif item["kind"] == "stream":
-            given.append(make_fake_stream())
-            passed.append(ctypes.c_uint64(0))
-        elif item["kind"] == "runtime":
-            kind = getattr(cutlass, item["dtype"])
-            given.append(kind(item["value"]))
-            passed.append(_scalar(item["dtype"], item["value"]))
-        else:
-            given.append(_value(item["value"]))
-    return given, passed
+    if item["kind"] == "tensor":
+        kind = getattr(cutlass, item["dtype"])
+        layout = _dynamic(item, kind.width) if item.get("dynamic") else (item["shape"], item["strides"])
+        fake = make_fake_tensor(kind, tuple(layout[0]), tuple(layout[1]), assumed_align=item["align"])
+        return _Argument(fake, [_tensor(item)])
+    if item["kind"] == "stream":
+        return _Argument(make_fake_stream(), [ctypes.c_uint64(0)])
+    if item["kind"] == "runtime":
+        return _Argument(getattr(cutlass, item["dtype"])(item["value"]), [_scalar(item["dtype"], item["value"])])
+    if item["kind"] == "tuple":
+        parts = [_argument(part) for part in item["items"]]
+        return _Argument(tuple(p.given for p in parts), [buffer for p in parts for buffer in p.passed])
+    value = _value(item["value"])
+    return _Argument(value, _numbers(value))
+
+
+def _numbers(value: Any) -> list[Any]:
+    """The buffers of Python's numbers, which are run-time values where a parameter is not declared Constexpr."""
+    if isinstance(value, tuple):
+        return [buffer for part in value for buffer in _numbers(part)]
+    if isinstance(value, float):
+        return [ctypes.c_float(value)]
+    return [ctypes.c_int64(value)] if isinstance(value, int) else []
+
+
+def _arguments(target: Any, request: dict[str, Any]) -> tuple[list[Any], dict[str, Any], list[Any]]:
+    """Arguments by position and by keyword, and the buffers in the order of the parameters."""
+    items = [_argument(item) for item in request["call"]]
+    named = {name: _argument(item) for name, item in request.get("keywords", {}).items()}
+    signature = inspect.signature(target)
+    passed = []
+    for name, value in signature.bind(*items, **named).arguments.items():
+        if not _is_compile_time(signature.parameters[name].annotation):
+            passed += [buffer for one in _flat(value) for buffer in one.passed]
+    return [one.given for one in items], {name: one.given for name, one in named.items()}, passed
+
+
+def _is_compile_time(annotation: Any) -> bool:
+    cutlass: Any = importlib.import_module("cutlass")
+    if isinstance(annotation, str):
+        return "Constexpr" in annotation
+    kind = typing.get_origin(annotation) or annotation
+    return isinstance(kind, type) and issubclass(kind, cutlass.Constexpr)
+
+
+def _flat(value: Any) -> list[_Argument]:
+    """What one parameter was given; `*args` and `**kwargs` hold several."""
+    if isinstance(value, _Argument):
+        return [value]
+    return list(value.values() if isinstance(value, dict) else value)
 
 
 def _dynamic(item: dict[str, Any], width: int) -> tuple[list[Any], list[Any]]:
@@ -207,7 +210,8 @@ def record(compiled: Any, passed: list[Any], sizes: dict[str, list[int]], compil
     """Every launch that the host function makes: kernel, grid, block, cluster, shared memory, parameters."""
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
-        compiled.export_to_c(str(directory), "host", function_prefix=PREFIX)
+        # What `export_to_c` also writes, a C header, is not to be had for arguments that have no type in C.
+        (directory / "host.o").write_bytes(compiled.dump_to_object(PREFIX))
         (directory / "runtime.c").write_text(RUNTIME)
         library = directory / "host.so"
         # -Bsymbolic: the DSL's own runtime exports the same names into this process.
@@ -216,9 +220,8 @@ def record(compiled: Any, passed: list[Any], sizes: dict[str, list[int]], compil
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"linking the host function failed: {done.stderr}")
-        header = (directory / "host.h").read_text()
-        found = next(line for line in header.splitlines() if f"void _mlir_{PREFIX}__mlir_ciface" in line)
-        return _call(ctypes.CDLL(str(library)), found.split("(")[0].split()[-1], passed, sizes)
+        function = f"_mlir_{PREFIX}__mlir_ciface_{compiled.function_name}"
+        return _call(ctypes.CDLL(str(library)), function, passed, sizes)
 
 
 def _call(
@@ -275,10 +278,13 @@ def _launch(address: int, kernel: int, arguments: Any, sizes: dict[str, list[int
 
 
 def compile_request(request: dict[str, Any]) -> dict[str, Any]:
-    """The PTX and the launches of a request."""
-    sys.meta_path.append(_Absent())
+    """The PTX, the launches of a request, and what its modules were imported from."""
+    absent = Absent()
+    absent.install()
+    import cutlass
     import cutlass.cute as cute
 
+    _skip_frames_of_support()
     sys.path[:0] = request["search"]
     module = load(Path(request["source"]))
     target: Any = module
@@ -286,11 +292,59 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
         target = getattr(target, part)
     if isinstance(target, type):
         target = target(**{name: _value(item) for name, item in request["init"].items()})
-    given, passed = _arguments(request["call"])
-    compiled = cute.compile(target, *given)
-    ptx = compiled.__ptx__
+    given, named, passed = _arguments(target, request)
+    compiled = cute.compile(target, *given, **named)
+    ptx = _without_lines_of_asm(compiled.__ptx__.rstrip("\0"))
     sizes = {f.name: [p.size for p in f.params] for f in parse_module(ptx).entries()}
-    return {"ptx": ptx, "launches": record(compiled, passed, sizes, request["compiler"])}
+    launches = record(compiled, passed, sizes, request["compiler"])
+    found = imported(absent.missed, Path(cutlass.__file__).parent.parent, Path.cwd())
+    return {"ptx": ptx, "launches": launches, "files": found.files, "directories": found.names}
+
+
+def _skip_frames_of_support() -> None:
+    """Line information then names the line of the user's file that called the support module of a port."""
+    try:
+        from cutlass._mlir_helpers import op
+    except ImportError:
+        return
+    inner = getattr(op, "_is_framework_stack_frame", None)
+    if inner is None:
+        return
+
+    def skipped(frame: types.FrameType) -> bool:
+        return _module_name(frame.f_globals) == SUPPORT or inner(frame)
+
+    op._is_framework_stack_frame = skipped
+
+
+def _module_name(names: dict[str, Any]) -> str:
+    return str(names.get("__name__", "")).rpartition(".")[2]
+
+
+def _without_lines_of_asm(ptx: str) -> str:
+    """Inside inline assembly the DSL's back end counts lines of the assembly on from the user's line."""
+    kept, inside = [], False
+    for line in ptx.split("\n"):
+        if "// begin inline asm" in line or "// end inline asm" in line:
+            inside = "begin" in line
+        if not (inside and line.lstrip().startswith(".loc")):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """What a user's file raised; with the obstacles, if it is the support module's refusal."""
+    told: dict[str, Any] = {"error": str(error) or repr(error), "kind": type(error).__name__,
+                            "trace": traceback.format_exc()}  # fmt: skip
+    link: BaseException | None = error
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        if type(link).__name__ == UNPORTABLE and hasattr(link, "obstacles"):
+            told["obstacles"] = [[str(file), int(line), str(text)] for file, line, text in link.obstacles]
+            break
+        link = link.__cause__ or link.__context__
+    return told
 
 
 def main() -> int:
@@ -298,8 +352,7 @@ def main() -> int:
     try:
         result = compile_request(request)
     except BaseException as error:  # what a user's file raises at import may be anything
-        result = {"error": str(error) or repr(error), "kind": type(error).__name__,
-                  "trace": traceback.format_exc()}  # fmt: skip
+        result = _failure(error)
     Path(sys.argv[2]).write_text(json.dumps(result))
     return 0
 

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from porter.build.cache import Cache
 from porter.build.entry import demangle
 from porter.build.nvcc import CompiledPtx, CompileRequest, compile_ptx
 from porter.build.ptxas import Resources, assemble
 from porter.build.toolchain import Toolkit
+from porter.diagnostics import Code, Location, PorterError
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("registers", "registers"),
@@ -113,10 +116,19 @@ def compile_assembled(
     return compile_ptx(replace(request, assemble=True), toolkit, cache)
 
 
+SHARED_LIMIT = 232448
+"""Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
+
+
 def compare_modules(
-    before: tuple[str, str], after: tuple[str, str], toolkit: Toolkit, cache: Cache | None = None
+    before: tuple[str, str],
+    after: tuple[str, str],
+    toolkit: Toolkit,
+    cache: Cache | None = None,
+    dynamic: tuple[Mapping[str, int], Mapping[str, int]] | None = None,
 ) -> list[ResourceRow]:
-    """A row for every kernel of two PTX modules, each given as (text, arch), matched by mangled name."""
+    """A row for every kernel of two PTX modules, each given as (text, arch), matched by mangled name, else by place.
+    `dynamic` is the dynamic shared memory of launches on both sides, by kernel."""
     old = assemble(toolkit, before[0], before[1], cache=cache)
     new = assemble(toolkit, after[0], after[1], cache=cache)
     return [
@@ -124,9 +136,40 @@ def compare_modules(
             kernel=demangle(name),
             before_arch=before[1],
             after_arch=after[1],
-            metrics=metrics(old.resources.get(name), new.resources.get(name)),
+            metrics=(*metrics(old.resources.get(name), new.resources.get(other)), *_dynamic(dynamic, name, other)),
             before_warnings=old.warnings,
             after_warnings=new.warnings,
         )
-        for name in dict.fromkeys([*old.resources, *new.resources])
+        for name, other in _pairs(list(old.resources), list(new.resources))
     ]
+
+
+def _pairs(before: list[str], after: list[str]) -> list[tuple[str, str]]:
+    """Names of the same kernel on both sides. Where each side has one kernel, it is the same: a name may hold types
+    that a port changes."""
+    if len(before) == len(after) == 1:
+        return [(before[0], after[0])]
+    return [(name, name) for name in dict.fromkeys([*before, *after])]
+
+
+def _dynamic(given: tuple[Mapping[str, int], Mapping[str, int]] | None, before: str, after: str) -> tuple[Metric, ...]:
+    if given is None:
+        return ()
+    return (Metric("dynamic_smem", "dynamic smem (bytes)", given[0].get(before), given[1].get(after)),)
+
+
+def require_shared_memory(
+    assembled: Mapping[str, Resources], dynamic: Mapping[str, int], arch: str, path: Path
+) -> None:
+    """Whether each kernel's launch is one that a block can have.
+
+    Raises:
+        PorterError: SHARED_MEMORY_EXCEEDED.
+    """
+    for name, resources in assembled.items():
+        total = resources.static_smem + dynamic.get(name, 0)
+        if total > SHARED_LIMIT:
+            raise PorterError(
+                Code.SHARED_MEMORY_EXCEEDED, Location(str(path)),
+                kernel=demangle(name), bytes=total, arch=arch, limit=SHARED_LIMIT,
+            )  # fmt: skip

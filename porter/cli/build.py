@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from porter.build.dsl import DslCompiled
 from porter.build.nvcc import CompileRequest, compile_ptx
-from porter.build.table import ResourceRow, compare_modules, compile_assembled, row
+from porter.build.ptxas import assemble
+from porter.build.table import ResourceRow, compare_modules, compile_assembled, require_shared_memory, row
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.cli.building import compilable, host_headers_note
 from porter.cli.context import Session, command
@@ -21,6 +23,7 @@ from porter.report.terminal import resource_table
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request, materialize
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case
+from porter.verify.line_map import placed_in_original
 from porter.verify.problem import Problem, bind
 
 
@@ -84,11 +87,21 @@ def _from_case(problem: Problem, file: Path, ported: Path, toolkit: Toolkit) -> 
     """The kernels, and the headers that were stood in for."""
     if problem.case.dsl is not None:
         original, _ = compile_case(problem, file, ORIGINAL_ARCH)
-        port, _ = compile_case(problem, ported, PORT_ARCH)
-        return compare_modules((original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH), toolkit), []
+        port = _port_of(problem, file, ported)
+        sides = (original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH)
+        for one, (ptx, arch), path in zip((original, port), sides, (file, ported), strict=True):
+            require_shared_memory(assemble(toolkit, ptx, arch).resources, one.dynamic_smem, arch, path)
+        return compare_modules(*sides, toolkit, dynamic=(original.dynamic_smem, port.dynamic_smem)), []
     before = compile_assembled(compile_request(problem, file, ORIGINAL_ARCH, compilable), toolkit)
     after = compile_assembled(compile_request(problem, ported, PORT_ARCH, compilable), toolkit)
     return [row(before.display_name or problem.case.entry, before, after)], [*before.stood_in, *after.stood_in]
+
+
+def _port_of(problem: Problem, file: Path, ported: Path) -> DslCompiled:
+    try:
+        return compile_case(problem, ported, PORT_ARCH)[0]
+    except PorterError as error:
+        raise placed_in_original(error, file, ported) from None
 
 
 def _whole(file: Path, ported: Path, toolkit: Toolkit) -> tuple[list[ResourceRow], list[str]]:

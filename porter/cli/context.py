@@ -160,9 +160,9 @@ def leave(code: int) -> NoReturn:
 
 
 def fail(session: Session, error: PorterError) -> NoReturn:
-    """Report one diagnostic and leave with its exit code."""
-    session.report([error.diagnostic])
-    session.write_json(report_json.error([error.diagnostic], error.exit_code))
+    """Report what an error says and leave with its exit code."""
+    session.report(error.diagnostics)
+    session.write_json(report_json.error(list(error.diagnostics), error.exit_code))
     leave(error.exit_code)
 
 

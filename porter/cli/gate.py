@@ -9,22 +9,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from porter.build.dsl import dsl_untested
 from porter.build.entry import function_name, kernel_names
 from porter.build.gate import MACHINE, Gated, Module, Outcome, Pair, kernels, nvcc_pair, run_pairs, spills
 from porter.build.nvcc import CompileRequest
 from porter.build.ptxas import assemble
-from porter.build.table import ResourceRow
+from porter.build.table import ResourceRow, require_shared_memory
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
 from porter.cli.building import host_headers_note
 from porter.cli.porting import Ported, PortedRoot
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
 from porter.lang.embedded import device_sources
 from porter.lang.lexical import Lexed
 from porter.lang.sources import is_python
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case
+from porter.verify.line_map import placed_in_original
 from porter.verify.problem import Problem, bind
 
 Tell = Callable[[int, int], None]
@@ -48,6 +50,7 @@ class _Work:
 
     root: PortedRoot
     pairs: list[tuple[Pair, Tree]] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -75,7 +78,11 @@ def compile_ports(ported: Ported, options: GateOptions, tell: Tell | None = None
 
 
 def gate_exit(results: Iterable[Gated]) -> ExitCode:
-    return ExitCode.BUILD_FAILED if any(g.status == "refused" for g in results) else ExitCode.OK
+    """BUILD_FAILED where a compiler refused a port; UNPORTED where tracing showed only what cannot be ported."""
+    refused = [exit_code_of(g.diagnostics) for g in results if g.status == "refused"]
+    if any(code is not ExitCode.UNPORTED for code in refused):
+        return ExitCode.BUILD_FAILED
+    return ExitCode.UNPORTED if refused else ExitCode.OK
 
 
 def not_compiled(ported: Ported, reason: str) -> list[Gated]:
@@ -181,6 +188,8 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
     problems = [p for p in _problems(path) if p.case.dsl is not None]
     if not problems:
         work.left_out.append("no case beside it says how its CuTe DSL kernel is called")
+    with suppress(PorterError):  # that there is no DSL is said where it is used
+        work.notes += [note for note in [dsl_untested()] if note is not None]
     for problem in problems:
         before = _dsl_side(problem, path, ORIGINAL_ARCH, toolkit)
         after = _dsl_side(problem, tree.place(path), PORT_ARCH, toolkit)
@@ -189,8 +198,10 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
 
 def _dsl_side(problem: Problem, source: Path, arch: str, toolkit: Toolkit) -> Callable[[], Module]:
     def compiled() -> Module:
-        ptx = compile_case(problem, source, arch)[0].ptx
-        return Module(ptx, assemble(toolkit, ptx, arch, name=source.stem))
+        made = compile_case(problem, source, arch)[0]
+        assembled = assemble(toolkit, made.ptx, arch, name=source.stem)
+        require_shared_memory(assembled.resources, made.dynamic_smem, arch, source)
+        return Module(made.ptx, assembled)
 
     return compiled
 
@@ -201,7 +212,7 @@ def _dsl_side(problem: Problem, source: Path, arch: str, toolkit: Toolkit) -> Ca
 def _judged(work: _Work, outcomes: Sequence[Outcome], ported: Ported) -> tuple[Gated, list[str]]:
     """The verdict on one root, and the mangled names of its kernels."""
     path = work.root.path
-    said: list[Diagnostic] = []
+    said: list[Diagnostic] = list(work.notes)
     rows: list[ResourceRow] = []
     names: list[str] = []
     stood_in: list[str] = []
@@ -218,7 +229,7 @@ def _judged(work: _Work, outcomes: Sequence[Outcome], ported: Ported) -> tuple[G
                 reasons.append(outcome.after.diagnostic.message)
                 continue
             refused = True
-            said.append(_refused(path, outcome.after, tree))
+            said += _refused(path, outcome.after, tree)
             continue
         compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, PORT_ARCH)
         names += outcome.before.resources
@@ -270,12 +281,14 @@ def _original_refused(path: str, error: PorterError) -> Diagnostic:
     return Diagnostic(Code.ORIGINAL_DOES_NOT_COMPILE, error.diagnostic.where, values)
 
 
-def _refused(path: str, error: PorterError, tree: Tree) -> Diagnostic:
+def _refused(path: str, error: PorterError, tree: Tree) -> list[Diagnostic]:
+    if error.diagnostic.code is Code.DSL_OBSTACLE:
+        return list(placed_in_original(error, Path(path), tree.place(Path(path))).diagnostics)
     where = error.diagnostic.where
     if where is not None:
         where = replace(where, path=tree.original_names(where.path))
     values = {"path": path, "arch": PORT_ARCH, "text": tree.original_names(_text(error))}
-    return Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))
+    return [Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))]
 
 
 def _spill(path: str, row: ResourceRow) -> Diagnostic:

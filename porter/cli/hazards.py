@@ -46,7 +46,7 @@ Level = Literal["strict", "practice"]
               help="Check only one of the two.")  # fmt: skip
 @click.option("--arch", default=None, metavar="ARCH", help="Check PATH as it is, compiled for ARCH; no port.")
 @click.option("--level", type=click.Choice(["strict", "practice"]), default=None,
-              help="What counts as an error [default: strict for ports of CUDA C++, else practice].")  # fmt: skip
+              help="What counts as an error [default: strict for ports, else practice].")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Runs under the random schedule, with seeds from --seed on.")  # fmt: skip
 @click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
@@ -144,7 +144,7 @@ def hazards(
                     # One bad case must not hide the others of a directory.
                     if not path.is_dir():
                         raise
-                    errors.append(error.diagnostic)
+                    errors += error.diagnostics
     session.report(errors)
     if not session.json and session.verbosity >= 0:
         for line in report_hazards.text(runs):
@@ -208,7 +208,7 @@ def _case(
                 base = _baseline(case, builder, size, level, options, seeds)
             if base is not None:
                 lines = LineMap(base[0].source, ported.source)
-                judged, original = against_original(run, base[1], lines, case)
+                judged, original = against_original(run, base[1], lines)
                 checked["port"] = ported, judged
                 if "original" in checked:
                     checked["original"] = base[0], original
@@ -217,7 +217,7 @@ def _case(
 
 
 def _check(p: Prepared, level: Level | None, options: SimOptions, seeds: Sequence[int]) -> HazardRun:
-    at = level or usual_level(p.problem.case, p.program)
+    at = level or usual_level(p.program)
     return check_case(p.kernel, p.problem, p.launch, p.images, p.program, at, options, seeds)
 
 

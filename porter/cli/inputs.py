@@ -12,8 +12,8 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import Lexed
 from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
-from porter.report.inventory import python_kernels, refuse_python
-from porter.verify.case import cases_of
+from porter.report.inventory import python_drivers, python_kernels, refuse_python
+from porter.verify.case import cases_of, load_case
 
 _MAIN = re.compile(rb"\bmain\s*\(")
 
@@ -33,12 +33,31 @@ def require_source(path: Path) -> None:
         PorterError: FILE_NOT_FOUND, UNKNOWN_SOURCE_KIND, NOT_TEXT, NO_KERNEL.
     """
     if is_python(path):
-        if not python_kernels(path) and not embedded_in_python(path)[1]:
+        if not is_dsl_source(path) and not embedded_in_python(path)[1]:
             raise refuse_python(path)
         return
     if path.suffix.lower() not in CUDA_ENDINGS:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, Location(str(path)), path=path)
     read_source(path)
+
+
+def is_dsl_source(path: Path) -> bool:
+    """Whether a Python file has a CuTe DSL kernel; or, having no CUDA source in its strings, launches imported ones or
+    is called by a case beside it.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT, EMBEDDED_SOURCE.
+    """
+    if python_kernels(path):
+        return True
+    return not embedded_in_python(path)[1] and (bool(python_drivers(path)) or _has_dsl_case(path))
+
+
+def _has_dsl_case(path: Path) -> bool:
+    try:
+        return any(load_case(case).dsl is not None for case in cases_of(path))
+    except PorterError:
+        return False
 
 
 def require_directories(option: str, directories: Iterable[Path]) -> None:

@@ -148,11 +148,11 @@ class _Mender:
             source = materialize(plan, self.kernel)
             kernel = self.builder.build(self.problem, source, arch)
             launch = changed_launch(launch_of(self.problem, kernel), plan)
-            level = usual_level(self.case, program)
+            level = usual_level(program)
             run = check_case(kernel, self.problem, launch, self.images, program, level, SimOptions(), [0])
             found.append((source, run))
         (base, original), (source, port) = found
-        judged, baseline = against_original(port, original, LineMap(base, source), self.case)
+        judged, baseline = against_original(port, original, LineMap(base, source))
         return baseline, judged
 
     def _ported(self, groups: Sequence[EditGroup]) -> dict[str, bytes]:

@@ -92,7 +92,7 @@ def _each(
                 for chosen in read_sizes(sizes, case):
                     rows += work(case, chosen)
             except PorterError as error:
-                errors.append(error.diagnostic)
+                errors += error.diagnostics
     return rows, errors
 
 

@@ -32,11 +32,13 @@ from porter.verify.further import further_sizes
 from porter.verify.hazards import usual_level
 from porter.verify.record import ReplayBackend, load
 from porter.verify.results import Row, VerifyResult
-from porter.verify.runner import VerifyOptions
+from porter.verify.runner import Again, VerifyOptions
 from porter.verify.runner import verify as run_case
 from porter.verify.settings import BACKENDS, SimOptions
 
-SECOND_SCHEDULE: Literal["random"] = "random"
+Schedule = Literal["eager", "late", "random"]
+_DSL_SEEDS = 2
+"""Random schedules under which ports of CuTe DSL kernels run."""
 
 
 @click.command()
@@ -90,8 +92,9 @@ def verify(
     same inputs, and compared with the float64 reference and with each other. A recorded case (porter capture) is
     compared with what was recorded, in the hardware's arithmetic; it has a port if its source is known. On the
     simulator the integer inputs run once more under a random schedule: a buffer given back too early shows only
-    there; and values and synchronization are checked in one go, on the levels of `porter hazards`. What the port has
-    from its original is said, and sets no exit code. The last lines say what was not run.
+    there. Ports of CuTe DSL kernels run under the late, the eager and two random schedules, whatever is asked for.
+    Values and synchronization are checked in one go, on the levels of `porter hazards`. What the port has from its
+    original is said, and sets no exit code. The last lines say what was not run.
     """
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
@@ -124,20 +127,17 @@ def verify(
     rows: list[Row] = []
     errors: list[Diagnostic] = []
     coverage: list[Coverage] = []
-    second = under = None
-    if backend_used.name == "sim" and schedule != SECOND_SCHEDULE:
-        second = make_backend("sim", replace(settings, schedule=SECOND_SCHEDULE))
-    if checks:
-        under = partial(_under, settings)
+    under = partial(_under, settings) if checks else None
     with session.progress() as tell:
-        options = VerifyOptions(
-            split_list(families) or None, ({},), seed, schedule, tell, second, SECOND_SCHEDULE, under=under
-        )
+        options = VerifyOptions(split_list(families) or None, ({},), seed, schedule, tell, under=under)
         for item in cases if cases is not None else paths:
             try:
                 case = _with_source(item if isinstance(item, Case) else load_case(item), source, include_dirs)
-                checking = _checking(case, settings) if checks and hazards is not False else None
+                checking = _checking(settings) if checks and hazards is not False else None
                 chosen = replace(options, sizes=read_sizes(sizes, case), checking=checking)
+                if backend_used.name == "sim":
+                    dsl_port = case.dsl is not None and not original_only
+                    chosen = replace(chosen, again=other_schedules(dsl_port, settings))
                 if not sizes and against is None and not original_only:
                     chosen = replace(chosen, further=further_sizes(case))
                 found, left = _one(case, port_path, original_only, builder, backend_used, chosen, bool(hazards))
@@ -149,7 +149,7 @@ def verify(
                 # One bad case must not hide the others of a directory.
                 if not path.is_dir():
                     raise
-                errors.append(_named(error.diagnostic, item))
+                errors += [_named(d, item) for d in error.diagnostics]
     result = VerifyResult(
         tuple(rows),
         backend_used.name,
@@ -166,19 +166,32 @@ def verify(
     return result.exit_code
 
 
-def _checking(case: Case, settings: SimOptions) -> Callable[[str], Checking]:
+def _checking(settings: SimOptions) -> Callable[[str], Checking]:
     """Backends that look for hazards, by program."""
 
     def checking(program: str) -> Checking:
-        level = usual_level(case, program)
+        level = usual_level(program)
         return Checking(make_backend("sim", replace(settings, checking=level)), level, settings.schedule)
 
     return checking
 
 
+def other_schedules(dsl_port: bool, settings: SimOptions) -> tuple[Again, ...]:
+    """The other schedules: a random one, or for ports of CuTe DSL kernels all there are, with several seeds."""
+    wanted: list[tuple[Schedule, int]] = [("random", settings.seed + n) for n in range(_DSL_SEEDS if dsl_port else 1)]
+    if dsl_port:
+        wanted = [("late", settings.seed), ("eager", settings.seed), *wanted]
+    others = [(schedule, seed) for schedule, seed in wanted if (schedule, seed) != (settings.schedule, settings.seed)]
+    return tuple(
+        Again(make_backend("sim", replace(settings, schedule=schedule, seed=seed)), schedule,
+              seed if schedule == "random" else None)
+        for schedule, seed in others
+    )  # fmt: skip
+
+
 def _under(settings: SimOptions, schedule: str) -> Backend:
     """The simulator with another schedule."""
-    return make_backend("sim", replace(settings, schedule=cast(Literal["eager", "late", "random"], schedule)))
+    return make_backend("sim", replace(settings, schedule=cast(Schedule, schedule)))
 
 
 def _with_kernel(case: Case, path: Path) -> Case:

@@ -17,7 +17,7 @@ PT6xxx  rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,11 +86,25 @@ def exit_code_of(diagnostics: Iterable[Diagnostic]) -> ExitCode:
 
 
 class PorterError(Exception):
-    """A diagnostic that ends what was being done. The command line turns it into its exit code."""
+    """A diagnostic that ends what was being done. The command line turns it into its exit code. `more` are further
+    ones that are to be said with it."""
 
     def __init__(self, code: Code, where: Location | None = None, detail: str = "", **values: Any) -> None:
         self.diagnostic = Diagnostic(code, where, values, detail)
+        self.more: tuple[Diagnostic, ...] = ()
         super().__init__(str(self.diagnostic))
+
+    @classmethod
+    def of(cls, diagnostics: Sequence[Diagnostic]) -> PorterError:
+        """All of these at once; the first one gives the exit code."""
+        first = diagnostics[0]
+        error = cls(first.code, first.where, first.detail, **first.values)
+        error.more = tuple(diagnostics[1:])
+        return error
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        return self.diagnostic, *self.more
 
     @property
     def exit_code(self) -> ExitCode:

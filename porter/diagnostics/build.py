@@ -145,3 +145,17 @@ DSL_ERROR = error(
     "The package raised an error while it built the kernel with the arguments of the case.",
     "Read the message; the case's `dsl` section says how the kernel is constructed and called.",
 )
+DSL_UNTESTED = note(
+    "PT3052",
+    "CuTe DSL {version} is installed; Porter is tested with {oldest} to {newest}",
+    "Ports call the package's compiler, and what it takes and gives changes between versions.",
+    "Install a tested version, or look closely at what `porter verify` says.",
+)
+SHARED_MEMORY_EXCEEDED = error(
+    "PT3053",
+    ExitCode.BUILD_FAILED,
+    "kernel {kernel} takes {bytes} bytes of shared memory for {arch}, and a block may have {limit}",
+    "Static shared memory, which is part of the compiled kernel, and dynamic shared memory, which its host code asks "
+    "for, come out of the same 227 KiB.",
+    "Take fewer stages or a smaller tile.",
+)

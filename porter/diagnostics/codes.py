@@ -59,6 +59,7 @@ class Code(Enum):
     DSL_SUPPORT_TAKEN = porting.DSL_SUPPORT_TAKEN
     DSL_PATCHED = porting.DSL_PATCHED
     DSL_COPIED = porting.DSL_COPIED
+    DSL_OBSTACLE = porting.DSL_OBSTACLE
 
     # PT3xxx: build
     NO_TOOLKIT = build.NO_TOOLKIT
@@ -81,6 +82,8 @@ class Code(Enum):
     PORT_WITHOUT_MMA = build.PORT_WITHOUT_MMA
     NO_DSL = build.NO_DSL
     DSL_ERROR = build.DSL_ERROR
+    DSL_UNTESTED = build.DSL_UNTESTED
+    SHARED_MEMORY_EXCEEDED = build.SHARED_MEMORY_EXCEEDED
 
     # PT4xxx: simulator
     SIM_UNKNOWN_INSTRUCTION = simulator.SIM_UNKNOWN_INSTRUCTION

@@ -147,6 +147,15 @@ DSL_SUPPORT_TAKEN = error(
     "Ports of CuTe DSL import porter_dsl from the directory that their other imports start from. Nothing was written.",
     "Move the file away, or give it another name; if an older version of Porter wrote it, delete it.",
 )
+DSL_OBSTACLE = error(
+    "PT2055",
+    ExitCode.UNPORTED,
+    "{kernel} is not ported: {what}",
+    "The port's MMAs were traced with the arguments of a case. Here the kernel asks for something that Tensor Memory "
+    "or tcgen05 does not have, or that the module `porter_dsl` beside the port cannot follow. Every such place is "
+    "named. Nothing was written.",
+    "Change these lines in the original, or port the kernel by hand.",
+)
 DSL_PATCHED = note(
     "PT2552",
     "module {module} is ported with the file that imports it: {path}",

@@ -22,6 +22,7 @@ from porter.lang.text import LineIndex, Span
 
 PACKAGE = "cutlass"
 KERNEL = "cutlass.cute.kernel"
+JIT = "cutlass.cute.jit"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ImportStatement = ast.Import | ast.ImportFrom

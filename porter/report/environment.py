@@ -9,11 +9,12 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import porter
 from porter.build.cache import default_directory
+from porter.build.dsl import NEWEST, OLDEST, PACKAGE, dsl_untested
 from porter.build.toolchain import find_host_compiler, search_toolkits
 from porter.diagnostics import PorterError
 from porter.verify.capture.library import find_cupti
@@ -38,7 +39,7 @@ def probe(toolkit: Path | None = None) -> list[Probe]:
         Probe("porter", True, f"{porter.__version__}, Python {platform.python_version()}", "all", True),
         *_toolkits(toolkit),
         _guarded("host compiler", _host_compiler, "build, verify", True),
-        _package("nvidia-cutlass-dsl", "CuTe DSL kernels: build, verify"),
+        _dsl("CuTe DSL kernels: build, verify"),
         _guarded("GPU", _gpu, "verify on a GPU (the simulator needs none)", False),
         _package("cuda-bindings", "verify on a GPU"),
         *_backends(),
@@ -87,6 +88,16 @@ def _package(name: str, needed_for: str) -> Probe:
     except importlib.metadata.PackageNotFoundError:
         return Probe(name, False, f"not installed (pip install {name})", needed_for)
     return Probe(name, True, version, needed_for)
+
+
+def _dsl(needed_for: str) -> Probe:
+    """CuTe DSL, and whether the version is one of those that are tested."""
+    found = _package(PACKAGE, needed_for)
+    if not found.found:
+        return found
+    note = dsl_untested()
+    tested = f"{OLDEST} to {NEWEST} are tested"
+    return replace(found, what=f"{found.what} ({tested}{'' if note is None else ': this one is not'})")
 
 
 def _backends() -> list[Probe]:

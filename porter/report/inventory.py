@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.lang.cute_dsl import parse_dsl
+from porter.lang.cute_dsl import JIT, DslFile, parse_dsl
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
@@ -290,13 +290,26 @@ def python_kernels(path: Path) -> tuple[str, ...]:
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT.
     """
+    return tuple(k.name for k in _python(path).kernels)
+
+
+def python_drivers(path: Path) -> tuple[str, ...]:
+    """Names of the CuTe DSL host functions (marked `@cute.jit`) of a Python file: they may launch kernels of modules
+    that the file imports.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT.
+    """
+    return tuple(f.name for f in _python(path).decorated(JIT))
+
+
+def _python(path: Path) -> DslFile:
     try:
-        file = parse_dsl(str(path), read_source(path))
+        return parse_dsl(str(path), read_source(path))
     except PorterError as error:
         if error.diagnostic.code is not Code.DSL_UNREADABLE:
             raise
         raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
-    return tuple(k.name for k in file.kernels)
 
 
 def refuse_python(path: Path) -> PorterError:
@@ -311,6 +324,7 @@ __all__ = [
     "Inventory",
     "Total",
     "dsl_inventory",
+    "python_drivers",
     "python_kernels",
     "refuse_python",
     "source_files",

@@ -144,6 +144,7 @@ def _row(row: Row) -> dict[str, Any]:
         "sizes": dict(row.sizes),
         "family": row.family,
         "schedule": row.schedule,
+        "schedule_seed": row.schedule_seed,
         "added": row.added or None,
         "seed": row.seed,
         "verdict": row.verdict.value,

@@ -18,6 +18,7 @@ from porter.build.toolchain import Toolkit, find_toolkit
 from porter.diagnostics import Code, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module
+from porter.ptx.places import keep_places
 from porter.verify.dsl import RecordedLaunch, compile_case
 from porter.verify.problem import LaunchValues, Problem
 
@@ -87,6 +88,11 @@ def compile_request(problem: Problem, source: Path, arch: str, unit: Unit = _as_
     )
 
 
+def _has_place(loc: ast.SourceLoc) -> bool:
+    """CuTe DSL gives what has no place of its own that of the decorated host function, in column 0."""
+    return loc.column > 0
+
+
 class ToolkitBuilder:
     """Compiles with nvcc what `unit` makes of a source; modules are parsed once per content."""
 
@@ -110,7 +116,7 @@ class ToolkitBuilder:
             return self._recorded(problem, source, arch)
         if problem.case.dsl is not None:
             compiled_dsl, recorded = compile_case(problem, source, arch)
-            module = self._module(compiled_dsl.ptx, source, arch)
+            module = self._module(compiled_dsl.ptx, source, arch, _has_place)
             ask = self._assembled(compiled_dsl.ptx, arch)
             return BuiltKernel(arch, recorded.kernel, module, compiled_dsl.ptx, recorded=recorded, assembled=ask)
         compiled = compile_ptx(compile_request(problem, source, arch, self._unit), self.toolkit)
@@ -152,10 +158,14 @@ class ToolkitBuilder:
             raise PorterError(code, path=str(source), entry=demangle(case.entry), detail=listed)
         return BuiltKernel(arch, found[0], module, ptx, assembled=self._assembled(ptx, arch))
 
-    def _module(self, ptx: str, source: Path, arch: str) -> ast.Module:
+    def _module(
+        self, ptx: str, source: Path, arch: str, keep: Callable[[ast.SourceLoc], bool] | None = None
+    ) -> ast.Module:
+        """`keep` says which source places are any."""
         key = hashlib.sha256(ptx.encode()).hexdigest()
         if key not in self._parsed:
-            self._parsed[key] = parse_ptx(ptx, f"{source} ({arch})")
+            module = parse_ptx(ptx, f"{source} ({arch})")
+            self._parsed[key] = module if keep is None else keep_places(module, keep)
         return self._parsed[key]
 
 

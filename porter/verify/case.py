@@ -77,6 +77,7 @@ class DslSpec:
     init: Mapping[str, Any]
     call: tuple[Any, ...]
     dynamic: bool = False
+    keywords: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -330,7 +331,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         source=_file(path, data.get("source")),
         families=_tuple(data.get("families")),
         tile=_tuple(data.get("tile")),
-        dsl=DslSpec(dsl.get("init", {}), tuple(dsl["call"]), dsl.get("dynamic", False)) if dsl is not None else None,
+        dsl=_dsl(dsl) if dsl is not None else None,
         **{
             key: data[key]
             for key in (
@@ -341,6 +342,10 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
     )
     _check_names(case)
     return case
+
+
+def _dsl(data: dict[str, Any]) -> DslSpec:
+    return DslSpec(data.get("init", {}), tuple(data["call"]), data.get("dynamic", False), data.get("keywords", {}))
 
 
 def _check_names(case: Case) -> None:

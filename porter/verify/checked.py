@@ -37,12 +37,12 @@ def checked_run(
                      seed if bad else None)  # fmt: skip
 
 
-def judged(case: Case, runs: Sequence[HazardRun], sources: Sequence[Path]) -> tuple[HazardRun, ...]:
+def judged(runs: Sequence[HazardRun], sources: Sequence[Path]) -> tuple[HazardRun, ...]:
     """Runs of an original and its port, compiled from `sources`, with what the port inherits told apart; the original
     alone as it is."""
     if [run.program for run in runs] != ["original", "port"]:
         return tuple(runs)
-    port, original = against_original(runs[1], runs[0], LineMap(*sources), case)
+    port, original = against_original(runs[1], runs[0], LineMap(*sources))
     return original, port
 
 

@@ -56,6 +56,7 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
         arch=arch,
         init=constructor(problem),
         call=[_argument(problem, f"dsl.call[{i}]", v, addresses) for i, v in enumerate(case.dsl.call)],
+        keywords={k: _argument(problem, f"dsl.keywords.{k}", v, addresses) for k, v in case.dsl.keywords.items()},
         search=(case.kernel.parent, *case.include_dirs),
     )
     compiled = compile_dsl(request)
@@ -100,6 +101,10 @@ def _argument(problem: Problem, where: str, item: Any, addresses: Mapping[str, i
         if kind is None:
             raise _error(problem, where, f"no type {item['type']} (there are: {', '.join(CLASSES)})")
         return {"kind": "runtime", "dtype": kind, "value": _value(problem, where, item["runtime"])}
+    if isinstance(item, list):
+        parts = [_argument(problem, f"{where}[{i}]", v, addresses) for i, v in enumerate(item)]
+        if any(part["kind"] != "value" for part in parts):
+            return {"kind": "tuple", "items": parts}
     return {"kind": "value", "value": _value(problem, where, item)}
 
 

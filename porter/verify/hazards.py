@@ -14,7 +14,6 @@ from porter.sim.check.hazard import Hazard, Level, collect
 from porter.verify.backends import SimBackend
 from porter.verify.bare import Buffer, run_bare
 from porter.verify.builder import BuiltKernel
-from porter.verify.case import Case
 from porter.verify.images import Image
 from porter.verify.inherited import Inherited, as_introduced, split
 from porter.verify.line_map import LineMap
@@ -86,12 +85,10 @@ def worst(runs: Iterable[HazardRun]) -> Verdict:
     return min((r.counted for r in runs), key=order.index, default=Verdict.CLEAN)
 
 
-def against_original(
-    port: HazardRun, original: HazardRun, lines: LineMap, case: Case
-) -> tuple[HazardRun, HazardRun]:
+def against_original(port: HazardRun, original: HazardRun, lines: LineMap) -> tuple[HazardRun, HazardRun]:
     """Both runs with the port's hazards told apart: those that it introduces, and those that the original has too."""
     found = split(port.hazards, original.hazards, lines)
-    changed = {id(h): as_introduced(h, port.level, library=case.dsl is not None) for h in found.introduced}
+    changed = {id(h): as_introduced(h, port.level) for h in found.introduced}
     judged = dataclasses.replace(
         port,
         hazards=tuple(changed.values()),
@@ -185,7 +182,6 @@ def check_runs(
                      tuple(hazards), instructions, seconds, replay, tuple(finding_seeds))  # fmt: skip
 
 
-def usual_level(case: Case, program: str) -> Level:
-    """Strict for what Porter emits; ports of CuTe DSL kernels synchronize through NVIDIA's library, which emits no
-    tcgen05.fence."""
-    return "strict" if program == "port" and case.dsl is None else "practice"
+def usual_level(program: str) -> Level:
+    """Strict for what Porter emits."""
+    return "strict" if program == "port" else "practice"

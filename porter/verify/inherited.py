@@ -7,11 +7,11 @@ lack as well. What touches Tensor Memory has no counterpart in an original and i
 on a line that the port wrote.
 
 One pair of accesses changes its lines in every port: `wgmma` reading shared memory becomes `tcgen05.mma` reading it.
-Such a reading is inherited where the `tcgen05.mma` stands in place of that `wgmma` and what lacks is the user's to
-give: the proxy fence after the threads' own stores, or the wait for the copy that brings the operand. All else
-about it is for the port to keep: four warps that meet at a `wgmma` order each other's stores, one thread that issues a
-`tcgen05.mma` does not; and a `wgmma.wait_group` that is missing before a buffer is used again cannot be told from a
-commit or a wait that the port lost (docs/hazards.md).
+Such a reading is inherited where the `tcgen05.mma` stands on the line of that `wgmma` or in its place, and what lacks
+is the user's to give: the proxy fence after the threads' own stores, or the wait for the copy that brings the operand.
+All else about it is for the port to keep: four warps that meet at a `wgmma` order each other's stores, one thread that
+issues a `tcgen05.mma` does not; and a `wgmma.wait_group` that is missing before a buffer is used again cannot be told
+from a commit or a wait that the port lost (docs/hazards.md).
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ _USERS_EDGES = (
     "fence.proxy.async between the threads' accesses and the synchronization",
     "a wait on the mbarrier that the copy completes on",
 )
-
-_PORTERS = ("tcgen05.wait::", "fence.proxy.")
-"""What a port has to bring along itself, whatever library it uses."""
 
 
 @dataclass(frozen=True)
@@ -62,34 +59,25 @@ def split(port: Sequence[Hazard], original: Sequence[Hazard], lines: LineMap) ->
     similar: list[Inherited] = []
     left = [h for h in original if not _placed(h)]
     for hazard in port:
+        like = _merged([o for o in original if _there(hazard, o, lines)])
+        same = like if like is not None and _inherits(hazard, like) else None
         if not _placed(hazard):
-            same = next((o for o in left if _same_by_letter(hazard, o)), None)
+            same = next((o for o in left if _same_by_letter(hazard, o, lines)), None)
             if same is not None:
                 left.remove(same)
-        else:
-            same = next((o for o in original if _inherits(hazard, o, lines)), None)
         if same is not None:
             inherited.append(Inherited(hazard, same))
             continue
         introduced.append(hazard)
-        like = next((o for o in original if _there(hazard, o, lines)), None)
         if like is not None:
             similar.append(Inherited(hazard, like))
     return Split(tuple(introduced), tuple(inherited), tuple(similar))
 
 
-def as_introduced(hazard: Hazard, level: Level, library: bool) -> Hazard:
-    """What a port brings in is an error at every level: what code in circulation does is no excuse for it.
-
-    `library` is for ports that synchronize through NVIDIA's library, which has its own ways with tcgen05.fence and
-    commits: of what is to review in practice, a wait or a proxy fence that lacks is an error there. What the ISA leaves
-    open, which only the strict level reports, stays to review.
-    """
-    if level == "strict" or hazard.severity == "error":
-        return hazard
-    if library and not any(e.remedy.startswith(_PORTERS) for e in hazard.edges):
-        return hazard
-    return replace(hazard, severity="error")
+def as_introduced(hazard: Hazard, level: Level) -> Hazard:
+    """What a port brings in is an error at every level: what code in circulation does is no excuse for it. What the ISA
+    leaves open, which only the strict level reports, stays to review."""
+    return hazard if level == "strict" or hazard.severity == "error" else replace(hazard, severity="error")
 
 
 def _placed(hazard: Hazard) -> bool:
@@ -107,16 +95,21 @@ def _alike(port: Hazard, original: Hazard) -> bool:
     return same and (port.first is None) == (original.first is None)
 
 
-def _inherits(port: Hazard, original: Hazard, lines: LineMap) -> bool:
-    if not _alike(port, original) or not all(_lacked(e, original) for e in port.edges):
+def _merged(there: Sequence[Hazard]) -> Hazard | None:
+    """Hazards in one place as one that lacks what any of them does: a level that tells errors from what is to review
+    has them apart, the strict one together."""
+    if not there:
+        return None
+    lead = next((o for o in there if o.severity == "error"), there[0])
+    return replace(lead, edges=set().union(*(o.edges for o in there)))
+
+
+def _inherits(port: Hazard, original: Hazard) -> bool:
+    """Whether a hazard of the port is one that the original has in the same place."""
+    if not all(_lacked(e, original) for e in port.edges):
         return False
-    for mine, theirs in zip(_sites(port), _sites(original), strict=True):
-        if mine.what == theirs.what and not _tensor(mine) and lines.same(mine.loc, theirs.loc):
-            continue
-        operand = mine is port.second and (mine.what, theirs.what) == _READS
-        if not (operand and lines.replaced(mine.loc, theirs.loc) and all(map(_users, port.edges))):
-            return False
-    return True
+    operand = port.second.what == _READS[0] and all(map(_users, port.edges))
+    return all(not _tensor(site) or (site is port.second and operand) for site in _sites(port))
 
 
 def _lacked(edge: Edge, original: Hazard) -> bool:
@@ -138,17 +131,20 @@ def _there(port: Hazard, original: Hazard, lines: LineMap) -> bool:
     """A hazard of the same kind in the same place, whatever it lacks."""
     return _alike(port, original) and all(
         (mine.what == theirs.what and lines.same(mine.loc, theirs.loc))
-        or ((mine.what, theirs.what) == _READS and lines.replaced(mine.loc, theirs.loc))
+        or ((mine.what, theirs.what) == _READS and lines.stands_for(mine.loc, theirs.loc))
         for mine, theirs in zip(_sites(port), _sites(original), strict=True)
     )
 
 
-def _same_by_letter(port: Hazard, original: Hazard) -> bool:
-    """Without lines nothing tells one place from another: only what the letter of the ISA alone forbids passes."""
-    letter = all(h.strict and h.severity == "review" for h in (port, original))
+def _same_by_letter(port: Hazard, original: Hazard, lines: LineMap) -> bool:
+    """Where a line is not known, one place cannot be told from another: only what the letter of the ISA alone forbids
+    passes."""
+    letter = port.strict and original.strict
     if not letter or not _alike(port, original) or not port.edges <= original.edges:
         return False
-    return all(
-        mine.what == theirs.what and not _tensor(mine)
-        for mine, theirs in zip(_sites(port), _sites(original), strict=True)
-    )
+    for mine, theirs in zip(_sites(port), _sites(original), strict=True):
+        if mine.what != theirs.what or _tensor(mine):
+            return False
+        if not (mine.loc is None and theirs.loc is None) and not lines.same(mine.loc, theirs.loc):
+            return False
+    return True

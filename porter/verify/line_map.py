@@ -6,10 +6,11 @@ from __future__ import annotations
 import bisect
 import functools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from porter.diagnostics import Code, Location, PorterError
 from porter.ptx.ast import SourceLoc
 
 
@@ -26,6 +27,13 @@ class _Hunks:
             return None
         start, original, count = self.blocks[at]
         return original + line - start if line - 1 < start + count else None
+
+    def nearest(self, line: int) -> int:
+        """The original's line: the same one, else the first one that stood in its place, else the one above."""
+        if (same := self.same(line)) is not None:
+            return same
+        stood = self.changed(line)
+        return stood[0] if stood else max(stood.start - 1, 1)
 
     def changed(self, line: int) -> range:
         """The original's lines that stood where the port has this changed or added line; empty for one left alone."""
@@ -48,11 +56,15 @@ def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 
 
+COPY_SUFFIX = "_sm100"
+"""What the name of a package that the port has a copy of ends with there."""
+
+
 class LineMap:
     """Lines of a port's files as lines of the original's: `original` and `port` are the files that were compiled.
 
-    A header belongs to the one that lies in the same place relative to its root. Files that cannot be read have no
-    lines in common.
+    A header or module belongs to the one that lies in the same place relative to its root, a module in the port's own
+    copy of an installed package to that package's. Files that cannot be read have no lines in common.
     """
 
     def __init__(self, original: Path, port: Path) -> None:
@@ -63,6 +75,10 @@ class LineMap:
         """Whether both places are one line that the port left alone, reached through the same lines by inlining."""
         mine, theirs = _chain(port), _chain(original)
         return bool(mine) and len(mine) == len(theirs) and all(map(self._same, mine, theirs))
+
+    def stands_for(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
+        """Whether the port's place is the original's, left alone or replaced."""
+        return self.same(port, original) or self.replaced(port, original)
 
     def replaced(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
         """Whether the port's place stands where the original's stood: from the outermost function inwards the lines
@@ -96,11 +112,33 @@ class LineMap:
         if mine == theirs or (mine, theirs) == self._roots:
             return True
         beside = [os.path.relpath(p, root.parent) for p, root in zip((mine, theirs), self._roots, strict=True)]
-        if beside[0] == beside[1]:
+        if beside[0] == beside[1] or _copied(beside[0], theirs):
             return True
         # Source out of a string is compiled from a file of its own, far from the one that holds the string.
         far = not any(p.is_relative_to(root.parent) for p, root in zip((mine, theirs), self._roots, strict=True))
         return far and mine.name == theirs.name
+
+
+def placed_in_original(error: PorterError, original: Path, port: Path) -> PorterError:
+    """The obstacles of a port, which nobody has seen, at the lines of the original that they come from; any other
+    error as it is. `original` and `port` are the files that were compiled."""
+    if error.diagnostic.code is not Code.DSL_OBSTACLE or original.resolve() == port.resolve():
+        return error
+    return PorterError.of([replace(d, where=_original_place(d.where, original, port)) for d in error.diagnostics])
+
+
+def _original_place(where: Location | None, original: Path, port: Path) -> Location | None:
+    """The place in the original's tree; a file that only the port has keeps its name."""
+    if where is None:
+        return None
+    made, root = Path(where.path).resolve(), port.resolve().parent
+    depth = next((i for i, d in enumerate([root, *root.parents]) if made.is_relative_to(d)), 0)
+    for i in range(depth + 1):
+        above, beside = [root, *root.parents][i], [original.parent, *original.absolute().parent.parents][i:]
+        if made.is_relative_to(above) and beside and (there := beside[0] / made.relative_to(above)).is_file():
+            hunks = _hunks(str(made), str(there), (os.stat(made).st_mtime_ns, os.stat(there).st_mtime_ns))
+            return Location(str(there), hunks.nearest(where.line) if where.line else 0)
+    return where
 
 
 def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
@@ -110,3 +148,13 @@ def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
         found.insert(0, (loc.file, loc.line))
         loc = loc.inlined_at
     return found
+
+
+def _copied(beside: str, original: Path) -> bool:
+    """Whether a file of the port, `quack_sm100/gemm.py`, is the copy of a package's, `.../quack/gemm.py`."""
+    parts = Path(beside).parts
+    for i, package in enumerate(parts[:-1]):
+        module = package.removesuffix(COPY_SUFFIX), *parts[i + 1 :]
+        if package.endswith(COPY_SUFFIX) and original.parts[-len(module) :] == module:
+            return True
+    return False

@@ -13,6 +13,7 @@ from typing import Any
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.places import keep_places
 from porter.sim.check.hazard import Hazard
 from porter.verify.backends import RunResult, SimBackend
 from porter.verify.builder import BuiltKernel
@@ -159,19 +160,7 @@ class MutantRuns:
 
 def without_places(module: ast.Module) -> ast.Module:
     """The module without source lines."""
-
-    def body(statements: tuple[ast.Statement, ...]) -> tuple[ast.Statement, ...]:
-        return tuple(map(bare, statements))
-
-    def bare(statement: ast.Statement) -> ast.Statement:
-        if isinstance(statement, ast.Instruction):
-            return statement if statement.loc is None else dataclasses.replace(statement, loc=None)
-        return ast.Block(body(statement.body)) if isinstance(statement, ast.Block) else statement
-
-    functions = tuple(
-        f if f.body is None else dataclasses.replace(f, body=body(f.body)) for f in module.functions
-    )
-    return dataclasses.replace(module, functions=functions)
+    return keep_places(module, lambda _: False)
 
 
 def _kinds(hazards: Iterable[Hazard], severity: str) -> tuple[str, ...]:

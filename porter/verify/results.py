@@ -74,8 +74,8 @@ class RunSummary:
 @dataclass(frozen=True)
 class Row:
     """Case x size x family. The comparisons hold one entry per output tensor. `schedule` is set where it is not
-    that of the whole run. `hazards`: the runs that were checked, one per program. `added`: why a size was run that
-    nobody asked for."""
+    that of the whole run, `schedule_seed` is the seed of a random one there. `hazards`: the runs that were checked, one
+    per program. `added`: why a size was run that nobody asked for."""
 
     case: str
     sizes: Mapping[str, Number]
@@ -89,13 +89,16 @@ class Row:
     runs: tuple[RunSummary, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     schedule: str | None = None
+    schedule_seed: int | None = None
     hazards: tuple[HazardRun, ...] = ()
     added: str = ""
 
     @property
     def inputs(self) -> str:
-        """The family, with the schedule where it is another one, and why the size was added."""
+        """The family, with the schedule and its seed where they are others, and why the size was added."""
         name = self.family if self.schedule is None else f"{self.family}, {self.schedule} schedule"
+        if self.schedule_seed not in (None, self.seed):
+            name += f", seed {self.schedule_seed}"
         return f"{name} ({self.added})" if self.added else name
 
     @property

@@ -20,6 +20,7 @@ from porter.verify.expr import Number
 from porter.verify.further import Plan
 from porter.verify.hazards import HazardRun
 from porter.verify.inputs import Family, choose
+from porter.verify.line_map import placed_in_original
 from porter.verify.params import check_arguments
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.results import Row, Verdict, VerifyResult
@@ -29,21 +30,29 @@ ProgressCall = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Again:
+    """A backend with another schedule; `seed` is that of a random one."""
+
+    backend: Backend
+    schedule: str = "random"
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
 class VerifyOptions:
     """`families` None: all that apply. `sizes`: one mapping per problem size; names left out keep the case's
-    default. `further` are sizes run on one family each. `schedule` is recorded with the result. `second` is a backend
-    with another schedule, named `second_schedule`: the family with exact sums is run on it once more, at the first
-    size. `checking` gives, for original or port, a backend that also looks for hazards, which the first family of
-    each size is run on. `under` gives a backend with a schedule of that name: an original that is wrong is run on
-    others, to tell a race from a wrong result."""
+    default. `further` are sizes run on one family each. `schedule` is recorded with the result. `again` are other
+    schedules: the family with exact sums is run under each once more, at the first size; ports of CuTe DSL kernels
+    whatever families were asked for. `checking` gives, for original or port, a backend that also looks for hazards,
+    which the first family of each size is run on. `under` gives a backend with a schedule of that name: an original
+    that is wrong is run on others, to tell a race from a wrong result."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
     seed: int = 0
     schedule: str = "late"
     progress: ProgressCall | None = None
-    second: Backend | None = None
-    second_schedule: str = "random"
+    again: Sequence[Again] = ()
     checking: Callable[[str], Checking] | None = None
     further: Plan = field(default_factory=Plan)
     under: Callable[[str], Backend] | None = None
@@ -74,7 +83,7 @@ def verify(
     rows: list[Row] = []
     session = _Session(case, port, builder, backend, options)
     for i, (problem, families) in enumerate(zip(problems, chosen, strict=True)):
-        rows += session.size(problem, families, second=i == 0)
+        rows += session.size(problem, families, first=i == 0)
     left_out = list(options.further.left_out)
     waiting = list(options.further.sizes)
     while waiting:
@@ -105,19 +114,26 @@ class _Session:
         self.case, self.port, self.builder, self.backend, self.options = case, port, builder, backend, options
         self._executed = Executed()
 
-    def size(self, problem: Problem, families: Sequence[Family], second: bool = False) -> list[Row]:
-        """The rows of one size."""
+    def size(self, problem: Problem, families: Sequence[Family], first: bool = False) -> list[Row]:
+        """The rows of one size; the first one's also under other schedules."""
         self._tell(problem, "building")
         try:
             programs = self._programs(problem)
         except PorterError as error:
             return [self._refused(problem, f, error) for f in families]
         rows = [self._family(problem, f, programs, check=i == 0) for i, f in enumerate(families)]
-        again = next((f for f in families if f.name == _EXACT_FAMILY), None)
-        # Where the usual schedule already shows an error, another one has nothing to add.
-        if second and self.options.second is not None and again and all(r.verdict in _GOOD for r in rows):
-            rows.append(self._again(problem, again, programs, self.options.second))
+        family = self._scheduled(families) if first else None
+        for other in self.options.again if family is not None else ():
+            # Where a schedule already shows an error, another one has nothing to add.
+            if family is not None and all(r.verdict in _GOOD for r in rows):
+                rows.append(self._again(problem, family, programs, other))
         return rows
+
+    def _scheduled(self, families: Sequence[Family]) -> Family | None:
+        """The family to run under other schedules. A mistake in the order of a CuTe DSL port's warps may show under
+        one of them only, so that it has to run there."""
+        must = self.case.dsl is not None and self.port is not None
+        return next((f for f in families if f.name == _EXACT_FAMILY), families[0] if must else None)
 
     def further(self, problem: Problem, family: Family, tried: bool) -> tuple[list[Row], str]:
         """The row of a size that was added, or why there is none: if `tried`, an original that is not right on it
@@ -156,8 +172,12 @@ class _Session:
     def _ports(self, problem: Problem) -> list[Program]:
         if self.port is None:
             return []
-        source: Path = materialize(self.port, self.case.source or self.case.kernel)
-        kernel = self.builder.build(problem, source, PORT_ARCH)
+        original = self.case.source or self.case.kernel
+        source: Path = materialize(self.port, original)
+        try:
+            kernel = self.builder.build(problem, source, PORT_ARCH)
+        except PorterError as error:
+            raise placed_in_original(error, original, source) from None
         return [Program("port", PORT_ARCH, source, kernel, changed_launch(launch_of(problem, kernel), self.port))]
 
     def _programs(self, problem: Problem) -> list[Program]:
@@ -167,7 +187,7 @@ class _Session:
         if error.exit_code is not ExitCode.BUILD_FAILED:
             raise error
         return Row(self.case.name, problem.sizes, family.name, self.options.seed, Verdict.ERROR,
-                   diagnostics=(error.diagnostic,))  # fmt: skip
+                   diagnostics=error.diagnostics)  # fmt: skip
 
     # Runs ---------------------------------------------------------------------------------------------
 
@@ -210,24 +230,24 @@ class _Session:
             # Of a wrong original nothing can be said about its port.
             wrong = program.name == "port" and (race is not None or not all(c.ok for c in runs[0].comparisons))
             diagnostics += [d for d in ran.diagnostics if not (wrong and d.code is Code.PORT_DIFFERS)]
-        checked = judged(self.case, hazards, [p.source for p in programs])
+        checked = judged(hazards, [p.source for p in programs])
         diagnostics += hazard_diagnostics(self.case, checked)
         return self._row(trial, runs, checked, diagnostics)
 
-    def _again(self, problem: Problem, family: Family, programs: Sequence[Program], backend: Backend) -> Row:
+    def _again(self, problem: Problem, family: Family, programs: Sequence[Program], other: Again) -> Row:
         """The same inputs under another schedule, on which both were right under the usual one."""
         trial = self._trial(problem, family)
-        runs = [self._run(trial, program, backend, check=False)[0] for program in programs]
+        runs = [self._run(trial, program, other.backend, check=False)[0] for program in programs]
         diagnostics = list(trial.failed)
         if runs[0].right or runs[0].result.status == "incomplete":
             diagnostics += [d for ran in runs for d in ran.diagnostics]
         else:
-            diagnostics.append(_races(self.case, runs[0], self.options.second_schedule))
+            diagnostics.append(_races(self.case, runs[0], other.schedule))
         row = self._row(trial, runs, (), diagnostics)
         if row.verdict is Verdict.INCOMPLETE and any(d.code is Code.ORIGINAL_RACES for d in diagnostics):
             # The usual schedule has told all that there is to tell of the port.
             row = dataclasses.replace(row, verdict=Verdict.REVIEW)
-        return dataclasses.replace(row, schedule=self.options.second_schedule)
+        return dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed)
 
     def _row(
         self, trial: Trial, runs: Sequence[Ran], checked: tuple[HazardRun, ...], diagnostics: list[Diagnostic]

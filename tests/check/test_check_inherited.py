@@ -110,6 +110,15 @@ def test_headers_belong_to_those_in_the_same_place(tmp_path: Path) -> None:
     mine = SourceLoc(str(tmp_path / "port/inc/h.cuh"), 1)
     for path, same in (("inc/h.cuh", True), ("inc/g.cuh", False), ("lib/h.cuh", False)):
         assert lines.same(mine, SourceLoc(str(tmp_path / "original" / path), 1)) is same
+    # A module of an installed package belongs to the port's copy of that package.
+    copies = (("port/quack_sm100/sub/m.py", "site/quack/sub/m.py"), ("port/quack_sm100/m.py", "site/quack/m.py"),
+              ("port/deep/other_sm100/m.py", "site/other/m.py"))  # fmt: skip
+    for path in (p for pair in copies for p in pair):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("m\n")
+    for i, (copy, _) in enumerate(copies):
+        for j, (_, module) in enumerate(copies):
+            assert lines.same(SourceLoc(str(tmp_path / copy), 1), SourceLoc(str(tmp_path / module), 1)) is (i == j)
     # A port without the header takes the original's own.
     there = SourceLoc(str(tmp_path / "original/inc/h.cuh"), 1)
     assert lines.same(there, there)
@@ -171,11 +180,16 @@ def test_an_operand_is_inherited_where_its_order_is_the_users(lines: LineMap, at
 
     assert inherits(PROXY)
     assert inherits(COPY)
+    # A line that calls what the port has put another in for.
+    assert not inherits(PROXY, line=12)
+    store = site("store", "st.shared", at("original", 2))
+    there = hazard(store, site(WGMMA, "wgmma.mma_async", at("original", 8)), PROXY)
+    here = operand("port", PROXY, 12, MMA, "tcgen05.mma")
+    assert split([here], [there], lines).inherited
     # Four warps meet at a wgmma, which orders them in practice; the one thread that issues an MMA has to be told.
     assert not inherits(SYNC)
     assert not inherits(PROXY, relied=True)
     assert not inherits("a write of these bytes")
-    assert not inherits(PROXY, line=12)
 
 
 def test_a_buffer_given_back_too_early_is_the_ports_to_keep(lines: LineMap, at) -> None:
@@ -196,6 +210,34 @@ def test_without_lines_only_the_letter_passes_and_each_but_once(lines: LineMap) 
     letter = {"severity": "review", "strict": True}
     assert len(split([store(**letter)] * 2, [store(**letter)], lines).inherited) == 1
     assert not split([store()], [store()], lines).inherited
+    # The port's level makes errors of what is to review in the original.
+    assert split([store(severity="error", strict=True)], [store(**letter)], lines).inherited
+
+
+def test_an_access_without_a_line_is_another_than_one_with_a_line(lines: LineMap, at) -> None:
+    def pair(loc: SourceLoc | None, line: SourceLoc | None) -> Hazard:
+        first, second = site("load", "ld.shared", line), site("asynchronous copy", "cp.async.bulk", loc)
+        return hazard(first, second, PROXY, kind="H20", race="WAR", strict=True)
+
+    original = pair(None, at("original", 2))
+    assert split([pair(None, at("port", 5))], [original], lines).inherited
+    for other in (pair(None, at("port", 6)), pair(None, None), pair(at("port", 12), at("port", 5))):
+        assert not split([other], [original], lines).inherited
+
+
+def test_what_one_level_reports_apart_is_one_place(lines: LineMap, at) -> None:
+    """The strict level has all that one pair of lines lacks in one hazard, the original's level errors apart."""
+
+    def pair(folder: str, *missing: str, **more) -> Hazard:
+        first, second = (2, 8) if folder == "original" else (5, 12)
+        store, bulk = site("store", "st.shared", at(folder, first)), site(BULK, "cp.async.bulk", at(folder, second))
+        return hazard(store, bulk, *missing, kind="H27", **more)
+
+    original = [pair("original", PROXY, severity="review", strict=True), pair("original", COMMIT)]
+    (found,) = split([pair("port", PROXY, COMMIT)], original, lines).inherited
+    assert found.original.severity == "error"
+    assert not split([pair("port", PROXY, COMMIT)], original[:1], lines).inherited
+    assert not split([pair("port", PROXY, COMMIT, SYNC)], original, lines).inherited
 
 
 def test_what_is_introduced_is_an_error_at_every_level() -> None:
@@ -206,12 +248,10 @@ def test_what_is_introduced_is_an_error_at_every_level() -> None:
         found.edges = {edge("missing", r) for r in remedies}
         return found
 
-    assert as_introduced(lenient(fence), "practice", library=False).severity == "error"
-    assert as_introduced(lenient(fence), "practice", library=True).severity == "review"
-    assert as_introduced(lenient(wait), "practice", library=True).severity == "error"
-    assert as_introduced(lenient(fence, wait), "practice", library=True).severity == "error"
+    assert as_introduced(lenient(fence), "practice").severity == "error"
+    assert as_introduced(lenient(wait), "practice").severity == "error"
     # What the strict level leaves to review is doubtful.
-    assert as_introduced(lenient(wait), "strict", library=False).severity == "review"
+    assert as_introduced(lenient(wait), "strict").severity == "review"
 
 
 def run(*args: object, code: int) -> str:

@@ -58,13 +58,11 @@ def test_the_result_is_of_the_port_of_today(case: Case) -> None:
 
 
 def test_unmutated_ports_are_clean() -> None:
-    """Those of CUDA C++ at strict level, those of CuTe DSL kernels in practice."""
+    """At strict level. The originals in CuTe DSL let all lanes of a warp make the same bulk store."""
     for case, record in zip(CASES, records(), strict=True):
         assert record.status == "ok"
         assert len(record.rows) > 20
-        if case.dsl is None:
-            assert not record.hazards, record.case
-        assert not [kind for kind in record.hazards if kind.endswith("!")]
+        assert set(record.hazards) <= ({"G5"} if case.dsl is not None else set()), record.case
 
 
 def test_no_survivor_is_unexplained_and_no_explanation_is_stale() -> None:

@@ -67,27 +67,6 @@ def test_a_mistake_beyond_the_default_size_is_found(tmp_path: Path, mistake: str
     assert {row["added"] for row in wrong} == {added}
 
 
-@pytest.mark.external
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("dsl_gemm_narrow", []), ("dsl_gemm_fp8_scaled", ["--sizes", "default", "--families", "integers"])],
-)
-def test_a_missing_wait_of_a_dsl_port_is_found(tmp_path: Path, name: str, arguments: list[str]) -> None:
-    kernel = CORPUS / name / f"{name}.py"
-    port = ported(tmp_path, kernel)
-    verified = ["--format", "json", "verify", kernel, "--port", port, *arguments]
-    assert not codes(json.loads(run(*verified, code=ExitCode.OK)))
-    plant(port, "cute.arch.fence_view_async_tmem_load()\n", "pass\n")
-    document = json.loads(run(*verified, code=ExitCode.DIFFERENT))
-    # Only the order is wrong: the values of every run are right.
-    assert "PT4101" in codes(document) <= {"PT4101", "PT4102"}
-    output = run("--format", "json", "hazards", kernel, "--port", port, code=ExitCode.DIFFERENT)
-    found = json.loads(output)["runs"][0]["hazards"]
-    assert {h["severity"] for h in found if h["remedy"].startswith("tcgen05.wait::ld")} == {"error"}
-    # What NVIDIA's library leaves out stays to review.
-    assert {h["severity"] for h in found if h["remedy"].startswith("tcgen05.fence")} == {"review"}
-
-
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     """A branch that no size of the case takes, a size and an instantiation that were not asked for."""
     kernel = CORPUS / "attention_fwd/attention_fwd.cu"

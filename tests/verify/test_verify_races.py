@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes_verify import FakeBackend, FakeBuilder, gemm, write_case
 
+from porter.cli.verify import other_schedules
 from porter.diagnostics import Code, ExitCode
 from porter.verify.builder import PortPlan
-from porter.verify.case import load_case
+from porter.verify.case import DslSpec, load_case
 from porter.verify.results import Verdict, VerifyResult
-from porter.verify.runner import VerifyOptions, verify
+from porter.verify.runner import Again, VerifyOptions, verify
+from porter.verify.settings import SimOptions
 
 PORT = PortPlan(source=Path("ported.cu"))
 
@@ -25,9 +28,9 @@ def wrong(t: dict[str, np.ndarray]) -> None:
 
 def run(tmp_path: Path, late, random, families=("integers",), port=True, others=None, schedule="late") -> VerifyResult:
     """`late` and `random` are the (original, port) that the usual and the second schedule make of them."""
-    backend, second = FakeBackend(*late), FakeBackend(*random) if random else None
+    backend, again = FakeBackend(*late), (Again(FakeBackend(*random)),) if random else ()
     under = None if others is None else lambda name: FakeBackend(others[name], gemm)
-    options = VerifyOptions(families, second=second, under=under, schedule=schedule)
+    options = VerifyOptions(families, again=again, under=under, schedule=schedule)
     return verify(load_case(write_case(tmp_path)), PORT if port else None, FakeBuilder(), backend, options)
 
 
@@ -72,3 +75,44 @@ def test_an_original_that_is_wrong_under_every_schedule_is_wrong(tmp_path: Path)
     result = run(tmp_path, (wrong, wrong), None, others={"eager": wrong})
     assert codes(result) == [Code.ORIGINAL_DIFFERS]
     assert result.exit_code is ExitCode.DIFFERENT
+
+
+# Ports of CuTe DSL kernels ------------------------------------------------------------------------------------
+
+
+def dsl_run(tmp_path: Path, *others, families=("integers",), dsl=True, port=True) -> VerifyResult:
+    """`others` are what eager and random schedules make of the port."""
+    case = load_case(write_case(tmp_path))
+    names = [("eager", None), *(("random", seed) for seed in range(len(others)))]
+    again = tuple(Again(FakeBackend(gemm, p), *name) for p, name in zip(others, names, strict=False))
+    options = VerifyOptions(families, again=again)
+    case = replace(case, dsl=DslSpec({}, ()) if dsl else None)
+    return verify(case, PORT if port else None, FakeBuilder(), FakeBackend(gemm, gemm), options)
+
+
+def test_a_dsl_port_runs_under_every_schedule_whatever_inputs_are_asked_for(tmp_path: Path) -> None:
+    def schedules(**more) -> list[str]:
+        return [row.inputs for row in dsl_run(tmp_path, gemm, gemm, gemm, **more).rows]
+
+    rest = ["eager schedule", "random schedule", "random schedule, seed 1"]
+    assert schedules() == ["integers", *(f"integers, {name}" for name in rest)]
+    assert schedules(families=("normal",)) == ["normal", *(f"normal, {name}" for name in rest)]
+    assert schedules(families=("normal",), dsl=False) == ["normal"]
+    assert schedules(families=("normal",), port=False) == ["normal"]
+
+
+def test_a_mistake_that_one_seed_shows_is_found_and_ends_the_search(tmp_path: Path) -> None:
+    result = dsl_run(tmp_path, gemm, wrong, gemm, families=("normal",))
+    assert codes(result) == [Code.PORT_DIFFERS]
+    assert [row.schedule_seed for row in result.rows] == [None, None, 0]
+    assert result.exit_code is ExitCode.DIFFERENT
+
+
+@pytest.mark.parametrize("usual", [("late", 3), ("eager", 3), ("random", 3)])
+def test_the_schedules_of_a_dsl_port_are_all_there_are_with_two_seeds(usual) -> None:
+    settings = SimOptions(schedule=usual[0], seed=usual[1])
+    found = {(a.schedule, a.seed) for a in other_schedules(True, settings)}
+    assert found | {usual if usual[0] == "random" else (usual[0], None)} == {
+        ("late", None), ("eager", None), ("random", 3), ("random", 4),
+    }  # fmt: skip
+    assert len(other_schedules(False, settings)) == (usual[0] != "random")
