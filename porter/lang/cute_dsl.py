@@ -23,6 +23,8 @@ from porter.lang.text import LineIndex, Span
 PACKAGE = "cutlass"
 KERNEL = "cutlass.cute.kernel"
 JIT = "cutlass.cute.jit"
+SUPPORT = "porter_dsl"
+"""The module that stands beside a port and has the warpgroup MMAs of Hopper on sm_100a."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ImportStatement = ast.Import | ast.ImportFrom

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from porter.cli.main import main
-from porter.model.dsl.names import SUPPORT
+from porter.lang.cute_dsl import SUPPORT
 from porter.passes.dsl.outputs import support_module
 from porter.passes.dsl.port import DslPortResult, port_python
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from porter.lang.cute_dsl import SUPPORT
 from porter.lang.diff import unified_diff
 from porter.lang.sources import load_sources
-from porter.model.dsl.names import SUPPORT
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.port import PortResult, port_sources
 from porter.verify.case import load_case

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, has_errors
-from porter.lang.cute_dsl import DslFile, Placed, parse_dsl
+from porter.lang.cute_dsl import SUPPORT, DslFile, Placed, parse_dsl
+from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl import names
-from porter.model.dsl.modules import Closure, Module, close
-from porter.model.dsl.names import SUPPORT, hopper_only, within
+from porter.model.dsl.names import hopper_only, within
 from porter.model.dsl.reach import framed_kernels
 from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from porter.lang.cute_dsl import Chain, DslFile, Reference
+from porter.lang.cute_dsl import SUPPORT, Chain, DslFile, Reference
 from porter.lang.text import Edit, Span
-from porter.model.dsl.names import SUPPORT, within
+from porter.model.dsl.names import within
 from porter.rules.match import required
 from porter.rules.rule import Region, Rule
 
