@@ -35,6 +35,12 @@ _SINGLETON = "_get_dsl"
 """A call that names reach through: `BaseDSL._get_dsl().get_arch_enum`."""
 _BREAK = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
+_TOKENS = re.compile(
+    rb"""\#[^\r\n]*|(?P<quotes>'''|\"\"\")(?:[^\\]|\\.)*?(?P=quotes)"""
+    rb"""|(?P<single>['"])(?:[^\\\r\n]|\\\r\n|\\.)*?(?P=single)""",
+    re.DOTALL,
+)
+"""Comments and strings without their prefixes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +162,19 @@ class DslFile:
         """The line break that lines around `offset` end with."""
         found = _BREAK.search(self.source, offset) or _BREAK.search(self.source)
         return found.group() if found is not None else b"\n"
+
+    def regions(self) -> tuple[list[Span], list[Span], list[Span]]:
+        """Contents of strings, comments, and the code between strings and comments."""
+        strings: list[Span] = []
+        comments: list[Span] = []
+        code, at = [], 0
+        for token in _TOKENS.finditer(self.source):
+            code.append(Span(at, token.start()))
+            at = token.end()
+            quotes = len(token["quotes"] or token["single"] or b"")
+            (strings if quotes else comments).append(Span(token.start() + quotes, token.end() - quotes))
+        code.append(Span(at, len(self.source)))
+        return strings, comments, code
 
     @functools.cached_property
     def import_statements(self) -> list[ImportStatement]:

@@ -21,7 +21,7 @@ from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.imports import import_edits, support_import
 from porter.passes.dsl.renames import NameRules, Renamed, rename, reworded
-from porter.rules.engine import Selection, pass_groups
+from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region, Rule
 
@@ -105,12 +105,6 @@ def port_python(
     return DslPortResult(sources, files, groups, diagnostics, kernels, {}, scaffold)
 
 
-@dataclass(eq=False)
-class _Plan:
-    groups: list[EditGroup]
-    diagnostics: list[Diagnostic]
-
-
 class _Port:
     """What is decided about a closure. `hopper`: modules with names that only Hopper has; `native`: modules with MMAs
     of Blackwell, which stay; `places`: where the modules of the port go."""
@@ -178,7 +172,7 @@ class _Port:
                 if _MLIR.match(name):
                     yield _construct(file, reference.chain.node, name, "an operation of MLIR that only Hopper has")
 
-    def plan(self) -> _Plan:
+    def plan(self) -> Planned:
         multiplying = self.hopper | {
             n for n, found in self.names.items() if n not in self.native and found & set(_MULTIPLIES)
         }
@@ -201,7 +195,7 @@ class _Port:
         planned = pass_groups(self.rules, together, self.selection)
         groups = [*planned.groups, *self._reworded(planned.groups)] if planned.groups else []
         placed = [_placed(group, self._paths()) for group in groups]
-        return _Plan(placed, [*said, *planned.diagnostics])
+        return Planned(placed, [*said, *planned.diagnostics])
 
     def _paths(self) -> dict[str, str]:
         return {m.path: self.places.get(m.name, m.path) for m in self.closure.modules.values()}
@@ -345,6 +339,3 @@ def _left(files: dict[str, bytes]) -> list[Diagnostic]:
                 what = f"the port of it is no valid Python ({error.diagnostic.values.get('problem')})"
                 found.append(Diagnostic(Code.DSL_CONSTRUCT, Location(path), {"name": path, "what": what}))
     return found
-
-
-__all__ = ["FRAME_RULE", "IMPORT_RULE", "DslPortResult", "DslSources", "port_python"]

@@ -14,13 +14,6 @@ from porter.model.dsl.names import within
 from porter.rules.match import required
 from porter.rules.rule import Region, Rule
 
-_TOKENS = re.compile(
-    rb"""\#[^\r\n]*|(?P<quotes>'''|\"\"\")(?:[^\\]|\\.)*?(?P=quotes)"""
-    rb"""|(?P<single>['"])(?:[^\\\r\n]|\\\r\n|\\.)*?(?P=single)""",
-    re.DOTALL,
-)
-"""Comments and strings without their prefixes."""
-
 
 @dataclass(frozen=True)
 class NameRules:
@@ -103,7 +96,7 @@ def reworded(file: DslFile, rules: Iterable[Rule], taken: Sequence[Span]) -> dic
         assert rule.replace is not None
         if not any(word.encode() in file.source for word in required(rule.pattern)):
             continue
-        regions = regions or _regions(file)
+        regions = regions or dict(zip((Region.STRING, Region.COMMENT, Region.CODE), file.regions(), strict=True))
         for span in regions.get(rule.region, ()):
             text = file.source[span.start : span.end].decode("utf-8")
             for match in re.finditer(rule.pattern, text):
@@ -114,18 +107,3 @@ def reworded(file: DslFile, rules: Iterable[Rule], taken: Sequence[Span]) -> dic
                 claimed.append(place)
                 edits.setdefault(rule.id, []).append(Edit(file.path, place, new))
     return edits
-
-
-def _regions(file: DslFile) -> dict[Region, list[Span]]:
-    """Contents of strings, comments, and the code between strings and comments."""
-    strings: list[Span] = []
-    comments: list[Span] = []
-    code, at = [], 0
-    for token in _TOKENS.finditer(file.source):
-        code.append(Span(at, token.start()))
-        at = token.end()
-        quotes = len(token["quotes"] or token["single"] or b"")
-        found = Span(token.start() + quotes, token.end() - quotes)
-        (strings if quotes else comments).append(found)
-    code.append(Span(at, len(file.source)))
-    return {Region.STRING: strings, Region.COMMENT: comments, Region.CODE: code}
