@@ -81,7 +81,7 @@ def port(
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if apply and not allow_dirty:
-        require_clean(Path(path) for path in ported.changed)
+        require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs)
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
@@ -115,6 +115,11 @@ def _compile(session: Session, ported: Ported, options: GateOptions) -> list[Gat
 
             tell(0, 2 * len(ported.roots))
         return compile_ports(ported, options, tell)
+
+
+def _differs(path: str, data: bytes) -> bool:
+    """Whether a file of the port would land on another one."""
+    return Path(path).is_file() and Path(path).read_bytes() != data
 
 
 def _write(ported: Ported, output: Path | None, apply: bool) -> list[str]:

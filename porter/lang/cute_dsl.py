@@ -22,6 +22,9 @@ from porter.lang.text import LineIndex, Span
 
 PACKAGE = "cutlass"
 KERNEL = "cutlass.cute.kernel"
+JIT = "cutlass.cute.jit"
+SUPPORT = "porter_dsl"
+"""The module that stands beside a port and has the warpgroup MMAs of Hopper on sm_100a."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ImportStatement = ast.Import | ast.ImportFrom
@@ -32,6 +35,12 @@ _SINGLETON = "_get_dsl"
 """A call that names reach through: `BaseDSL._get_dsl().get_arch_enum`."""
 _BREAK = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
+_TOKENS = re.compile(
+    rb"""\#[^\r\n]*|(?P<quotes>'''|\"\"\")(?:[^\\]|\\.)*?(?P=quotes)"""
+    rb"""|(?P<single>['"])(?:[^\\\r\n]|\\\r\n|\\.)*?(?P=single)""",
+    re.DOTALL,
+)
+"""Comments and strings without their prefixes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +163,19 @@ class DslFile:
         found = _BREAK.search(self.source, offset) or _BREAK.search(self.source)
         return found.group() if found is not None else b"\n"
 
+    def regions(self) -> tuple[list[Span], list[Span], list[Span]]:
+        """Contents of strings, comments, and the code between strings and comments."""
+        strings: list[Span] = []
+        comments: list[Span] = []
+        code, at = [], 0
+        for token in _TOKENS.finditer(self.source):
+            code.append(Span(at, token.start()))
+            at = token.end()
+            quotes = len(token["quotes"] or token["single"] or b"")
+            (strings if quotes else comments).append(Span(token.start() + quotes, token.end() - quotes))
+        code.append(Span(at, len(self.source)))
+        return strings, comments, code
+
     @functools.cached_property
     def import_statements(self) -> list[ImportStatement]:
         return [s for s in statements(self.module.body) if isinstance(s, (ast.Import, ast.ImportFrom))]
@@ -167,13 +189,17 @@ class DslFile:
         return ".".join([*(kept or ["." * statement.level]), *([statement.module] if statement.module else [])])
 
     @functools.cached_property
-    def _read(self) -> tuple[Scope, list[Chain]]:
-        reader = _Reader(self)
-        return reader.top, reader.chains
+    def _read(self) -> _Reader:
+        return _Reader(self)
 
     @property
     def scope(self) -> Scope:
-        return self._read[0]
+        return self._read.top
+
+    @property
+    def strings(self) -> list[ast.Constant]:
+        """Texts that are values, not documentation."""
+        return self._read.strings
 
     @functools.cached_property
     def stars(self) -> list[str]:
@@ -197,7 +223,7 @@ class DslFile:
     @functools.cached_property
     def all_references(self) -> list[Reference]:
         """Every chain from an imported name, in source order."""
-        found = [Reference(c, name, binding) for c in self._read[1] for name, binding in self.targets(c)]
+        found = [Reference(c, name, binding) for c in self._read.chains for name, binding in self.targets(c)]
         return sorted(found, key=lambda r: (r.chain.node.lineno, r.chain.node.col_offset))
 
     @functools.cached_property
@@ -248,10 +274,6 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
         stack.extend(reversed(inner))
 
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
 class _Reader:
     """Scopes and chains of a file. Only names that some import or alias binds are looked at."""
 
@@ -259,6 +281,7 @@ class _Reader:
         self.file = file
         self.top = Scope(None)
         self.chains: list[Chain] = []
+        self.strings: list[ast.Constant] = []
         self.wanted = self._wanted()
         stack: list[tuple[ast.AST, Scope]] = [(s, self.top) for s in reversed(file.module.body)]
         while stack:
@@ -282,55 +305,76 @@ class _Reader:
         return names
 
     def _visit(self, node: ast.AST, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> None:
-        if isinstance(node, (ast.Attribute, ast.Name)):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                if node.id in self.wanted:
-                    scope.bind(node.id, None)
-                return
-            found = _unwound(node)
-            if found is not None:
-                if found[0].id in self.wanted:
-                    self.chains.append(Chain(node, found[0], found[1], scope))
-                return
-        elif isinstance(node, _FUNCTIONS):
-            self._function(node, scope, stack)
+        special = _SPECIAL.get(type(node))
+        if special is not None and special(self, node, scope, stack):
             return
-        elif isinstance(node, ast.ClassDef):
-            self._ordinary(node.name, scope)
-            inner = Scope(scope, is_class=True)
-            stack.extend((s, inner) for s in reversed(node.body))
-            stack.extend((s, scope) for s in (*node.bases, *node.keywords, *node.decorator_list))
-            return
-        elif isinstance(node, _COMPREHENSIONS):
-            inner = Scope(scope, is_comprehension=True)
-            for i, generator in enumerate(node.generators):
-                for name in ast.walk(generator.target):
-                    if isinstance(name, ast.Name) and name.id in self.wanted:
-                        inner.names.setdefault(name.id, []).append(None)
-                stack.extend((s, inner) for s in generator.ifs)
-                stack.append((generator.iter, inner if i else scope))
-            parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
-            stack.extend((s, inner) for s in parts)
-            return
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            self._import(node, scope)
-            return
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            scope.elsewhere.update(node.names)
-            return
-        elif isinstance(node, ast.Assign) and self._alias(node, scope):
-            stack.append((node.value, scope))
-            return
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-            self._ordinary(node.name, scope)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            self._ordinary(node.rest, scope)
-        for part in reversed(node._fields):
+        for part in _parts(node._fields):
             value = getattr(node, part, None)
-            if isinstance(value, ast.AST):
-                stack.append((value, scope))
-            elif isinstance(value, list):
+            if isinstance(value, list):
                 stack.extend((v, scope) for v in reversed(value) if isinstance(v, ast.AST))
+            elif isinstance(value, ast.AST):
+                stack.append((value, scope))
+
+    def _name(self, node: ast.Name, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
+        if node.id in self.wanted:
+            if isinstance(node.ctx, ast.Load):
+                self.chains.append(Chain(node, node, (), scope))
+            else:
+                scope.bind(node.id, None)
+        return True
+
+    def _attribute(self, node: ast.Attribute, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
+        found = _unwound(node)
+        if found is not None and found[0].id in self.wanted:
+            self.chains.append(Chain(node, found[0], found[1], scope))
+        return found is not None
+
+    def _constant(self, node: ast.Constant, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
+        if isinstance(node.value, str):
+            self.strings.append(node)
+        return True
+
+    def _expression(self, node: ast.Expr, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
+        return isinstance(node.value, ast.Constant)
+
+    def _class(self, node: ast.ClassDef, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
+        self._ordinary(node.name, scope)
+        inner = Scope(scope, is_class=True)
+        stack.extend((s, inner) for s in reversed(node.body))
+        stack.extend((s, scope) for s in (*node.bases, *node.keywords, *node.decorator_list))
+        return True
+
+    def _comprehension(
+        self,
+        node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp,
+        scope: Scope,
+        stack: list[tuple[ast.AST, Scope]],
+    ) -> bool:
+        inner = Scope(scope, is_comprehension=True)
+        for i, generator in enumerate(node.generators):
+            for name in ast.walk(generator.target):
+                if isinstance(name, ast.Name) and name.id in self.wanted:
+                    inner.names.setdefault(name.id, []).append(None)
+            stack.extend((s, inner) for s in generator.ifs)
+            stack.append((generator.iter, inner if i else scope))
+        parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+        stack.extend((s, inner) for s in parts)
+        return True
+
+    def _elsewhere(self, node: ast.Global | ast.Nonlocal, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
+        scope.elsewhere.update(node.names)
+        return True
+
+    def _caught(
+        self,
+        node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping,
+        scope: Scope,
+        stack: list[tuple[ast.AST, Scope]],
+    ) -> bool:
+        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+        if name:
+            self._ordinary(name, scope)
+        return False
 
     def _ordinary(self, name: str, scope: Scope) -> None:
         if name in self.wanted:
@@ -338,7 +382,7 @@ class _Reader:
 
     def _function(
         self, node: Function | ast.Lambda, scope: Scope, stack: list[tuple[ast.AST, Scope]]
-    ) -> None:
+    ) -> bool:
         inner = Scope(scope)
         arguments = node.args
         everything = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -351,14 +395,15 @@ class _Reader:
         stack.extend((d, scope) for d in (*arguments.defaults, *arguments.kw_defaults) if d is not None)
         if isinstance(node, ast.Lambda):
             stack.append((node.body, inner))
-            return
+            return True
         self._ordinary(node.name, scope)
         stack.extend((d, scope) for d in node.decorator_list)
         if node.returns is not None:
             stack.append((node.returns, scope))
         stack.extend((s, inner) for s in reversed(node.body))
+        return True
 
-    def _import(self, node: ImportStatement, scope: Scope) -> None:
+    def _import(self, node: ImportStatement, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
         for alias in node.names:
             if alias.name == "*":
                 continue
@@ -368,8 +413,9 @@ class _Reader:
                 local = alias.asname or alias.name.partition(".")[0]
                 target = alias.name if alias.asname else local
             scope.bind(local, Binding(local, target, node, alias))
+        return True
 
-    def _alias(self, node: ast.Assign, scope: Scope) -> bool:
+    def _alias(self, node: ast.Assign, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
         """`nv = cute.nvgpu`: another name for something imported."""
         target = node.targets[0]
         if len(node.targets) > 1 or not isinstance(target, ast.Name) or target.id not in self.wanted:
@@ -379,7 +425,31 @@ class _Reader:
             return False
         chain = Chain(node.value, found[0], found[1], scope)
         scope.bind(target.id, Binding(target.id, "", node, None, chain))
+        stack.append((node.value, scope))
         return True
+
+
+_SPECIAL: dict[type[ast.AST], Callable[..., bool]] = {
+    ast.Name: _Reader._name,
+    ast.Attribute: _Reader._attribute,
+    ast.Constant: _Reader._constant,
+    ast.Expr: _Reader._expression,
+    ast.Assign: _Reader._alias,
+    ast.ClassDef: _Reader._class,
+    ast.Import: _Reader._import,
+    ast.ImportFrom: _Reader._import,
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), _Reader._function),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _Reader._comprehension),
+    **dict.fromkeys((ast.Global, ast.Nonlocal), _Reader._elsewhere),
+    **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping), _Reader._caught),
+}
+"""What reads a node; where it says no, the node's parts are read."""
+
+
+@functools.cache
+def _parts(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """The fields that hold expressions and statements, last one first."""
+    return tuple(n for n in reversed(fields) if n not in ("ctx", "op", "ops", "attr", "arg", "type_comment"))
 
 
 def _unwound(node: ast.expr) -> tuple[ast.Name, tuple[str, ...]] | None:
@@ -405,11 +475,16 @@ def _unwound(node: ast.expr) -> tuple[ast.Name, tuple[str, ...]] | None:
 
 
 def parse_dsl(path: str, source: bytes, package: str = "") -> DslFile:
-    """Parse a Python file.
+    """Parse a Python file; the last ones are kept, as one command asks for the same file several times.
 
     Raises:
         PorterError: NOT_TEXT, DSL_UNREADABLE with the place of the syntax error.
     """
+    return _parsed(path, source, package)
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(path: str, source: bytes, package: str) -> DslFile:
     file = DslFile(path, source, package)
     assert file.module is not None
     return file

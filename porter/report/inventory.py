@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections import Counter, defaultdict
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.lang.cute_dsl import JIT, DslFile, parse_dsl
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
@@ -290,7 +290,7 @@ def python_kernels(path: Path) -> tuple[str, ...]:
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT.
     """
-    return _marked(path, "kernel")
+    return tuple(k.name for k in _python(path).kernels)
 
 
 def python_drivers(path: Path) -> tuple[str, ...]:
@@ -300,31 +300,16 @@ def python_drivers(path: Path) -> tuple[str, ...]:
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT.
     """
-    return _marked(path, "jit")
+    return tuple(f.name for f in _python(path).decorated(JIT))
 
 
-def _marked(path: Path, mark: str) -> tuple[str, ...]:
-    source = read_source(path)
+def _python(path: Path) -> DslFile:
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+        return parse_dsl(str(path), read_source(path))
+    except PorterError as error:
+        if error.diagnostic.code is not Code.DSL_UNREADABLE:
+            raise
         raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
-    direct = {
-        alias.asname or alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "cutlass.cute"
-        for alias in node.names
-        if alias.name == mark
-    }
-    return tuple(
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and any(
-            (name := ast.unparse(found).split("(")[0]).endswith(f"cute.{mark}") or name in direct
-            for found in node.decorator_list
-        )
-    )
 
 
 def refuse_python(path: Path) -> PorterError:

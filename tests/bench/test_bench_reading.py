@@ -143,7 +143,24 @@ def test_port_dsl(benchmark: Any, figure: Record, tmp_path: Path) -> None:
         runs.append(_spent(_porter("port", "--no-compile", source), tmp_path / "port.diff"))
 
     benchmark.pedantic(run, rounds=3)
-    assert "tcgen05" in runs[-1].output
+    assert "porter_dsl.begin()" in runs[-1].output
     if benchmark.stats is not None:
         lines = source.read_text().count("\n")
         figure("porter port, CuTe DSL file of 1,500 lines", lines / min(r.seconds for r in runs), 300, "lines/s")
+
+
+def test_scan_dsl(benchmark: Any, figure: Record, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """`porter scan` of a generated CuTe DSL file, effort and the start of the process included."""
+    count = 20_000 if request.config.getoption("benchmark_only", default=False) else 2_000
+    source = tmp_path / "long.py"
+    source.write_text(_long_dsl_kernel(count))
+    runs: list[Spent] = []
+
+    def run() -> None:
+        runs.append(_spent(_porter("--format", "json", "scan", source), tmp_path / "scan.json"))
+
+    benchmark.pedantic(run, rounds=2)
+    (file,) = json.loads(runs[-1].output)["files"]
+    assert file["effort"]["level"] == "medium"
+    if benchmark.stats is not None:
+        figure("porter scan of generated CuTe DSL", file["lines"] / min(r.seconds for r in runs), 5_000, "lines/s")

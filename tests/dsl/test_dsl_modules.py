@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from porter.cli.main import main
-from porter.model.dsl.names import SUPPORT
+from porter.lang.cute_dsl import SUPPORT
 from porter.passes.dsl.outputs import support_module
 from porter.passes.dsl.port import DslPortResult, port_python
 
@@ -258,3 +258,21 @@ def test_plan_and_json_name_the_files_that_a_port_adds(tmp_path: Path) -> None:
     code, text = run_cli("plan", str(root))
     assert code == 0
     assert "porter_dsl.py" in text.replace("\n", "")
+
+
+def test_apply_beside_committed_files(tmp_path: Path, site: Path) -> None:
+    root = project(tmp_path / "own", {"driver.py": "from pkg.mma import multiply\n"}) / "driver.py"
+    git = ["git", "-C", str(root.parent), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+    words = ("port", str(root), "--apply", "--no-compile", "-I", str(site))
+    (root.parent / "pkg_sm100").mkdir()
+    (root.parent / "pkg_sm100" / "mma.py").write_text("mine = 1\n")
+    code, text = run_cli(*words)
+    assert code == 2, text
+    assert (root.parent / "pkg_sm100" / "mma.py").read_text() == "mine = 1\n"
+    (root.parent / "pkg_sm100" / "mma.py").unlink()
+    (root.parent / "pkg_sm100").rmdir()
+    code, text = run_cli(*words)
+    assert code == 0, text
+    assert (root.parent / "pkg_sm100" / "mma.py").is_file()

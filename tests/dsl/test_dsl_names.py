@@ -250,6 +250,14 @@ TEXTS = {
     "a file that knows both": ('x = {"sm_90a": 1, "sm_100a": 2}', 'x = {"sm_90a": 1, "sm_100a": 2}'),
     "the capability": ("assert major == 9", "assert major == 10"),
     "the pair": ("f.get_device_capability() >= (9, 0)", "f.get_device_capability() >= (10, 0)"),
+    "in one quotation mark": ("x = 'sm_90'", "x = 'sm_100'"),
+    "in three": ("x = \"\"\"sm_90a\"\"\"", "x = \"\"\"sm_100a\"\"\""),
+    "with a prefix": ("x = rf'sm_90'", "x = rf'sm_100'"),
+    "behind quotation marks in a comment": ("# it's\nx = 'sm_90'", "# it's\nx = 'sm_100'"),
+    "behind an escaped quotation mark": ("x = '\\'', 'sm_90'", "x = '\\'', 'sm_100'"),
+    "in a comment": ("# 'sm_90' major == 9", "# 'sm_90' major == 9"),
+    "a capability in a string": ("x = 'major == 9'", "x = 'major == 9'"),
+    "a hash in a string": ("x = '#'; assert major == 9", "x = '#'; assert major == 10"),
     "an own attribute": ("self.arch == 90", "self.arch == 90"),
 }
 

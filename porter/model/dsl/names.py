@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-SUPPORT = "porter_dsl"
-"""The module that stands beside a port and has the warpgroup MMAs of Hopper on sm_100a."""
-
 WARPGROUP = "cutlass.cute.nvgpu.warpgroup"
 TCGEN05 = "cutlass.cute.nvgpu.tcgen05"
 

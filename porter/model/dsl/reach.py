@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from porter.lang.cute_dsl import KERNEL, Function
-from porter.model.dsl.modules import Closure, Module, close
+from porter.lang.dsl_modules import Closure, Module, close
 from porter.model.dsl.names import hopper_only
 
 

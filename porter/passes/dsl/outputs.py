@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, Location
-from porter.model.dsl.modules import Closure, Module
-from porter.model.dsl.names import SUPPORT
+from porter.lang.cute_dsl import SUPPORT
+from porter.lang.dsl_modules import Closure, Module
 from porter.rules.load import mappings_directory
 
 _COPY = "# Part of a port to sm_100a: the modules beside this file changed, all others are those of {0}.\nimport {0}\n"

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, has_errors
-from porter.lang.cute_dsl import DslFile, Placed, parse_dsl
+from porter.lang.cute_dsl import SUPPORT, DslFile, Placed, parse_dsl
+from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl import names
-from porter.model.dsl.modules import Closure, Module, close
-from porter.model.dsl.names import SUPPORT, hopper_only, within
+from porter.model.dsl.names import hopper_only, within
 from porter.model.dsl.reach import framed_kernels
 from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.imports import import_edits, support_import
 from porter.passes.dsl.renames import NameRules, Renamed, rename, reworded
-from porter.rules.engine import Selection, pass_groups
+from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region, Rule
 
@@ -105,12 +105,6 @@ def port_python(
     return DslPortResult(sources, files, groups, diagnostics, kernels, {}, scaffold)
 
 
-@dataclass(eq=False)
-class _Plan:
-    groups: list[EditGroup]
-    diagnostics: list[Diagnostic]
-
-
 class _Port:
     """What is decided about a closure. `hopper`: modules with names that only Hopper has; `native`: modules with MMAs
     of Blackwell, which stay; `places`: where the modules of the port go."""
@@ -169,19 +163,16 @@ class _Port:
             if module.name in self.native or not module.mentions(b"wgmma", b"SM90", b"sm90"):
                 continue
             file = module.file
-            if b"wgmma" in file.source:
-                documents = {s.value for s in ast.walk(file.module) if isinstance(s, ast.Expr)}
-                for node in ast.walk(file.module):
-                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents:
-                        found = _PTX.search(node.value)
-                        if found is not None:
-                            yield _construct(file, node, found.group(), "an MMA of Hopper as inline PTX")
+            for node in file.strings if b"wgmma" in file.source else ():
+                found = _PTX.search(str(node.value))
+                if found is not None:
+                    yield _construct(file, node, found.group(), "an MMA of Hopper as inline PTX")
             for reference in file.all_references:
                 name = self.closure.canonical(reference.name)
                 if _MLIR.match(name):
                     yield _construct(file, reference.chain.node, name, "an operation of MLIR that only Hopper has")
 
-    def plan(self) -> _Plan:
+    def plan(self) -> Planned:
         multiplying = self.hopper | {
             n for n, found in self.names.items() if n not in self.native and found & set(_MULTIPLIES)
         }
@@ -204,7 +195,7 @@ class _Port:
         planned = pass_groups(self.rules, together, self.selection)
         groups = [*planned.groups, *self._reworded(planned.groups)] if planned.groups else []
         placed = [_placed(group, self._paths()) for group in groups]
-        return _Plan(placed, [*said, *planned.diagnostics])
+        return Planned(placed, [*said, *planned.diagnostics])
 
     def _paths(self) -> dict[str, str]:
         return {m.path: self.places.get(m.name, m.path) for m in self.closure.modules.values()}
@@ -348,6 +339,3 @@ def _left(files: dict[str, bytes]) -> list[Diagnostic]:
                 what = f"the port of it is no valid Python ({error.diagnostic.values.get('problem')})"
                 found.append(Diagnostic(Code.DSL_CONSTRUCT, Location(path), {"name": path, "what": what}))
     return found
-
-
-__all__ = ["FRAME_RULE", "IMPORT_RULE", "DslPortResult", "DslSources", "port_python"]

@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from porter.lang.cute_dsl import Chain, DslFile, Reference
-from porter.lang.text import Edit, Span, merged
-from porter.model.dsl.names import SUPPORT, within
+from porter.lang.cute_dsl import SUPPORT, Chain, DslFile, Reference
+from porter.lang.text import Edit, Span
+from porter.model.dsl.names import within
 from porter.rules.match import required
 from porter.rules.rule import Region, Rule
-
-_QUOTES = re.compile(r"[a-zA-Z]*('''|\"\"\"|'|\")")
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ def reworded(file: DslFile, rules: Iterable[Rule], taken: Sequence[Span]) -> dic
         assert rule.replace is not None
         if not any(word.encode() in file.source for word in required(rule.pattern)):
             continue
-        regions = regions or _regions(file)
+        regions = regions or dict(zip((Region.STRING, Region.COMMENT, Region.CODE), file.regions(), strict=True))
         for span in regions.get(rule.region, ()):
             text = file.source[span.start : span.end].decode("utf-8")
             for match in re.finditer(rule.pattern, text):
@@ -111,36 +107,3 @@ def reworded(file: DslFile, rules: Iterable[Rule], taken: Sequence[Span]) -> dic
                 claimed.append(place)
                 edits.setdefault(rule.id, []).append(Edit(file.path, place, new))
     return edits
-
-
-def _regions(file: DslFile) -> dict[Region, list[Span]]:
-    """Contents of strings, comments, and the code between strings and comments."""
-    text = file.source.decode("utf-8-sig")
-    first = len(file.source) - len(text.encode())
-    strings, comments, outside = [], [], []
-    starts = [first]
-    for line in re.findall(r"[^\r\n]*(?:\r\n|\r|\n|\Z)", text):
-        starts.append(starts[-1] + len(line.encode()))
-    source = re.sub(r"\r\n|\r", "\n", text).split("\n")
-
-    def offset(place: tuple[int, int]) -> int:
-        line, column = place
-        return starts[line - 1] + len(source[line - 1][:column].encode())
-
-    for token in tokenize.generate_tokens(io.StringIO("\n".join(source)).readline):
-        kind = tokenize.tok_name[token.type]
-        if kind not in ("STRING", "COMMENT", "FSTRING_MIDDLE"):
-            continue
-        span = Span(offset(token.start), offset(token.end))
-        outside.append(span)
-        if kind == "COMMENT":
-            comments.append(span)
-            continue
-        quotes = _QUOTES.match(token.string) if kind == "STRING" else None
-        before = len(quotes.group()) if quotes else 0
-        strings.append(Span(span.start + before, span.end - (len(quotes.group(1)) if quotes else 0)))
-    code, at = [], 0
-    for span in merged([*outside, Span(len(file.source), len(file.source))]):
-        code.append(Span(at, span.start))
-        at = span.end
-    return {Region.STRING: strings, Region.COMMENT: comments, Region.CODE: code}

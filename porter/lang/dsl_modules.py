@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.diagnostics import PorterError
-from porter.lang.cute_dsl import DslFile, parse_dsl, read_dsl
-from porter.model.dsl.names import SUPPORT
+from porter.lang.cute_dsl import SUPPORT, DslFile, parse_dsl, read_dsl
 
 _NOT_FOLLOWED = frozenset({"cutlass", "torch", SUPPORT}) | sys.stdlib_module_names
 WORDS = (b"warpgroup", b"gemm", b"mma_atom_call", b"make_trivial_tiled_mma", b"get_arch_enum", b"kernel", b"wgmma")
