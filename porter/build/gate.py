@@ -178,6 +178,10 @@ def _partners(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
         if len(same) == 1 and sum(function_name(n) == own for n in left if n not in partner) == 1:
             partner[name] = same[0]
             right.discard(same[0])
+    # A name may hold that of the module, which is another one where a package was copied.
+    alone = [n for n in left if n not in partner]
+    if len(alone) == 1 == len(right):
+        partner[alone[0]] = right.pop()
     return partner
 
 

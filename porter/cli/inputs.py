@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from porter.diagnostics import Code, Location, PorterError
@@ -58,6 +59,16 @@ def _has_dsl_case(path: Path) -> bool:
         return any(load_case(case).dsl is not None for case in cases_of(path))
     except PorterError:
         return False
+
+
+def case_directories(path: Path) -> tuple[Path, ...]:
+    """Where the cases beside a file look for what it imports."""
+    found: list[Path] = []
+    with suppress(PorterError):
+        for case in cases_of(path):
+            with suppress(PorterError):
+                found += load_case(case).include_dirs
+    return tuple(dict.fromkeys(found))
 
 
 def require_directories(option: str, directories: Iterable[Path]) -> None:

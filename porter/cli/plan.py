@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
-from porter.cli.inputs import require_directories
+from porter.cli.inputs import case_directories, require_directories
 from porter.cli.porting import roots
 from porter.diagnostics import ExitCode
 from porter.lang.sources import is_python, load_sources
@@ -47,7 +47,7 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
             result = strings
             plans += strings.plans
         elif is_python(root):
-            result = port_python(root, search=include_dirs)
+            result = port_python(root, search=(*include_dirs, *case_directories(root)))
             python.append((str(root), result))
         else:
             result = port_cuda_file(load_sources(root, include_dirs))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from porter.cli.inputs import case_directories, is_dsl_source
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.embedded import embedded_in_python
 from porter.lang.sources import SourceSet, is_python, load_sources
@@ -149,9 +150,10 @@ def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Seque
             sources = load_sources(root, include_dirs)
             done.append((root, sources, port_cuda_file(sources, options)))
         elif python_kernels(root) or (strings := port_python_strings(root, options)) is None:
-            if not uses_kernels(root, include_dirs):
+            search = (*include_dirs, *case_directories(root))
+            if not uses_kernels(root, search) and not is_dsl_source(root):
                 raise refuse_python(root)
-            result = port_python(root, options.select, options.ignore, options.rule_directories, include_dirs)
+            result = port_python(root, options.select, options.ignore, options.rule_directories, search)
             done.append((root, result.sources, result))
         else:
             done.append((root, strings.sources, strings))
