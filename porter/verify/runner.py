@@ -133,7 +133,7 @@ class _Session:
         """The family to run under other schedules. A mistake in the order of a CuTe DSL port's warps may show under
         one of them only, so that it has to run there."""
         must = self.case.dsl is not None and self.port is not None
-        return next((f for f in families if f.name == _EXACT_FAMILY), families[0] if must else None)
+        return next((f for f in families if f.name == _EXACT_FAMILY), families[0] if must and families else None)
 
     def further(self, problem: Problem, family: Family, tried: bool) -> tuple[list[Row], str]:
         """The row of a size that was added, or why there is none: if `tried`, an original that is not right on it
