@@ -207,7 +207,7 @@ def _run(request: DslRequest, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unportable(request: DslRequest, obstacles: Sequence[tuple[str, int, str]]) -> PorterError:
-    found = dict.fromkeys(obstacles)
+    found = dict.fromkeys((file, line, text) for file, line, text in obstacles)
     return PorterError.of(
         [
             Diagnostic(Code.DSL_OBSTACLE, Location(file, line), {"kernel": request.entry, "what": text})

@@ -320,7 +320,7 @@ def test_port_says_every_obstacle_at_its_line_of_the_original(tmp_path: Path) ->
     path, old, new = refusing(tmp_path)
     files = dict(new)
     ported = Ported(old={**old, str(tmp_path / "porter_dsl.py"): b""}, new=files)
-    ported.roots.append(PortedRoot(str(path), tuple(files)))
+    ported.roots.append(PortedRoot(str(path), tuple(files), dsl=True))
     (gated,) = compile_ports(ported, GateOptions())
     said = [(d.code, d.where.path, d.where.line, d.values["what"]) for d in gated.diagnostics if d.where is not None]
     assert said == [
