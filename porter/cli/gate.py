@@ -23,6 +23,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.embedded import device_sources
 from porter.lang.lexical import Lexed
 from porter.lang.sources import is_python
+from porter.report.inventory import python_kernels
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case
@@ -113,7 +114,7 @@ def _work(ported: Ported, root: PortedRoot, options: GateOptions, toolkit: Toolk
                 work.pairs.append((_cuda_pair(request, path, tree, toolkit), tree))
             if ported.old[root.path] != ported.new[root.path]:
                 _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
-        elif root.dsl:
+        elif root.dsl or python_kernels(path):
             tree = write_tree(new, (), spare)
             _dsl(work, path, tree, toolkit)
         else:

@@ -27,19 +27,18 @@ PLAIN = CORPUS / "dsl_gemm" / "case.yaml"
 PERSISTENT = CORPUS / "dsl_gemm_persistent" / "case.yaml"
 
 
-def compare(path: Path, edit: Callable[[str], str] = lambda text: text, family: str = "integers") -> VerifyResult:
+def compare(path: Path, edit: Callable[[str], str] = lambda text: text) -> VerifyResult:
     case = load_case(path)
     files = dict(port_python(case.kernel).files)
     files[str(case.kernel)] = edit(files[str(case.kernel)].decode()).encode()
     plan = PortPlan(files=files)
+    family = "integers" if not case.families or "integers" in case.families else "normal"
     return verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=(family,)))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}-{p.name.split('.')[0]}")
 def test_original_port_and_reference_agree(path: Path) -> None:
-    case = load_case(path)
-    family = "integers" if case.exact else (case.families or ("index",))[0]
-    rows = compare(path, family=family).rows
+    rows = compare(path).rows
     assert rows
     for row in rows:
         assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
@@ -91,7 +90,6 @@ MISTAKES = {
     "an accumulator forgets": (ATTENTION, ("pv_mma.set(warpgroup.Field.ACCUMULATE, True)",
                                            "pv_mma.set(warpgroup.Field.ACCUMULATE, False)")),
     "no group is ended": (PLAIN, ("            warpgroup.commit_group()\n", "")),
-    "no frame": (PLAIN, ("        porter_dsl.begin()\n", "")),
     "no end": (PLAIN, ("        porter_dsl.end()\n", "")),
     "the MMA of Hopper": (PLAIN, ("porter_dsl.gemm(", "cute.gemm(")),
 }  # fmt: skip
@@ -105,9 +103,15 @@ def test_a_planted_mistake_is_found(name: str) -> None:
         assert old in text
         return text.replace(old, new)
 
-    rows = compare(path, edit, "normal" if path == ATTENTION else "integers").rows
+    rows = compare(path, edit).rows
     assert rows
     assert Verdict.CLEAN not in {row.verdict for row in rows}
+
+
+def test_a_kernel_without_its_frame_is_refused() -> None:
+    with pytest.raises(PorterError) as caught:
+        compare(PLAIN, lambda text: text.replace("        porter_dsl.begin()\n", ""))
+    assert caught.value.diagnostic.code is Code.DSL_OBSTACLE
 
 
 def test_an_entry_that_is_not_there_is_an_error_of_the_build() -> None:
