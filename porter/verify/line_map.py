@@ -151,8 +151,12 @@ def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
 
 
 def _copied(beside: str, original: Path) -> bool:
-    """Whether a file of the port, `quack_sm100/gemm.py`, is the copy of a package's, `.../quack/gemm.py`."""
+    """Whether a file of the port, `quack_sm100/gemm.py` or `gemm_sm100.py`, is the copy of a package's,
+    `.../quack/gemm.py`, or of a module, `.../gemm.py`."""
     parts = Path(beside).parts
+    stem, ending = os.path.splitext(parts[-1])
+    if stem.endswith(COPY_SUFFIX) and original.name == stem.removesuffix(COPY_SUFFIX) + ending:
+        return True
     for i, package in enumerate(parts[:-1]):
         module = package.removesuffix(COPY_SUFFIX), *parts[i + 1 :]
         if package.endswith(COPY_SUFFIX) and original.parts[-len(module) :] == module:
