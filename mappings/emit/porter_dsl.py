@@ -122,6 +122,9 @@ class _Kernel:
     def __init__(self) -> None:
         self.events: list[_Event] = []
         self.obstacles: list[tuple[str, int, str]] = []
+        self.module = ir.InsertionPoint.current.block.owner.operation
+        while self.module.parent is not None:
+            self.module = self.module.parent.operation
 
     def refuse(self, where: tuple[str, int], text: str) -> None:
         if (*where, text) not in self.obstacles:
@@ -145,11 +148,11 @@ def _user_line() -> tuple[str, int]:
 def begin() -> None:
     """First statement of a kernel."""
     global _now
-    if _now is not None:
-        left, _now = _now, None
-        raise Unportable([(*left.events[0].where, "a kernel is left before porter_dsl.end()")])
-    _now = _Kernel()
+    left, _now = _now, _Kernel()
     _Event("begin")
+    if left is not None and left.module == _now.module:
+        where, _now = left.events[0].where, None
+        raise Unportable([(*where, "this kernel is left before porter_dsl.end()")])
 
 
 def end() -> None:
@@ -668,9 +671,9 @@ def _arithmetic(op: ir.Operation, a: int, b: int) -> int | None:
 # --- the flow: where is an accumulator newest
 
 
-ZERO, NEW, BOTH = "zero", "registers", "both"
-"""Registers hold zeros; they are newer than Tensor Memory; both hold the same. Where Tensor Memory is newer, the state
-is the number of commits since the MMA, or DONE once a wait covered it."""
+NONE, ZERO, NEW, BOTH = "none", "zero", "registers", "both"
+"""Nothing was written yet; registers hold zeros; they are newer than Tensor Memory; both hold the same. Where Tensor
+Memory is newer, the state is the number of commits since the MMA, or DONE once a wait covered it."""
 DONE = 1000
 NEVER = -1
 """Of an operand A: no MMA reads its slots."""
@@ -726,7 +729,7 @@ class _Flow:
         self.program = program
         accumulators = [a for a in program.arrays.values() if a.parts]
         operands = [a for a in program.arrays.values() if a.slots]
-        parts = {p: frozenset([NEW]) for a in accumulators for p in a.parts}
+        parts = {p: frozenset([NONE]) for a in accumulators for p in a.parts}
         start = _State(parts, {a: frozenset() for a in operands}, {a: frozenset([NEVER]) for a in operands})
         self.final = start
         for items in program.blocks:
@@ -764,7 +767,7 @@ class _Flow:
     def step(self, item: _Item, state: _State) -> _State:
         if item.kind == "array":
             for part in item.array.parts:
-                state.parts[part] = frozenset([NEW])
+                state.parts[part] = frozenset([NONE])
             if item.array.slots:
                 state.staged[item.array] = frozenset()
             return state
@@ -1047,6 +1050,7 @@ def _batches(program: _Program) -> None:
 
     def visit(items: list[_Item]) -> None:
         last: _Item | None = None
+        items[:] = [i for i in items if i.kind not in ("access", "array") or i.array.parts or i.array.slots]
         for item in list(items):
             if item.kind == "region":
                 for inner in item.blocks:
@@ -1127,7 +1131,7 @@ class _Emitter:
         places = [e.marker for e in self.kernel.events[1:-1]]
         self.warpgroups = [
             w for w in range(threads.count) if any(threads.may_reach(p, self.program.function, w) for p in places)
-        ]
+        ] or list(range(threads.count))
 
     def _place(self) -> None:
         """Columns for all arrays; two share theirs if they are never in use together."""
