@@ -276,13 +276,14 @@ def _offset(coord: Any, shape: Any, stride: Any) -> int | None:
         return None
     if isinstance(shape, tuple):
         if not isinstance(coord, tuple):
-            parts = []
-            for s in shape:
+            parts: list[int] = []
+            for s in shape[:-1]:
                 size = _size(s)
                 if size is None:
                     return None
-                parts.append(coord % size if s is not shape[-1] else coord)
+                parts.append(coord % size)
                 coord //= size
+            parts.append(coord)
             coord = tuple(parts)
         found = [_offset(c, s, d) for c, s, d in zip(coord, shape, stride, strict=True)]
         return None if None in found else sum(f for f in found if f is not None)
@@ -682,17 +683,18 @@ NEVER = -1
 class _State:
     """What may hold before a place. `parts`: states of each accumulator; `staged`: of each operand A, whether its
     slots hold what the registers do; `readers`: commits since the last MMA that reads them; `loose`: loads or stores
-    of Tensor Memory since the warpgroup's threads met; `commits` since then, `flying` groups not waited for."""
+    of Tensor Memory since the warpgroup's threads met; `commits` since then, `flying` groups not waited for, `issued`
+    MMAs at all."""
 
-    def __init__(self, parts, staged, readers, loose=False, commits=0, flying=0) -> None:
+    def __init__(self, parts, staged, readers, loose=False, commits=0, flying=0, issued=False) -> None:
         self.parts, self.staged, self.readers = parts, staged, readers
-        self.loose, self.commits, self.flying = loose, commits, flying
+        self.loose, self.commits, self.flying, self.issued = loose, commits, flying, issued
 
     def key(self) -> tuple:
-        return (self.parts, self.staged, self.readers, self.loose, self.commits, self.flying)
+        return tuple(self.__dict__.values())
 
     def copy(self) -> _State:
-        return _State(dict(self.parts), dict(self.staged), dict(self.readers), self.loose, self.commits, self.flying)
+        return _State(dict(self.parts), dict(self.staged), dict(self.readers), *self.key()[3:])
 
     def join(self, other: _State | None) -> _State:
         if other is None:
@@ -704,7 +706,7 @@ class _State:
             both.staged[a] = both.staged[a] & slots
         for a, s in other.readers.items():
             both.readers[a] = both.readers[a] | s
-        both.loose = self.loose or other.loose
+        both.loose, both.issued = self.loose or other.loose, self.issued or other.issued
         both.commits = max(self.commits, other.commits)
         both.flying = max(self.flying, other.flying)
         return both
@@ -820,6 +822,7 @@ class _Flow:
                 state.parts[part] = frozenset([0])
         if state.loose:
             _met(state)
+        state.issued = True
 
 
 def _settled(array: _Array, state: _State) -> bool:
@@ -1314,7 +1317,10 @@ class _Emitter:
             with _if(number >= RING - 1):
                 self._wait_for(number - (RING - 1))
         with _if(self.warp == 0), cute.arch.elect_one():
-            tcgen05.commit(self.done + number % RING)
+            if state.issued:
+                tcgen05.commit(self.done + number % RING)
+            else:
+                cute.arch.mbarrier_arrive(self.done + number % RING)
         self.committed.set(number + 1)
 
     def _wait_for(self, group: Any) -> None:
