@@ -31,9 +31,9 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
+from cutlass import base_dsl
 from cutlass._mlir import ir
 from cutlass._mlir.dialects import arith, llvm, nvvm, scf
-from cutlass.base_dsl.arch import Arch
 from cutlass.cute.nvgpu import tcgen05, warpgroup
 from cutlass.cute.tensor import _Tensor
 from cutlass.cutlass_dsl import BaseDSL, T
@@ -81,7 +81,7 @@ def _as_hopper():
 
 def get_arch_enum():
     """The architecture that the kernel was written for: it chooses its own way by it."""
-    return Arch.sm_90a
+    return (getattr(base_dsl, "Arch", None) or base_dsl.arch.Arch).sm_90a
 
 
 def _on_hopper(function):
@@ -611,7 +611,8 @@ class _Threads:
         op = None if isinstance(owner, ir.Block) else owner.operation
         if op is None or not op.name.startswith(("arith.", "nvvm.read.ptx.sreg", "cute_nvgpu.arch.make_warp_uniform")):
             return value
-        return (op.name, str(op.attributes), *(self._key(v) for v in _operands(op)))
+        attributes = tuple(str(op.attributes[i]) for i in range(len(op.attributes)))
+        return (op.name, attributes, *(self._key(v) for v in _operands(op)))
 
     def value(self, value: ir.Value, thread: int) -> int | None:
         key = (value, thread)
@@ -805,7 +806,8 @@ class _Flow:
             return self._access(item, state)
         event = item.event
         if event.kind == "fence":
-            _met(state)
+            # The threads meet before the next MMA.
+            state.loose = True
         elif event.kind == "commit":
             if _needs_meeting(state):
                 _met(state)
@@ -1339,11 +1341,10 @@ class _Emitter:
 
     def _event(self, item: _Item) -> None:
         event, state = item.event, item.before
-        if event.kind == "fence":
-            self._meet()
-        elif event.kind == "commit":
+        if event.kind == "commit":
             self._commit(state)
-        elif event.kind == "wait":
+        elif event.kind == "wait" and event.pending < RING - 1:
+            # A commit waits for older groups by itself.
             last = self.committed.get() - 1 - event.pending
             with _if(last >= 0):
                 self._wait_for(last)
@@ -1378,6 +1379,12 @@ class _Emitter:
         _here(cute.arch.mbarrier_wait, self.done + group % RING, group // RING % 2)
         _after_sync()
 
+    def _wait_for_last(self, group: Any) -> None:
+        """Wait for a group that may be in flight: one that is committed, and whose mbarrier is not used again."""
+        age = self.committed.get() - group
+        with _if((age > 0) & (age < RING)):
+            self._wait_for(group)
+
     def _drain(self) -> None:
         """Nothing is in flight any more, committed or not."""
         with _if(self.warp == 0), cute.arch.elect_one():
@@ -1404,16 +1411,17 @@ class _Emitter:
             return
         for part in parts:
             if any(s != DONE for s in _in_memory(item.before.parts[part])):
-                with _if(part.group.get() < self.committed.get()):
-                    self._wait_for(part.group.get())
-        for part in parts:
-            self._move(part, False)
+                self._wait_for_last(part.group.get())
+        moved = [m for part in parts for m in self._move(part, False)]
         _here(cute.arch.fence_view_async_tmem_load)
+        for words, got in moved:
+            words.store(cute.TensorSSA(got, (cute.size(words),), cutlass.Int32))
         for part in parts:
             part.note(0, 1)
 
-    def _move(self, part: _Part, store: bool) -> None:
-        """Registers of a part to or from its columns."""
+    def _move(self, part: _Part, store: bool) -> list[tuple[Any, Any]]:
+        """Registers of a part to its columns; or those registers, each with what comes from its columns."""
+        moved = []
         address = self.quarter + part.array.column
         half = part.bits == 16
         shape = nvvm.Tcgen05LdStShape.SHAPE_16X128B if half else nvvm.Tcgen05LdStShape.SHAPE_16X256B
@@ -1429,9 +1437,9 @@ class _Emitter:
                 nvvm.tcgen05_st(shape, where, words.load().ir_value(), **({"unpack": True} if half else {}))
             else:
                 kind = ir.VectorType.get([blocks * per], T.i32())
-                got = nvvm.tcgen05_ld(kind, shape, where, **({"pack": True} if half else {}))
-                words.store(cute.TensorSSA(got, (blocks * per,), cutlass.Int32))
+                moved.append((words, nvvm.tcgen05_ld(kind, shape, where, **({"pack": True} if half else {}))))
             at += blocks * 8
+        return moved
 
     def _multiply(self, item: _Item) -> None:
         """Stores, operands A, then the MMAs of a batch by one thread."""
@@ -1492,8 +1500,7 @@ class _Emitter:
         if 0 in states:
             self._drain()
         elif any(s not in (DONE, NEVER) for s in states):
-            with _if(array.group.get() < self.committed.get()):
-                self._wait_for(array.group.get())
+            self._wait_for_last(array.group.get())
         for i, k in places:
             at = (None, i, k)[: cute.rank(event.a)]
             words = cute.recast_tensor(event.a[at] if len(at) > 1 else event.a, cutlass.Int32)
