@@ -129,8 +129,9 @@ multiples: {{M: 1, N: 8}}      # any M is legal, and any N that is a multiple of
 Where `multiples` says nothing, an edge is tried: if the original agrees with the reference there, it is legal and the
 port is compared too; if not, it is left out. A long loop keeps to multiples of the greatest common divisor of the
 listed sizes. The last lines of the output say what was not run: listed sizes and instantiations, sizes that were left
-out with the reason, and the port's instructions that no run came to, by source line. `--sizes default` runs the
-default size alone, `--sizes all` all that are listed.
+out with the reason, the port's instructions that no run came to, by source line, and, where the port did not run in the
+simulator, the hazard checker and other schedules. `--sizes default` runs the default size alone, `--sizes all` all that
+are listed.
 
 ## Fields
 

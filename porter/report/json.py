@@ -171,6 +171,7 @@ def _not_run(c: Coverage) -> dict[str, Any]:
             {"path": p.path or None, "line": p.line, "missed": p.missed, "instructions": p.count} for p in c.places
         ],
         "hazards": not c.hazards,
+        "schedules": not c.schedules,
     }
 
 

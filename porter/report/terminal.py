@@ -151,6 +151,8 @@ def _not_run(c: Coverage) -> list[str]:
         parts.append(f"{c.missed} of {c.instructions} instructions of the {c.program} ({_places(c.places)})")
     if not c.hazards:
         parts.append("the hazard checker")
+    if not c.schedules:
+        parts.append("other schedules (--backend sim)")
     return parts
 
 

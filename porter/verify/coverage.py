@@ -37,6 +37,7 @@ class Coverage:
     `sizes` and `instantiations` are listed by the case and were not run. `left_out` are sizes that Porter would have
     added, with the reason why it could not. Of `program`, the port where there is one, `missed` of `instructions` were
     executed by no run; both are None where no backend told. An instruction counts as executed when a warp came to it.
+    `hazards`: whether they were looked for; `schedules`: whether a port, if there is one, ran under several.
     """
 
     case: str
@@ -48,6 +49,7 @@ class Coverage:
     missed: int | None
     places: tuple[Place, ...]
     hazards: bool
+    schedules: bool
 
 
 class Executed:
@@ -64,7 +66,12 @@ class Executed:
             known[1].update(lines)
 
     def coverage(
-        self, case: Case, ran: Sequence[Mapping[str, Number]], left_out: Sequence[tuple[str, str]], hazards: bool
+        self,
+        case: Case,
+        ran: Sequence[Mapping[str, Number]],
+        left_out: Sequence[tuple[str, str]],
+        hazards: bool,
+        schedules: bool,
     ) -> Coverage:
         """What these runs and `ran`, the sizes of the rows, leave open of a case."""
         done = [dict(sizes) for sizes in ran]
@@ -94,6 +101,7 @@ class Executed:
             missed=missed if told else None,
             places=tuple(Place(*at, *n) for at, n in sorted(places.items()) if n[0]),
             hazards=hazards,
+            schedules=schedules,
         )
 
 

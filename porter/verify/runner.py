@@ -160,7 +160,8 @@ class _Session:
     def coverage(self, rows: Sequence[Row], left_out: Sequence[tuple[str, str]]) -> Coverage:
         """What the rows leave open."""
         checked = any(row.hazards for row in rows)
-        return self._executed.coverage(self.case, [row.sizes for row in rows], left_out, checked)
+        scheduled = self.port is None or bool(self.options.again)
+        return self._executed.coverage(self.case, [row.sizes for row in rows], left_out, checked, scheduled)
 
     # Programs -----------------------------------------------------------------------------------------
 

@@ -279,6 +279,15 @@ def test_verify_a_given_port(engine, kernel, tmp_path):
     assert "by hand" in engine.sources
 
 
+def test_verify_says_that_a_port_ran_under_one_schedule_only(engine, cache, kernel):
+    assert "other schedules" not in porter("verify", kernel).stdout
+    engine.name = "gpu"
+    assert "other schedules (--backend sim)" in porter("verify", kernel, "--backend", "gpu").stdout
+    assert "other schedules" not in porter("verify", kernel, "--backend", "gpu", "--original-only").stdout
+    document = porter_json("verify", kernel, "--backend", "gpu")
+    assert document["not_run"][0]["schedules"]
+
+
 def test_verify_original_only(engine, kernel):
     document = porter_json("verify", kernel, "--original-only", "--families", "integers,normal")
     assert [r["family"] for r in document["rows"] if r["schedule"] is None] == ["integers", "normal"]

@@ -384,30 +384,40 @@ def test_too_much_shared_memory_is_an_error() -> None:
 OLDER = """
 from pathlib import Path
 from porter.build.dsl import dsl_version
+from porter.cli.porting import plan_of
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
-from porter.verify.problem import bind
 from porter.verify.backends import SimBackend
 from porter.verify.runner import VerifyOptions, verify
 case = load_case(Path({case!r}))
-rows = verify(case, None, ToolkitBuilder(), SimBackend(), VerifyOptions(families=("integers",))).rows
-print(dsl_version(), *{{row.verdict.value for row in rows}})
+plan, notes = plan_of(case.kernel)
+assert plan is not None, notes
+rows = verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=({family!r},))).rows
+for row in rows:
+    print(dsl_version(), row.verdict.value, *{{c.kind if c.ok else "other" for c in row.between}})
+    print(*(d.message for d in row.diagnostics))
 """
 
 
 @external
-def test_a_kernel_runs_under_an_older_version() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("dsl_gemm", "integers"), ("dsl_gemm_helpers", "integers"), ("dsl_gemm_bytes", "integers"),
+     ("dsl_attention", "normal")],
+)  # fmt: skip
+def test_a_kernel_and_its_port_run_under_an_older_version(name: str, family: str) -> None:
     """PORTER_OLDER_DSL is where pip installed one: `pip install --no-deps --target DIR nvidia-cutlass-dsl==V` with its
     libs-base, libs-core and libs-cu12, all in one command."""
     place = os.environ.get("PORTER_OLDER_DSL")
     if not place:
         pytest.skip("PORTER_OLDER_DSL names no directory with an older nvidia-cutlass-dsl")
-    inside = [Path(place) / "nvidia_cutlass_dsl" / name for name in ("dsl_packages", "python_packages")]
+    inside = [Path(place) / "nvidia_cutlass_dsl" / part for part in ("dsl_packages", "python_packages")]
     path = os.pathsep.join(map(str, [place, *(p for p in inside if p.is_dir()), *sys.path]))
-    text = OLDER.format(case=str(CORPUS / "dsl_gemm" / "case.yaml"))
+    text = OLDER.format(case=str(CORPUS / name / "case.yaml"), family=family)
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
     )
-    version, verdict = done.stdout.split() or ("", done.stderr)
-    assert verdict == "clean"
+    version, *found = done.stdout.split("\n")[0].split() or [""]
+    assert found == ["clean", "bits"], done.stdout + done.stderr
     assert version != dsl.dsl_version()
