@@ -12,12 +12,8 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "variants"))
 pytest.importorskip("cutlass", reason="needs nvidia-cutlass-dsl")
-pytestmark = pytest.mark.external
-
-HERE = Path(__file__).resolve().parent
-MODULE = HERE.parents[1] / "mappings" / "emit" / "porter_dsl.py"
-sys.path.insert(0, str(HERE / "variants"))
 
 from dsl_variant_template import source
 from dsl_variant_types import KINDS, TILES, Mma, Variant
@@ -25,6 +21,9 @@ from dsl_variants_accumulators import ADDS, FRAGMENT, PARTS, STORE, ZERO, loop, 
 
 from porter.build.dsl import DslRequest, compile_dsl
 from porter.diagnostics import Code, PorterError
+
+pytestmark = pytest.mark.external
+MODULE = Path(__file__).resolve().parents[2] / "mappings" / "emit" / "porter_dsl.py"
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,8 @@ def test_offsets_of_coordinates(dsl: Any, coord: object, shape: object, stride: 
         ((2, ...), (1, 2), None, None, None),
     ],
 )
-def test_extents_of_layouts(dsl: Any, shape: object, stride: object, size: object, cosize: object, compact: object) -> None:
+def test_extents_of_layouts(dsl: Any, shape: object, stride: object, size: object, cosize: object,
+compact: object) -> None:
     assert dsl._size(shape) == size
     assert dsl._cosize(shape, stride) == cosize
     if compact is not None:
@@ -341,7 +341,8 @@ def test_scaled_registers_are_loaded_and_stored(compiled: Any) -> None:
 
 def test_reading_does_not_store(compiled: Any) -> None:
     ptx = compiled(ZERO + "total = cute.make_rmem_tensor(acc.shape, ACC)\ntotal.fill(0)\n"
-                   + loop(step(), "total.store(total.load() + acc.load())\n") + "store(mma, total, mC, tidx)\n")  # fmt: skip
+                   + loop(step(),
+                   "total.store(total.load() + acc.load())\n") + "store(mma, total, mC, tidx)\n")  # fmt: skip
     assert main_loop(ptx).count("tcgen05.ld") == 1
     assert "tcgen05.st" not in ptx
 
@@ -409,7 +410,8 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if i > 3 else []) for i, n in enumerate(SIZES)])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if i > 3 else []) for i,
+n in enumerate(SIZES)])  # fmt: skip
 def test_columns(compiled: Any, name: str) -> None:
     text, values, wanted = SIZES[name]
     assert columns(compiled(text, **values)) == wanted
@@ -485,7 +487,8 @@ OBSTACLES = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if i > 1 else []) for i, n in enumerate(OBSTACLES)])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if i > 1 else []) for i,
+n in enumerate(OBSTACLES)])  # fmt: skip
 def test_obstacles_are_named_with_their_lines(compiled: Any, name: str) -> None:
     text, values, reason = OBSTACLES[name]
     with pytest.raises(PorterError) as caught:

@@ -20,6 +20,7 @@ cute.gemm(mma, {acc}, tCrA[None, None, None, {t}], tCrB[None, None, None, {t}], 
 warpgroup.commit_group()
 warpgroup.wait_group(0)
 """
+DOUBLED = "c = 8 * p[0] + 4 * p[1] + 2 * p[2]"
 STORE = "store(mma, acc, mC, tidx)\n"
 
 
@@ -27,8 +28,12 @@ def step(acc: str = "acc", t: object = "t") -> str:
     return STEP.format(acc=acc, t=t)
 
 
+def block(head: str, *body: str) -> str:
+    return f"{head}:\n" + textwrap.indent("\n".join(textwrap.dedent(b) for b in body), "    ") + "\n"
+
+
 def loop(*body: str, over: str = "t in cutlass.range(tiles, unroll=1)") -> str:
-    return f"for {over}:\n" + textwrap.indent("\n".join(textwrap.dedent(b) for b in body), "    ") + "\n"
+    return block(f"for {over}", *body)
 
 
 def acc(name: str, *texts: str, **values: object) -> None:
@@ -89,12 +94,14 @@ acc("narrowed", ZERO, "kept = cute.make_rmem_tensor(acc.shape, cutlass.BFloat16)
     bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16
     c = bits.view(np.float32)
     """)  # fmt: skip
-acc("scaled_every_time", ZERO, loop(step(), "acc.store(acc.load() * 2)"), STORE, want="c = 8 * p[0] + 4 * p[1] + 2 * p[2]")
+acc("scaled_every_time", ZERO, loop(step(), "acc.store(acc.load() * 2)"), STORE, want=DOUBLED)
 acc("scaled_before", ZERO, loop("acc.store(acc.load() * 2)", step()), STORE, want="c = 4 * p[0] + 2 * p[1] + p[2]")
-acc("scaled_by_element", ZERO, loop(step(), "for i in cutlass.range_constexpr(cute.size(acc)):\n    acc[i] *= 2.0"), STORE,
-    want="c = 8 * p[0] + 4 * p[1] + 2 * p[2]")  # fmt: skip
-acc("scaled_at_run_time_index", ZERO, loop(step(), "for i in cutlass.range(cute.size(acc)):\n    acc[i] = acc[i] * 2.0"),
-    STORE, want="c = 8 * p[0] + 4 * p[1] + 2 * p[2]")  # fmt: skip
+acc("scaled_by_element", ZERO, loop(step(), "for i in cutlass.range_constexpr(cute.size(acc)):\n    acc[i] *= 2.0"),
+    STORE,
+    want=DOUBLED)  # fmt: skip
+acc("scaled_at_run_time_index", ZERO, loop(step(),
+    "for i in cutlass.range(cute.size(acc)):\n    acc[i] = acc[i] * 2.0"),
+    STORE, want=DOUBLED)  # fmt: skip
 acc("changed_by_some_threads", ZERO, loop(step(), "if tidx % 3 == 0:\n    acc[0] = acc[0] + 1.0\n"), STORE,
     want="c = p.sum(0) + 3 * ((thread % 3 == 0) & (i == 0))")  # fmt: skip
 acc("read_by_some_threads", ZERO, "seen = cutlass.Float32(0)",
@@ -153,7 +160,7 @@ def zeros(mma: cute.TiledMma):
 def one_tile(mma: cute.TiledMma, acc: cute.Tensor, tCrA: cute.Tensor, tCrB: cute.Tensor, t: cutlass.Int32):
 {textwrap.indent(STEP.format(acc="acc", t="t"), "    ")}
 """)  # fmt: skip
-acc("read_by_a_helper", ZERO, loop(step(), "scale(acc, 2.0)"), STORE, want="c = 8 * p[0] + 4 * p[1] + 2 * p[2]", helpers="""
+acc("read_by_a_helper", ZERO, loop(step(), "scale(acc, 2.0)"), STORE, want=DOUBLED, helpers="""
 @cute.jit
 def scale(acc: cute.Tensor, factor: cutlass.Constexpr[float]):
     acc.store(acc.load() * factor)
@@ -164,10 +171,10 @@ acc("made_in_the_loop", PARTS, f"total = {FRAGMENT}\ntotal.fill(0)", ADDS,
 acc("made_in_the_loop_not_added", PARTS, f"total = {FRAGMENT}\ntotal.fill(0)",
     loop(f"acc = {FRAGMENT}\nmma.set(warpgroup.Field.ACCUMULATE, False)\n", KBLOCKS,
          "total.store(total.load() + acc.load())"), OUT)  # fmt: skip
-acc("a_while_loop", ZERO, "t = cutlass.Int32(0)\nwhile t < tiles:", textwrap.indent(step() + "t += 1\n", "    "), STORE)
-acc("carried_through_a_while_loop", ZERO, "t = cutlass.Int32(0)\nwhile t < tiles:",
-    textwrap.indent(step() + "acc.store(acc.load() * 2)\nt += 1\n", "    "), STORE,
-    want="c = 8 * p[0] + 4 * p[1] + 2 * p[2]")  # fmt: skip
+acc("a_while_loop", ZERO, "t = cutlass.Int32(0)\n" + block("while t < tiles", step(), "t += 1"), STORE)
+acc("carried_through_a_while_loop", ZERO,
+    "t = cutlass.Int32(0)\n" + block("while t < tiles", step(), "acc.store(acc.load() * 2)", "t += 1"), STORE,
+    want=DOUBLED)  # fmt: skip
 acc("tiles_one_after_the_other", PARTS, f"acc = {FRAGMENT}",
     loop("acc.fill(0)\n" + ADDS, loop(step(), over="t in cutlass.range(w, tiles, unroll=1)"),
          "store(mma, acc, cute.local_tile(mC, (M, N), (0, 0)), tidx)\n", over="w in cutlass.range(2, unroll=1)"),
@@ -177,28 +184,29 @@ acc("carried_from_tile_to_tile", ZERO,
          over="w in cutlass.range(2, unroll=1)"), want="c = 2 * p.sum(0) + 1")  # fmt: skip
 
 HALF = Mma((1, 1), 32)
-acc("slices_of_n", ZERO, loop("warpgroup.fence()", """
-    for j in cutlass.range_constexpr(cute.size(acc, mode=[2])):
-        part = acc[None, None, j]
-        for k in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):
-            cute.gemm(mma, part, tCrA[None, None, k, t], tCrB[None, j, k, t], part)
+acc("slices_of_n", ZERO, "warpgroup.fence()", loop(block("for j in cutlass.range_constexpr(2)", """
+    layout = cute.append_ones(cute.select(acc.layout, [0, 1]), up_to_rank=3)
+    part = cute.make_tensor(acc[None, None, j].iterator, layout)
+    tCrB = mma.make_fragment_B(thr.partition_B(cute.local_tile(sB, (32, TILE_K), (j, 0, None))))
+    warpgroup.fence()
+    cute.gemm(mma, part, tCrA[None, None, None, t], tCrB[None, None, None, t], part)
     warpgroup.commit_group()
-    warpgroup.wait_group(0)
-    """), STORE, mmas={"mma": HALF})  # fmt: skip
+    """), "warpgroup.wait_group(0)"), STORE, mmas={"mma": HALF})  # fmt: skip
 acc("one_slice_scaled", ZERO, loop(step(), "acc[None, None, 1].store(acc[None, None, 1].load() * 2)"), STORE,
     mmas={"mma": HALF}, want="c = np.where(col >= 32, 8 * p[0] + 4 * p[1] + 2 * p[2], p.sum(0))")  # fmt: skip
 acc("tiles_of_n", ZERO, loop(step()), STORE, mmas={"mma": HALF})
 acc("tiles_of_m", ZERO, loop(step()), STORE, m=128)
-acc("tiles_of_m_scaled_apart", ZERO, loop(step(), "acc[None, 1, None].store(acc[None, 1, None].load() * 2)"), STORE, m=128,
+acc("tiles_of_m_scaled_apart", ZERO, loop(step(), "acc[None, 1, None].store(acc[None, 1, None].load() * 2)"), STORE,
+    m=128,
     want="c = np.where(row >= 64, 8 * p[0] + 4 * p[1] + 2 * p[2], p.sum(0))")  # fmt: skip
 acc("tiles_of_m_one_multiplied", ZERO, loop(step(), """
-    part = acc[None, 0, None]
+    tCrA0 = mma.make_fragment_A(thr.partition_A(cute.local_tile(sA, (64, TILE_K), (0, 0, None))))
+    part = cute.make_tensor(acc.iterator, mma.make_fragment_C(mma.partition_shape_C((64, N))).layout)
     warpgroup.fence()
-    cute.gemm(mma, cute.append_ones(part) if cutlass.const_expr(False) else acc, tCrA[None, None, None, t],
-              tCrB[None, None, None, t], acc)
+    cute.gemm(mma, part, tCrA0[None, None, None, t], tCrB[None, None, None, t], part)
     warpgroup.commit_group()
     warpgroup.wait_group(0)
-    """), STORE, m=128, want="c = 2 * p.sum(0)")  # fmt: skip
+    """), STORE, m=128, want="c = p.sum(0) * np.where(row < 64, 2, 1)")  # fmt: skip
 ROWS = """
 rows = cute.make_tensor(acc.iterator, cute.make_layout(((2, 1), (2, N // 8)), stride=((2, 0), (1, 4))))
 """

@@ -4,7 +4,7 @@
 import textwrap
 
 from dsl_variant_types import add
-from dsl_variants_accumulators import ADDS, FRAGMENT, ONE, PARTS, STORE, ZERO, loop, step
+from dsl_variants_accumulators import ADDS, DOUBLED, FRAGMENT, ONE, PARTS, STORE, ZERO, block, loop, step
 
 MULTIPLY = "cute.gemm(mma, acc, tCrA[None, None, None, {t}], tCrB[None, None, None, {t}], acc)\n"
 GEMM = MULTIPLY.format(t="t")
@@ -29,12 +29,13 @@ group("waited_for_at_the_top", ZERO, loop(wait(0), FENCE, GEMM, COMMIT), wait(0)
 group("one_wait_after_the_other", ZERO, loop(FENCE, GEMM, COMMIT, wait(1), wait(0)), STORE)
 group("no_fence_in_the_loop", ZERO, FENCE, loop(GEMM, COMMIT, wait(0)), STORE, lax=True)
 group("no_fence_after_a_change", ZERO, FENCE, loop(GEMM, COMMIT, wait(0), "acc.store(acc.load() * 2)"), STORE, lax=True,
-      want="c = 8 * p[0] + 4 * p[1] + 2 * p[2]")  # fmt: skip
+      want=DOUBLED)  # fmt: skip
 group("no_fence_at_all", ZERO, loop(GEMM, COMMIT, wait(0)), STORE, lax=True)
 group("fence_twice", ZERO, loop(FENCE, FENCE, GEMM, FENCE, COMMIT, wait(0)), STORE)
 group("commit_of_nothing", ZERO, loop(COMMIT, FENCE, GEMM, COMMIT, COMMIT, wait(1), COMMIT), wait(0), STORE)
-group("commit_of_nothing_waited_past", ZERO, loop(FENCE, GEMM, COMMIT, COMMIT, wait(1), "acc.store(acc.load() * 2)"), wait(0),
-      STORE, want="c = 8 * p[0] + 4 * p[1] + 2 * p[2]")  # fmt: skip
+group("commit_of_nothing_waited_past", ZERO, loop(FENCE, GEMM, COMMIT, COMMIT, wait(1), "acc.store(acc.load() * 2)"),
+      wait(0),
+      STORE, want=DOUBLED)  # fmt: skip
 group("wait_before_any", wait(0), ZERO, wait(3), loop(FENCE, GEMM, COMMIT, wait(0)), STORE)
 group("twelve_in_flight", ZERO, loop(AGAIN, FENCE, GEMM, COMMIT, over=MANY), wait(0), STORE, want=FOUR)
 group("twelve_unrolled", ZERO, FENCE,
@@ -42,7 +43,8 @@ group("twelve_unrolled", ZERO, FENCE,
 group("twenty_unrolled_waited_for_in_between", ZERO, FENCE,
       loop(AGAIN, GEMM, COMMIT, wait(9), over="s in cutlass.range_constexpr(21)"), wait(0), STORE,
       want="c = 7 * p.sum(0)")  # fmt: skip
-group("waits_of_every_number", ZERO, loop(*[x for n in range(6) for x in (FENCE, GEMM, COMMIT, wait(n))]), wait(0), STORE,
+group("waits_of_every_number", ZERO, loop(*[x for n in range(6) for x in (FENCE, GEMM, COMMIT, wait(n))]), wait(0),
+      STORE,
       want="c = 6 * p.sum(0)")  # fmt: skip
 group("wait_in_a_helper", ZERO, loop(FENCE, GEMM, "end_of_group(0)"), STORE, helpers="""
 @cute.jit
@@ -57,9 +59,11 @@ group("wait_for_a_constant", ZERO, loop(FENCE, GEMM, COMMIT, """
     else:
         warpgroup.wait_group(1)
     """), STORE)  # fmt: skip
-group("wait_in_a_condition", ZERO, loop(FENCE, GEMM, COMMIT, "if t > 0:\n    warpgroup.wait_group(1)\n"), wait(0), STORE)
-group("commit_in_a_condition", ZERO, loop(FENCE, GEMM, "if t != 1:\n    warpgroup.commit_group()\n"), COMMIT, wait(0), STORE)
-group("more_in_one_turn", ZERO, loop(FENCE, "if t == 1:\n" + textwrap.indent(GEMM + COMMIT, "    "), GEMM, COMMIT), wait(0), STORE,
+group("wait_in_a_condition", ZERO, loop(FENCE, GEMM, COMMIT, "if t > 0:\n    warpgroup.wait_group(1)\n"), wait(0),
+      STORE)  # fmt: skip
+group("commit_in_a_condition", ZERO, loop(FENCE, GEMM, "if t != 1:\n    warpgroup.commit_group()\n"), COMMIT, wait(0),
+      STORE)  # fmt: skip
+group("more_in_one_turn", ZERO, loop(FENCE, block("if t == 1", GEMM, COMMIT), GEMM, COMMIT), wait(0), STORE,
       want="c = p.sum(0) + p[1]")  # fmt: skip
 group("different_in_branches", ZERO, loop(FENCE, f"""
     if t == 1:
@@ -82,7 +86,8 @@ group("one_group_each_k_block", ZERO, loop(FENCE, """
 
 TWO = PARTS + f"acc = {FRAGMENT}\nother = {FRAGMENT}\nacc.fill(0)\nother.fill(0)\n" + ADDS
 OTHER = GEMM.replace("acc", "other")
-group("the_other_is_in_flight", TWO, loop(FENCE, GEMM, COMMIT, OTHER, COMMIT, wait(1), "acc.store(acc.load() * 2)", wait(0)),
+group("the_other_is_in_flight", TWO, loop(FENCE, GEMM, COMMIT, OTHER, COMMIT, wait(1), "acc.store(acc.load() * 2)",
+      wait(0)),
       "acc.store(acc.load() + other.load())", STORE, want="c = 9 * p[0] + 5 * p[1] + 3 * p[2]")  # fmt: skip
 group("each_waits_for_the_other", TWO, FENCE, "t = 0\n", GEMM, COMMIT,
       loop(FENCE, OTHER, COMMIT, wait(1), "acc.store(acc.load() * 2)", FENCE, GEMM, COMMIT, wait(1),

@@ -93,9 +93,8 @@ add(
         product(narrow, sA, cute.local_tile(sB, (32, TILE_K), (0, 0, None)), cute.local_tile(mC, (64, 32), (0, 0)),
                 tiles, tidx)
     else:
-        product(wide, sA, cute.domain_offset((32, 0, 0), sB)
-                if cutlass.const_expr(False) else cute.local_tile(sB, (64, TILE_K), (1, 0, None)),
-                cute.local_tile(mC, (64, 64), (0, 1)), tiles, tidx - 128)
+        product(wide, sA, cute.local_tile(sB, (64, TILE_K), (1, 0, None)), cute.local_tile(mC, (64, 64), (0, 1)),
+                tiles, tidx - 128)
         product(narrow, sA, cute.local_tile(sB, (32, TILE_K), (1, 0, None)), cute.local_tile(mC, (64, 32), (0, 1)),
                 tiles, tidx - 128)
     """, block=TWO, n=128, mmas={"narrow": Mma((1, 1), 32), "wide": Mma((1, 1), 64)},
