@@ -48,9 +48,9 @@ class Variant:
     """`body` are the kernel's statements, `helpers` definitions in front of it. `want` are NumPy statements: `p` are
     the products of the tiles (tile, M, N), `a` and `b` the operands, `row`, `col`, and of each element of C the
     `thread` and the place `i` in its fragment, if one warpgroup holds 64 rows each; they set `c`. `tiles` is what the
-    kernel is told at run time. The run of a `lax` variant's original is not judged: it does what the PTX ISA does not
-    allow, or the DSL's compiler moved a use of registers in front of their wait. `refused` is part of the reason why
-    a variant cannot be ported."""
+    kernel is told at run time. The original of a `lax` variant may do what the PTX ISA does not allow and hardware
+    does; in that of a `moved` one the DSL's compiler puts uses of registers in front of their wait, so its values say
+    nothing. `refused` is part of the reason why a variant cannot be ported."""
 
     name: str
     axis: str
@@ -64,6 +64,7 @@ class Variant:
     mmas: Mapping[str, Mma] = field(default_factory=lambda: {"mma": Mma()})
     tiles: int = TILES
     lax: bool = False
+    moved: bool = False
     refused: str = ""
 
 

@@ -95,7 +95,8 @@ acc("narrowed", ZERO, "kept = cute.make_rmem_tensor(acc.shape, cutlass.BFloat16)
     c = bits.view(np.float32)
     """)  # fmt: skip
 acc("scaled_every_time", ZERO, loop(step(), "acc.store(acc.load() * 2)"), STORE, want=DOUBLED)
-acc("scaled_before", ZERO, loop("acc.store(acc.load() * 2)", step()), STORE, want="c = 4 * p[0] + 2 * p[1] + p[2]")
+acc("scaled_before", ZERO, loop("acc.store(acc.load() * 2)", step()), STORE, want="c = 4 * p[0] + 2 * p[1] + p[2]",
+    lax=True)  # fmt: skip
 acc("scaled_by_element", ZERO, loop(step(), "for i in cutlass.range_constexpr(cute.size(acc)):\n    acc[i] *= 2.0"),
     STORE,
     want=DOUBLED)  # fmt: skip
@@ -109,7 +110,7 @@ acc("read_by_some_threads", ZERO, "seen = cutlass.Float32(0)",
     want="c = np.where(i == 0, (thread % 3 == 0) * (3 * p[0] + 2 * p[1] + p[2]), p.sum(0))")  # fmt: skip
 acc("read_in_a_nested_loop", ZERO, "seen = cutlass.Float32(0)",
     loop(step(), "for j in cutlass.range(t, unroll=1):\n    seen = seen + acc[j]\n"), "acc[0] = seen", STORE,
-    lax=True, want="""
+    moved=True, want="""
     s = [p[:1].sum(0), p[:2].sum(0), p.sum(0)]
     after = [np.roll(x, -1, axis=1) for x in s]
     c = np.where(i == 0, s[1] + s[2] + after[2], s[2])
@@ -236,7 +237,7 @@ acc("halves_of_larger_registers", PARTS, """
     "acc.store(acc.load() + other.load())", STORE, want="c = 9 * p[0] + 5 * p[1] + 3 * p[2]")  # fmt: skip
 acc("not_the_operand", PARTS, f"acc = {FRAGMENT}\nother = {FRAGMENT}", "acc.fill(0)\nother.fill(1)", ADDS,
     loop("warpgroup.fence()", "cute.gemm(mma, acc, tCrA[None, None, None, t], tCrB[None, None, None, t], other)",
-         "warpgroup.commit_group()\nwarpgroup.wait_group(0)"), STORE, want="c = p[2] + 1", lax=True,
+         "warpgroup.commit_group()\nwarpgroup.wait_group(0)"), STORE, want="c = p[2] + 1", moved=True,
     refused="goes to other registers")  # fmt: skip
 acc("too_many", PARTS, f"accs = [{FRAGMENT} for _ in range(9)]", "for x in accs:\n    x.fill(0)", ADDS,
     loop(*[step(f"accs[{i}]") for i in range(9)]), """

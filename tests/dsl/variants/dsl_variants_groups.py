@@ -103,7 +103,7 @@ group("used_in_the_next_turn", TWO, "other.fill(0)", loop("""
         warpgroup.wait_group(0)
         other.store(other.load() + acc.load())
         acc.fill(0)
-    """, FENCE, GEMM, COMMIT), wait(0), "acc.store(acc.load() + other.load())", STORE, lax=True)  # fmt: skip
+    """, FENCE, GEMM, COMMIT), wait(0), "acc.store(acc.load() + other.load())", STORE, moved=True)  # fmt: skip
 group("two_products_of_one_accumulator", ONE, "mma.set(warpgroup.Field.ACCUMULATE, False)",
       loop("mma.set(warpgroup.Field.ACCUMULATE, False)", """
       warpgroup.fence()

@@ -139,7 +139,7 @@ for k in range(0, 3 * depth, depth):
 """
 rs("a_from_an_accumulator", SCORES, loop(SCORE, WAIT, WEIGH, VALUE, WAIT), STORE, mmas=BOTH, want=ATTENTION.format(""))
 rs("a_from_an_accumulator_rescaled", SCORES, loop(SCORE, WAIT, "acc.store(acc.load() * 2)", WEIGH, VALUE, WAIT), STORE,
-   mmas=BOTH, want=ATTENTION.format(" * 2"))  # fmt: skip
+   mmas=BOTH, want=ATTENTION.format(" * 2"), lax=True)  # fmt: skip
 rs("scores_while_values_are_in_flight", SCORES, "t = 0\n", SCORE, WAIT, WEIGH,
    loop(SCORE.replace("0, t]", "0, t + 1]"), VALUE, "warpgroup.wait_group(1)",
         "ready = cute.make_rmem_tensor(as_a, mA.element_type)",
@@ -164,7 +164,7 @@ shape("f16_accumulators_scaled", ZERO + loop(step(), "acc.store(acc.load() * cut
       kind="f16acc",
       want=DOUBLED)  # fmt: skip
 shape("f16_accumulators_of_two_tiles", kind="f16acc", m=128, mmas={"mma": Mma((1, 1), 32)})
-shape("f16_accumulators_narrow", kind="f16acc", n=24)
+shape("f16_accumulators_narrow", kind="f16acc", n=24, moved=True)
 shape("fp8", kind="f8")
 shape("fp8_promoted", ZERO + f"total = {FRAGMENT}\ntotal.fill(0)\n"
       + loop(step(), "total.store(total.load() + acc.load())\nacc.fill(0)\n") + "store(mma, total, mC, tidx)\n",
