@@ -188,9 +188,9 @@ HALF = Mma((1, 1), 32)
 acc("slices_of_n", ZERO, "warpgroup.fence()", loop(block("for j in cutlass.range_constexpr(2)", """
     layout = cute.append_ones(cute.select(acc.layout, [0, 1]), up_to_rank=3)
     part = cute.make_tensor(acc[None, None, j].iterator, layout)
-    tCrB = mma.make_fragment_B(thr.partition_B(cute.local_tile(sB, (32, TILE_K), (j, 0, None))))
+    half = mma.make_fragment_B(thr.partition_B(cute.local_tile(sB, (32, TILE_K), (j, 0, None))))
     warpgroup.fence()
-    cute.gemm(mma, part, tCrA[None, None, None, t], tCrB[None, None, None, t], part)
+    cute.gemm(mma, part, tCrA[None, None, None, t], half[None, None, None, t], part)
     warpgroup.commit_group()
     """), "warpgroup.wait_group(0)"), STORE, mmas={"mma": HALF})  # fmt: skip
 acc("one_slice_scaled", ZERO, loop(step(), "acc[None, None, 1].store(acc[None, None, 1].load() * 2)"), STORE,

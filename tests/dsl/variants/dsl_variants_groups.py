@@ -97,7 +97,12 @@ group("each_waits_for_the_other", TWO, FENCE, "t = 0\n", GEMM, COMMIT,
       for q in p:
           y, x = 2 * (y + q), 2 * x + q
       c = x + y
-      """)  # fmt: skip
+      """, lax=True)  # fmt: skip
+group("maybe_waited_for_long_ago", TWO, "t = 0\n", FENCE, GEMM, COMMIT, block("if tiles > 2", wait(0)),
+      loop(AGAIN, FENCE, OTHER, COMMIT, over="s in cutlass.range(8, unroll=1)"),
+      "seen = acc[0]", wait(0),
+      "acc.store(other.load())\nacc[0] = seen", STORE,
+      want="c = np.where(i == 0, p[0], 3 * p[0] + 3 * p[1] + 2 * p[2])")  # fmt: skip
 group("used_in_the_next_turn", TWO, "other.fill(0)", loop("""
     if t > 0:
         warpgroup.wait_group(0)

@@ -73,19 +73,20 @@ elif warp_idx < 8:
     product(mma, cute.local_tile(sA, (64, TILE_K), (0, 0, None)), sB, cute.local_tile(mC, (64, N), (0, 0)), tiles,
             tidx - 128)
 elif warp_idx < 12:
-    product(mma, cute.local_tile(sA, (64, TILE_K), (1, 0, None)), sB, cute.local_tile(mC, (64, N), (1, 0)), tiles,
+    product(other, cute.local_tile(sA, (64, TILE_K), (1, 0, None)), sB, cute.local_tile(mC, (64, N), (1, 0)), tiles,
             tidx - 256)
 """
-add("warpgroups", "elif_chain", CHAIN, block=(512, 1, 1), m=128)
+TWO_MMAS = {"mma": Mma(), "other": Mma()}
+add("warpgroups", "elif_chain", CHAIN, block=(512, 1, 1), m=128, mmas=TWO_MMAS)
 add(
     "warpgroups", "both_branches", """
     if warp_idx < 4:
         product(mma, cute.local_tile(sA, (64, TILE_K), (0, 0, None)), sB, cute.local_tile(mC, (64, N), (0, 0)), tiles,
                 tidx)
     else:
-        product(mma, cute.local_tile(sA, (64, TILE_K), (1, 0, None)), sB, cute.local_tile(mC, (64, N), (1, 0)), tiles,
-                tidx - 128)
-    """, block=TWO, m=128,
+        product(other, cute.local_tile(sA, (64, TILE_K), (1, 0, None)), sB, cute.local_tile(mC, (64, N), (1, 0)),
+                tiles, tidx - 128)
+    """, block=TWO, m=128, mmas=TWO_MMAS,
 )  # fmt: skip
 add(
     "warpgroups", "different_tiles", """
@@ -95,9 +96,9 @@ add(
     else:
         product(wide, sA, cute.local_tile(sB, (64, TILE_K), (1, 0, None)), cute.local_tile(mC, (64, 64), (0, 1)),
                 tiles, tidx - 128)
-        product(narrow, sA, cute.local_tile(sB, (32, TILE_K), (1, 0, None)), cute.local_tile(mC, (64, 32), (0, 1)),
+        product(other, sA, cute.local_tile(sB, (32, TILE_K), (1, 0, None)), cute.local_tile(mC, (64, 32), (0, 1)),
                 tiles, tidx - 128)
-    """, block=TWO, n=128, mmas={"narrow": Mma((1, 1), 32), "wide": Mma((1, 1), 64)},
+    """, block=TWO, n=128, mmas={"narrow": Mma((1, 1), 32), "wide": Mma((1, 1), 64), "other": Mma((1, 1), 32)},
 )  # fmt: skip
 add(
     "warpgroups", "one_after_the_other", """
