@@ -99,7 +99,8 @@ rs("a_only_sometimes", PARTS, ADDS, loop(f"""
    want="c = p[0] + p[2] + a[:, :depth] @ b[:, depth : 2 * depth].T")  # fmt: skip
 rs("from_shared_memory_and_registers", PARTS, ADDS, "tCrA = mma.make_fragment_A(thr.partition_A(sA))", """
     rs.set(warpgroup.Field.ACCUMULATE, True)
-    rA = rs.make_fragment_A(rs.get_slice(tidx).partition_A(sA)[None, None, None, 0])
+    tCsA = rs.get_slice(tidx).partition_A(sA)
+    rA = rs.make_fragment_A(tCsA[None, None, None, 0])
     """, loop(COPY, FENCE, "cute.gemm(rs, acc, rA, tCrB[None, None, None, t], acc)",
               "cute.gemm(mma, acc, tCrA[None, None, None, t], tCrB[None, None, None, t], acc)", COMMIT, WAIT), STORE,
    mmas=BOTH, want="c = 2 * p.sum(0)")  # fmt: skip
