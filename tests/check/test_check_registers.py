@@ -56,6 +56,28 @@ def test_wgmma_needs_a_fence_after_its_registers_are_written(steps: tuple[str, .
     assert wgmma(*steps) == wanted
 
 
+COMMIT, WAIT = "wgmma.commit_group.sync.aligned;\n", "wgmma.wait_group.sync.aligned 0;\n"
+HALVES = "{.reg .b16 %h<2>; mov.b32 {%h0, %h1}, %r41; mov.b32 %r50, {%h1, %h0};}\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "wanted"),
+    [
+        ("add.u32 %r50, %r41, 1;\n", {"H29"}),
+        # Halves of a register are no copy of it.
+        (HALVES, {"H29"}),
+        (HALVES.replace("%r41", "%r50"), set()),
+        ("{.reg .b16 %h<2>; mov.b32 {%h0, %h1}, %r50; mov.b32 %r41, {%h1, %h0};}\n", {"H29"}),
+        ("{.reg .b64 %q; mov.b64 %q, {%r40, %r41};}\n", {"H29"}),
+        # Compilers make copies anywhere.
+        ("mov.b32 %r50, %r41;\n", set()),
+    ],
+)
+def test_an_accumulator_is_used_before_its_group_is_waited_for(use: str, wanted: set[str]) -> None:
+    assert wgmma(ZERO, FENCE, SS, COMMIT, use, WAIT) == wanted
+    assert wgmma(ZERO, FENCE, SS, COMMIT, WAIT, use) == set()
+
+
 ALLOC = """@!%p1 bra NOALLOC;
 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], 64;
 NOALLOC: bar.sync 0; tcgen05.fence::after_thread_sync; ld.shared.u32 %r10, [%r9];

@@ -85,13 +85,17 @@ class RegisterWatch:
     def emit(self, cg: Context, ins: ast.Instruction) -> None:
         head = ins.parts[0]
         self._emit_writes(cg, ins)
-        # Compilers copy registers freely, also while an operation owns them; a copy is no use yet.
-        if head == "mov" or not (self.accumulators or self.loaded):
+        # Compilers copy registers freely, also while an operation owns them; a copy is no use yet, but taking a
+        # register apart or putting one together is.
+        parts = any(isinstance(o, ast.Vec) for o in ins.operands)
+        if (head == "mov" and not parts) or not (self.accumulators or self.loaded):
             return
         uses, defs = uses_and_defs(ins)
         touched = self.accumulators.intersection((*uses, *defs))
         if touched and head != "wgmma":
             cg.line(cg.call("touch_accumulator", repr(frozenset(touched))))
+        if head == "mov":
+            return
         read = frozenset().union(*(self.origins[u] for u in uses if u in self.origins))
         if read and not is_load(ins):
             cg.line(cg.call("use_loaded", repr(read)))
