@@ -31,9 +31,9 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90_utils
-from cutlass import base_dsl
 from cutlass._mlir import ir
 from cutlass._mlir.dialects import arith, llvm, nvvm, scf
+from cutlass.base_dsl.arch import Arch
 from cutlass.cute.nvgpu import tcgen05, warpgroup
 from cutlass.cute.tensor import _Tensor
 from cutlass.cutlass_dsl import BaseDSL, T
@@ -78,7 +78,7 @@ def _as_hopper():
 
 def get_arch_enum():
     """The architecture that the kernel was written for: it chooses its own way by it."""
-    return base_dsl.Arch.sm_90a
+    return Arch.sm_90a
 
 
 def _on_hopper(function):
@@ -122,6 +122,9 @@ class _Kernel:
     def __init__(self) -> None:
         self.events: list[_Event] = []
         self.obstacles: list[tuple[str, int, str]] = []
+        self.module = ir.InsertionPoint.current.block.owner.operation
+        while self.module.parent is not None:
+            self.module = self.module.parent.operation
 
     def refuse(self, where: tuple[str, int], text: str) -> None:
         if (*where, text) not in self.obstacles:
@@ -145,11 +148,11 @@ def _user_line() -> tuple[str, int]:
 def begin() -> None:
     """First statement of a kernel."""
     global _now
-    if _now is not None:
-        left, _now = _now, None
-        raise Unportable([(*left.events[0].where, "a kernel is left before porter_dsl.end()")])
-    _now = _Kernel()
+    left, _now = _now, _Kernel()
     _Event("begin")
+    if left is not None and left.module == _now.module:
+        where, _now = left.events[0].where, None
+        raise Unportable([(*where, "this kernel is left before porter_dsl.end()")])
 
 
 def end() -> None:
@@ -668,9 +671,9 @@ def _arithmetic(op: ir.Operation, a: int, b: int) -> int | None:
 # --- the flow: where is an accumulator newest
 
 
-ZERO, NEW, BOTH = "zero", "registers", "both"
-"""Registers hold zeros; they are newer than Tensor Memory; both hold the same. Where Tensor Memory is newer, the state
-is the number of commits since the MMA, or DONE once a wait covered it."""
+NONE, ZERO, NEW, BOTH = "none", "zero", "registers", "both"
+"""Nothing was written yet; registers hold zeros; they are newer than Tensor Memory; both hold the same. Where Tensor
+Memory is newer, the state is the number of commits since the MMA, or DONE once a wait covered it."""
 DONE = 1000
 NEVER = -1
 """Of an operand A: no MMA reads its slots."""
@@ -726,7 +729,7 @@ class _Flow:
         self.program = program
         accumulators = [a for a in program.arrays.values() if a.parts]
         operands = [a for a in program.arrays.values() if a.slots]
-        parts = {p: frozenset([NEW]) for a in accumulators for p in a.parts}
+        parts = {p: frozenset([NONE]) for a in accumulators for p in a.parts}
         start = _State(parts, {a: frozenset() for a in operands}, {a: frozenset([NEVER]) for a in operands})
         self.final = start
         for items in program.blocks:
@@ -764,7 +767,7 @@ class _Flow:
     def step(self, item: _Item, state: _State) -> _State:
         if item.kind == "array":
             for part in item.array.parts:
-                state.parts[part] = frozenset([NEW])
+                state.parts[part] = frozenset([NONE])
             if item.array.slots:
                 state.staged[item.array] = frozenset()
             return state
@@ -806,7 +809,7 @@ class _Flow:
         for event in item.batch:
             if event.operand is not None:
                 array, slots = event.operand, frozenset(event.slots)
-                if not slots <= state.staged[array]:
+                if not slots <= state.staged[array] or len(slots) < len(event.places):
                     state.loose = True
                     state.staged[array] = state.staged[array] | slots
                 state.readers[array] = frozenset([0])
@@ -817,6 +820,12 @@ class _Flow:
                 state.parts[part] = frozenset([0])
         if state.loose:
             _met(state)
+
+
+def _settled(array: _Array, state: _State) -> bool:
+    """Whether no MMA that is in flight reads or writes an array's columns."""
+    states = frozenset().union(*(state.parts[p] for p in array.parts), state.readers.get(array, ()))
+    return all(s in (DONE, NEVER) for s in _in_memory(states))
 
 
 def _cleared(event: _Event) -> bool:
@@ -1037,9 +1046,11 @@ def _operand(program: _Program, event: _Event) -> None:
     for k in range(modes[1]):
         for i in range(modes[0]):
             at = _offset((0, i, k)[: len(shape)], shape, stride)
-            key = offset + at * registers.bits if at is not None and offset is not None else (event, i, k)
+            known = at is not None and offset is not None
+            key = offset + at * registers.bits if known else (event, i, k)
             event.places[i, k] = array.slots.setdefault(key, len(array.slots))
-    event.slots = sorted(set(event.places.values()))
+            if known:
+                event.slots.append(event.places[i, k])
 
 
 def _batches(program: _Program) -> None:
@@ -1047,6 +1058,7 @@ def _batches(program: _Program) -> None:
 
     def visit(items: list[_Item]) -> None:
         last: _Item | None = None
+        items[:] = [i for i in items if i.kind not in ("access", "array") or i.array.parts or i.array.slots]
         for item in list(items):
             if item.kind == "region":
                 for inner in item.blocks:
@@ -1127,11 +1139,10 @@ class _Emitter:
         places = [e.marker for e in self.kernel.events[1:-1]]
         self.warpgroups = [
             w for w in range(threads.count) if any(threads.may_reach(p, self.program.function, w) for p in places)
-        ]
+        ] or list(range(threads.count))
 
     def _place(self) -> None:
         """Columns for all arrays; two share theirs if they are never in use together."""
-        waits = [i.number for i in self.items if i.kind == "event" and i.event.kind == "wait" and not i.event.pending]
         for item in self.items:
             for array in self._used(item):
                 home = array.value.owner.operation.block.owner.operation
@@ -1145,8 +1156,9 @@ class _Emitter:
                 array.last = max(array.last, last)
         placed: list[_Array] = []
         for array in self.arrays:
-            # What still runs then is over at the next complete wait.
-            array.last = next((w for w in waits if w > array.last), len(self.items))
+            # What still runs then has to be over.
+            later = (i.number - 1 for i in self.items[array.last + 1 :] if i.before is not None)
+            array.last = next((n for n in later if _settled(array, self.items[n + 1].before)), len(self.items))
             beside = [o for o in placed if o.first <= array.last and array.first <= o.last]
             for other in sorted(beside, key=lambda o: o.column):
                 if other.column < array.column + array.total and array.column < other.column + other.total:
@@ -1179,6 +1191,7 @@ class _Emitter:
         """What the flow shows that no code can put right; which flags and groups are needed at run time."""
         self.flags: set[_Part] = set()
         self.groups: set[Any] = set()
+        self.drains = False
         for item in self.items:
             if item.before is None:
                 continue
@@ -1203,9 +1216,7 @@ class _Emitter:
                             self.flags.add(part)
                     if event.operand is not None and self._restaged(item, event):
                         states = item.before.readers[event.operand]
-                        if 0 in states:
-                            text = "its operand A is written again before the MMAs that read it are committed"
-                            self.kernel.refuse(event.where, text)
+                        self.drains = self.drains or 0 in states
                         if any(s not in (DONE, NEVER) for s in states):
                             self.groups.add(event.operand)
 
@@ -1215,7 +1226,7 @@ class _Emitter:
         found = []
         for place, slot in event.places.items():
             earlier = [e for e in item.batch[: item.batch.index(event)] if e.operand is event.operand]
-            if slot not in held and not any(slot in e.slots for e in earlier):
+            if slot not in event.slots or (slot not in held and not any(slot in e.slots for e in earlier)):
                 found.append(place)
         return found
 
@@ -1224,7 +1235,8 @@ class _Emitter:
     def _prologue(self) -> None:
         """Tensor Memory, mbarriers, addresses of the thread's warpgroup."""
         count, first = len(self.warpgroups), self.warpgroups[0]
-        barriers = cute.arch.alloc_smem(cutlass.Int64, count * (RING + 1), 8)
+        each = RING + 1 + self.drains
+        barriers = cute.arch.alloc_smem(cutlass.Int64, count * each, 8)
         self.holder = cute.arch.alloc_smem(cutlass.Int32, 1, 16)
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         with _if(warp == 0):
@@ -1232,9 +1244,9 @@ class _Emitter:
             cute.arch.relinquish_tmem_alloc_permit()
             with cute.arch.elect_one():
                 for i in range(count):
-                    cute.arch.mbarrier_init(barriers + i * (RING + 1), 128)
-                    for j in range(RING):
-                        cute.arch.mbarrier_init(barriers + i * (RING + 1) + 1 + j, 1)
+                    cute.arch.mbarrier_init(barriers + i * each, 128)
+                    for j in range(1, each):
+                        cute.arch.mbarrier_init(barriers + i * each + j, 1)
                 cute.arch.mbarrier_init_fence()
         _before_sync()
         cute.arch.sync_threads()
@@ -1252,9 +1264,10 @@ class _Emitter:
         if count > 1:
             self.base = base + rank // 2 * self.width + (rank % 2 << 20)
         self.quarter = self.base + (self.warp << 21)
-        self.met = barriers + (rank * (RING + 1) if count > 1 else 0)
-        self.done = self.met + 1
+        self.met = barriers + (rank * each if count > 1 else 0)
+        self.done, self.drained = self.met + 1, self.met + 1 + RING
         self.phase, self.committed = _Variable(), _Variable()
+        self.drain_phase = _Variable() if self.drains else None
         for part in self.flags:
             part.flag = _Variable()
         for owner in self.groups:
@@ -1307,6 +1320,14 @@ class _Emitter:
     def _wait_for(self, group: Any) -> None:
         cute.arch.mbarrier_wait(self.done + group % RING, group // RING % 2)
         _after_sync()
+
+    def _drain(self) -> None:
+        """Nothing is in flight any more, committed or not."""
+        with _if(self.warp == 0), cute.arch.elect_one():
+            tcgen05.commit(self.drained)
+        cute.arch.mbarrier_wait(self.drained, self.drain_phase.get())
+        _after_sync()
+        self.drain_phase.set(self.drain_phase.get() ^ 1)
 
     def _access(self, item: _Item) -> None:
         """Load what is newer in Tensor Memory."""
@@ -1414,9 +1435,11 @@ class _Emitter:
         places = self._restaged(item, event)
         if not places:
             return False
-        array = event.operand
-        if array in self.groups and any(s not in (DONE, NEVER) for s in item.before.readers[array]):
-            with _if((array.group.get() < self.committed.get()) & (self.committed.get() > 0)):
+        array, states = event.operand, item.before.readers[event.operand]
+        if 0 in states:
+            self._drain()
+        elif any(s not in (DONE, NEVER) for s in states):
+            with _if(array.group.get() < self.committed.get()):
                 self._wait_for(array.group.get())
         for i, k in places:
             at = (None, i, k)[: cute.rank(event.a)]
