@@ -47,6 +47,9 @@ CHUNK = 8
 COLUMNS = 512
 """Columns of Tensor Memory (PTX ISA 9.7.16.1)."""
 
+MAX_SHARED = 232448
+"""Bytes of shared memory that a block may have (CUDA C++ Programming Guide, technical specifications of 9.0, 10.0)."""
+
 Field, OperandSource = warpgroup.Field, warpgroup.OperandSource
 
 
@@ -276,13 +279,14 @@ def _offset(coord: Any, shape: Any, stride: Any) -> int | None:
         return None
     if isinstance(shape, tuple):
         if not isinstance(coord, tuple):
-            parts = []
-            for s in shape:
+            parts: list[int] = []
+            for s in shape[:-1]:
                 size = _size(s)
                 if size is None:
                     return None
-                parts.append(coord % size if s is not shape[-1] else coord)
+                parts.append(coord % size)
                 coord //= size
+            parts.append(coord)
             coord = tuple(parts)
         found = [_offset(c, s, d) for c, s, d in zip(coord, shape, stride, strict=True)]
         return None if None in found else sum(f for f in found if f is not None)
@@ -347,6 +351,7 @@ class _Array:
         self.slots: dict[Any, int] = {}
         self.column = 0
         self.first = self.last = -1
+        self.warpgroups: frozenset = frozenset()
         self.where = ("", 0)
         self.words: Any = None
 
@@ -365,8 +370,13 @@ class _Part:
 
     def __init__(self, array: _Array, start: int, stop: int, bits: int) -> None:
         self.array, self.start, self.stop, self.bits = array, start, stop, bits
-        self.flag: Any = None
-        self.group: Any = None
+        # at run time: Tensor Memory is newer; it holds the value; the group that wrote it
+        self.newer = self.holds = self.group = None
+
+    def note(self, newer: int, holds: int) -> None:
+        for flag, value in ((self.newer, newer), (self.holds, holds)):
+            if flag is not None:
+                flag.set(value)
 
 
 class _Item:
@@ -562,7 +572,8 @@ class _Threads:
 
     def __init__(self, function: ir.Operation) -> None:
         self.block = [1, 1, 1]
-        text = str(function.attributes["nvvm.reqntid"]) if "nvvm.reqntid" in function.attributes else ""
+        known = [n for n in ("nvvm.reqntid", "nvvm.maxntid") if n in function.attributes]
+        text = str(function.attributes[known[0]]) if known else ""
         numbers = [int(n) for n in re.findall(r"\d+", text.partition(":")[2])]
         self.known = bool(numbers)
         for i, n in enumerate(numbers[:3]):
@@ -570,26 +581,44 @@ class _Threads:
         total = self.block[0] * self.block[1] * self.block[2]
         self.count = (total + 127) // 128 if self.known else 8
         self._memo: dict[tuple[ir.Value, int], int | None] = {}
+        self._known: dict[Any, int] = {}
+        self._reached: dict[ir.Block, frozenset] = {}
 
-    def may_reach(self, op: ir.Operation, stop: ir.Operation, warpgroup_index: int) -> bool:
-        """Whether the conditions around a place let a warpgroup in, as far as they follow from its number."""
-        threads = [warpgroup_index * 128 + t for w in range(4) for t in (32 * w, 32 * w + 31)]
+    def reach(self, op: ir.Operation, stop: ir.Operation) -> frozenset:
+        """The warpgroups that the conditions around a place let in, as far as those follow from a thread's number."""
+        conditions, block = [], op.block
         while op != stop:
-            block = op.block
-            parent = block.owner.operation
+            parent = op.block.owner.operation
             if parent.name == "scf.if":
-                wanted = int(parent.regions[0].blocks[0] == block)
-                threads = [t for t in threads if self.value(_operands(parent)[0], t) in (None, wanted)]
-                if not threads:
-                    return False
+                conditions.append((_operands(parent)[0], int(parent.regions[0].blocks[0] == op.block)))
             op = parent
-        return True
+        if block not in self._reached:
+            self._reached[block] = frozenset(w for w in range(self.count) if self._enters(conditions, w))
+        return self._reached[block]
+
+    def _enters(self, conditions: list[tuple[ir.Value, int]], warpgroup: int) -> bool:
+        threads = [warpgroup * 128 + t for w in range(4) for t in (32 * w, 32 * w + 31)]
+        for i, (condition, wanted) in enumerate(conditions):
+            # Inside, all other conditions are known too.
+            self._known = {self._key(c): n for j, (c, n) in enumerate(conditions) if j != i}
+            self._memo.clear()
+            threads = [t for t in threads if self.value(condition, t) in (None, wanted)]
+        return bool(threads)
+
+    def _key(self, value: ir.Value) -> Any:
+        """The same for values that are computed alike."""
+        owner = value.owner
+        op = None if isinstance(owner, ir.Block) else owner.operation
+        if op is None or not op.name.startswith(("arith.", "nvvm.read.ptx.sreg", "cute_nvgpu.arch.make_warp_uniform")):
+            return value
+        return (op.name, str(op.attributes), *(self._key(v) for v in _operands(op)))
 
     def value(self, value: ir.Value, thread: int) -> int | None:
         key = (value, thread)
         if key not in self._memo:
-            self._memo[key] = None
-            self._memo[key] = self._value(value, thread)
+            self._memo[key] = self._known.get(self._key(value)) if self._known else None
+            if self._memo[key] is None:
+                self._memo[key] = self._value(value, thread)
         return self._memo[key]
 
     def _value(self, value: ir.Value, thread: int) -> int | None:
@@ -682,17 +711,18 @@ NEVER = -1
 class _State:
     """What may hold before a place. `parts`: states of each accumulator; `staged`: of each operand A, whether its
     slots hold what the registers do; `readers`: commits since the last MMA that reads them; `loose`: loads or stores
-    of Tensor Memory since the warpgroup's threads met; `commits` since then, `flying` groups not waited for."""
+    of Tensor Memory since the warpgroup's threads met; `commits` since then, `flying` groups not waited for, `issued`
+    MMAs at all."""
 
-    def __init__(self, parts, staged, readers, loose=False, commits=0, flying=0) -> None:
+    def __init__(self, parts, staged, readers, loose=False, commits=0, flying=0, issued=False) -> None:
         self.parts, self.staged, self.readers = parts, staged, readers
-        self.loose, self.commits, self.flying = loose, commits, flying
+        self.loose, self.commits, self.flying, self.issued = loose, commits, flying, issued
 
     def key(self) -> tuple:
-        return (self.parts, self.staged, self.readers, self.loose, self.commits, self.flying)
+        return tuple(self.__dict__.values())
 
     def copy(self) -> _State:
-        return _State(dict(self.parts), dict(self.staged), dict(self.readers), self.loose, self.commits, self.flying)
+        return _State(dict(self.parts), dict(self.staged), dict(self.readers), *self.key()[3:])
 
     def join(self, other: _State | None) -> _State:
         if other is None:
@@ -704,7 +734,7 @@ class _State:
             both.staged[a] = both.staged[a] & slots
         for a, s in other.readers.items():
             both.readers[a] = both.readers[a] | s
-        both.loose = self.loose or other.loose
+        both.loose, both.issued = self.loose or other.loose, self.issued or other.issued
         both.commits = max(self.commits, other.commits)
         both.flying = max(self.flying, other.flying)
         return both
@@ -820,6 +850,7 @@ class _Flow:
                 state.parts[part] = frozenset([0])
         if state.loose:
             _met(state)
+        state.issued = True
 
 
 def _settled(array: _Array, state: _State) -> bool:
@@ -831,7 +862,7 @@ def _settled(array: _Array, state: _State) -> bool:
 def _cleared(event: _Event) -> bool:
     """Whether zeros in registers are left out of an MMA by its flag: then nothing is stored."""
     states = frozenset().union(*event.before.values())
-    return ZERO in states and not states & {NEW, BOTH} and len(event.parts) == len(event.tiles)
+    return ZERO in states and NEW not in states and len(event.parts) == len(event.tiles)
 
 
 def _stored(event: _Event, part: _Part) -> bool:
@@ -1120,11 +1151,10 @@ class _Emitter:
                     array.words = cute.recast_ptr(_Tensor(array.value).iterator, dtype=cutlass.Int32)
         for item in self.items:
             if item.kind == "array":
-                flags = [p.flag for p in item.array.parts if p.flag is not None]
-                if flags:
+                if item.array.parts:
                     with _behind(item.op):
-                        for flag in flags:
-                            flag.set(0)
+                        for part in item.array.parts:
+                            part.note(0, 0)
             elif item.before is not None and item.kind in ("access", "event"):
                 with _at(item.op):
                     self._access(item) if item.kind == "access" else self._event(item)
@@ -1134,12 +1164,14 @@ class _Emitter:
     # --- who, where
 
     def _who(self) -> None:
-        """The warpgroups that may multiply, or synchronize those that do."""
+        """The warpgroups that may multiply, or synchronize those that do; which of them use an array."""
         threads = _Threads(self.program.function)
-        places = [e.marker for e in self.kernel.events[1:-1]]
-        self.warpgroups = [
-            w for w in range(threads.count) if any(threads.may_reach(p, self.program.function, w) for p in places)
-        ] or list(range(threads.count))
+        reach = {e: threads.reach(e.marker, self.program.function) for e in self.kernel.events[1:-1]}
+        self.warpgroups = sorted(frozenset().union(*reach.values())) or list(range(threads.count))
+        for event, found in reach.items():
+            for array in (getattr(event, "array", None), getattr(event, "operand", None)):
+                if array is not None:
+                    array.warpgroups |= found
 
     def _place(self) -> None:
         """Columns for all arrays; two share theirs if they are never in use together."""
@@ -1160,17 +1192,27 @@ class _Emitter:
             later = (i.number - 1 for i in self.items[array.last + 1 :] if i.before is not None)
             array.last = next((n for n in later if _settled(array, self.items[n + 1].before)), len(self.items))
             beside = [o for o in placed if o.first <= array.last and array.first <= o.last]
+            beside = [o for o in beside if o.warpgroups & array.warpgroups]
             for other in sorted(beside, key=lambda o: o.column):
                 if other.column < array.column + array.total and array.column < other.column + other.total:
                     array.column = other.column + other.total
             placed.append(array)
-        self.width = max((a.column + a.total for a in self.arrays), default=0)
-        self.pairs = (len(self.warpgroups) + 1) // 2
+        # Two warpgroups share columns: one has lanes 0-15 of each quarter, the other 16-31.
+        width = {
+            w: max((a.column + a.total for a in self.arrays if w in a.warpgroups), default=0) for w in self.warpgroups
+        }
+        widest = sorted(self.warpgroups, key=lambda w: -width[w])
+        self.places, used = {}, 0
+        for one, other in itertools.zip_longest(widest[::2], widest[1::2]):
+            self.places |= {one: used, other: used + (16 << 16)}
+            used += width[one]
         self.columns = 32
-        while self.columns < self.width * self.pairs:
+        while self.columns < used:
             self.columns *= 2
         if self.columns > COLUMNS:
-            self._too_many()
+            names = "; ".join(f"{a.total} from line {a.where[1]}" for a in self.arrays)
+            text = f"{used} columns of Tensor Memory ({names}) for {len(self.warpgroups)} warpgroups, two of which"
+            self.kernel.refuse(self.arrays[0].where, f"{text} share columns; there are {COLUMNS}")
 
     def _used(self, item: _Item) -> list[_Array]:
         if item.kind == "access":
@@ -1179,17 +1221,10 @@ class _Emitter:
             return [a for e in item.batch for a in (e.array, e.operand) if a is not None]
         return []
 
-    def _too_many(self) -> None:
-        names = "; ".join(f"{a.total} from line {a.where[1]}" for a in self.arrays)
-        text = (
-            f"{self.width} columns of Tensor Memory for each of {len(self.warpgroups)} warpgroups ({names}), two of "
-            f"which share columns: {self.width * self.pairs} of {COLUMNS}"
-        )
-        self.kernel.refuse(self.arrays[0].where, text)
-
     def _check(self) -> None:
         """What the flow shows that no code can put right; which flags and groups are needed at run time."""
-        self.flags: set[_Part] = set()
+        self.newer: set[_Part] = set()
+        self.holds: set[_Part] = set()
         self.groups: set[Any] = set()
         self.drains = False
         for item in self.items:
@@ -1204,16 +1239,17 @@ class _Emitter:
                         self.kernel.refuse(where, "the accumulator of this MMA is used before its group is waited for")
                     if late:
                         self.groups.add(part)
-            if item.kind in ("access", "array"):
+            if item.kind == "access":
                 for part in item.array.parts:
                     states = item.before.parts[part]
                     if _in_memory(states) and any(isinstance(s, str) for s in states):
-                        self.flags.add(part)
+                        self.newer.add(part)
             elif item.kind == "event" and item.event.kind == "mma":
                 for event in item.batch:
                     for part, states in event.before.items():
-                        if _in_memory(states) and states & {NEW, ZERO} and event.adds is not False:
-                            self.flags.add(part)
+                        held = _in_memory(states) or BOTH in states
+                        if held and states & {NEW, ZERO} and event.adds is not False:
+                            self.holds.add(part)
                     if event.operand is not None and self._restaged(item, event):
                         states = item.before.readers[event.operand]
                         self.drains = self.drains or 0 in states
@@ -1236,52 +1272,70 @@ class _Emitter:
         """Tensor Memory, mbarriers, addresses of the thread's warpgroup."""
         count, first = len(self.warpgroups), self.warpgroups[0]
         each = RING + 1 + self.drains
-        barriers = cute.arch.alloc_smem(cutlass.Int64, count * each, 8)
-        self.holder = cute.arch.alloc_smem(cutlass.Int32, 1, 16)
+        self.holder, barriers = self._shared_memory(count * each)
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         with _if(warp == 0):
-            cute.arch.alloc_tmem(self.columns, self.holder)
-            cute.arch.relinquish_tmem_alloc_permit()
+            _here(cute.arch.alloc_tmem, self.columns, self.holder)
+            _here(cute.arch.relinquish_tmem_alloc_permit)
             with cute.arch.elect_one():
                 for i in range(count):
-                    cute.arch.mbarrier_init(barriers + i * each, 128)
+                    _here(cute.arch.mbarrier_init, barriers + i * each, 128)
                     for j in range(1, each):
-                        cute.arch.mbarrier_init(barriers + i * each + j, 1)
-                cute.arch.mbarrier_init_fence()
-        _before_sync()
-        cute.arch.sync_threads()
+                        _here(cute.arch.mbarrier_init, barriers + i * each + j, 1)
+                _here(cute.arch.mbarrier_init_fence)
+        _here(cute.arch.sync_threads)
         _after_sync()
         base = cute.make_tensor(self.holder, cute.make_layout(1))[0]
-        rank = warp // 4 - first
-        if self.warpgroups != list(range(first, first + count)):
-            rank = cutlass.Int32(0)
-            for i, number in enumerate(self.warpgroups):
-                rank = cutlass.Int32(arith.select((warp // 4 == number).ir_value(), cutlass.Int32(i).ir_value(),
-                                                  rank.ir_value()))  # fmt: skip
+        number = warp // 4
+        rank = number - first
+        if self.warpgroups[-1] != first + count - 1:
+            rank = _chosen(number, {w: i for i, w in enumerate(self.warpgroups)})
         self.warp = warp % 4
-        # Two warpgroups share columns: one has lanes 0-15 of each quarter, the other 16-31.
-        self.base = base
-        if count > 1:
-            self.base = base + rank // 2 * self.width + (rank % 2 << 20)
+        self.base = base + _chosen(number, {w: self.places[w] for w in self.warpgroups})
         self.quarter = self.base + (self.warp << 21)
         self.met = barriers + (rank * each if count > 1 else 0)
         self.done, self.drained = self.met + 1, self.met + 1 + RING
         self.phase, self.committed = _Variable(), _Variable()
         self.drain_phase = _Variable() if self.drains else None
-        for part in self.flags:
-            part.flag = _Variable()
+        for part in self.newer:
+            part.newer = _Variable()
+        for part in self.holds:
+            part.holds = _Variable()
         for owner in self.groups:
             owner.group = _Variable()
+
+    def _shared_memory(self, barriers: int) -> tuple[Any, Any]:
+        """Shared memory for the address of Tensor Memory and for mbarriers. Where the kernel's own leaves nothing, they
+        stand between the fields of its structure."""
+        need, total, gaps = 16 + 8 * barriers, 0, []
+        for view in self.program.function.regions[0].blocks[0].operations:
+            op = view.operation
+            named = "smem.struct_fields" in op.attributes
+            fields = list(op.attributes["smem.struct_fields"]) if named else []
+            spans = sorted([int(n) for n in str(f).strip('"').split(":")[:0:-1]] for f in fields)
+            total = max([total, *(start + size for start, size in spans)])
+            for (start, size), (after, _) in itertools.pairwise(spans):
+                at = (start + size + 15) // 16 * 16
+                if after - at >= need:
+                    gaps.append((op, at))
+        if total + need + 1024 <= MAX_SHARED or not gaps:
+            holder = cute.arch.alloc_smem(cutlass.Int32, 1, 16)
+            return holder, cute.arch.alloc_smem(cutlass.Int64, barriers, 8)
+        op, at = gaps[0]
+        op.move_before(self.begin_event.marker)
+        space = _Tensor(op.results[0]).iterator + at
+        return cute.recast_ptr(space, dtype=cutlass.Int32), cute.recast_ptr(space + 16, dtype=cutlass.Int64)
 
     def _epilogue(self) -> None:
         if self.flow.final.flying:
             with _if(self.committed.get() > 0):
                 self._wait_for(self.committed.get() - 1)
         _before_sync()
-        cute.arch.sync_threads()
+        _here(cute.arch.sync_threads)
         _after_sync()
         with _if(cute.arch.make_warp_uniform(cute.arch.warp_idx()) == 0):
-            cute.arch.dealloc_tmem(cute.arch.retrieve_tmem_ptr(cutlass.Float32, 16, self.holder), self.columns)
+            pointer = _here(cute.arch.retrieve_tmem_ptr, cutlass.Float32, 16, self.holder)
+            _here(cute.arch.dealloc_tmem, pointer, self.columns)
 
     def _event(self, item: _Item) -> None:
         event, state = item.event, item.before
@@ -1300,8 +1354,8 @@ class _Emitter:
         """All threads of the warpgroup are here. Nobody goes on before: a thread that ran ahead would arrive for
         another one."""
         _before_sync()
-        cute.arch.mbarrier_arrive(self.met)
-        cute.arch.mbarrier_wait(self.met, self.phase.get())
+        _here(cute.arch.mbarrier_arrive, self.met)
+        _here(cute.arch.mbarrier_wait, self.met, self.phase.get())
         _after_sync()
         self.phase.set(self.phase.get() ^ 1)
 
@@ -1314,35 +1368,36 @@ class _Emitter:
             with _if(number >= RING - 1):
                 self._wait_for(number - (RING - 1))
         with _if(self.warp == 0), cute.arch.elect_one():
-            tcgen05.commit(self.done + number % RING)
+            if state.issued:
+                _here(tcgen05.commit, self.done + number % RING)
+            else:
+                _here(cute.arch.mbarrier_arrive, self.done + number % RING)
         self.committed.set(number + 1)
 
     def _wait_for(self, group: Any) -> None:
-        cute.arch.mbarrier_wait(self.done + group % RING, group // RING % 2)
+        _here(cute.arch.mbarrier_wait, self.done + group % RING, group // RING % 2)
         _after_sync()
 
     def _drain(self) -> None:
         """Nothing is in flight any more, committed or not."""
         with _if(self.warp == 0), cute.arch.elect_one():
-            tcgen05.commit(self.drained)
-        cute.arch.mbarrier_wait(self.drained, self.drain_phase.get())
+            _here(tcgen05.commit, self.drained)
+        _here(cute.arch.mbarrier_wait, self.drained, self.drain_phase.get())
         _after_sync()
         self.drain_phase.set(self.drain_phase.get() ^ 1)
 
     def _access(self, item: _Item) -> None:
         """Load what is newer in Tensor Memory."""
         parts = [(p, item.before.parts[p]) for p in item.array.parts if _in_memory(item.before.parts[p])]
-        if item.full:
+        if not item.full:
+            plain = [p for p, states in parts if not any(isinstance(s, str) for s in states)]
+            self._load(plain, item)
             for part, _ in parts:
-                if part.flag is not None:
-                    part.flag.set(0)
-            return
-        plain = [p for p, states in parts if not any(isinstance(s, str) for s in states)]
-        self._load(plain, item)
-        for part, _ in parts:
-            if part not in plain:
-                with _if(part.flag.get() != 0):
-                    self._load([part], item)
+                if part not in plain:
+                    with _if(part.newer.get() != 0):
+                        self._load([part], item)
+        for part in item.array.parts if item.writes else ():
+            part.note(0, 0)
 
     def _load(self, parts: list[_Part], item: _Item) -> None:
         if not parts:
@@ -1353,10 +1408,9 @@ class _Emitter:
                     self._wait_for(part.group.get())
         for part in parts:
             self._move(part, False)
-        cute.arch.fence_view_async_tmem_load()
+        _here(cute.arch.fence_view_async_tmem_load)
         for part in parts:
-            if part.flag is not None:
-                part.flag.set(0)
+            part.note(0, 1)
 
     def _move(self, part: _Part, store: bool) -> None:
         """Registers of a part to or from its columns."""
@@ -1393,7 +1447,7 @@ class _Emitter:
             for i, (start, _) in enumerate(event.tiles):
                 enabled[event, i] = self._enable(event, start)
         if stored:
-            cute.arch.fence_view_async_tmem_store()
+            _here(cute.arch.fence_view_async_tmem_store)
         if stored or item.before.loose:
             self._meet()
         with _if(self.warp == 0), cute.arch.elect_one():
@@ -1401,8 +1455,7 @@ class _Emitter:
                 self._issue(event, [enabled[event, i] for i in range(len(event.tiles))])
         for event in item.batch:
             for part in event.parts:
-                if part.flag is not None:
-                    part.flag.set(1)
+                part.note(1, 1)
                 if part.group is not None:
                     part.group.set(self.committed.get())
             if event.operand is not None and event.operand in self.groups:
@@ -1412,8 +1465,8 @@ class _Emitter:
         conditions = []
         if event.adds is None:
             conditions.append(cutlass.Boolean(event.accumulate))
-        if _in_memory(event.before[part]):
-            conditions.append(part.flag.get() == 0)
+        if part.holds is not None:
+            conditions.append(part.holds.get() == 0)
         with contextlib.ExitStack() as stack:
             for condition in conditions:
                 stack.enter_context(_if(condition))
@@ -1425,10 +1478,10 @@ class _Emitter:
         if event.adds is False or not _cleared(event):
             return adds
         part = next(p for p in event.parts if p.start == start)
-        if not _in_memory(event.before[part]):
+        if part.holds is None:
             return cutlass.Boolean(False)
-        newer = part.flag.get() != 0
-        return newer if event.adds else adds & newer
+        holds = part.holds.get() != 0
+        return holds if event.adds else adds & holds
 
     def _stage(self, item: _Item, event: _Event) -> bool:
         """Blocks of an operand A from registers to its slots."""
@@ -1474,6 +1527,16 @@ class _Emitter:
                 )
 
 
+def _chosen(number: Any, table: dict[int, int]) -> Any:
+    """What a table has for a number; the last entry for one that is not in it."""
+    entries = list(table.items())
+    found = cutlass.Int32(entries.pop()[1])
+    for key, value in entries:
+        chosen = arith.select((number == key).ir_value(), cutlass.Int32(value).ir_value(), found.ir_value())
+        found = cutlass.Int32(chosen)
+    return found
+
+
 class _Variable:
     """A number that a thread keeps at run time."""
 
@@ -1507,6 +1570,11 @@ def _if(condition: Any):
     with ir.InsertionPoint(op.then_block):
         yield
         scf.YieldOp([])
+
+
+def _here(function: Any, *arguments: Any) -> Any:
+    """A call of the DSL, whose operations else stand at the line of this module's caller."""
+    return function(*arguments, loc=ir.Location.current)
 
 
 def _inside(op: ir.Operation, outer: ir.Operation, function: ir.Operation) -> bool:
@@ -1543,7 +1611,8 @@ def _instruction(op: Any) -> tuple[Any, int]:
         cutlass.Uint8: 0, cutlass.Int8: 1,
     }  # fmt: skip
     if d is cutlass.Int32:
-        kind = nvvm.Tcgen05MMAKind.I8
+        # its name differs between versions
+        kind = nvvm.Tcgen05MMAKind["I8" if "I8" in nvvm.Tcgen05MMAKind.__members__ else "INT8"]
     else:
         kind = {16: nvvm.Tcgen05MMAKind.F16, 8: nvvm.Tcgen05MMAKind.F8F6F4, 32: nvvm.Tcgen05MMAKind.TF32}[a.width]
     result = {cutlass.Float16: 0, cutlass.Float32: 1, cutlass.Int32: 2}[d]

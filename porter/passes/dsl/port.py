@@ -12,6 +12,7 @@ from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, has_errors
 from porter.lang.cute_dsl import SUPPORT, DslFile, Placed, parse_dsl
+from porter.lang.dsl_imports import import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl import names
@@ -19,7 +20,6 @@ from porter.model.dsl.names import hopper_only, within
 from porter.model.dsl.reach import framed_kernels
 from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
-from porter.passes.dsl.imports import import_edits, support_import
 from porter.passes.dsl.renames import NameRules, Renamed, rename, reworded
 from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules
