@@ -101,7 +101,7 @@ def _port_of(problem: Problem, file: Path, ported: Path) -> DslCompiled:
     try:
         return compile_case(problem, ported, PORT_ARCH)[0]
     except PorterError as error:
-        raise placed_in_original(error, file, ported) from None
+        raise placed_in_original(error, file, ported, problem.case.include_dirs) from None
 
 
 def _whole(file: Path, ported: Path, toolkit: Toolkit) -> tuple[list[ResourceRow], list[str]]:

@@ -193,13 +193,18 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
         work.notes += [note for note in [dsl_untested()] if note is not None]
     for problem in problems:
         before = _dsl_side(problem, path, ORIGINAL_ARCH, toolkit)
-        after = _dsl_side(problem, tree.place(path), PORT_ARCH, toolkit)
+        after = _dsl_side(problem, tree.place(path), PORT_ARCH, toolkit, path)
         work.pairs.append((Pair(before, after), tree))
 
 
-def _dsl_side(problem: Problem, source: Path, arch: str, toolkit: Toolkit) -> Callable[[], Module]:
+def _dsl_side(
+    problem: Problem, source: Path, arch: str, toolkit: Toolkit, original: Path | None = None
+) -> Callable[[], Module]:
     def compiled() -> Module:
-        made = compile_case(problem, source, arch)[0]
+        try:
+            made = compile_case(problem, source, arch)[0]
+        except PorterError as error:
+            raise placed_in_original(error, original or source, source, problem.case.include_dirs) from None
         assembled = assemble(toolkit, made.ptx, arch, name=source.stem)
         require_shared_memory(assembled.resources, made.dynamic_smem, arch, source)
         return Module(made.ptx, assembled)
@@ -284,7 +289,7 @@ def _original_refused(path: str, error: PorterError) -> Diagnostic:
 
 def _refused(path: str, error: PorterError, tree: Tree) -> list[Diagnostic]:
     if error.diagnostic.code is Code.DSL_OBSTACLE:
-        return list(placed_in_original(error, Path(path), tree.place(Path(path))).diagnostics)
+        return list(error.diagnostics)
     where = error.diagnostic.where
     if where is not None:
         where = replace(where, path=tree.original_names(where.path))

@@ -6,6 +6,8 @@ from __future__ import annotations
 import bisect
 import functools
 import os
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -119,26 +121,39 @@ class LineMap:
         return far and mine.name == theirs.name
 
 
-def placed_in_original(error: PorterError, original: Path, port: Path) -> PorterError:
+def placed_in_original(error: PorterError, original: Path, port: Path, search: Sequence[Path] = ()) -> PorterError:
     """The obstacles of a port, which nobody has seen, at the lines of the original that they come from; any other
-    error as it is. `original` and `port` are the files that were compiled."""
+    error as it is. `original` and `port` are the files that were compiled. What the port has its own copy of is looked
+    for in `search`, and where the interpreter looks."""
     if error.diagnostic.code is not Code.DSL_OBSTACLE or original.resolve() == port.resolve():
         return error
-    return PorterError.of([replace(d, where=_original_place(d.where, original, port)) for d in error.diagnostics])
+    places = [*search, *(Path(p) for p in sys.path if p)]
+    found = [replace(d, where=_original_place(d.where, original, port, places)) for d in error.diagnostics]
+    return PorterError.of(found)
 
 
-def _original_place(where: Location | None, original: Path, port: Path) -> Location | None:
+def _original_place(where: Location | None, original: Path, port: Path, search: Sequence[Path]) -> Location | None:
     """The place in the original's tree; a file that only the port has keeps its name."""
     if where is None:
         return None
     made, root = Path(where.path).resolve(), port.resolve().parent
-    depth = next((i for i, d in enumerate([root, *root.parents]) if made.is_relative_to(d)), 0)
-    for i in range(depth + 1):
-        above, beside = [root, *root.parents][i], [original.parent, *original.absolute().parent.parents][i:]
-        if made.is_relative_to(above) and beside and (there := beside[0] / made.relative_to(above)).is_file():
+    theirs = [original.parent, *original.absolute().parent.parents]
+    for above, beside in zip([root, *root.parents], theirs, strict=False):
+        if not made.is_relative_to(above):
+            continue
+        name = made.relative_to(above)
+        copied = [directory / of for of in _copied_from(name) for directory in search]
+        there = next((p for p in (beside / name, *copied) if p.is_file()), None)
+        if there is not None:
             hunks = _hunks(str(made), str(there), (os.stat(made).st_mtime_ns, os.stat(there).st_mtime_ns))
             return Location(str(there), hunks.nearest(where.line) if where.line else 0)
     return where
+
+
+def _copied_from(name: Path) -> list[Path]:
+    """`quack/gemm.py` of `quack_sm100/gemm.py`, `gemm.py` of `gemm_sm100.py`."""
+    top, ending = os.path.splitext(name.parts[0])
+    return [Path(top.removesuffix(COPY_SUFFIX) + ending, *name.parts[1:])] if top.endswith(COPY_SUFFIX) else []
 
 
 def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:

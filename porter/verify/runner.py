@@ -178,7 +178,7 @@ class _Session:
         try:
             kernel = self.builder.build(problem, source, PORT_ARCH)
         except PorterError as error:
-            raise placed_in_original(error, original, source) from None
+            raise placed_in_original(error, original, source, self.case.include_dirs) from None
         return [Program("port", PORT_ARCH, source, kernel, changed_launch(launch_of(problem, kernel), self.port))]
 
     def _programs(self, problem: Problem) -> list[Program]:

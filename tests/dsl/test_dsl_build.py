@@ -19,11 +19,12 @@ from porter.build.table import SHARED_LIMIT, require_shared_memory
 from porter.cli.gate import GateOptions, compile_ports, gate_exit
 from porter.cli.inputs import is_dsl_source
 from porter.cli.porting import Ported, PortedRoot
-from porter.diagnostics import Code, ExitCode, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report.environment import probe
 from porter.verify.backends import SimBackend
 from porter.verify.builder import PortPlan, ToolkitBuilder
 from porter.verify.case import load_case
+from porter.verify.line_map import placed_in_original
 from porter.verify.results import Verdict
 from porter.verify.runner import VerifyOptions, verify
 
@@ -338,6 +339,23 @@ def test_verify_says_every_obstacle(tmp_path: Path) -> None:
         verify(load_case(tmp_path / "case.yaml"), PortPlan(files=new), ToolkitBuilder(), SimBackend(), VerifyOptions())
     assert caught.value.exit_code is ExitCode.UNPORTED
     assert [str(d.where) for d in caught.value.diagnostics] == [f"{path}:9", f"{path}:8", f"{path}:8"]
+
+
+def test_an_obstacle_in_a_copied_module_stands_at_the_installed_line(tmp_path: Path) -> None:
+    installed, port = tmp_path / "site" / "kernels" / "gemm.py", tmp_path / "port" / "kernels_sm100" / "gemm.py"
+    texts = "a = 1\nb = 2\nc = 3\n", "import porter_dsl\na = 1\nb = porter_dsl.x\nc = 3\n"
+    for path, text in zip((installed, port), texts, strict=True):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    alone, copy = tmp_path / "site" / "alone.py", tmp_path / "port" / "alone_sm100.py"
+    alone.write_text("a = 1\n")
+    copy.write_text("import porter_dsl\na = 1\n")
+    values = {"kernel": "run", "what": "no end"}
+    places = (port, 3), (port, 4), (copy, 2), (tmp_path / "x.py", 2)
+    error = PorterError.of([Diagnostic(Code.DSL_OBSTACLE, Location(str(p), n), values) for p, n in places])
+    drivers = tmp_path / "driver.py", tmp_path / "port" / "driver.py"
+    found = placed_in_original(error, *drivers, [tmp_path / "site"]).diagnostics
+    assert [str(d.where) for d in found] == [f"{installed}:2", f"{installed}:3", f"{alone}:1", f"{tmp_path / 'x.py'}:2"]
 
 
 # --- drivers, versions, shared memory
