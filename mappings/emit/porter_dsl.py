@@ -712,10 +712,10 @@ NEVER = -1
 class _State:
     """What may hold before a place. `parts`: states of each accumulator; `staged`: of each operand A, whether its
     slots hold what the registers do; `readers`: commits since the last MMA that reads them; `loose`: loads or stores
-    of Tensor Memory since the warpgroup's threads met; `commits` since then, `flying` groups not waited for, `issued`
-    MMAs at all."""
+    of Tensor Memory since the warpgroup's threads met; `commits` since then, `flying` groups not waited for; `issued`:
+    MMAs at all, NEVER or DONE, 0 if that depends."""
 
-    def __init__(self, parts, staged, readers, loose=False, commits=0, flying=0, issued=False) -> None:
+    def __init__(self, parts, staged, readers, loose=False, commits=0, flying=0, issued=NEVER) -> None:
         self.parts, self.staged, self.readers = parts, staged, readers
         self.loose, self.commits, self.flying, self.issued = loose, commits, flying, issued
 
@@ -735,7 +735,8 @@ class _State:
             both.staged[a] = both.staged[a] & slots
         for a, s in other.readers.items():
             both.readers[a] = both.readers[a] | s
-        both.loose, both.issued = self.loose or other.loose, self.issued or other.issued
+        both.loose = self.loose or other.loose
+        both.issued = self.issued if self.issued == other.issued else 0
         both.commits = max(self.commits, other.commits)
         both.flying = max(self.flying, other.flying)
         return both
@@ -852,7 +853,7 @@ class _Flow:
                 state.parts[part] = frozenset([0])
         if state.loose:
             _met(state)
-        state.issued = True
+        state.issued = DONE
 
 
 def _settled(array: _Array, state: _State) -> bool:
@@ -1177,6 +1178,10 @@ class _Emitter:
 
     def _place(self) -> None:
         """Columns for all arrays; two share theirs if they are never in use together."""
+        extent: dict[ir.Operation, tuple[int, int]] = {}
+        for number, loops in enumerate(self.chains):
+            for loop in loops:
+                extent[loop] = (extent.get(loop, (number,))[0], number)
         for item in self.items:
             for array in self._used(item):
                 home = array.value.owner.operation.block.owner.operation
@@ -1184,8 +1189,7 @@ class _Emitter:
                 for loop in self.chains[item.number]:
                     if _inside(home, loop, self.program.function):
                         continue
-                    inside = [n for n, chain in enumerate(self.chains) if any(loop == c for c in chain)]
-                    first, last = min(first, inside[0]), max(last, inside[-1])
+                    first, last = min(first, extent[loop][0]), max(last, extent[loop][1])
                 array.first = first if array.first < 0 else min(array.first, first)
                 array.last = max(array.last, last)
         placed: list[_Array] = []
@@ -1212,7 +1216,8 @@ class _Emitter:
         while self.columns < used:
             self.columns *= 2
         if self.columns > COLUMNS:
-            names = "; ".join(f"{a.total} from line {a.where[1]}" for a in self.arrays)
+            lines = [(os.path.basename(a.where[0]), a.where[1], a.total) for a in self.arrays]
+            names = "; ".join(f"{n * lines.count((f, i, n))} from {f}:{i}" for f, i, n in dict.fromkeys(lines))
             text = f"{used} columns of Tensor Memory ({names}) for {len(self.warpgroups)} warpgroups, two of which"
             self.kernel.refuse(self.arrays[0].where, f"{text} share columns; there are {COLUMNS}")
 
@@ -1299,6 +1304,8 @@ class _Emitter:
         self.done, self.drained = self.met + 1, self.met + 1 + RING
         self.phase, self.committed = _Variable(), _Variable()
         self.drain_phase = _Variable() if self.drains else None
+        commits = [i.before.issued for i in self.items if i.kind == "event" and i.event.kind == "commit" and i.before]
+        self.issued = _Variable() if 0 in commits else None
         for part in self.newer:
             part.newer = _Variable()
         for part in self.holds:
@@ -1369,10 +1376,15 @@ class _Emitter:
             with _if(number >= RING - 1):
                 self._wait_for(number - (RING - 1))
         with _if(self.warp == 0), cute.arch.elect_one():
-            if state.issued:
+            # A thread that issued nothing has nothing to commit.
+            if state.issued == DONE:
                 _here(tcgen05.commit, self.done + number % RING)
             else:
-                _here(cute.arch.mbarrier_arrive, self.done + number % RING)
+                issued = self.issued.get() != 0 if self.issued is not None else cutlass.Boolean(False)
+                with _if(issued):
+                    _here(tcgen05.commit, self.done + number % RING)
+                with _if(issued == cutlass.Boolean(False)):
+                    _here(cute.arch.mbarrier_arrive, self.done + number % RING)
         self.committed.set(number + 1)
 
     def _wait_for(self, group: Any) -> None:
@@ -1461,6 +1473,8 @@ class _Emitter:
         with _if(self.warp == 0), cute.arch.elect_one():
             for event in item.batch:
                 self._issue(event, [enabled[event, i] for i in range(len(event.tiles))])
+        if self.issued is not None:
+            self.issued.set(1)
         for event in item.batch:
             for part in event.parts:
                 part.note(1, 1)
