@@ -193,8 +193,17 @@ def wait_group(group: int) -> None:
 
 def gemm(atom, d, a, b, c, **kwargs) -> None:
     """`cute.gemm`. D and C have to be the same accumulator, in registers."""
+    _multiply(cute.gemm, atom, d, a, b, c, kwargs)
+
+
+def mma_atom_call(atom, d, a, b, c, **kwargs) -> None:
+    """`cute.mma_atom_call`: one MMA, under the same conditions."""
+    _multiply(cute.mma_atom_call, atom, d, a, b, c, kwargs)
+
+
+def _multiply(plain, atom, d, a, b, c, options) -> None:
     if not isinstance(getattr(atom, "op", None), warpgroup.mma.WarpGroupMmaOp):
-        cute.gemm(atom, d, a, b, c, **kwargs)
+        plain(atom, d, a, b, c, **options)
         return
     kernel = _running("gemm")
     first = [x[0] if isinstance(x, (list, tuple)) else x for x in (a, b)]
