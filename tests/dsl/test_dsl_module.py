@@ -442,6 +442,12 @@ def test_groups_in_flight_are_bounded(compiled: Any) -> None:
     assert free.count("mbarrier.try_wait") == waited.count("mbarrier.try_wait") == 2
 
 
+def test_single_mmas_of_an_atom(compiled: Any) -> None:
+    text = ZERO + loop(step()) + STORE
+    ptx = compiled(text.replace("cute.gemm(", "warpgroup.mma_atom_call("))
+    assert ptx.count("tcgen05.mma") == compiled(text).count("tcgen05.mma") > 0
+
+
 def test_a_kernel_without_mmas_is_left_alone(compiled: Any) -> None:
     ptx = compiled("mC[tidx % M, tidx // M] = 1.0\n")
     assert "tcgen05" not in ptx
