@@ -62,8 +62,9 @@ def test_unmutated_ports_are_clean() -> None:
     library's mbarrier operations between blocks of a cluster name no scope (M1)."""
     for case, record in zip(CASES, records(), strict=True):
         assert record.status == "ok"
-        assert len(record.rows) > 20
         assert set(record.hazards) <= ({"G5", "M1"} if case.dsl is not None else set()), record.case
+    # A kernel without MMAs, which only its file shares with others, synchronizes nothing.
+    assert [r.case for r in records() if len(r.rows) <= 20] == ["dsl_gemm_plain:scale"]
 
 
 def test_no_survivor_is_unexplained_and_no_explanation_is_stale() -> None:
