@@ -58,8 +58,8 @@ def test_the_result_is_of_the_port_of_today(case: Case) -> None:
 
 
 def test_unmutated_ports_are_clean() -> None:
-    """At strict level, but for what originals in CuTe DSL have: all lanes of a warp make the same bulk store (G5), and the
-    library's mbarrier operations between blocks name no scope (M1)."""
+    """At strict level, but for what originals in CuTe DSL have: all lanes of a warp make the same bulk store (G5), and
+    mbarrier operations of the library between blocks name no scope (M1)."""
     for case, record in zip(CASES, records(), strict=True):
         assert record.status == "ok"
         assert set(record.hazards) <= ({"G5", "M1"} if case.dsl is not None else set()), record.case
