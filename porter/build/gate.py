@@ -21,6 +21,9 @@ from porter.diagnostics import Code, Diagnostic, PorterError
 MACHINE = (Code.COMPILER_TIMEOUT, Code.TOOL_MISSING, Code.NO_HOST_COMPILER, Code.NO_TOOLKIT, Code.NO_DSL)
 """What a machine lacks, which says nothing about a source."""
 
+_DSL_KERNEL = "kernel_cutlass_"
+"""How CuTe DSL's names of kernels begin."""
+
 _UNNAMED = (Code.ENTRY_NOT_FOUND, Code.ENTRY_AMBIGUOUS)
 
 
@@ -178,9 +181,9 @@ def _partners(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
         if len(same) == 1 and sum(function_name(n) == own for n in left if n not in partner) == 1:
             partner[name] = same[0]
             right.discard(same[0])
-    # A name may hold that of the module, which is another one where a package was copied.
+    # CuTe DSL's names hold the module's, which is another one where a package was copied.
     alone = [n for n in left if n not in partner]
-    if len(alone) == 1 == len(right):
+    if len(alone) == 1 == len(right) and all(n.startswith(_DSL_KERNEL) for n in (*alone, *right)):
         partner[alone[0]] = right.pop()
     return partner
 
