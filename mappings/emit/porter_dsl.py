@@ -815,9 +815,10 @@ class _Flow:
         if item.kind == "access":
             return self._access(item, state)
         event = item.event
-        if event.kind == "fence":
-            # The threads meet before the next MMA.
+        if event.kind == "fence" and event.joins:
             state.loose = True
+        elif event.kind == "fence":
+            _met(state)
         elif event.kind == "commit":
             if _needs_meeting(state):
                 _met(state)
@@ -1097,7 +1098,7 @@ def _operand(program: _Program, event: _Event) -> None:
 
 
 def _batches(program: _Program) -> None:
-    """MMAs that follow each other in a block are issued together."""
+    """MMAs that follow each other in a block are issued together; a fence right before them is theirs."""
 
     def visit(items: list[_Item]) -> None:
         last: _Item | None = None
@@ -1114,6 +1115,14 @@ def _batches(program: _Program) -> None:
                 last = item
             elif item.kind != "array" and not (item.kind == "access" and _apart(item, last)):
                 last = None
+        joins = False
+        for item in reversed(items):
+            if item.kind == "event":
+                if item.event.kind == "fence":
+                    item.event.joins = joins
+                joins = item.event.kind in ("fence", "mma") and (joins or item.event.kind == "mma")
+            elif item.kind not in ("array", "access"):
+                joins = False
 
     for items in program.blocks:
         visit(items)
@@ -1357,7 +1366,9 @@ class _Emitter:
 
     def _event(self, item: _Item) -> None:
         event, state = item.event, item.before
-        if event.kind == "commit":
+        if event.kind == "fence" and not event.joins:
+            self._meet()
+        elif event.kind == "commit":
             self._commit(state)
         elif event.kind == "wait" and event.pending < RING - 1:
             # A commit waits for older groups by itself.

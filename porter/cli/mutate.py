@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -26,6 +27,7 @@ from porter.verify.mutation_record import (
     Record,
     make_record,
     port_digest,
+    ptx_digest,
     read_record,
     record_path,
     write_record,
@@ -109,6 +111,11 @@ def mutate(
         codes += [d.code.value.exit_code for d in left]
         if not setups:
             continue
+        kept = _moved(case, wanted, setups)
+        if kept is not None:
+            session.show(Text(f"{case.name} {wanted.program}, compiled as before: {report_mutation.counts(kept.rows)}"))
+            records.append(kept)
+            continue
         with session.progress() as tell:
 
             def step(text: str, name: str = case.name) -> None:
@@ -119,7 +126,7 @@ def mutate(
         results.append((case.name, result))
         codes.append(report_mutation.exit_code(result))
         session.show(*report_mutation.table(case.name, wanted.program, result))
-        records.append(_keep(case, wanted, setups[0], result))
+        records.append(_keep(case, wanted, setups, result))
     if len(records) > 1:
         session.show(Text(report_mutation.summary(records)))
     if folder is not None:
@@ -137,19 +144,34 @@ def _port(case: Case, wanted: _Wanted) -> str:
     return "" if plan is None else port_digest(case, plan)
 
 
-def _kept(case: Case, wanted: _Wanted) -> Record | None:
-    """The result that is there already, of the same port with the same settings."""
+def _found(case: Case, wanted: _Wanted) -> Record | None:
+    """The result that is there already, with the same settings."""
     if wanted.folder is None or wanted.again:
         return None
-    found = read_record(record_path(wanted.folder, case))
-    o = wanted.options
+    found, o = read_record(record_path(wanted.folder, case)), wanted.options
     same = found is not None and (found.seed, found.schedule, found.arithmetic) == (o.seed, o.schedule, o.arithmetic)
-    return found if found is not None and same and found.port == _port(case, wanted) else None
+    return found if same else None
 
 
-def _keep(case: Case, wanted: _Wanted, setup: Setup, result: MutationResult) -> Record:
+def _kept(case: Case, wanted: _Wanted) -> Record | None:
+    """The result that is there already, of the same port."""
+    found = _found(case, wanted)
+    return found if found is not None and found.port == _port(case, wanted) else None
+
+
+def _moved(case: Case, wanted: _Wanted, setups: Sequence[Setup]) -> Record | None:
+    """The result that is there already, of a port with another text that is compiled to the same."""
+    found = _found(case, wanted)
+    if found is None or wanted.folder is None or found.ptx != ptx_digest(case, setups):
+        return None
+    record = replace(found, port=_port(case, wanted))
+    write_record(record_path(wanted.folder, case), record)
+    return record
+
+
+def _keep(case: Case, wanted: _Wanted, setups: Sequence[Setup], result: MutationResult) -> Record:
     port = "" if wanted.folder is None else _port(case, wanted)
-    record = make_record(case, port, setup.sizes, setup.kernel.module, wanted.options, result)
+    record = make_record(case, port, setups, wanted.options, result)
     if wanted.folder is not None:
         write_record(record_path(wanted.folder, case), record)
     return record

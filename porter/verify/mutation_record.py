@@ -19,6 +19,7 @@ from porter.ptx import ast
 from porter.verify.backends import RunResult
 from porter.verify.builder import PortPlan
 from porter.verify.case import Case
+from porter.verify.mutant_runs import Setup
 from porter.verify.mutants import Mutant
 from porter.verify.mutation import MutantRow, MutationResult
 from porter.verify.settings import SimOptions
@@ -59,8 +60,9 @@ class Row:
 @dataclass(frozen=True)
 class Record:
     """What became of a case's mutants. `port` is a digest of the ported files and the case, `code` one of the
-    compiled instructions, so that results of another compiler are known for what they are. `hazards` are the
-    kinds that the unmutated port has, with `!` where they are errors also at practice level."""
+    compiled instructions, so that results of another compiler are known for what they are, `ptx` one of all that is
+    compiled and of the case: results of a port stay where only its text changed. `hazards` are the kinds that the
+    unmutated port has, with `!` where they are errors also at practice level."""
 
     case: str
     port: str
@@ -72,6 +74,7 @@ class Record:
     status: str
     hazards: tuple[str, ...]
     rows: tuple[Row, ...]
+    ptx: str = ""
 
     @property
     def survivors(self) -> tuple[Row, ...]:
@@ -117,22 +120,33 @@ def code_digest(module: ast.Module) -> str:
     return total.hexdigest()
 
 
-def make_record(
-    case: Case, port: str, sizes: str, module: ast.Module, options: SimOptions, result: MutationResult
-) -> Record:
+_PLACED = re.compile(r'"/[^"]*/([^"/]*)"')
+
+
+def ptx_digest(case: Case, setups: Sequence[Setup]) -> str:
+    """A digest of a case, of its programs as they are compiled for all sizes, and of the lines that they come from; the
+    same wherever the files lie."""
+    programs = [setup.kernel.ptx for setup in setups]
+    files = sorted({m.group().strip('"') for text in programs for m in _PLACED.finditer(text)})
+    lines = ["\n".join(_lines(name)) for name in files]
+    return digest([_ADDED_SIZES.sub(b"", case.path.read_bytes()), *(_PLACED.sub(r"\1", t) for t in programs), *lines])
+
+
+def make_record(case: Case, port: str, setups: Sequence[Setup], options: SimOptions, result: MutationResult) -> Record:
     hazards = sorted({h.kind.id + ("!" if h.severity == "error" else "") for h in result.baseline.hazards})
     rows = [record_row(row) for row in result.rows]
     return Record(
         case=case.name,
         port=port,
-        code=code_digest(module),
-        sizes=sizes,
+        code=code_digest(setups[0].kernel.module),
+        sizes=setups[0].sizes,
         seed=options.seed,
         schedule=options.schedule,
         arithmetic=options.arithmetic,
         status=result.baseline.status,
         hazards=tuple(hazards),
         rows=tuple(rows),
+        ptx=ptx_digest(case, setups),
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from porter.cli.main import main
 from porter.report.json import schema
-from porter.verify.mutation_record import read_record
+from porter.verify.mutation_record import read_record, write_record
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 KERNEL = str(CORPUS / "gemm_coop" / "gemm_coop.cu")
@@ -40,6 +41,14 @@ def test_results_are_kept_and_passed_over(tmp_path: Path) -> None:
     assert code == 0
     assert text.startswith("gemm_coop port, kept: ")
     assert "unexplained" not in text
+    write_record(tmp_path / "gemm_coop.json", replace(record, port="another text"))
+    code, text = run("mutate", CASE, "--record", str(tmp_path))
+    assert text.startswith("gemm_coop port, compiled as before: ")
+    assert read_record(tmp_path / "gemm_coop.json") == record
+    write_record(tmp_path / "gemm_coop.json", replace(record, port="another text", ptx="other code", rows=()))
+    code, text = run("mutate", CASE, "--record", str(tmp_path), "--jobs", "2")
+    assert "before" not in text
+    assert read_record(tmp_path / "gemm_coop.json") == record
     (tmp_path / "reviewed.yaml").write_text("- {mutants: drop}\n")
     assert run("mutate", CASE, "--record", str(tmp_path))[0] == 2
 

@@ -442,6 +442,28 @@ def test_groups_in_flight_are_bounded(compiled: Any) -> None:
     assert free.count("mbarrier.try_wait") == waited.count("mbarrier.try_wait") == 2
 
 
+NESTED = """
+warpgroup.fence()
+for k in cutlass.range(tiles, unroll=1):
+    cute.gemm(mma, acc, tCrA[None, None, 0, t], tCrB[None, None, 0, t], acc)
+warpgroup.commit_group()
+warpgroup.wait_group(0)
+"""
+
+
+def test_a_fence_ahead_of_a_loop_is_met_once(compiled: Any) -> None:
+    ptx = compiled(ZERO + loop(NESTED) + STORE)
+    assert "mbarrier" not in main_loop(ptx)
+    assert ptx.count("mbarrier.arrive") == 1
+
+
+@pytest.mark.parametrize("between", ["", "warpgroup.fence()\n", "total.store(total.load() + 1)\n"])
+def test_a_fence_right_before_an_mma_is_met_with_it(compiled: Any, between: str) -> None:
+    total = "total = cute.make_rmem_tensor(acc.shape, ACC)\ntotal.fill(0)\n"
+    text = ZERO + total + loop(step().replace("cute.gemm(", between + "cute.gemm(")) + STORE
+    assert compiled(text).count("mbarrier.arrive") == 1
+
+
 def test_single_mmas_of_an_atom(compiled: Any) -> None:
     text = ZERO + loop(step()) + STORE
     ptx = compiled(text.replace("cute.gemm(", "warpgroup.mma_atom_call("))
