@@ -887,7 +887,9 @@ def _batches(program: _Program) -> None:
                     item.batch = last.batch + item.batch
                     items.remove(last)
                 last = item
-            elif item.kind != "array" and not (item.kind == "access" and _apart(item, last)):
+            elif item.kind == "access" and last is not None:
+                last = None if any(item.array in e.arrays() for e in last.batch) else last
+            elif item.kind != "array":
                 last = None
         joins = False
         for item in reversed(items):
@@ -899,11 +901,6 @@ def _batches(program: _Program) -> None:
 
     for items in program.blocks:
         visit(items)
-
-
-def _apart(item: _Item, last: _Item | None) -> bool:
-    """Whether an access has nothing to do with the MMAs before it."""
-    return last is None or all(item.array not in (e.array, e.operand) for e in last.batch)
 
 
 class _Emitter:
@@ -964,14 +961,14 @@ class _Emitter:
     def _live(self) -> None:
         """From where to where arrays are in use: all of a loop, unless they are made anew in it."""
         extent: dict[ir.Operation, list[int]] = {}
+        made = {item.array: item.loops for item in self.items if item.kind == "array"}
         for item in self.items:
             for loop in item.loops:
                 extent.setdefault(loop, []).append(item.number)
         for item in self.items:
             used = [a for e in item.batch for a in e.arrays()] if item.multiplies() else []
             for array in [item.array] if item.kind == "access" else used:
-                home = array.value.owner.operation.block.owner.operation
-                outer = [n for n in item.loops if not _inside(home, n, self.program.function)]
+                outer = [n for n in item.loops if n not in made[array]]
                 array.first = min([array.first, item.number, *(extent[n][0] for n in outer)])
                 array.last = max([array.last, item.number, *(extent[n][-1] for n in outer)])
         for array in self.arrays:
@@ -1075,13 +1072,12 @@ class _Emitter:
         for view in self.program.function.regions[0].blocks[0].operations:
             op = view.operation
             named = "smem.struct_fields" in op.attributes
-            fields = list(op.attributes["smem.struct_fields"]) if named else []
+            fields = op.attributes["smem.struct_fields"] if named else ()
             spans = sorted([int(n) for n in str(f).strip('"').split(":")[:0:-1]] for f in fields)
-            total = max([total, *(start + size for start, size in spans)])
+            total = max([total, *map(sum, spans)])
             for (start, size), (after, _) in itertools.pairwise(spans):
                 at = (start + size + 15) // 16 * 16
-                if after - at >= need:
-                    gaps.append((op, at))
+                gaps += [(op, at)] if after - at >= need else []
         if total + need + 1024 <= MAX_SHARED or not gaps:
             holder = cute.arch.alloc_smem(cutlass.Int32, 1, 16)
             return holder, cute.arch.alloc_smem(cutlass.Int64, barriers, 8)
@@ -1120,9 +1116,12 @@ class _Emitter:
         another one."""
         _before_sync()
         _here(cute.arch.mbarrier_arrive, self.met)
-        _here(cute.arch.mbarrier_wait, self.met, self.phase.get())
+        self._pass(self.met, self.phase)
+
+    def _pass(self, barrier: Any, phase: _Variable) -> None:
+        _here(cute.arch.mbarrier_wait, barrier, phase.get())
         _after_sync()
-        self.phase.set(self.phase.get() ^ 1)
+        phase.set(phase.get() ^ 1)
 
     def _commit(self, state: _State) -> None:
         if state.far():
@@ -1134,14 +1133,11 @@ class _Emitter:
                 self._wait_for(number - (RING - 1))
         with _if(self.warp == 0), cute.arch.elect_one():
             # A thread that issued nothing has nothing to commit.
-            if state["issued"] == {True}:
+            issued = cutlass.Boolean(True in state["issued"] if self.issued is None else self.issued.get() != 0)
+            with _if(issued):
                 _here(tcgen05.commit, self.done + number % RING)
-            else:
-                issued = self.issued.get() != 0 if self.issued is not None else cutlass.Boolean(False)
-                with _if(issued):
-                    _here(tcgen05.commit, self.done + number % RING)
-                with _if(issued == cutlass.Boolean(False)):
-                    _here(cute.arch.mbarrier_arrive, self.done + number % RING)
+            with _if(issued == cutlass.Boolean(False)):
+                _here(cute.arch.mbarrier_arrive, self.done + number % RING)
         self.committed.set(number + 1)
 
     def _wait_for(self, group: Any) -> None:
@@ -1158,18 +1154,15 @@ class _Emitter:
         """Nothing is in flight any more, committed or not."""
         with _if(self.warp == 0), cute.arch.elect_one():
             _here(tcgen05.commit, self.drained)
-        _here(cute.arch.mbarrier_wait, self.drained, self.drain_phase.get())
-        _after_sync()
-        self.drain_phase.set(self.drain_phase.get() ^ 1)
+        self._pass(self.drained, self.drain_phase)
 
     def _access(self, item: _Item) -> None:
         """Load what is newer in Tensor Memory."""
         parts = [(p, item.before[p]) for p in item.array.parts if _in_memory(item.before[p])]
         if not item.full:
-            plain = [p for p, states in parts if not any(isinstance(s, str) for s in states)]
-            self._load(plain, item)
-            for part, _ in parts:
-                if part not in plain:
+            self._load([p for p, states in parts if states == set(_in_memory(states))], item)
+            for part, states in parts:
+                if states != set(_in_memory(states)):
                     with _if(part.newer.get() != 0):
                         self._load([part], item)
         for part in item.array.parts if item.writes else ():
@@ -1213,7 +1206,6 @@ class _Emitter:
     def _multiply(self, item: _Item) -> None:
         """Stores, operands A, then the MMAs of a batch by one thread."""
         stored = False
-        enabled: dict[tuple[_Event, int], Any] = {}
         for event in item.batch:
             for part in event.parts:
                 if _stored(event, part):
@@ -1221,34 +1213,26 @@ class _Emitter:
                     self._store(event, part)
             if event.operand is not None:
                 stored = self._stage(item, event) or stored
-            for i, (start, _) in enumerate(event.tiles):
-                enabled[event, i] = self._enable(event, start)
+            event.enabled = [self._enable(event, start) for start, _ in event.tiles]
         if stored:
             _here(cute.arch.fence_view_async_tmem_store)
         if stored or True in item.before["loose"]:
             self._meet()
         with _if(self.warp == 0), cute.arch.elect_one():
             for event in item.batch:
-                self._issue(event, [enabled[event, i] for i in range(len(event.tiles))])
+                self._issue(event)
         if self.issued is not None:
             self.issued.set(1)
         for event in item.batch:
             for part in event.parts:
                 part.note(1, 1)
-                if part.group is not None:
-                    part.group.set(self.committed.get())
-            if event.operand is not None and event.operand.group is not None:
-                event.operand.group.set(self.committed.get())
+            for written in (*event.parts, event.operand):
+                if written is not None and written.group is not None:
+                    written.group.set(self.committed.get())
 
     def _store(self, event: _Event, part: _Part) -> None:
-        conditions = []
-        if event.adds is None:
-            conditions.append(cutlass.Boolean(event.accumulate))
-        if part.holds is not None:
-            conditions.append(part.holds.get() == 0)
-        with contextlib.ExitStack() as stack:
-            for condition in conditions:
-                stack.enter_context(_if(condition))
+        adds = cutlass.Boolean(event.accumulate if event.adds is None else True)
+        with _if(adds), _if(part.holds.get() == 0 if part.holds is not None else True):
             self._move(part, True)
 
     def _enable(self, event: _Event, start: int) -> Any:
@@ -1283,12 +1267,12 @@ class _Emitter:
             nvvm.tcgen05_st(nvvm.Tcgen05LdStShape.SHAPE_16X128B, where, four.load().ir_value())
         return True
 
-    def _issue(self, event: _Event, enabled: list[Any]) -> None:
+    def _issue(self, event: _Event) -> None:
         kind, description = _instruction(event.mma.op)
         ranks = cute.rank(event.b)
         blocks = cute.size(event.b, mode=[2]) if ranks > 2 else 1
         for k in range(blocks):
-            for (start, (i, j)), enable in zip(event.tiles, enabled, strict=True):
+            for (start, (i, j)), enable in zip(event.tiles, event.enabled, strict=True):
                 if event.operand is None:
                     a = _descriptor(event.a, i, k)
                 else:
@@ -1337,8 +1321,7 @@ def _at(op: ir.Operation):
 
 @contextlib.contextmanager
 def _behind(op: ir.Operation):
-    operations = [o.operation for o in op.block.operations]
-    with _at(operations[operations.index(op) + 1]):
+    with ir.InsertionPoint.after(op), op.location:
         yield
 
 
@@ -1353,13 +1336,6 @@ def _if(condition: Any):
 def _here(function: Any, *arguments: Any) -> Any:
     """A call of the DSL, whose operations else stand at the line of this module's caller."""
     return function(*arguments, loc=ir.Location.current)
-
-
-def _inside(op: ir.Operation, outer: ir.Operation, function: ir.Operation) -> bool:
-    """Whether an operation of a function is another one, or in its regions."""
-    while op != outer and op != function:
-        op = op.block.owner.operation
-    return op == outer
 
 
 def _before_sync() -> None:
