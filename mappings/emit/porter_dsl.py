@@ -438,7 +438,7 @@ class _Program:
             return []
         views = [r for r in results if _bits(r)]
         for result, value in itertools.product(views, used):
-            self._join(result, value, self._step(op, result, value))
+            self._join(result, value, _step(op, result, value))
         if views or (results and all(_LAYOUT_ONLY.match(str(r.type)) for r in results)):
             return []
         items = []
@@ -446,7 +446,7 @@ class _Program:
             writes = op.name not in _READS and not (op.name == "cute.copy" and value == _operands(op)[1])
             for array in self.aliases[value]:
                 full = op.name == "cute.memref.store_vec" and self._whole(value, array)
-                zero = full and self._zero(_operands(op)[0])
+                zero = full and _zero(_operands(op)[0])
                 items.append(_Item("access", op, array=self.arrays[array], writes=writes, full=full, zero=zero))
         return items
 
@@ -455,27 +455,30 @@ class _Program:
         tensor, bits = _registers(value), self.arrays[array].bits
         return len(self.aliases[value]) == 1 and tensor is not None and cute.size(tensor) * _bits(value) == bits
 
-    def _zero(self, value: ir.Value) -> bool:
-        op = _owner(value)
-        while op is not None and op.name in ("vector.broadcast", "vector.splat"):
-            op = _owner(_operands(op)[0])
-        constant = str(op.attributes["value"]) if op is not None and op.name == "arith.constant" else ""
-        return bool(re.match(r"(dense<)?[0.]+(e[+-]?0+)?(>|\s*:)", constant))
 
-    def _step(self, op: ir.Operation, result: ir.Value, value: ir.Value) -> int | None:
-        """How many bits a view of registers begins behind them."""
-        bits, tensor, view = _bits(value), _registers(value), _registers(result)
-        if op.name in _SAME_START:
-            return 0
-        step = None
-        if op.name == "cute.add_offset":
-            step = _static(_unpack_x_tuple(_operands(op)[1]))
-        elif op.name == "cute.slice" and tensor is not None:
-            step = _static(cute.slice_and_offset(_unpack_x_tuple(_operands(op)[1]), tensor.layout)[1])
-        elif tensor is not None and view is not None and bits == _bits(result):
-            # Equally many elements are the same ones in another order.
-            step = 0 if _static(cute.size(tensor)) == cute.size(view) else None
-        return None if step is None or bits is None else step * bits
+def _zero(value: ir.Value) -> bool:
+    """Whether a vector is all zeros."""
+    op = _owner(value)
+    while op is not None and op.name in ("vector.broadcast", "vector.splat"):
+        op = _owner(_operands(op)[0])
+    constant = str(op.attributes["value"]) if op is not None and op.name == "arith.constant" else ""
+    return bool(re.match(r"(dense<)?[0.]+(e[+-]?0+)?(>|\s*:)", constant))
+
+
+def _step(op: ir.Operation, result: ir.Value, value: ir.Value) -> int | None:
+    """How many bits a view of registers begins behind them."""
+    bits, tensor, view = _bits(value), _registers(value), _registers(result)
+    if op.name in _SAME_START:
+        return 0
+    step = None
+    if op.name == "cute.add_offset":
+        step = _static(_unpack_x_tuple(_operands(op)[1]))
+    elif op.name == "cute.slice" and tensor is not None:
+        step = _static(cute.slice_and_offset(_unpack_x_tuple(_operands(op)[1]), tensor.layout)[1])
+    elif tensor is not None and view is not None and bits == _bits(result):
+        # Equally many elements are the same ones in another order.
+        step = 0 if _static(cute.size(tensor)) == cute.size(view) else None
+    return None if step is None or bits is None else step * bits
 
 
 # --- which warpgroups multiply
