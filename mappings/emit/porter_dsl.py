@@ -87,15 +87,12 @@ def _on_hopper(function):
 
 
 make_trivial_tiled_mma = _on_hopper(sm90_utils.make_trivial_tiled_mma)
-MmaF16BF16Op = _on_hopper(warpgroup.MmaF16BF16Op)
-MmaF8Op = _on_hopper(warpgroup.MmaF8Op)
-if hasattr(warpgroup, "MmaI8Op"):
-    MmaI8Op = _on_hopper(warpgroup.MmaI8Op)
 
 
 def __getattr__(name):
-    """Everything else of cute.nvgpu.warpgroup: layouts of shared memory, major modes."""
-    return getattr(warpgroup, name)
+    """Everything else of cute.nvgpu.warpgroup: MMAs, layouts of shared memory, major modes."""
+    found = getattr(warpgroup, name)
+    return _on_hopper(found) if re.fullmatch(r"Mma\w+Op", name) else found
 
 
 # --- what a kernel calls
@@ -106,6 +103,8 @@ class _Event:
 
     def __init__(self, kind: str, **values: Any) -> None:
         self.kind, self.where = kind, _user_line()
+        if _now is None:
+            raise Unportable([(*self.where, f"{kind} outside of a kernel that porter_dsl.begin() opens")])
         self.array = self.operand = None
         self.parts: list[_Part] = []
         place = ir.Location.file(*self.where, 1)
@@ -160,33 +159,23 @@ def begin() -> None:
 def end() -> None:
     """Last statement of a kernel, which all threads reach."""
     global _now
-    kernel = _running("end")
     _Event("end")
-    _now = None
+    kernel, _now = _now, None
     _finish(kernel)
-
-
-def _running(name: str) -> _Kernel:
-    if _now is None:
-        raise Unportable([(*_user_line(), f"{name} outside of a kernel that porter_dsl.begin() opens")])
-    return _now
 
 
 def fence() -> None:
     """`wgmma.fence`: what the warpgroup did before comes before the MMAs that follow."""
-    _running("fence")
     _Event("fence")
 
 
 def commit_group() -> None:
     """`wgmma.commit_group`."""
-    _running("commit_group")
     _Event("commit")
 
 
 def wait_group(group: int) -> None:
     """`wgmma.wait_group`: at most `group` groups stay in flight."""
-    _running("wait_group")
     _Event("wait", pending=int(group))
 
 
@@ -204,12 +193,11 @@ def _multiply(plain, atom, d, a, b, c, options) -> None:
     if not isinstance(getattr(atom, "op", None), warpgroup.mma.WarpGroupMmaOp):
         plain(atom, d, a, b, c, **options)
         return
-    kernel = _running("gemm")
-    first = [x[0] if isinstance(x, (list, tuple)) else x for x in (a, b)]
-    if any(isinstance(x, (list, tuple)) and len(x) > 1 for x in (a, b)):
-        kernel.refuse(_user_line(), "an MMA with auxiliary operands")
+    operands = [x if isinstance(x, (list, tuple)) else [x] for x in (a, b)]
     values = {"accumulate": atom.get(Field.ACCUMULATE), "slots": [], "places": {}, "before": {}}
-    _Event("mma", mma=atom, d=d, a=first[0], b=first[1], c=c, **values)
+    event = _Event("mma", mma=atom, d=d, a=operands[0][0], b=operands[1][0], c=c, **values)
+    if max(map(len, operands)) > 1:
+        _now.refuse(event.where, "an MMA with auxiliary operands")
 
 
 # --- values and layouts
@@ -222,21 +210,17 @@ def _raw(value: Any) -> ir.Value:
     return ir.Value(value) if type(value) is not ir.Value else value
 
 
-class _Scratch:
+@contextlib.contextmanager
+def _scratch():
     """Where the bindings may put the operations that they make for the objects of the DSL, whenever a value is
     looked at."""
-
-    def __enter__(self) -> None:
-        self._module = ir.Module.create(ir.Location.unknown())
-        self._point = ir.InsertionPoint(self._module.body)
-        self._point.__enter__()
-        _operands.seen.clear()
-
-    def __exit__(self, *error: Any) -> None:
-        self._point.__exit__(*error)
-        _operands.seen.clear()
-        for op in reversed(list(self._module.body.operations)):
-            op.operation.erase()
+    module = ir.Module.create(ir.Location.unknown())
+    _operands.seen.clear()
+    with ir.InsertionPoint(module.body):
+        yield
+    _operands.seen.clear()
+    for op in reversed(list(module.body.operations)):
+        op.operation.erase()
 
 
 def _operands(op: ir.Operation) -> list[ir.Value]:
@@ -322,7 +306,7 @@ class _Part:
     def note(self, newer: int, holds: int) -> None:
         for flag, value in ((self.newer, newer), (self.holds, holds)):
             if flag is not None:
-                flag.set(value)
+                flag[0] = value
 
 
 class _Item:
@@ -576,27 +560,24 @@ def _constant(op: ir.Operation) -> int | None:
 
 
 _ORDER = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
-_EXACT = {
-    "addi": operator.add, "subi": operator.sub, "muli": operator.mul, "andi": operator.and_, "ori": operator.or_,
-    "xori": operator.xor, "maxsi": max, "minsi": min,
-}  # fmt: skip
-_OF_NATURAL = {
-    "divsi": operator.floordiv, "floordivsi": operator.floordiv, "divui": operator.floordiv, "remsi": operator.mod,
-    "remui": operator.mod, "shli": operator.lshift, "shrsi": operator.rshift, "shrui": operator.rshift,
+_ARITHMETIC = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_, "or": operator.or_,
+    "xor": operator.xor, "max": max, "min": min, "div": operator.floordiv, "floordiv": operator.floordiv,
+    "rem": operator.mod, "shl": operator.lshift, "shr": operator.rshift,
 }  # fmt: skip
 
 
 def _arithmetic(op: ir.Operation, a: int, b: int) -> int | None:
     """Two operands that are small, not negative in what is unsigned."""
-    name = op.name.removeprefix("arith.")
-    if name == "cmpi":
+    name = re.sub("[su]?i$", "", op.name.removeprefix("arith."))
+    if name == "cmp":
         number = int(re.match(r"\d+", str(op.attributes["predicate"]))[0])
         unsigned = number >= len(_ORDER)
         return None if unsigned and min(a, b) < 0 else int(_ORDER[number - 4 * unsigned](a, b))
-    if name in _EXACT:
-        return _EXACT[name](a, b)
-    legal = 0 <= b < 32 if name.startswith("sh") else b > 0
-    return _OF_NATURAL[name](a, b) if name in _OF_NATURAL and legal and a >= 0 else None
+    natural = op.name.endswith("ui") or name in ("div", "floordiv", "rem", "shl", "shr")
+    if name not in _ARITHMETIC or (natural and (a < 0 or not (0 <= b < 32 if name.startswith("sh") else b > 0))):
+        return None
+    return _ARITHMETIC[name](a, b)
 
 
 # --- the flow: where is an accumulator newest
@@ -772,13 +753,12 @@ def _finish(kernel: _Kernel) -> None:
     """
     function = kernel.events[0].marker.block.owner.operation
     if len(kernel.events) > 2:
-        with _Scratch():
+        with _scratch():
             program = _Program(kernel, function)
             _accumulators(program)
             if not kernel.obstacles:
                 _batches(program)
                 emitter = _Emitter(program, _Flow(program))
-                emitter.prepare()
         if not kernel.obstacles:
             emitter.run()
     if kernel.obstacles:
@@ -815,7 +795,8 @@ def _find(program: _Program, event: _Event) -> str:
     each MMA of 64 rows, with its (m, n)."""
     if event not in program.placed:
         return "an MMA in a function that is not part of the kernel's own code"
-    event.adds = _adds(program, event.accumulate)
+    flags = _flags(program, event.accumulate, set())
+    event.adds = flags.pop() if len(flags) == 1 else None
     found = program.aliases.get(_raw(event.d), {})
     if len(found) != 1 or None in found.values():
         return "an accumulator that is chosen, or whose registers begin where, only at run time"
@@ -842,36 +823,27 @@ def _find(program: _Program, event: _Event) -> str:
             key = offset + at * _bits(_raw(event.a)) if known else (event, place)
             event.places[place] = array.slots.setdefault(key, len(array.slots))
             event.slots += [event.places[place]] if known else []
-    for array in (event.array, event.operand):
-        if array is not None and not array.where[1]:
-            array.where = event.where
+    for array in event.arrays():
+        array.where = array.where if array.where[1] else event.where
     return ""
 
 
-def _adds(program: _Program, flag: Any) -> bool | None:
-    """Whether an MMA adds to its accumulator; None if that is known at run time only."""
-    flag = getattr(flag, "value", flag)
-    op = _owner(flag) if isinstance(flag, ir.Value) else None
-    if op is not None and op.name == "cute_nvgpu.atom.get_value":
-        found = _atom_adds(program, _operands(op)[0], set())
-        return found.pop() if len(found) == 1 else None
-    if op is not None and op.name == "arith.constant":
-        return bool(_constant(op))
-    return flag if isinstance(flag, bool) else None
-
-
-def _atom_adds(program: _Program, atom: ir.Value, seen: set[ir.Value]) -> set[bool | None]:
-    """The flags that an atom may have."""
-    if atom in seen:
-        return set()
-    seen.add(atom)
-    op = _owner(atom)
-    sources = list(program.sources.get(atom, ()))
-    if op is not None and op.name == "cute_nvgpu.atom.set_value":
-        if "accum_c" in str(op.attributes["field"]):
-            return {_adds(program, _operands(op)[1])}
-        sources = _operands(op)[:1]
-    return set().union(*(_atom_adds(program, s, seen) for s in sources)) if sources else {None}
+def _flags(program: _Program, value: Any, seen: set[ir.Value]) -> set[bool | None]:
+    """What a flag, or the accumulate flag of an atom, may be; None where only run time tells."""
+    value = getattr(value, "value", value)
+    if isinstance(value, bool) or value in seen:
+        return {value} if isinstance(value, bool) else set()
+    seen.add(value)
+    op = _owner(value)
+    name = "" if op is None else op.name
+    if name == "arith.constant":
+        return {bool(_constant(op))}
+    sources = list(program.sources.get(value, ()))
+    if name == "cute_nvgpu.atom.get_value":
+        sources = _operands(op)
+    elif name == "cute_nvgpu.atom.set_value":
+        sources = [_operands(op)["accum_c" in str(op.attributes["field"])]]
+    return set().union(*(_flags(program, s, seen) for s in sources)) if sources else {None}
 
 
 def _batches(program: _Program) -> None:
@@ -907,7 +879,8 @@ def _batches(program: _Program) -> None:
 
 
 class _Emitter:
-    """Puts code at the marks, with what the flow found."""
+    """Puts code at the marks, with what the flow found: which warpgroups there are, which columns arrays have, what has
+    to be known at run time."""
 
     def __init__(self, program: _Program, flow: _Flow) -> None:
         self.program, self.flow, self.kernel = program, flow, program.kernel
@@ -915,6 +888,10 @@ class _Emitter:
         for items in program.blocks:
             self._number(items, [])
         self.arrays = [a for a in program.arrays.values() if a.parts or a.slots]
+        self._who()
+        self._live()
+        self._place()
+        self._check()
 
     def _number(self, items: list[_Item], loops: list[ir.Operation]) -> None:
         for item in items:
@@ -924,26 +901,15 @@ class _Emitter:
                 for block in item.blocks:
                     self._number(block, [*loops, item.op] if item.op.name in _LOOPS else loops)
 
-    def prepare(self) -> None:
-        """Find warpgroups, columns, and what has to be known at run time."""
-        self._who()
-        self._live()
-        self._place()
-        self._check()
-
     def run(self) -> None:
         with _at(self.kernel.events[0].marker):
             self._prologue()
-        for array in self.arrays:
-            if array.parts:
-                with _behind(array.value.owner.operation):
-                    array.words = cute.recast_ptr(_Tensor(array.value).iterator, dtype=cutlass.Int32)
         for item in self.items:
-            if item.kind == "array":
-                if item.array.parts:
-                    with _behind(item.op):
-                        for part in item.array.parts:
-                            part.note(0, 0)
+            if item.kind == "array" and item.array.parts:
+                with ir.InsertionPoint.after(item.op), item.op.location:
+                    item.array.words = cute.recast_ptr(_Tensor(item.array.value).iterator, dtype=cutlass.Int32)
+                    for part in item.array.parts:
+                        part.note(0, 0)
             elif item.before is not None and item.kind in ("access", "event"):
                 with _at(item.op):
                     self._access(item) if item.kind == "access" else self._event(item)
@@ -1061,12 +1027,12 @@ class _Emitter:
         self.quarter = self.base + (self.warp << 21)
         self.met = barriers + (rank * each if count > 1 else 0)
         self.done, self.drained = self.met + 1, self.met + 1 + RING
-        self.phase, self.committed = _Variable(), _Variable()
-        self.drain_phase = _Variable() if self.drains else None
+        self.phase, self.committed = _variable(), _variable()
+        self.drain_phase = _variable() if self.drains else None
         commits = [i.before for i in self.items if i.before and i.event is not None and i.event.kind == "commit"]
-        self.issued = _Variable() if any(len(state["issued"]) > 1 for state in commits) else None
+        self.issued = _variable() if any(len(state["issued"]) > 1 for state in commits) else None
         for thing, name in self.needed:
-            setattr(thing, name, _Variable())
+            setattr(thing, name, _variable())
 
     def _shared_memory(self, barriers: int) -> tuple[Any, Any]:
         """Shared memory for the address of Tensor Memory and for mbarriers. Where the kernel's own leaves nothing, they
@@ -1091,8 +1057,8 @@ class _Emitter:
 
     def _epilogue(self) -> None:
         if max(self.flow.final["flying"]):
-            with _if(self.committed.get() > 0):
-                self._wait_for(self.committed.get() - 1)
+            with _if(self.committed[0] > 0):
+                self._wait_for(self.committed[0] - 1)
         _before_sync()
         _here(cute.arch.sync_threads)
         _after_sync()
@@ -1108,7 +1074,7 @@ class _Emitter:
             self._commit(state)
         elif event.kind == "wait" and event.pending < RING - 1:
             # A commit waits for older groups by itself.
-            last = self.committed.get() - 1 - event.pending
+            last = self.committed[0] - 1 - event.pending
             with _if(last >= 0):
                 self._wait_for(last)
         elif event.kind == "mma":
@@ -1121,27 +1087,27 @@ class _Emitter:
         _here(cute.arch.mbarrier_arrive, self.met)
         self._pass(self.met, self.phase)
 
-    def _pass(self, barrier: Any, phase: _Variable) -> None:
-        _here(cute.arch.mbarrier_wait, barrier, phase.get())
+    def _pass(self, barrier: Any, phase: Any) -> None:
+        _here(cute.arch.mbarrier_wait, barrier, phase[0])
         _after_sync()
-        phase.set(phase.get() ^ 1)
+        phase[0] = phase[0] ^ 1
 
     def _commit(self, state: _State) -> None:
         if state.far():
             self._meet()
-        number = self.committed.get()
+        number = self.committed[0]
         if max(state["flying"]) >= RING - 1:
             # The mbarrier of this group is free again when all threads saw the group before on it.
             with _if(number >= RING - 1):
                 self._wait_for(number - (RING - 1))
         with _if(self.warp == 0), cute.arch.elect_one():
             # A thread that issued nothing has nothing to commit.
-            issued = cutlass.Boolean(True in state["issued"] if self.issued is None else self.issued.get() != 0)
+            issued = cutlass.Boolean(True in state["issued"] if self.issued is None else self.issued[0] != 0)
             with _if(issued):
                 _here(tcgen05.commit, self.done + number % RING)
             with _if(issued == cutlass.Boolean(False)):
                 _here(cute.arch.mbarrier_arrive, self.done + number % RING)
-        self.committed.set(number + 1)
+        self.committed[0] = number + 1
 
     def _wait_for(self, group: Any) -> None:
         _here(cute.arch.mbarrier_wait, self.done + group % RING, group // RING % 2)
@@ -1149,7 +1115,7 @@ class _Emitter:
 
     def _wait_for_last(self, group: Any) -> None:
         """Wait for a group that may be in flight: one that is committed, and whose mbarrier is not used again."""
-        age = self.committed.get() - group
+        age = self.committed[0] - group
         with _if((age > 0) & (age < RING)):
             self._wait_for(group)
 
@@ -1166,7 +1132,7 @@ class _Emitter:
             self._load([p for p, states in parts if states == set(_in_memory(states))], item)
             for part, states in parts:
                 if states != set(_in_memory(states)):
-                    with _if(part.newer.get() != 0):
+                    with _if(part.newer[0] != 0):
                         self._load([part], item)
         for part in item.array.parts if item.writes else ():
             part.note(0, 0)
@@ -1176,7 +1142,7 @@ class _Emitter:
             return
         for part in parts:
             if any(s != DONE for s in _in_memory(item.before[part])):
-                self._wait_for_last(part.group.get())
+                self._wait_for_last(part.group[0])
         moved = [m for part in parts for m in self._move(part, False)]
         _here(cute.arch.fence_view_async_tmem_load)
         for words, got in moved:
@@ -1193,9 +1159,7 @@ class _Emitter:
         per = 2 if half else 4
         at = part.start
         while at < part.stop:
-            blocks = CHUNK
-            while blocks * 8 > part.stop - at:
-                blocks //= 2
+            blocks = min(CHUNK, 1 << ((part.stop - at) // 8).bit_length() - 1)
             words = cute.make_tensor(part.array.words + at // 8 * per, cute.make_layout(blocks * per))
             where = _tensor_memory(address + at)
             if store:
@@ -1225,17 +1189,17 @@ class _Emitter:
             for event in item.batch:
                 self._issue(event)
         if self.issued is not None:
-            self.issued.set(1)
+            self.issued[0] = 1
         for event in item.batch:
             for part in event.parts:
                 part.note(1, 1)
             for written in (*event.parts, event.operand):
                 if written is not None and written.group is not None:
-                    written.group.set(self.committed.get())
+                    written.group[0] = self.committed[0]
 
     def _store(self, event: _Event, part: _Part) -> None:
         adds = cutlass.Boolean(event.accumulate if event.adds is None else True)
-        with _if(adds), _if(part.holds.get() == 0 if part.holds is not None else True):
+        with _if(adds), _if(part.holds[0] == 0 if part.holds is not None else True):
             self._move(part, True)
 
     def _enable(self, event: _Event, start: int) -> Any:
@@ -1246,7 +1210,7 @@ class _Emitter:
         part = next(p for p in event.parts if p.start == start)
         if part.holds is None:
             return cutlass.Boolean(False)
-        holds = part.holds.get() != 0
+        holds = part.holds[0] != 0
         return holds if event.adds else adds & holds
 
     def _stage(self, item: _Item, event: _Event) -> bool:
@@ -1258,7 +1222,7 @@ class _Emitter:
         if 0 in states:
             self._drain()
         elif any(s not in (DONE, NEVER) for s in states):
-            self._wait_for_last(array.group.get())
+            self._wait_for_last(array.group[0])
         for i, k in places:
             at = (None, i, k)[: cute.rank(event.a)]
             words = cute.recast_tensor(event.a[at] if len(at) > 1 else event.a, cutlass.Int32)
@@ -1294,37 +1258,24 @@ class _Emitter:
 
 def _chosen(number: Any, table: dict[int, int]) -> Any:
     """What a table has for a number; the last entry for one that is not in it."""
-    entries = list(table.items())
-    found = cutlass.Int32(entries.pop()[1])
-    for key, value in entries:
-        chosen = arith.select((number == key).ir_value(), cutlass.Int32(value).ir_value(), found.ir_value())
-        found = cutlass.Int32(chosen)
+    *others, last = table.items()
+    found = cutlass.Int32(last[1])
+    for key, value in others:
+        chosen = cutlass.Int32(value).ir_value()
+        found = cutlass.Int32(arith.select((number == key).ir_value(), chosen, found.ir_value()))
     return found
 
 
-class _Variable:
+def _variable() -> Any:
     """A number that a thread keeps at run time."""
-
-    def __init__(self) -> None:
-        self.memory = cute.make_rmem_tensor(1, cutlass.Int32)
-        self.set(0)
-
-    def get(self) -> Any:
-        return self.memory[0]
-
-    def set(self, value: Any) -> None:
-        self.memory[0] = cutlass.Int32(value)
+    made = cute.make_rmem_tensor(1, cutlass.Int32)
+    made[0] = 0
+    return made
 
 
 @contextlib.contextmanager
 def _at(op: ir.Operation):
     with ir.InsertionPoint(op), op.location:
-        yield
-
-
-@contextlib.contextmanager
-def _behind(op: ir.Operation):
-    with ir.InsertionPoint.after(op), op.location:
         yield
 
 
