@@ -57,7 +57,7 @@ COLUMNS = 512
 MAX_SHARED = 232448
 """Bytes of shared memory that a block may have (CUDA C++ Programming Guide, technical specifications of 9.0, 10.0)."""
 
-Field, OperandSource = warpgroup.Field, warpgroup.OperandSource
+BEFORE, AFTER = nvvm.Tcgen05FenceKind.BEFORE_THREAD_SYNC, nvvm.Tcgen05FenceKind.AFTER_THREAD_SYNC
 
 
 class Unportable(RuntimeError):
@@ -107,6 +107,7 @@ class _Event:
             raise Unportable([(*self.where, f"{kind} outside of a kernel that porter_dsl.begin() opens")])
         self.array = self.operand = None
         self.parts: list[_Part] = []
+        self.joins = self.placed = False
         place = ir.Location.file(*self.where, 1)
         self.marker = arith.ConstantOp(T.i32(), ir.IntegerAttr.get(T.i32(), 0), loc=place).operation
         self.__dict__.update(values)
@@ -194,7 +195,7 @@ def _multiply(plain, atom, d, a, b, c, options) -> None:
         plain(atom, d, a, b, c, **options)
         return
     operands = [x if isinstance(x, (list, tuple)) else [x] for x in (a, b)]
-    values = {"accumulate": atom.get(Field.ACCUMULATE), "slots": [], "places": {}, "before": {}}
+    values = {"accumulate": atom.get(warpgroup.Field.ACCUMULATE), "slots": [], "places": {}, "before": {}}
     event = _Event("mma", mma=atom, d=d, a=operands[0][0], b=operands[1][0], c=c, **values)
     if max(map(len, operands)) > 1:
         _now.refuse(event.where, "an MMA with auxiliary operands")
@@ -215,21 +216,17 @@ def _scratch():
     """Where the bindings may put the operations that they make for the objects of the DSL, whenever a value is
     looked at."""
     module = ir.Module.create(ir.Location.unknown())
-    _operands.seen.clear()
+    _operands.cache_clear()
     with ir.InsertionPoint(module.body):
         yield
-    _operands.seen.clear()
+    _operands.cache_clear()
     for op in reversed(list(module.body.operations)):
         op.operation.erase()
 
 
+@functools.cache
 def _operands(op: ir.Operation) -> list[ir.Value]:
-    if op not in _operands.seen:
-        _operands.seen[op] = [_raw(v) for v in op.operands]
-    return _operands.seen[op]
-
-
-_operands.seen = {}
+    return [_raw(v) for v in op.operands]
 
 
 def _owner(value: ir.Value) -> ir.Operation | None:
@@ -325,7 +322,6 @@ class _Item:
 
 _LOOPS = ("scf.for", "scf.while")
 _READS = ("cute.memref.load", "cute.memref.load_vec")
-_WRITES = ("cute.memref.store", "cute.memref.store_vec")
 _SAME_START = ("cute.get_iter", "cute.make_view", "cute.recast_iter", "builtin.unrealized_conversion_cast")
 _LAYOUT_ONLY = re.compile(r"!cute\.(layout|shape|stride|coord|int_tuple|tile|swizzle|composed_layout)")
 
@@ -362,7 +358,6 @@ class _Program:
         # value -> {array's value: offset in bits, None if unknown}
         self.aliases: dict[ir.Value, dict[ir.Value, int | None]] = {}
         self.sources: dict[ir.Value, dict[ir.Value, None]] = {}
-        self.placed: set[_Event] = set()
         size = -1
         while size != sum(len(a) for a in self.aliases.values()):
             size = sum(len(a) for a in self.aliases.values())
@@ -381,7 +376,7 @@ class _Program:
             op = view.operation
             event = self.markers.get(op)
             if event is not None:
-                self.placed.add(event)
+                event.placed = True
                 items.append(_Item("event", op, event=event))
             elif len(op.regions):
                 items += self._region(op)
@@ -467,6 +462,8 @@ def _step(op: ir.Operation, result: ir.Value, value: ir.Value) -> int | None:
 
 # --- which warpgroups multiply
 
+_UNIFORM = "cute_nvgpu.arch.make_warp_uniform"
+
 
 class _Threads:
     """Values that follow from a thread's number alone, for warpgroups of a block."""
@@ -505,7 +502,7 @@ class _Threads:
     def _key(self, value: ir.Value) -> Any:
         """The same for values that are computed alike."""
         op = _owner(value)
-        if op is None or not op.name.startswith(("arith.", "nvvm.read.ptx.sreg", "cute_nvgpu.arch.make_warp_uniform")):
+        if op is None or not op.name.startswith(("arith.", "nvvm.read.ptx.sreg", _UNIFORM)):
             return value
         attributes = tuple(str(op.attributes[i]) for i in range(len(op.attributes)))
         return (op.name, attributes, *(self._key(v) for v in _operands(op)))
@@ -534,10 +531,8 @@ class _Threads:
             taken = self.value(operands[0], thread)
             handed = [] if taken is None else _operands(list(_blocks(op)[1 - taken].operations)[-1].operation)
             return self.value(handed[ir.OpResult(value).result_number], thread) if handed else None
-        if name == "cute_nvgpu.arch.make_warp_uniform":
-            return self.value(operands[0], thread - thread % 32)
-        if name in ("arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci"):
-            return self.value(operands[0], thread)
+        if name in ("arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci", _UNIFORM):
+            return self.value(operands[0], thread - thread % 32 if name == _UNIFORM else thread)
         if name == "nvvm.shfl.sync" and len(operands) >= 4:
             lane = self.value(operands[2], thread)
             return None if lane is None else self.value(operands[1], thread - thread % 32 + lane % 32)
@@ -624,11 +619,12 @@ class _Flow:
     """Runs the states through a program; every item keeps the join of what came before it."""
 
     def __init__(self, program: _Program) -> None:
-        self.parts = [p for a in program.arrays.values() for p in a.parts]
-        self.operands = [a for a in program.arrays.values() if a.slots]
-        state = _State({p: frozenset([NONE]) for p in self.parts}, loose=frozenset([False]), commits=frozenset([0]),
+        parts = [p for a in program.arrays.values() for p in a.parts]
+        operands = [a for a in program.arrays.values() if a.slots]
+        self.aging = [*parts, *((a, "read") for a in operands)]
+        state = _State({p: frozenset([NONE]) for p in parts}, loose=frozenset([False]), commits=frozenset([0]),
                        flying=frozenset([0]), issued=frozenset([False]))  # fmt: skip
-        for array in self.operands:
+        for array in operands:
             state[array, "stale"], state[array, "read"] = frozenset(array.slots.values()), frozenset([NEVER])
         for items in program.blocks:
             self.final = self._items(items, state)
@@ -695,14 +691,14 @@ class _Flow:
     def _commit(self, item: _Item, state: _State) -> None:
         if state.far():
             state.meet()
-        for key in (*self.parts, *((a, "read") for a in self.operands)):
+        for key in self.aging:
             state[key] = _older(state[key])
         for key in ("commits", "flying"):
             state[key] = frozenset(min(n + 1, RING) for n in state[key])
 
     def _wait(self, item: _Item, state: _State) -> None:
         pending = item.event.pending
-        for key in (*self.parts, *((a, "read") for a in self.operands)):
+        for key in self.aging:
             state[key] = _waited(state[key], pending)
         state["flying"] = frozenset(min(n, pending) for n in state["flying"])
 
@@ -793,7 +789,7 @@ def _accumulators(program: _Program) -> None:
 def _find(program: _Program, event: _Event) -> str:
     """The registers of one MMA; what is in the way of that, if something is. `tiles`: first column within the array of
     each MMA of 64 rows, with its (m, n)."""
-    if event not in program.placed:
+    if not event.placed:
         return "an MMA in a function that is not part of the kernel's own code"
     flags = _flags(program, event.accumulate, set())
     event.adds = flags.pop() if len(flags) == 1 else None
@@ -811,7 +807,7 @@ def _find(program: _Program, event: _Event) -> str:
     event.array = program.arrays[value]
     # An element of a fragment is half a column: 64 n elements are in n columns of 128 threads.
     event.tiles = [(2 * (at + offset // bits), place) for place, at in distances.items()]
-    if event.mma.op.a_src is OperandSource.RMEM:
+    if event.mma.op.a_src is warpgroup.OperandSource.RMEM:
         found = program.aliases.get(_raw(event.a), {})
         if len(found) != 1:
             return "an operand A that is chosen at run time"
@@ -851,6 +847,7 @@ def _batches(program: _Program) -> None:
 
     def visit(items: list[_Item]) -> None:
         last: _Item | None = None
+        fences: list[_Event] = []
         items[:] = [i for i in items if i.kind not in ("access", "array") or i.array.parts or i.array.slots]
         for item in list(items):
             if item.kind == "region":
@@ -866,13 +863,12 @@ def _batches(program: _Program) -> None:
                 last = None if any(item.array in e.arrays() for e in last.batch) else last
             elif item.kind != "array":
                 last = None
-        joins = False
-        for item in reversed(items):
-            if item.kind == "event":
-                item.event.joins = joins
-                joins = item.multiplies() or (joins and item.event.kind == "fence")
-            elif item.kind in ("region", "other"):
-                joins = False
+            if item.kind == "event" and item.event.kind == "fence":
+                fences.append(item.event)
+            elif item.kind not in ("access", "array"):
+                for fence in fences:
+                    fence.joins = item.multiplies()
+                fences.clear()
 
     for items in program.blocks:
         visit(items)
@@ -902,7 +898,8 @@ class _Emitter:
                     self._number(block, [*loops, item.op] if item.op.name in _LOOPS else loops)
 
     def run(self) -> None:
-        with _at(self.kernel.events[0].marker):
+        first, last = self.kernel.events[0].marker, self.kernel.events[-1].marker
+        with ir.InsertionPoint(first), first.location:
             self._prologue()
         for item in self.items:
             if item.kind == "array" and item.array.parts:
@@ -911,9 +908,9 @@ class _Emitter:
                     for part in item.array.parts:
                         part.note(0, 0)
             elif item.before is not None and item.kind in ("access", "event"):
-                with _at(item.op):
+                with ir.InsertionPoint(item.op), item.op.location:
                     self._access(item) if item.kind == "access" else self._event(item)
-        with _at(self.kernel.events[-1].marker):
+        with ir.InsertionPoint(last), last.location:
             self._epilogue()
 
     # --- who, where
@@ -954,14 +951,12 @@ class _Emitter:
                 if other.column < array.column + array.total and array.column < other.column + other.total:
                     array.column = other.column + other.total
         # Two warpgroups share columns: one has lanes 0-15 of each quarter, the other 16-31.
-        width = {
-            w: max((a.column + a.total for a in self.arrays if w in a.warpgroups), default=0) for w in self.warpgroups
-        }
-        widest = sorted(self.warpgroups, key=lambda w: -width[w])
+        ends = {w: [0, *(a.column + a.total for a in self.arrays if w in a.warpgroups)] for w in self.warpgroups}
+        widest = sorted(self.warpgroups, key=lambda w: -max(ends[w]))
         self.places, used = {}, 0
         for one, other in itertools.zip_longest(widest[::2], widest[1::2]):
             self.places |= {one: used, other: used + (16 << 16)}
-            used += width[one]
+            used += max(ends[one])
         self.columns = max(32, 1 << (used - 1).bit_length())
         if self.columns > COLUMNS:
             lines = [(os.path.basename(a.where[0]), a.where[1], a.total) for a in self.arrays]
@@ -972,7 +967,7 @@ class _Emitter:
     def _check(self) -> None:
         """What the flow shows that no code can put right; which flags and groups are needed at run time."""
         self.needed: dict[tuple[Any, str], None] = {}
-        self.drains = False
+        self.drains, self.issued = False, None
         for item in (i for i in self.items if i.before is not None):
             for part in item.array.parts if item.kind == "access" else ():
                 states = item.before[part]
@@ -983,6 +978,8 @@ class _Emitter:
                     if states == {0}:
                         where = next(e.where for e in reversed(self.kernel.events) if part in e.parts)
                         self.kernel.refuse(where, "the accumulator of this MMA is used before its group is waited for")
+            if item.event is not None and item.event.kind == "commit" and len(item.before["issued"]) > 1:
+                self.needed[self, "issued"] = None
             for event in item.batch if item.multiplies() else ():
                 for part, states in event.before.items():
                     held = _in_memory(states) or BOTH in states
@@ -1016,7 +1013,7 @@ class _Emitter:
                     _here(cute.arch.mbarrier_init, barriers + i, 1 if i % each else 128)
                 _here(cute.arch.mbarrier_init_fence)
         _here(cute.arch.sync_threads)
-        _after_sync()
+        nvvm.tcgen05_fence(AFTER)
         base = cute.make_tensor(self.holder, cute.make_layout(1))[0]
         number = warp // 4
         rank = number - first
@@ -1029,8 +1026,6 @@ class _Emitter:
         self.done, self.drained = self.met + 1, self.met + 1 + RING
         self.phase, self.committed = _variable(), _variable()
         self.drain_phase = _variable() if self.drains else None
-        commits = [i.before for i in self.items if i.before and i.event is not None and i.event.kind == "commit"]
-        self.issued = _variable() if any(len(state["issued"]) > 1 for state in commits) else None
         for thing, name in self.needed:
             setattr(thing, name, _variable())
 
@@ -1059,9 +1054,9 @@ class _Emitter:
         if max(self.flow.final["flying"]):
             with _if(self.committed[0] > 0):
                 self._wait_for(self.committed[0] - 1)
-        _before_sync()
+        nvvm.tcgen05_fence(BEFORE)
         _here(cute.arch.sync_threads)
-        _after_sync()
+        nvvm.tcgen05_fence(AFTER)
         with _if(cute.arch.make_warp_uniform(cute.arch.warp_idx()) == 0):
             pointer = _here(cute.arch.retrieve_tmem_ptr, cutlass.Float32, 16, self.holder)
             _here(cute.arch.dealloc_tmem, pointer, self.columns)
@@ -1083,13 +1078,13 @@ class _Emitter:
     def _meet(self) -> None:
         """All threads of the warpgroup are here. Nobody goes on before: a thread that ran ahead would arrive for
         another one."""
-        _before_sync()
+        nvvm.tcgen05_fence(BEFORE)
         _here(cute.arch.mbarrier_arrive, self.met)
         self._pass(self.met, self.phase)
 
     def _pass(self, barrier: Any, phase: Any) -> None:
         _here(cute.arch.mbarrier_wait, barrier, phase[0])
-        _after_sync()
+        nvvm.tcgen05_fence(AFTER)
         phase[0] = phase[0] ^ 1
 
     def _commit(self, state: _State) -> None:
@@ -1111,7 +1106,7 @@ class _Emitter:
 
     def _wait_for(self, group: Any) -> None:
         _here(cute.arch.mbarrier_wait, self.done + group % RING, group // RING % 2)
-        _after_sync()
+        nvvm.tcgen05_fence(AFTER)
 
     def _wait_for_last(self, group: Any) -> None:
         """Wait for a group that may be in flight: one that is committed, and whose mbarrier is not used again."""
@@ -1245,15 +1240,9 @@ class _Emitter:
                 else:
                     array = event.operand
                     a = _tensor_memory(self.base + array.column + array.width + 8 * event.places[i, k])
-                nvvm.tcgen05_mma(
-                    kind,
-                    nvvm.CTAGroupKind.CTA_1,
-                    _tensor_memory(self.base + event.array.column + start),
-                    a,
-                    _descriptor(event.b, j, k),
-                    cutlass.Int32(description).ir_value(),
-                    (enable if k == 0 else cutlass.Boolean(True)).ir_value(),
-                )
+                d, b = _tensor_memory(self.base + event.array.column + start), _descriptor(event.b, j, k)
+                adds = (enable if k == 0 else cutlass.Boolean(True)).ir_value()
+                nvvm.tcgen05_mma(kind, nvvm.CTAGroupKind.CTA_1, d, a, b, cutlass.Int32(description).ir_value(), adds)
 
 
 def _chosen(number: Any, table: dict[int, int]) -> Any:
@@ -1274,12 +1263,6 @@ def _variable() -> Any:
 
 
 @contextlib.contextmanager
-def _at(op: ir.Operation):
-    with ir.InsertionPoint(op), op.location:
-        yield
-
-
-@contextlib.contextmanager
 def _if(condition: Any):
     op = scf.IfOp(cutlass.Boolean(condition).ir_value())
     with ir.InsertionPoint(op.then_block):
@@ -1290,14 +1273,6 @@ def _if(condition: Any):
 def _here(function: Any, *arguments: Any) -> Any:
     """A call of the DSL, whose operations else stand at the line of this module's caller."""
     return function(*arguments, loc=ir.Location.current)
-
-
-def _before_sync() -> None:
-    nvvm.tcgen05_fence(nvvm.Tcgen05FenceKind.BEFORE_THREAD_SYNC)
-
-
-def _after_sync() -> None:
-    nvvm.tcgen05_fence(nvvm.Tcgen05FenceKind.AFTER_THREAD_SYNC)
 
 
 def _tensor_memory(address: Any) -> ir.Value:
