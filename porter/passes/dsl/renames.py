@@ -96,7 +96,7 @@ def reworded(file: DslFile, rules: Iterable[Rule], taken: Sequence[Span]) -> dic
         assert rule.replace is not None
         if not any(word.encode() in file.source for word in required(rule.pattern)):
             continue
-        regions = regions or dict(zip((Region.STRING, Region.COMMENT, Region.CODE), file.regions(), strict=True))
+        regions = regions or dict(zip((Region.STRING, Region.COMMENT, Region.CODE), file.regions, strict=True))
         for span in regions.get(rule.region, ()):
             text = file.source[span.start : span.end].decode("utf-8")
             for match in re.finditer(rule.pattern, text):
