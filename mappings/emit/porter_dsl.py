@@ -30,8 +30,9 @@ import operator
 import os
 import re
 import sys
+import traceback
 import unittest.mock
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cutlass
@@ -138,12 +139,11 @@ _now: _Kernel | None = None
 
 def _user_line() -> tuple[str, int]:
     """The nearest line that neither this module nor the DSL's package wrote."""
-    frame, package = sys._getframe(1), os.path.dirname(os.path.abspath(cutlass.__file__))
-    while frame is not None:
+    package = os.path.dirname(os.path.abspath(cutlass.__file__))
+    for frame, line in traceback.walk_stack(sys._getframe()):
         name = frame.f_code.co_filename
         if name != __file__ and not name.startswith(package) and os.path.isabs(name):
-            return name, frame.f_lineno
-        frame = frame.f_back
+            return name, line
     return "", 0
 
 
@@ -213,8 +213,7 @@ def _raw(value: Any) -> ir.Value:
 
 @contextlib.contextmanager
 def _scratch():
-    """Where the bindings may put the operations that they make for the objects of the DSL, whenever a value is
-    looked at."""
+    """Where the bindings may put the operations that they make whenever a value is looked at."""
     module = ir.Module.create(ir.Location.unknown())
     _operands.cache_clear()
     with ir.InsertionPoint(module.body):
@@ -777,13 +776,13 @@ def _accumulators(program: _Program) -> None:
         widths = {e.mma.op.acc_dtype.width for e in events}
         if len(widths) > 1:
             program.kernel.refuse(events[-1].where, "registers that hold accumulators of 16 and of 32 bits")
-        tiles = [(start, start + e.n) for e in events for start, _ in e.tiles]
-        for start, stop in itertools.pairwise(sorted(set(itertools.chain(*tiles)))):
-            if any(s <= start and stop <= t for s, t in tiles):
-                array.parts.append(_Part(array, start, stop, min(widths)))
-        for event in events:
-            own = [(start, start + event.n) for start, _ in event.tiles]
-            event.parts = [p for p in array.parts if any(s <= p.start and p.stop <= t for s, t in own)]
+        tiles = {e: [(start, start + e.n) for start, _ in e.tiles] for e in events}
+        for start, stop in itertools.pairwise(sorted({n for spans in tiles.values() for span in spans for n in span})):
+            part = _Part(array, start, stop, min(widths))
+            writers = [e for e, spans in tiles.items() if any(s <= start and stop <= t for s, t in spans)]
+            array.parts += [part] if writers else []
+            for event in writers:
+                event.parts.append(part)
 
 
 def _find(program: _Program, event: _Event) -> str:
@@ -967,7 +966,7 @@ class _Emitter:
     def _check(self) -> None:
         """What the flow shows that no code can put right; which flags and groups are needed at run time."""
         self.needed: dict[tuple[Any, str], None] = {}
-        self.drains, self.issued = False, None
+        self.issued = None
         for item in (i for i in self.items if i.before is not None):
             for part in item.array.parts if item.kind == "access" else ():
                 states = item.before[part]
@@ -978,7 +977,7 @@ class _Emitter:
                     if states == {0}:
                         where = next(e.where for e in reversed(self.kernel.events) if part in e.parts)
                         self.kernel.refuse(where, "the accumulator of this MMA is used before its group is waited for")
-            if item.event is not None and item.event.kind == "commit" and len(item.before["issued"]) > 1:
+            if item.kind == "event" and len(item.before["issued"]) > 1:
                 self.needed[self, "issued"] = None
             for event in item.batch if item.multiplies() else ():
                 for part, states in event.before.items():
@@ -987,7 +986,8 @@ class _Emitter:
                         self.needed[part, "holds"] = None
                 if event.operand is not None and self._restaged(item, event):
                     read = item.before[event.operand, "read"]
-                    self.drains = self.drains or 0 in read
+                    if 0 in read:
+                        self.needed[self, "drain_phase"] = None
                     if not read <= {DONE, NEVER}:
                         self.needed[event.operand, "group"] = None
 
@@ -1002,7 +1002,7 @@ class _Emitter:
     def _prologue(self) -> None:
         """Tensor Memory, mbarriers, addresses of the thread's warpgroup."""
         count, first = len(self.warpgroups), self.warpgroups[0]
-        each = RING + 1 + self.drains
+        each = RING + 1 + ((self, "drain_phase") in self.needed)
         self.holder, barriers = self._shared_memory(count * each)
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         with _if(warp == 0):
@@ -1025,7 +1025,6 @@ class _Emitter:
         self.met = barriers + (rank * each if count > 1 else 0)
         self.done, self.drained = self.met + 1, self.met + 1 + RING
         self.phase, self.committed = _variable(), _variable()
-        self.drain_phase = _variable() if self.drains else None
         for thing, name in self.needed:
             setattr(thing, name, _variable())
 
@@ -1043,8 +1042,7 @@ class _Emitter:
                 at = (start + size + 15) // 16 * 16
                 gaps += [(op, at)] if after - at >= need else []
         if total + need + 1024 <= MAX_SHARED or not gaps:
-            holder = cute.arch.alloc_smem(cutlass.Int32, 1, 16)
-            return holder, cute.arch.alloc_smem(cutlass.Int64, barriers, 8)
+            return cute.arch.alloc_smem(cutlass.Int32, 1, 16), cute.arch.alloc_smem(cutlass.Int64, barriers, 8)
         op, at = gaps[0]
         op.move_before(self.kernel.events[0].marker)
         space = _Tensor(op.results[0]).iterator + at
@@ -1095,14 +1093,18 @@ class _Emitter:
             # The mbarrier of this group is free again when all threads saw the group before on it.
             with _if(number >= RING - 1):
                 self._wait_for(number - (RING - 1))
+        self._signal(lambda: self.done + number % RING, state)
+        self.committed[0] = number + 1
+
+    def _signal(self, barrier: Callable[[], Any], state: _State) -> None:
+        """The mbarrier hears of it when all MMAs of this warpgroup are over."""
         with _if(self.warp == 0), cute.arch.elect_one():
             # A thread that issued nothing has nothing to commit.
             issued = cutlass.Boolean(True in state["issued"] if self.issued is None else self.issued[0] != 0)
             with _if(issued):
-                _here(tcgen05.commit, self.done + number % RING)
+                _here(tcgen05.commit, barrier())
             with _if(issued == cutlass.Boolean(False)):
-                _here(cute.arch.mbarrier_arrive, self.done + number % RING)
-        self.committed[0] = number + 1
+                _here(cute.arch.mbarrier_arrive, barrier())
 
     def _wait_for(self, group: Any) -> None:
         _here(cute.arch.mbarrier_wait, self.done + group % RING, group // RING % 2)
@@ -1113,12 +1115,6 @@ class _Emitter:
         age = self.committed[0] - group
         with _if((age > 0) & (age < RING)):
             self._wait_for(group)
-
-    def _drain(self) -> None:
-        """Nothing is in flight any more, committed or not."""
-        with _if(self.warp == 0), cute.arch.elect_one():
-            _here(tcgen05.commit, self.drained)
-        self._pass(self.drained, self.drain_phase)
 
     def _access(self, item: _Item) -> None:
         """Load what is newer in Tensor Memory."""
@@ -1215,7 +1211,9 @@ class _Emitter:
             return False
         array, states = event.operand, item.before[event.operand, "read"]
         if 0 in states:
-            self._drain()
+            # No group that could be waited for has all MMAs that read the slots.
+            self._signal(lambda: self.drained, item.before)
+            self._pass(self.drained, self.drain_phase)
         elif any(s not in (DONE, NEVER) for s in states):
             self._wait_for_last(array.group[0])
         for i, k in places:

@@ -175,10 +175,8 @@ class _Port:
     def _name_rules(self, module: Module) -> NameRules:
         """Modules with MMAs of Blackwell keep all names, modules that only share names with Hopper keep those."""
         rules = tuple(r for r in self.rules if r.region is Region.NAME and r.replace and r.reads(module.path))
-        return NameRules(
-            rules=() if module.name in self.native else rules,
-            kept=() if module.name in self.hopper else names.HOPPER_ONLY,
-        )
+        kept = () if module.name in self.hopper else names.HOPPER_ONLY
+        return NameRules(() if module.name in self.native else rules, kept)
 
     def _edits(self, module: Module, said: list[Diagnostic]) -> list[RuleEdit]:
         """Edits of what the module itself says. Names that cannot be edited are added to `said`."""
