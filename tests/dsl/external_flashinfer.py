@@ -192,9 +192,8 @@ def delta_rule(alpha: bool = True, beta: bool = True, first: bool = True, dtype:
     case = DELTA_CASE.format(
         dtype=dtype, keys=[float(x) for x in scope["keys"]().T.ravel()], decay=[1 - i % 5 / 16 for i in range(150)]
     )
-    return ExternalCase(
-        "flashinfer", DELTA.format(**passed, **with_), case, {"reference.py": DELTA_KEYS + DELTA_REFERENCE.format(**used)}
-    )
+    reference = DELTA_KEYS + DELTA_REFERENCE.format(**used)
+    return ExternalCase("flashinfer", DELTA.format(**passed, **with_), case, {"reference.py": reference})
 
 
 SQUARES = "out[row, :, 0] = np.maximum(x, 0) ** 2"
