@@ -183,17 +183,72 @@ def delta(inputs, sizes):
 """
 
 
+def keys() -> list[float]:
+    """As the reference has them, in the order of the tensor."""
+    scope: dict[str, Any] = {}
+    exec(DELTA_KEYS, scope)
+    return [float(x) for x in scope["keys"]().T.ravel()]
+
+
 def delta_rule(alpha: bool = True, beta: bool = True, first: bool = True, dtype: str = "bf16") -> ExternalCase:
     used = {"alpha": alpha, "beta": beta, "first": first}
     passed = {name: name if given else None for name, given in used.items()}
     with_ = {f"with_{name}": given for name, given in used.items()}
-    scope: dict[str, Any] = {}
-    exec(DELTA_KEYS, scope)
-    case = DELTA_CASE.format(
-        dtype=dtype, keys=[float(x) for x in scope["keys"]().T.ravel()], decay=[1 - i % 5 / 16 for i in range(150)]
-    )
+    case = DELTA_CASE.format(dtype=dtype, keys=keys(), decay=[1 - i % 5 / 16 for i in range(150)])
     reference = DELTA_KEYS + DELTA_REFERENCE.format(**used)
     return ExternalCase("flashinfer", DELTA.format(**passed, **with_), case, {"reference.py": reference})
+
+
+DELTA_INVERSE = """import cuda.bindings.driver as cuda
+import cutlass
+import cutlass.cute as cute
+from flashinfer.gdn_kernels.delta_rule_dsl.delta_rule_cp_sm90 import CPDeltaRuleTPrecomputeSm90
+
+
+@cute.jit
+def inverse(k: cute.Tensor, beta: cute.Tensor, t: cute.Tensor, starts: cute.Tensor, stream: cuda.CUstream):
+    one, two = cutlass.Int32(1), cutlass.Int32(2)
+    kernel = CPDeltaRuleTPrecomputeSm90(k.element_type)
+    kernel(k, beta, t, starts, one, one, cutlass.Int32(4), two, two, stream)
+"""
+DELTA_INVERSE_CASE = """
+version: 1
+kernel: driver.py
+entry: inverse
+include_dirs: ["{{root}}"]
+sizes: {{S: 150, D: 128}}
+dsl:
+  call: [K, Beta, T, Starts, stream]
+tensors:
+  K: {{dtype: bf16, shape: [D, S, 1], strides: [1, D, D], role: scratch, fill: {keys}}}
+  Beta: {{dtype: f32, shape: [S], role: input}}
+  T: {{dtype: bf16, shape: [4 * 64 * 64], role: output, fill: 0}}
+  Starts: {{dtype: s64, shape: [3], role: scratch, fill: [0, 70, S]}}
+reduction: D
+reference: {{python: "reference.py:inverse"}}
+# The inverse is made in 16 bits.
+magnitude: "{{'T': 8192 + np.zeros(4 * 64 * 64)}}"
+accumulate: f32
+exact: false
+families: [uniform]
+"""
+DELTA_INVERSE_REFERENCE = """
+
+def inverse(inputs, sizes):
+    out = np.zeros((4, 64, 64))
+    for block, (start, end) in enumerate([(0, 64), (64, 70), (70, 134), (134, 150)]):
+        k, beta, n = keys()[start:end], inputs["Beta"][start:end], end - start
+        lower = np.tril(beta[:, None] * (k @ k.T), -1)
+        out[block, :n, :n] = -(np.linalg.inv(np.eye(n) + lower) * beta).T
+    return {"T": out.ravel()}
+"""
+
+
+def delta_inverse() -> ExternalCase:
+    return ExternalCase(
+        "flashinfer", DELTA_INVERSE, DELTA_INVERSE_CASE.format(keys=keys()),
+        {"reference.py": DELTA_KEYS + DELTA_INVERSE_REFERENCE},
+    )
 
 
 SQUARES = "out[row, :, 0] = np.maximum(x, 0) ** 2"
@@ -209,5 +264,6 @@ FLASHINFER: dict[str, ExternalCase] = {
     "experts-squares": experts_inputs((64, 64), "Relu2", SQUARES),
     "experts-cluster": experts_inputs((128, 128), "Relu2", SQUARES, cluster=(2, 1)),
     "delta-rule": delta_rule(),
+    "delta-rule-inverse": delta_inverse(),
     "delta-rule-plain": delta_rule(alpha=False, beta=False, first=False, dtype="f16"),
 }  # fmt: skip
