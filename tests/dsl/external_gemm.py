@@ -175,6 +175,7 @@ GEMMS: dict[str, ExternalCase] = {
     "quack-gemm-cluster": quack_gemm((128, 192), (2, 1, 1), N=384, dtype="f16", out="f16"),
     "quack-gemm-registers": quack_gemm((128, 128), options="mma_is_rs=True", dtype="f16", out="f16"),
     "quack-gemm-fp8": quack_gemm((128, 128), (1, 2, 1), dtype="f8e4m3", out="f32", K=256),
+    "quack-gemm-fp8-fast": quack_gemm((128, 128), options="fp8_fast_accum=True", dtype="f8e4m3", out="f32", K=256),
     "quack-gemm-wide": quack_gemm((192, 256), M=192),
     "quack-gemm-three-warpgroups": quack_gemm((192, 128), M=192),
     "quack-gemm-tall": quack_gemm((256, 192), N=192),

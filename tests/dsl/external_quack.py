@@ -159,6 +159,30 @@ QUACK: dict[str, ExternalCase] = {
         body="""return {"D": np.stack([a[:, :100] @ b[:, :100].T, a[:, 100:] @ b[:, 100:].T])}""",
         magnitude="{'D': A @ np.transpose(B) + np.zeros((2, M, N))}",
     ),
+    "quack-splits": quack_default(
+        tensors={
+            **INPUTS, **OUTPUT,
+            "Turns": "dtype: s32, shape: [2, 2, 1], role: scratch, fill: 0",
+            "Sums": "dtype: f32, shape: [128 * 128, 2, 2, 1], strides: [1, 32768, 16384, 65536],"
+            " role: scratch, fill: 0",
+        },
+        options=", split_k=2", arguments="split_k_semaphore=turns, split_k_workspace=sums",
+        sizes="{M: 256, N: 256, K: 384}", body=f"""return {{"D": {PLAIN}}}""", magnitude=f"{{'D': {PRODUCT}}}",
+    ),
+    "quack-queue": quack_default(
+        tensors={**INPUTS, **OUTPUT, "Next": "dtype: s32, shape: [1], role: scratch, fill: 0"},
+        schedule="cutlass.Int32(2), tile_count_semaphore=next.iterator",
+        body=f"""return {{"D": {PLAIN}}}""", magnitude=f"{{'D': {PRODUCT}}}",
+    ),
+    "quack-transform": quack_fused(
+        imports="from quack.gemm_default_epi import GemmDefaultSm90\n"
+        "from quack.operand_transform.frontend import a_transform",
+        made="Kernel = GemmDefaultSm90\n\n\n@a_transform(vec_size=2)\ndef squared(x):\n    return x * x",
+        tensors={**INPUTS, **OUTPUT}, options=", transform_a=squared",
+        # Squares are rounded to the operands' type.
+        body="""return {"D": np.einsum('lmk,lnk->lmn', a * a, b)}""",
+        magnitude="{'D': 8192 * np.einsum('lmk,lnk->lmn', A * A, B)}",
+    ),
     "quack-symmetric": quack_fused(
         imports="from quack.gemm_symmetric import GemmSymmetricSm90", made="Kernel = GemmSymmetricSm90",
         tensors={
