@@ -35,6 +35,11 @@ UNPORTABLE = "Unportable"
 """What it raises where it cannot do what the kernel asks for."""
 _MAX_SHARED = 232448
 """Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
+_DEVICE = {
+    "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": _MAX_SHARED + 1024,
+    "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": _MAX_SHARED,
+}
+"""What both have, by the driver's names."""
 
 RUNTIME = f"""
 #include <stddef.h>
@@ -285,6 +290,7 @@ def compile_request(request: dict[str, Any]) -> dict[str, Any]:
     import cutlass.cute as cute
 
     _skip_frames_of_support()
+    _ask_no_driver()
     sys.path[:0] = request["search"]
     module = load(Path(request["source"]))
     target: Any = module
@@ -315,6 +321,21 @@ def _skip_frames_of_support() -> None:
         return _module_name(frame.f_globals) == SUPPORT or inner(frame)
 
     op._is_framework_stack_frame = skipped
+
+
+def _ask_no_driver() -> None:
+    """A launch that says how many blocks shall run on a multiprocessor makes the DSL ask how much memory that has."""
+    try:
+        from cutlass.base_dsl.runtime import cuda
+    except ImportError:
+        return
+    asked = cuda.get_device_attribute
+
+    def answered(attribute: Any, device_id: int = 0) -> Any:
+        known = _DEVICE.get(getattr(attribute, "name", ""))
+        return asked(attribute, device_id) if known is None else known
+
+    cuda.get_device_attribute = answered
 
 
 def _module_name(names: dict[str, Any]) -> str:

@@ -27,8 +27,11 @@ _FIRST = 0x1_D5A5 << 32
 """The first tensor's made-up device address. Two 32-bit numbers side by side, as shapes and strides lie in a
 parameter, are not taken for an address near it."""
 
-_STEP = 1 << 40
+_STEP = 1 << 46
 """Bytes from one tensor's made-up device address to the next."""
+
+_REACH = _STEP - (1 << 40)
+"""How far in front of a tensor a tensor map of it may start."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
     found = compiled.launches[0]
     launch = LaunchValues(found.grid, found.block, found.cluster, found.dynamic_smem)
     areas = [Area(name, address, problem.tensors[name].nbytes) for name, address in addresses.items()]
-    layout = Layout(areas, lambda number: f"launch.tensor_map[{number}]")
+    layout = Layout(areas, lambda number: f"launch.tensor_map[{number}]", _REACH)
     arguments = tuple(Raw(p, layout.contents(p)) for p in found.params)
     maps = {name: BoundMap(name, tensor, map_) for name, (tensor, map_) in layout.maps.items()}
     return compiled, RecordedLaunch(found.kernel, launch, arguments, maps)

@@ -26,10 +26,13 @@ class Area:
 @dataclass
 class Layout:
     """Reads recorded bytes. `maps` collects the tensor maps found: the tensor that each lies in, and the map with
-    its address counted from there; equal maps are one. `name` makes up a name for a new one."""
+    its address counted from there; equal maps are one. `name` makes up a name for a new one. A map may start up to
+    `reach` bytes in front of its tensor, as one does whose first coordinates are never used: CuTe DSL makes such maps
+    for sequences of different lengths."""
 
     areas: list[Area]
     name: Callable[[int], str]
+    reach: int = 0
     maps: dict[str, tuple[str, TensorMap]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -42,6 +45,11 @@ class Layout:
         if at < 0 or address >= self.areas[at].address + self.areas[at].size:
             return None
         return self.areas[at]
+
+    def _behind(self, address: int) -> Area | None:
+        """The next memory behind an address, where it is near enough."""
+        at = bisect.bisect_right(self._starts, address)
+        return self.areas[at] if at < len(self.areas) and self._starts[at] - address <= self.reach else None
 
     def contents(self, data: bytes) -> tuple[Inside, ...]:
         """Tensor maps on multiples of 64 bytes, and aligned words outside of these that are addresses."""
@@ -66,7 +74,7 @@ class Layout:
             read = TensorMap.decode(data) if data.startswith(MAGIC) else decode_hardware(data)
         except ValueError:
             return None
-        area = self.area(read.address)
+        area = self.area(read.address) or self._behind(read.address)
         if area is None:
             return None
         relative = dataclasses.replace(read, address=read.address - area.address)

@@ -72,6 +72,13 @@ def request(path: Path, *search: Path) -> DslRequest:
     return DslRequest(path, "run", "sm_90a", CALL, search=search)
 
 
+@external
+def test_blocks_on_a_multiprocessor_need_no_driver(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("block=[32, 1, 1])", "block=[32, 1, 1], min_blocks_per_mp=4)"))
+    assert ".minnctapersm 4" in dsl.compile_dsl(request(path)).ptx
+
+
 # --- the cache
 
 

@@ -205,3 +205,18 @@ def test_refusals() -> None:
     too_long = TensorMap(TensorMapType.FLOAT16, BASE, (64, 4096), (128,), (64, 8))
     with pytest.raises(IndexError):
         load_tile(too_long, memory, (0, 4000), smem, 0)
+
+
+def test_addresses_wrap_around() -> None:
+    """Rows 5 to 7 as a sequence of its own, by two dimensions that cancel out but for the first row."""
+    data = np.arange(16 * 64, dtype=np.uint16)
+    row, many = 128, 1 << 30
+    map_ = TensorMap(
+        TensorMapType.UINT16, BASE, (64, many, 2 * many - 1, 2 * many - 1), (row, 2**64 // many * 2 - row, row),
+        (64, 8, 1, 1),
+    )  # fmt: skip
+    smem = np.full(8 * row, 255, np.uint8)
+    load_tile(map_, OneAllocation(data), (0, many - 3, many, 5 + 3), smem, 0)
+    found = smem.view(np.uint16).reshape(8, 64)
+    assert (found[:3] == data.reshape(16, 64)[5:8]).all()
+    assert not found[3:].any()

@@ -31,6 +31,8 @@ SMEM_ALIGNMENT = 128
 
 _PERIOD = 1024
 _CHUNK = np.complex128
+_ADDRESSES = 2**64 - 1
+"""Addresses wrap around: so do those of rows of sequences of different lengths, with a stride that leads back."""
 
 
 class GlobalBytes(Protocol):
@@ -187,7 +189,7 @@ class _Box:
     ) -> None:
         self.inside = inside
         self.whole = whole
-        self.address = address
+        self.address = address & _ADDRESSES
         self.shape = shape
         self.strides = strides
 
