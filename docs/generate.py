@@ -208,7 +208,10 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
             yield ""
             yield f"### {rule.id}: {rule.title}"
             yield ""
-            if rule.report:
+            if rule.recognizers:
+                shown = ", ".join(f"`{r.shown}`" for r in rule.recognizers)
+                yield f"{shown} · recognized as `{rule.becomes}`"
+            elif rule.report:
                 yield f"*reported, not ported: {rule.report}*"
             else:
                 becomes = f" · becomes `{rule.becomes}`" if rule.becomes else ""

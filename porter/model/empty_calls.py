@@ -7,8 +7,9 @@ import re
 
 from tree_sitter import Node
 
+from porter.model.facts import RegisterFence
 from porter.model.functions import Call, Function
-from porter.model.library_calls import REGISTER_FENCE
+from porter.model.program import Program
 
 ABORTS = re.compile(r"\w*INVALID_CONTROL_PATH|__trap|abort|__assert_fail|__builtin_unreachable|\w*UNREACHABLE\w*")
 """What stands where a build for another architecture must not come."""
@@ -23,9 +24,12 @@ def is_register_fence(function: Function) -> bool:
     )
 
 
-def is_register_fence_call(call: Call, targets: list[Function]) -> bool:
-    """Whether a call only pins registers: of such functions of the sources, or of CuTe's."""
-    return all(is_register_fence(t) for t in targets) if targets else call.is_library and call.name == REGISTER_FENCE
+def is_register_fence_call(program: Program, call: Call) -> bool:
+    """Whether a call only pins registers: of such functions of the sources, or of a library."""
+    targets = program.targets(call)
+    if targets:
+        return all(is_register_fence(t) for t in targets)
+    return isinstance(program.facts.of_call(call), RegisterFence)
 
 
 def only_aborts(function: Function, arm: Node) -> bool:

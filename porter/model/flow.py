@@ -402,7 +402,7 @@ class FlowBuilder:
         if call is None:
             return [i for child in node.named_children for i in self._expression(frame, child)]
         targets = self.program.targets(call)
-        if is_register_fence_call(call, targets):
+        if is_register_fence_call(self.program, call):
             return []
         held = self._held(frame, call)
         objects = self._objects(frame, call)

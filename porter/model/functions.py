@@ -81,8 +81,6 @@ class Call:
     args: tuple[Node, ...] = field(repr=False)
     args_span: Span
     """Inside the parentheses."""
-    is_library: bool = False
-    """Whether it is of one of the library functions of `library_calls`."""
 
 
 @dataclass(eq=False)

@@ -277,7 +277,7 @@ class Mentions:
         call = self._calls.get(node.id)
         if call is None:
             return False
-        if is_register_fence_call(call, self.program.targets(call)):
+        if is_register_fence_call(self.program, call):
             return True
         for argument in self.accumulators.arguments_of(call):
             given = call.args[argument.args.start : argument.args.stop]

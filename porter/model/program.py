@@ -12,8 +12,9 @@ from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants, visible
+from porter.model.facts import TENSOR_CORE, Commit, Doubt, Facts, Fence, Vocabulary, Wait
 from porter.model.functions import Call, Function, Style, declarations_of, functions_of, uses_of_object_macros
-from porter.model.library_calls import as_statement, is_library_call
+from porter.model.library_calls import as_statement, unread_macros
 from porter.model.names.resolver import CALL_OPERATOR, Names
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported, tensor_core_steps
@@ -53,6 +54,7 @@ class Program:
     sources: SourceSet
     functions: list[Function]
     constants: Constants
+    vocabulary: Vocabulary = field(repr=False)
     statements: list[TensorCoreStatement] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     forward: list[Function] = field(default_factory=list, repr=False)
@@ -68,7 +70,13 @@ class Program:
     @cached_property
     def names(self) -> Names:
         """What names mean, as C++ resolves them."""
-        return Names(self.sources.files, self.functions, self.forward, self._constants_at)
+        complete = not self.sources.unresolved
+        return Names(self.sources.files, self.functions, self.forward, self._constants_at, complete)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What calls and names of libraries are."""
+        return Facts(self.names, self.vocabulary, lambda function, text: self.constants_in(function).evaluate(text))
 
     def _constants_at(self, function: Function | None) -> Constants:
         return self.constants if function is None else self.constants_in(function)
@@ -139,11 +147,12 @@ class Program:
         return words
 
 
-def build_program(sources: SourceSet) -> Program:
-    """Read the model off parsed sources. Never fails: what is not understood is in `refusals`."""
+def build_program(sources: SourceSet, vocabulary: Vocabulary) -> Program:
+    """Read the model off parsed sources and what rules say of libraries. Never fails: what is not understood is in
+    `refusals`."""
     functions = [f for file in sources.files.values() for f in functions_of(file, sources.string_macros)]
     uses_of_object_macros(functions)
-    program = Program(sources, functions, file_constants(sources.files))
+    program = Program(sources, functions, file_constants(sources.files), vocabulary)
     program.forward = [d for file in sources.files.values() for d in declarations_of(file)]
     known = {f.name for f in functions}
     macros = program.names.lookup.macros
@@ -156,10 +165,8 @@ def build_program(sources: SourceSet) -> Program:
                     program._renamed_calls.append(call)
     own_mma = any("wgmma.mma_async" in s.template for f in functions for s in f.asm)
     for function in functions:
-        for call in function.calls:
-            call.is_library = is_library_call(call, program.names.outside)
-        called = [c for c in function.calls if own_mma and c.is_library]
-        for statement in [*function.asm, *(s for c in called if (s := as_statement(c)) is not None)]:
+        called = list(_library_statements(program, function)) if own_mma else []
+        for statement in [*function.asm, *called]:
             try:
                 steps = tensor_core_steps(function, statement)
             except Unsupported as reason:
@@ -168,8 +175,23 @@ def build_program(sources: SourceSet) -> Program:
                 continue
             if steps:
                 program.statements.append(TensorCoreStatement(function, statement, steps))
+    if own_mma:
+        read = {f.name for f in functions if f.style is Style.MACRO}
+        for path, at, what in unread_macros(sources, program.facts, read):
+            program.refusals.append(Refusal(None, path, at.start, at.end, what))
     program.refusals += _bodies_unread(program)
     return program
+
+
+def _library_statements(program: Program, function: Function) -> Iterator[AsmStatement]:
+    """The instructions that calls of libraries stand for. A call that may be one and is not understood is refused."""
+    for call in function.calls:
+        fact = program.facts.of_call(call)
+        if isinstance(fact, Fence | Commit | Wait):
+            yield as_statement(call, fact)
+        elif isinstance(fact, Doubt) and fact.kind in TENSOR_CORE:
+            at = function.span(call.node)
+            program.refusals.append(Refusal(function, function.file.path, at.start, at.end, fact.what))
 
 
 def _bodies_unread(program: Program) -> Iterator[Refusal]:

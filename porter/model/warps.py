@@ -4,20 +4,18 @@ same in all its lanes."""
 
 from __future__ import annotations
 
-import re
-
 from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
+from porter.model.facts import Broadcast, Index
 from porter.model.functions import Function
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
+from porter.model.thread_values import ThreadValues
 from porter.model.threads import THREAD_WORDS, Threads, ends_thread
-from porter.ptx.arch import WARP
+from porter.ptx.arch import Limits
 
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
-_WARP_INDEX = re.compile(r"\w*warp(?:_?group)?_?(?:idx|index|id)\w*", re.IGNORECASE)
-_BROADCASTS = ("__shfl_sync", "__any_sync", "__all_sync", "__ballot_sync", "__reduce_max_sync", "__reduce_min_sync")
 _MOST_STEPS = 16
 
 
@@ -27,6 +25,7 @@ class Warps:
     def __init__(self, program: Program, threads: Threads) -> None:
         self.program = program
         self.threads = threads
+        self.values = ThreadValues(program, Limits.threads_per_block)
 
     def returns_apart(self, function: Function, behind: int) -> list[Node]:
         """The returns of a function, behind a byte offset of its tree and outside of lambdas, that some lanes of a
@@ -49,45 +48,23 @@ class Warps:
             return True
         if not self.threads.differ(function, node):
             return False
-        if node.type == "binary_expression" and self._is_of_warp(function, node):
+        if None not in self.values.by_warp(function, node):
             return False
         if node.type == "call_expression":
-            callee = node.child_by_field_name("function")
-            name = function.text(callee).split("<")[0].rsplit("::", 1)[-1] if callee is not None else ""
-            if name in _BROADCASTS or (_WARP_INDEX.fullmatch(name) and not self._defined(name)):
+            call = next((c for c in function.calls if c.node.id == node.id), None)
+            fact = self.program.facts.of_call(call) if call is not None else None
+            if isinstance(fact, Broadcast) and call is not None:
+                lanes = [a for a in call.args if fact.lane and function.text(a).strip() == fact.lane]
+                return any(self.differs(function, lane, steps - 1) for lane in lanes)
+            if isinstance(fact, Index) and fact.uniform:
                 return False
-            if THREAD_WORDS.search(name) or self._defined(name):
+            if fact is not None or call is None or self.program.targets(call) or THREAD_WORDS.search(call.name):
                 return True
         if node.type == "identifier":
             return self._variable_differs(function, node, steps)
         if node.type == "field_expression" and THREAD_WORDS.search(function.text(node)):
             return True
         return any(self.differs(function, child, steps) for child in node.named_children)
-
-    def _defined(self, name: str) -> bool:
-        return any(f.name == name for f in self.program.functions)
-
-    def _is_of_warp(self, function: Function, node: Node) -> bool:
-        """`threadIdx.x / 32`, `tid >> 7`, `threadIdx.x < 128`: one value a warp."""
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        operator = node.child_by_field_name("operator")
-        if left is None or right is None or operator is None or not self._is_thread(function, left):
-            return False
-        value = self.program.constants_in(function).evaluate(function.text(right))
-        sign = function.text(operator)
-        if value is None:
-            return False
-        if sign == ">>":
-            return value >= WARP.bit_length() - 1
-        return sign in ("/", "<", ">=") and value > 0 and value % WARP == 0
-
-    def _is_thread(self, function: Function, node: Node) -> bool:
-        """Whether an expression is the thread's index in a block of one dimension."""
-        text = re.sub(r"\s|^\(int\)|^\(unsigned\)", "", function.text(node)).strip("()")
-        if text == "threadIdx.x":
-            return True
-        value = self._only_value(function, node) if node.type == "identifier" else None
-        return value is not None and re.sub(r"\s", "", function.text(value)) == "threadIdx.x"
 
     def _variable_differs(self, function: Function, node: Node, steps: int) -> bool:
         value = self._only_value(function, node)

@@ -19,11 +19,13 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.accumulators import Accumulator, AccumulatorMap, find_accumulators
 from porter.model.batches import Batches, count_batches
+from porter.model.facts import TENSOR_CORE, Doubt, Vocabulary
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, Refusal, build_program
 from porter.model.tensor_core import MmaStep
+from porter.model.thread_values import several_dimensions
 from porter.passes import (
     completion,
     epilogue,
@@ -45,8 +47,9 @@ from porter.passes.pasted import unread_pieces
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.types import ElementType
-from porter.rules.engine import Selection, build_file_groups, pass_groups, pattern_groups
+from porter.rules.engine import OwnNames, Selection, build_file_groups, pass_groups, pattern_groups
 from porter.rules.load import load_rules
+from porter.rules.recognize import vocabulary
 from porter.rules.rule import Region, Rule
 
 NO_RULE = "none"
@@ -110,13 +113,11 @@ class KernelPort:
     left: list[LeftKernel] = field(default_factory=list)
 
 
-def port_kernels(sources: SourceSet, helpers_in_root: bool = False) -> KernelPort:
+def port_kernels(sources: SourceSet, vocabulary: Vocabulary, helpers_in_root: bool = False) -> KernelPort:
     """Run the passes over everything that uses wgmma."""
-    program = build_program(sources)
+    program = build_program(sources, vocabulary)
     accumulators = find_accumulators(program)
-    diagnostics = [
-        _refused(program, r, Code.SPARSE_WGMMA if r.sparse else Code.WGMMA_FORM) for r in program.refusals
-    ]
+    diagnostics = [_refused(program, r, Code.SPARSE_WGMMA if r.sparse else Code.WGMMA_FORM) for r in program.refusals]
     diagnostics += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
     diagnostics += _unread(program)
     diagnostics += [d for d in unread_pieces(program) if not _same_place(d, diagnostics)]
@@ -180,7 +181,7 @@ def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
         guarded_commit=not batches.bounded or _has_register_operands(program),
         sync_in_wait=not batches.fenced,
         first_barrier=_free_barriers(kernels),
-        linear_thread=bool({"threadIdx"} & words) and _multi_dimensional(program),
+        linear_thread=several_dimensions(program),
         padded_shared=any(k.has_dynamic_shared for k in kernels),
         float_registers=any(a.element == "f" for a in accumulators.accumulators),
     )
@@ -189,10 +190,6 @@ def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
 
 def _has_register_operands(program: Program) -> bool:
     return any(isinstance(step, MmaStep) and step.a_registers for s in program.statements for step in s.steps)
-
-
-def _multi_dimensional(program: Program) -> bool:
-    return any(re.search(rb"threadIdx\s*\.\s*[yz]", f.source) for f in program.sources.files.values())
 
 
 def _free_barriers(kernels: Sequence[Kernel]) -> int:
@@ -375,9 +372,7 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     return PortResult(sources, sources.sources(), [], [*result.diagnostics, *left])
 
 
-def left_unread(
-    path: str, diagnostics: Sequence[Diagnostic], found: bool, options: PortOptions
-) -> list[Diagnostic]:
+def left_unread(path: str, diagnostics: Sequence[Diagnostic], found: bool, options: PortOptions) -> list[Diagnostic]:
     """An error if nothing was `found` in a file and some of its headers were not read."""
     missing = [d for d in diagnostics if d.code is Code.UNRESOLVED_INCLUDE]
     if found or options.select or not missing or has_errors(diagnostics):
@@ -392,7 +387,7 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     for wanted in (*options.select, *options.ignore):
         if wanted != NO_RULE and not any(r.id.startswith(wanted) for r in rules):
             raise PorterError(Code.RULE_UNKNOWN, rule=wanted)
-    port = partial(port_kernels, helpers_in_root=options.helpers_in_root)
+    port = partial(port_kernels, vocabulary=vocabulary(rules), helpers_in_root=options.helpers_in_root)
     whole, ported_kernels = sources, port(sources)
     stopped = _stopped(ported_kernels, sources, rules, selection)
     rest = None
@@ -419,11 +414,11 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
         more = in_both_forms(ported_kernels.program, changed, options.both_forms)
         there += [e for e in more if e not in there]
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
-    defined = _defined(ported_kernels.program)
+    own = _own(ported_kernels.program)
     planned = pass_groups(rules, edits, selection)
     groups = planned.groups
     diagnostics += planned.diagnostics
-    patterns = pattern_groups(rules, sources, selection, bool(groups), groups, defined)
+    patterns = pattern_groups(rules, sources, selection, bool(groups), groups, own)
     diagnostics += patterns.diagnostics
     # what was not read may be what the other messages come from
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
@@ -447,16 +442,28 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     return result
 
 
-def _stopped(
-    port: KernelPort, sources: SourceSet, rules: Sequence[Rule], selection: Selection
-) -> list[Diagnostic]:
+def _stopped(port: KernelPort, sources: SourceSet, rules: Sequence[Rule], selection: Selection) -> list[Diagnostic]:
     """What stops the port of a set: what the passes say, and constructs of libraries that are not ported."""
     named = [r for r in rules if r.report is not None]
-    return port.diagnostics + pattern_groups(named, sources, selection, False, [], _defined(port.program)).diagnostics
+    return port.diagnostics + pattern_groups(named, sources, selection, False, [], _own(port.program)).diagnostics
 
 
-def _defined(program: Program) -> frozenset[str]:
-    return frozenset(name for f in program.functions for name in (f.name, f.owner, f.class_name))
+def _own(program: Program) -> OwnNames:
+    """Among names that a library has, those that are the sources' own and those that the model answers for."""
+    defined = frozenset(name for f in program.functions for name in (f.name, f.owner, f.class_name))
+    places = set()
+    for function in program.functions:
+        for call in function.calls:
+            if call.name not in program.vocabulary:
+                continue
+            fact = program.facts.of_call(call)
+            # a fact is ported, a doubt refused for a reason of its own
+            if fact is None or (program.statements and isinstance(fact, (*TENSOR_CORE, Doubt))):
+                places.add((function.file.path, call.name_span.start))
+    for function in program.forward:
+        if function.name in program.vocabulary and function.name_span is not None:
+            places.add((function.file.path, function.name_span.start))
+    return OwnNames(defined, frozenset(places))
 
 
 def _build_files(sources: SourceSet, rules: Sequence[Rule]) -> dict[str, bytes]:

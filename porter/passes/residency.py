@@ -328,8 +328,7 @@ def remove_register_fences(context: PortContext) -> None:
     """Calls that only pinned accumulator registers have nothing to pin any more."""
     for function in context.program.functions:
         for call in function.calls:
-            targets = context.program.targets(call)
-            if not is_register_fence_call(call, targets) or len(call.args) != 1:
+            if not is_register_fence_call(context.program, call) or len(call.args) != 1:
                 continue
             root = call.args[0]
             while root.named_children and root.type != "identifier":

@@ -29,6 +29,19 @@ class Selection:
         return chosen and not any(rule_id.startswith(p) for p in self.ignore)
 
 
+@dataclass(frozen=True)
+class OwnNames:
+    """Names that are not to be reported as a library's: those of functions with a body in the sources, and single
+    places, as (file, offset), of which it is known what the name means."""
+
+    defined: frozenset[str] = frozenset()
+    places: frozenset[tuple[str, int]] = frozenset()
+
+    def has(self, path: str, at: int, text: str) -> bool:
+        """Whether what a rule found at a place is the sources' own."""
+        return _first_word(text) in self.defined or (path, at) in self.places
+
+
 @dataclass(eq=False)
 class Planned:
     """Groups in the order in which they are applied, and what has to be said about them."""
@@ -57,13 +70,12 @@ def pattern_groups(
     selection: Selection,
     ported: bool,
     taken: Sequence[EditGroup],
-    defined: frozenset[str] = frozenset(),
+    own: OwnNames | None = None,
 ) -> Planned:
     """One group for each match of a pattern rule. A match inside text that an earlier group edits is dropped:
-    that group already decided what becomes of it. A construct of a library is not reported where the sources
-    define a function of that name themselves (`defined`), and a library's macro in a condition stays where the sources
-    define it themselves."""
-    planned = Planned()
+    that group already decided what becomes of it. A construct of a library is not reported where the name is the
+    sources' own, and a library's macro in a condition stays where the sources define it themselves."""
+    planned, own = Planned(), own or OwnNames()
     macros = {macro.name for file in sources.files.values() for macro in file.lexed.macros()}
     claimed: dict[str, list[Span]] = defaultdict(list)
     reported: set[tuple[str, str]] = set()
@@ -78,7 +90,7 @@ def pattern_groups(
         for path, file in sources.files.items():
             for match in matches(rule, file):
                 name = match.text.strip()
-                if rule.report is not None and ((path, name) in reported or _first_word(name) in defined):
+                if rule.report is not None and ((path, name) in reported or own.has(path, match.span.start, name)):
                     continue
                 if touches(claimed[path], match.span):
                     continue

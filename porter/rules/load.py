@@ -16,6 +16,8 @@ import yaml
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.text import Safety
+from porter.rules.pattern import PatternError
+from porter.rules.recognize import fact_patterns
 from porter.rules.rule import Example, Region, Rule, When
 
 CUDA_FILES = ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl")
@@ -64,8 +66,8 @@ def _read_directory(directory: Path) -> list[Rule]:
 
 
 @cache
-def _schema() -> dict[str, Any]:
-    text = resources.files("porter.rules").joinpath("rule.schema.json").read_text(encoding="utf-8")
+def _schema(name: str) -> dict[str, Any]:
+    text = resources.files("porter.rules").joinpath(name).read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 
@@ -73,23 +75,84 @@ def _schema() -> dict[str, Any]:
 def read_rule_file(path: Path) -> list[Rule]:
     """The rules of one file. Raises PorterError RULE_FILE with the place of the first problem."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        data, root = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise PorterError(Code.RULE_FILE, Location(str(path)), problem=str(error)) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = Location(str(path), mark.line + 1, mark.column + 1) if mark else Location(str(path))
         raise PorterError(Code.RULE_FILE, where, problem=str(getattr(error, "problem", error))) from error
-    validator = jsonschema.Draft202012Validator(_schema())
-    problems = sorted(validator.iter_errors(data), key=lambda e: list(map(str, e.absolute_path)))
+    except (ValueError, TypeError, RecursionError) as error:
+        # a date that is none, a mapping as a key
+        raise PorterError(Code.RULE_FILE, Location(str(path)), problem=str(error)) from error
+    has_facts = isinstance(data, dict) and "schema" in data
+    validator = jsonschema.Draft202012Validator(_schema("facts.schema.json" if has_facts else "rule.schema.json"))
+    # a word that is not known is why another is missing
+    problems = sorted(
+        validator.iter_errors(data),
+        key=lambda e: (list(map(str, e.absolute_path)), e.validator != "additionalProperties"),
+    )
     if problems:
         first = problems[0]
         at = "/".join(map(str, first.absolute_path)) or "the file"
-        raise PorterError(Code.RULE_FILE, Location(str(path)), problem=f"{at}: {first.message}")
-    return [_rule(entry, data, path) for entry in data["rules"]]
+        where = _place(path, root, list(first.absolute_path))
+        raise PorterError(Code.RULE_FILE, where, problem=f"{at}: {' '.join(first.message.split())}")
+    make = _recognizer if has_facts else _rule
+    return [make(entry, data, path, _place(path, root, ["rules", i])) for i, entry in enumerate(data["rules"])]
 
 
-def _rule(entry: dict[str, Any], data: dict[str, Any], path: Path) -> Rule:
+def _place(path: Path, node: yaml.Node | None, steps: Sequence[str | int]) -> Location:
+    """Where a value stands in a file, as near as the file has it."""
+    for step in steps:
+        inner: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode):
+            inner = next((v for k, v in node.value if k.value == step), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            inner = node.value[step]
+        if inner is None:
+            break
+        node = inner
+    if node is None:
+        return Location(str(path))
+    return Location(str(path), node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _recognizer(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Location) -> Rule:
+    texts = entry["recognize"]
+    texts = [texts] if isinstance(texts, str) else texts
+    try:
+        recognizers = fact_patterns(entry["id"], texts, entry["as"], entry.get("where", {}))
+    except PatternError as error:
+        raise PorterError(Code.RULE_FILE, where, problem=f"{entry['id']}: {error}") from error
+    return Rule(
+        id=entry["id"],
+        title=entry["title"],
+        family=data["library"],
+        safety=Safety(entry["safety"]),
+        reason=" ".join(entry["reason"].split()),
+        references=tuple(entry.get("references", ())),
+        examples=tuple(_fact_example(e) for e in entry["examples"]),
+        becomes=_shown(entry["as"]),
+        recognizers=recognizers,
+        source=str(path),
+    )
+
+
+def _shown(stated: dict[str, dict[str, Any]]) -> str:
+    ((kind, values),) = stated.items()
+    return " ".join([kind, *(f"{name}={value}" for name, value in values.items())])
+
+
+def _fact_example(entry: dict[str, Any]) -> Example:
+    text = entry.get("before") or entry.get("near") or entry["absent"]
+    if "__device__" not in text and "__global__" not in text:
+        text = f"template <int N> __device__ void f(int x, float r) {{ {text}; }}\n"
+    facts = tuple((k, tuple(v.items())) for fact in entry.get("facts", ()) for k, v in fact.items())
+    return Example(before=text, facts=facts, is_near="near" in entry)
+
+
+def _rule(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Location) -> Rule:
     match = entry.get("match")
     pattern = None
     if match is not None:
@@ -99,7 +162,7 @@ def _rule(entry: dict[str, Any], data: dict[str, Any], path: Path) -> Rule:
                 re.sub(pattern, entry["replace"], "")
                 _check_template(pattern, entry["replace"])
         except (re.error, IndexError) as error:
-            raise PorterError(Code.RULE_FILE, Location(str(path)), problem=f"{entry['id']}: {error}") from error
+            raise PorterError(Code.RULE_FILE, where, problem=f"{entry['id']}: {error}") from error
     files = tuple((match or {}).get("files") or data.get("files") or CUDA_FILES)
     return Rule(
         id=entry["id"],

@@ -10,6 +10,7 @@ from fnmatch import fnmatch
 from pathlib import PurePath
 
 from porter.lang.text import Safety
+from porter.model.facts import Recognizer
 
 
 class Region(StrEnum):
@@ -37,22 +38,25 @@ class When(StrEnum):
 @dataclass(frozen=True)
 class Example:
     """A rule's own test. `before` is a whole file named `file`. Pattern rules give `after`, the whole result;
-    pass rules give lines that the result must (`expect`) and must not (`absent`) hold."""
+    pass rules give lines that the result must (`expect`) and must not (`absent`) hold; recognizers the kinds and fields
+    of the facts (`facts`). `is_near`: `before` may be what the rule is for, and is in a form that is not known."""
 
     before: str
-    after: str | None
-    expect: tuple[str, ...]
-    absent: tuple[str, ...]
-    file: str
+    after: str | None = None
+    expect: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    file: str = "kernel.cu"
     diagnostics: tuple[str, ...] = ()
+    facts: tuple[tuple[str, tuple[tuple[str, str | int | bool], ...]], ...] = ()
+    is_near: bool = False
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One mapping. Exactly one of `replace`, `report` and `implemented_by` is set.
+    """One mapping. Exactly one of `replace`, `report`, `implemented_by` and `recognizers` is set.
 
-    `replace` is a `re` template for what `pattern` matched; `report` the name of a library: a match is
-    reported as not portable yet; `implemented_by` the pass in `porter.passes` that does the work.
+    `recognizers` say what a pattern is. `replace` is a `re` template for what `pattern` matched; `report` the name of a
+    library: a match is reported as not portable yet; `implemented_by` the pass in `porter.passes` that does the work.
     """
 
     id: str
@@ -70,6 +74,7 @@ class Rule:
     report: str | None = None
     becomes: str = ""
     implemented_by: str | None = None
+    recognizers: tuple[Recognizer, ...] = ()
     source: str = ""
 
     def rewritten(self, text: str) -> str | None:

@@ -16,6 +16,8 @@ from porter.model.flow import FlowBuilder
 from porter.model.functions import Function
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, build_program
+from porter.rules.load import load_rules
+from porter.rules.recognize import vocabulary
 
 LOAD, STORE = "LOAD ", " STORE"
 MMA = "arrive(); mma({0}, a, b); commit(); wait<0>();"
@@ -27,7 +29,7 @@ WRAPPERS = wrapper(16, name="fresh", tail="0, 1, 1, 0, 0")
 
 def program_of(text: str) -> Program:
     file = parse_cuda("kernel.cu", text.encode())
-    return build_program(SourceSet("kernel.cu", {"kernel.cu": file}))
+    return build_program(SourceSet("kernel.cu", {"kernel.cu": file}), vocabulary(load_rules()))
 
 
 def expanded(body: str) -> str:

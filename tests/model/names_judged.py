@@ -11,6 +11,8 @@ from clang_names import Place, Seen, ask_clang
 from porter.lang.sources import load_sources
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program, build_program
+from porter.rules.load import load_rules
+from porter.rules.recognize import vocabulary
 
 
 @dataclass
@@ -29,7 +31,7 @@ class Verdict:
 
 def judge(root: Path, stubs: Path, include_dirs: tuple[Path, ...] = ()) -> Verdict:
     """Compare every call that reaches wgmma, by the model or by clang, and every call of a function of its name."""
-    program = build_program(load_sources(root, include_dirs))
+    program = build_program(load_sources(root, include_dirs), vocabulary(load_rules()))
     seen = ask_clang(root, stubs, include_dirs)
     uses = program.uses_tensor_core()
     numbers = {id(f): n for f in program.functions if (n := _number(seen, f)) is not None}

@@ -13,6 +13,8 @@ from porter.model.accumulators import find_accumulators
 from porter.model.mentions import Mentions
 from porter.model.program import build_program
 from porter.model.uses import Use
+from porter.rules.load import load_rules
+from porter.rules.recognize import vocabulary
 
 BEFORE = """
 #define ACC acc
@@ -75,7 +77,7 @@ def uses(tmp_path: Path, statement: str) -> set[Use]:
     """What the statement does to `acc`."""
     path = tmp_path / "kernel.cu"
     path.write_text(kernel(BODY.replace("<statement>", statement), before=BEFORE))
-    program = build_program(load_sources(path))
+    program = build_program(load_sources(path), vocabulary(load_rules()))
     accumulators = find_accumulators(program)
     (accumulator,) = accumulators.accumulators
     return {m.use for m in Mentions(program, accumulators).of(accumulator, [])}
@@ -99,7 +101,7 @@ def test_overloaded_operators_may_take_references(tmp_path: Path) -> None:
     operator = "struct S { float* p; };\n__device__ void operator<<(S& s, float& f) { s.p = &f; }\n"
     path = tmp_path / "kernel.cu"
     path.write_text(kernel(BODY.replace("<statement>", "S s; s << acc[0];"), before=BEFORE + operator))
-    program = build_program(load_sources(path))
+    program = build_program(load_sources(path), vocabulary(load_rules()))
     accumulators = find_accumulators(program)
     (accumulator,) = accumulators.accumulators
     assert [m.use for m in Mentions(program, accumulators).of(accumulator, [])] == [Use.UNKNOWN]

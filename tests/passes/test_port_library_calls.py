@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from kernels import LOOP, STORE, SYNC, kernel, ported, refused
 
 FENCED = LOOP.replace("commit();", "commit();\n        for (int i = 0; i < 8; ++i) warpgroup_fence_operand(acc[i]);")
@@ -39,6 +40,110 @@ def test_a_wait_that_covers_too_little_is_seen(tmp_path: Path) -> None:
 def test_calls_of_cute_without_wgmma_beside_them_stay_named(tmp_path: Path) -> None:
     found = refused(tmp_path, "__device__ void f() { cute::warpgroup_arrive(); }\n")
     assert any("warpgroup_arrive" in d for d in found)
+
+
+def _calling(fence: str, before: str = "", inside: str = "", opened: str = "") -> str:
+    """A kernel whose MMAs are fenced by a call of `fence`; it stands in the namespace `opened`."""
+    loop = LOOP.replace("arrive();", f"{fence};").replace("commit();", "::cute::warpgroup_commit_batch();")
+    body = f"    {inside}\n    float acc[8] = {{0}};\n" + loop.replace("wait<0>", "::cute::warpgroup_wait<0>") + STORE
+    text = kernel(body).replace(SYNC, before)
+    if opened:
+        text = text.replace("__global__", f"namespace {opened} {{\n__global__") + "}\n"
+    return text
+
+
+OTHER = "namespace other { __device__ void warpgroup_arrive(); }\n"
+LATER = OTHER.replace("();", "() { __nanosleep(9); }")
+OWN = '#include "own.h"\n'
+"""A header of the project that is not at hand."""
+CUTE = "#include <cute/tensor.hpp>\n"
+
+
+@pytest.mark.parametrize(
+    ("fence", "before", "inside", "opened"),
+    [
+        ("cute::warpgroup_arrive()", OTHER, "", ""),
+        ("::cute::warpgroup_arrive()", OTHER, "", ""),
+        ("cute :: warpgroup_arrive /* now */ ( )", OTHER, "", ""),
+        ("warpgroup_arrive()", OTHER + "using namespace cute;\n", "", ""),
+        ("warpgroup_arrive()", OTHER, "using namespace cute;", ""),
+        ("warpgroup_arrive()", OTHER + "using cute::warpgroup_arrive;\n", "", ""),
+        ("warpgroup_arrive()", OTHER + "using namespace other;\n", "using cute::warpgroup_arrive;", ""),
+        ("warpgroup_arrive()", OTHER, "", "cute"),
+        ("warpgroup_arrive()", CUTE + "namespace flash { using namespace cute; }\n", "", "flash"),
+        ("c::warpgroup_arrive()", OTHER + "namespace c = cute;\n", "", ""),
+        ("c::warpgroup_arrive()", OTHER, "namespace c = ::cute;", ""),
+        ("LIB::warpgroup_arrive()", OTHER + "#define LIB cute\n", "", ""),
+        ("FENCE()", OTHER + "#define FENCE cute::warpgroup_arrive\n", "", ""),
+        ("mine::warpgroup_arrive()", OTHER + "namespace mine { using namespace cute; }\n", "", ""),
+        ("mine::warpgroup_arrive()", OTHER + "namespace mine { using cute::warpgroup_arrive; }\n", "", ""),
+        ("deep_gemm::warpgroup_arrive()", OTHER, "", ""),
+    ],
+)  # fmt: skip
+def test_names_that_mean_the_library(tmp_path: Path, fence: str, before: str, inside: str, opened: str) -> None:
+    text = ported(tmp_path, _calling(fence, before, inside, opened))
+    loop = text[text.index("float acc[8]") :]
+    assert loop.index("tcgen05::sync_warpgroup();") < loop.index("mma(acc")
+    assert fence not in loop
+
+
+@pytest.mark.parametrize(
+    ("fence", "before", "inside", "opened"),
+    [
+        ("other::warpgroup_arrive()", OTHER, "", ""),
+        ("other::warpgroup_arrive()", "", "", ""),
+        ("other::cute::warpgroup_arrive()", CUTE, "", ""),
+        ("warpgroup_arrive()", CUTE + "using other::warpgroup_arrive;\n", "", ""),
+        ("other::warpgroup_arrive()", LATER + "using namespace cute;\n", "", ""),
+        ("::other::warpgroup_arrive()", OTHER, "", ""),
+        ("warpgroup_arrive()", OTHER + "using namespace other;\n", "", ""),
+        ("warpgroup_arrive()", LATER + "using namespace cute;\n", "using other::warpgroup_arrive;", ""),
+        ("warpgroup_arrive()", OTHER + "using namespace cute;\n", "", "other"),
+        ("c::warpgroup_arrive()", LATER + "namespace c = other;\n", "", ""),
+        ("LIB::warpgroup_arrive()", OTHER + "#define LIB other\n", "", ""),
+        ("FENCE()", LATER + "#define FENCE other::warpgroup_arrive\n", "", ""),
+        ("FENCE()", OTHER + "#define FENCE() other::warpgroup_arrive()\n", "", ""),
+        ("Ops::warpgroup_arrive()", "struct Ops { static __device__ void warpgroup_arrive(); };\n", "", ""),
+        ("cute::warpgroup_arrive()", "namespace other { namespace cute { __device__ void warpgroup_arrive(); } }\n",
+         "", "other"),
+        ("ops.warpgroup_arrive()", "struct Ops { __device__ void warpgroup_arrive(); };\n", "Ops ops;", ""),
+        ("warpgroup_arrive()", CUTE + "using namespace cute;\n", "auto warpgroup_arrive = [] { __nanosleep(9); };", ""),
+    ],
+)  # fmt: skip
+def test_a_function_of_the_same_name_stays(tmp_path: Path, fence: str, before: str, inside: str, opened: str) -> None:
+    """It does something else, which the port must go on doing; no barrier is put in its place."""
+    text = ported(tmp_path, _calling(fence, before, inside, opened))
+    loop = text[text.index("float acc[8]") :]
+    assert f"{fence};" in loop
+    assert "sync_warpgroup" not in loop
+
+
+@pytest.mark.parametrize(
+    ("fence", "before", "inside", "opened"),
+    [
+        ("other::warpgroup_arrive()", OWN, "", ""),
+        ("other::cute::warpgroup_arrive()", OWN, "", ""),
+        ("warpgroup_arrive()", "", "", ""),
+        ("warpgroup_arrive()", "using namespace other;\n", "", ""),
+        ("warpgroup_arrive()", OWN + "using other::warpgroup_arrive;\n", "", ""),
+        ("warpgroup_arrive()", "", "", "other"),
+        ("warpgroup_arrive()", OWN + "using namespace cute;\n", "", "other"),
+        ("LIB::warpgroup_arrive()", OWN + "#define LIB other\n", "", ""),
+        ("LIB::warpgroup_arrive()", "#ifdef A\n#define LIB other\n#else\n#define LIB cute\n#endif\n", "", ""),
+        ("FENCE()", OWN + "#define FENCE() other::warpgroup_arrive()\n", "", ""),
+        ("FENCE()", "#define FENCE() cute::warpgroup_arrive()\n", "", ""),
+        ("STEP(3)", "#define FENCE() { cute::warpgroup_arrive(); }\n#define STEP(x) FENCE()\n", "", ""),
+        ("cute::warpgroup_arrive()", "#define warpgroup_arrive() sleep()\n", "", ""),
+        ("cute::warpgroup_arrive(3)", "", "", ""),
+        ("cute::warpgroup_arrive<3>()", "", "", ""),
+        ("Base::warpgroup_arrive()", OWN + "namespace other { namespace Base {} }\nusing namespace other;\n", "", ""),
+    ],
+)  # fmt: skip
+def test_a_name_that_may_be_another_function_is_refused(
+    tmp_path: Path, fence: str, before: str, inside: str, opened: str
+) -> None:
+    found = refused(tmp_path, _calling(fence, before, inside, opened))
+    assert any("warpgroup_arrive" in d and "error" in d for d in found)
 
 
 GUARDED = """

@@ -81,7 +81,7 @@ SETS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ("bad",),
     ),
     "a construct of a library": (
-        {"kernel.cu": HEAD + OPS + kernel("good", GOOD) + kernel("bad", "    cute::warpgroup_arrive();\n")},
+        {"kernel.cu": HEAD + OPS + kernel("good", GOOD) + kernel("bad", "    warpgroup::mma_AB(1, 2, 3);\n")},
         ("bad",),
     ),
     "two of three": (

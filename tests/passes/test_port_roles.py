@@ -53,6 +53,96 @@ def test_warpgroups_that_run_mmas(tmp_path: Path, body: str, bounds: str, expect
     assert _warpgroups(tmp_path, body, bounds, UNIFORM + "constexpr int kThreads = 384;\n") == expected
 
 
+SHFL = "__device__ int first(int x) { return __shfl_sync(0xffffffff, x, 0); }\n"
+GROUP = "__device__ __forceinline__ int my_place() { return first(threadIdx.x / 128); }\n"
+
+
+@pytest.mark.parametrize(
+    ("index", "before", "expected"),
+    [
+        # the next one's, the previous one's: which warpgroup has which is not known
+        ("get_prev_consumer_warp_group_idx()", "", (0, "3")),
+        ("prev_warp_group_idx()", "__device__ int prev_warp_group_idx();\n", (0, "3")),
+        ("other::canonical_warp_group_idx()", "", (0, "3")),
+        ("canonical_warp_group_idx()", "__device__ int canonical_warp_group_idx();\n", (0, "3")),
+        ("canonical_warp_group_idx()", "using namespace other;\n", (0, "3")),
+        ("state.warp_group_idx()", "struct State { __device__ int warp_group_idx(); };\n__device__ State state;\n",
+         (0, "3")),
+        ("warp_group_idx_of_tile()", "__device__ int warp_group_idx_of_tile() { return blockIdx.x % 3; }\n", (0, "3")),
+        ("threadIdx.x / other::warp_group_stride", "", (0, "3")),
+        ("broadcast_from_next(threadIdx.x / 128)", "", (0, "3")),
+        ("uniform_or_last(threadIdx.x / 128)",
+         "__device__ int uniform_or_last(int x) { return __shfl_sync(0xffffffff, x, 0) == 1 ? 0 : 2; }\n", (0, "3")),
+        ("next_warp_group_idx()", "__device__ int next_warp_group_idx() { return (threadIdx.x / 128 + 1) % 3; }\n",
+         (0, "2")),
+        # warpgroup 1 leaves, and those that go on do not stand together
+        ("prev_warp_group_idx()",
+         "__device__ int prev_warp_group_idx() {\n  int own = threadIdx.x / 128;\n  if (own == 0) return 2;\n"
+         "  return own - 1;\n}\n", (0, "3")),
+        # facts
+        ("cutlass::canonical_warp_group_idx()", "", (1, "2")),
+        ("canonical_warp_group_idx()", "using namespace cutlass;\n", (1, "2")),
+        ("canonical_warp_group_idx()", "using cutlass::canonical_warp_group_idx;\n", (1, "2")),
+        ("ct::canonical_warp_group_idx()", "namespace ct = cutlass;\n", (1, "2")),
+        ("threadIdx.x / cutlass::NumThreadsPerWarpGroup", "", (1, "2")),
+        ("cutlass::canonical_warp_idx_sync() / 4", "", (1, "2")),
+        ("cutlass::canonical_warp_idx() / cutlass::NumWarpsPerWarpGroup", "", (1, "2")),
+        ("int(threadIdx.x) / (warpSize * 4)", "", (1, "2")),
+        ("my_place()", SHFL + GROUP, (1, "2")),
+        ("ops::my_place()", SHFL + "namespace ops {\n" + GROUP + "}\n", (1, "2")),
+        ("static_cast<int>(first(threadIdx.x >> 7))", SHFL, (1, "2")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("named", [False, True])
+def test_an_index_is_what_is_known_and_no_name(
+    tmp_path: Path, index: str, before: str, expected: tuple[int, str], named: bool
+) -> None:
+    """Who leaves where the index is 0; on `named` through a variable."""
+    leave = (
+        f"int warp_group_idx = {index};\nif (warp_group_idx == 0) return;" if named else f"if ({index} == 0) return;"
+    )
+    assert _warpgroups(tmp_path, f"{leave}\n{GEMM}", "384", before) == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "group = (group + 1) % 3;",
+        "group ^= 1;",
+        "++group;",
+        "int& other = group; other = 2;",
+        "int* other = &group; *other = 2;",
+        "change(group);",
+        "hidden(group);",
+        "hidden::change(group);",
+        'asm volatile("mov.u32 %0, 2;" : "=r"(group));',
+        "auto step = [&] { group = 2; }; step();",
+        "MOVE;",
+        "ASSIGN(group);",
+    ],
+)
+def test_an_index_that_changes_is_none(tmp_path: Path, changed: str) -> None:
+    before = "__device__ void change(int& x) { x = 2; }\n#define MOVE group = 2\n#define ASSIGN(x) x = 2\n"
+    body = f"int group = threadIdx.x / 128;\n{changed}\nif (group == 0) return;\n{GEMM}"
+    assert _warpgroups(tmp_path, body, "384", before) == (0, "3")
+
+
+@pytest.mark.parametrize(
+    "kept", ["out[0] = group;", "read(group);", "int copy = group;", "out[group] = 1.f;", "float x(group);", ""]
+)
+def test_an_index_that_is_read_is_one(tmp_path: Path, kept: str) -> None:
+    before = "__device__ int read(int x) { return x; }\n"
+    body = f"int group = threadIdx.x / 128;\n{kept}\nif (group == 0) return;\n{GEMM}"
+    assert _warpgroups(tmp_path, body, "384", before) == (1, "2")
+
+
+def test_threads_of_a_block_of_two_dimensions_have_no_index_of_their_own(tmp_path: Path) -> None:
+    body = f"if (threadIdx.x / 128 == 0 && threadIdx.y < 3) return;\n{GEMM}"
+    assert _warpgroups(tmp_path, body, "384") == (0, "3")
+    body = f"out[threadIdx.y] = 0.f;\nif (threadIdx.x / 128 == 0) return;\n{GEMM}"
+    assert _warpgroups(tmp_path, body, "384") == (0, "3")
+
+
 def test_an_open_ended_role_counts_from_the_block_size(tmp_path: Path) -> None:
     body = f"int wg = threadIdx.x / 128;\nif (wg == 0) {{ {FILL} return; }}\n{GEMM}"
     text = kernel(body, bounds="__launch_bounds__(kThreads)").replace(
@@ -78,7 +168,7 @@ def test_an_unknown_block_size_sets_aside_what_tensor_memory_has_room_for(tmp_pa
     text = kernel(f"float acc[{n // 2}] = {{0}};\n" + LOOP + STORE, n=n, bounds="")
     if registers:
         text = text.replace("uint64_t b) {\n    asm", "uint64_t b) {\n    uint32_t x = a;\n    asm")
-        text = text.replace(', %64, %65, 1, 1, 1, 0, 0;', ', {%64, %64, %64, %64}, %65, 1, 1, 1, 0;')
+        text = text.replace(", %64, %65, 1, 1, 1, 0, 0;", ", {%64, %64, %64, %64}, %65, 1, 1, 1, 0;")
         text = text.replace('"l"(a), "l"(b)', '"r"(x), "l"(b)')
     result = port_text(tmp_path, text)
     assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from porter.lang.cuda import find
 from porter.lang.sources import load_sources
+from porter.model.facts import KINDS, Doubt
+from porter.model.program import build_program
 from porter.passes.dsl.port import port_python
 from porter.passes.port import port_sources
 from porter.rules.load import load_rules
+from porter.rules.recognize import vocabulary
 from porter.rules.rule import Example, Rule
 
 HOPPER = '__device__ void f() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
@@ -22,6 +26,9 @@ EXAMPLES = [pytest.param(r, e, id=f"{r.id}-{i}") for r in load_rules() for i, e 
 def test_example(tmp_path: Path, rule: Rule, example: Example) -> None:
     path = tmp_path / example.file
     path.write_text(example.before)
+    if rule.recognizers:
+        _check_facts(path, rule, example)
+        return
     root = path
     if path.suffix == ".py" and rule.family == "CuTe DSL":
         _check(port_python(path), path, rule, example)
@@ -30,6 +37,23 @@ def test_example(tmp_path: Path, rule: Rule, example: Example) -> None:
         root = tmp_path / "kernel.cu"
         root.write_text(HOPPER)
     _check(port_sources(load_sources(root)), path, rule, example)
+
+
+def _check_facts(path: Path, rule: Rule, example: Example) -> None:
+    """Only what the rule itself recognizes counts."""
+    program = build_program(load_sources(path), vocabulary([rule]))
+    found = [program.facts.of_call(c) for f in program.functions for c in f.calls]
+    names = ("field_expression", "qualified_identifier", "identifier")
+    found += [
+        program.facts.of_name(f, n)
+        for f in program.functions
+        for n in find(f.body, *names)
+        if n.parent is None or n.parent.type not in ("call_expression", "field_expression", *names)
+    ]
+    doubts = [f for f in found if isinstance(f, Doubt)]
+    facts = [f for f in found if f is not None and not isinstance(f, Doubt)]
+    assert bool(doubts) == example.is_near, doubts
+    assert facts == [KINDS[kind](**dict(values)) for kind, values in example.facts]  # type: ignore[arg-type]
 
 
 def _check(result: Any, path: Path, rule: Rule, example: Example) -> None:
@@ -52,5 +76,9 @@ def test_rule_says_what_and_why(rule: Rule) -> None:
     assert rule.becomes
     if rule.implemented_by:
         assert Path("porter/passes", rule.implemented_by + ".py").is_file()
+    if rule.recognizers:
+        assert any(e.facts for e in rule.examples)
+        assert any(not e.facts for e in rule.examples)
+        return
     for example in rule.examples:
         assert example.after is not None or example.expect or example.absent or example.diagnostics

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -49,8 +49,15 @@ class Found:
     aliases: list[Alias] = field(default_factory=list)
     namespaces: list[Scope] = field(default_factory=list)
     value: bool = False
+    outside: bool = False
+    """Whether a using-declaration brings the name from where the sources do not declare it."""
 
     def __bool__(self) -> bool:
+        return self.declared or self.outside
+
+    @property
+    def declared(self) -> bool:
+        """Whether the sources declare something of the name."""
         return bool(self.functions or self.classes or self.aliases or self.namespaces or self.value)
 
     def add(self, other: Found) -> None:
@@ -61,10 +68,11 @@ class Found:
         self.aliases += [a for a in other.aliases if a not in self.aliases]
         self.namespaces += [n for n in other.namespaces if n not in self.namespaces]
         self.value = self.value or other.value
+        self.outside = self.outside or other.outside
 
 
 @dataclass
-class _Local:
+class Local:
     """What a function's body declares beside variables, each with the block it is seen in."""
 
     directives: list[tuple[Node, Path]] = field(default_factory=list)
@@ -83,7 +91,7 @@ class Lookup:
         self.index = index
         self.constants_in = constants_in
         self.macros = macros
-        self._locals: dict[int, _Local] = {}
+        self._locals: dict[int, Local] = {}
         self._homes: dict[int, Scope] = {}
         self._named: dict[int, list[Scope]] = {}
         """By id of a scope: the namespaces that its directives name."""
@@ -137,10 +145,12 @@ class Lookup:
 
     # --- names
 
-    def expanded(self, path: Path) -> Path:
-        """A path whose first step is a macro that stands for a name is that name."""
+    def expanded(self, path: Path, chosen: Mapping[str, str] | None = None) -> Path:
+        """A path whose first step is a macro that stands for a name is that name. `chosen` has bodies of macros that
+        have several."""
+        bodies = {**self.macros, **chosen} if chosen else self.macros
         for _ in range(_DEPTH):
-            text = self.macros.get(path.steps[0].name) if path.steps else None
+            text = bodies.get(path.steps[0].name) if path.steps else None
             if text is None or path.rooted:
                 return path
             match = re.fullmatch(r"\s*(::)?\s*(\w+(?:\s*::\s*\w+)*)\s*(<[\w\s,:]*>)?\s*", text)
@@ -243,6 +253,7 @@ class Lookup:
             self._open -= 1
         for scope in homes:
             found.add(self._own(scope, name, set(seen or ())))
+        found.outside = found.outside or not found
         return found
 
     def bases(self, scope: ClassScope) -> list[tuple[ClassScope, bool]]:
@@ -306,7 +317,7 @@ class Lookup:
         current: list[Scope] = [self.index.top] if path.rooted else []
         for number, step in enumerate(path.steps):
             if number == 0 and not path.rooted:
-                found = self._type_or_namespace(site, step.name)
+                found = self.type_or_namespace(site, step.name)
                 if not found and step.name in self.template_names(site):
                     return [], Known.DEPENDENT
             else:
@@ -339,7 +350,7 @@ class Lookup:
                 found.add(self.own(nominated, name))
         return found
 
-    def _type_or_namespace(self, site: Site, name: str) -> Found:
+    def type_or_namespace(self, site: Site, name: str) -> Found:
         """Lookup in front of `::`, where functions and variables do not count."""
         pending: list[tuple[Scope, Scope]] = []
         if site.function is not None and site.node is not None:
@@ -484,25 +495,25 @@ class Lookup:
         function: Function | None = site.function
         node = site.node
         while function is not None and function.style is not Style.MACRO:
-            known = self._declared_in(function)
+            known = self.declared_in(function)
             inside = Site(site.scope)
             for block, path in known.directives:
-                if _sees(block, node):
+                if sees(block, node):
                     nominated = self.scopes(path, inside)[0]
                     further = [n for s in nominated for n in self._nominated(s)]
                     self._nominate(site.scope, [*nominated, *further], pending)
             hits: list[tuple[int, Found]] = []
             for block, declared, path in known.using:
-                if declared == name and _sees(block, node):
+                if declared == name and sees(block, node):
                     hits.append((block.start_byte, self._brought(path, inside)))
             for block, alias in known.aliases:
-                if alias.name == name and _sees(block, node) and alias.type_node.start_byte < node.start_byte:
+                if alias.name == name and sees(block, node) and alias.type_node.start_byte < node.start_byte:
                     hits.append((block.start_byte, Found(aliases=[alias])))
             for block, declared, path in known.namespaces:
-                if declared == name and _sees(block, node):
+                if declared == name and sees(block, node):
                     hits.append((block.start_byte, Found(namespaces=list(self.scopes(path, inside)[0]))))
             for block, local in known.classes:
-                if local.name == name and _sees(block, node):
+                if local.name == name and sees(block, node):
                     hits.append((block.start_byte, Found(classes=[local])))
             if hits:
                 innermost = max(at for at, _ in hits)
@@ -525,11 +536,12 @@ class Lookup:
             (s.function for s in self.index.symbols.values() if current and s.function.node.id == current.id), None
         )
 
-    def _declared_in(self, function: Function) -> _Local:
+    def declared_in(self, function: Function) -> Local:
+        """What the function's own blocks declare beside variables."""
         known = self._locals.get(id(function))
         if known is not None:
             return known
-        known = self._locals[id(function)] = _Local()
+        known = self._locals[id(function)] = Local()
         text, home = function.file.text, self.home(function)
         kinds = ("using_declaration", "alias_declaration", "type_definition", "namespace_alias_definition", *CLASSES)
         for node in find(function.body, *kinds):
@@ -584,5 +596,5 @@ def _common(one: Scope, other: Scope) -> Scope:
     return next((s for s in one.above() if any(s is a for a in above)), above[-1])
 
 
-def _sees(block: Node, node: Node) -> bool:
+def sees(block: Node, node: Node) -> bool:
     return block.start_byte <= node.start_byte and node.end_byte <= block.end_byte

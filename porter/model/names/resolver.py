@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from porter.lang.asm import macro_definitions
 from porter.lang.cuda import CudaFile
 from porter.model.constants import Constants
 from porter.model.functions import Call, Function, Param, Style
@@ -16,6 +15,7 @@ from porter.model.names.declared import Declared
 from porter.model.names.expressions import Expressions
 from porter.model.names.index import Index, Indexer
 from porter.model.names.lookup import Found, Known, Lookup, Site
+from porter.model.names.outside import Outside, Verdict
 from porter.model.names.overloads import PACK, Overloads, has_default
 from porter.model.names.paths import path_of
 from porter.model.names.symbols import ClassScope, FunctionSymbol, Path, Scope
@@ -57,7 +57,8 @@ class _Named:
 class Names:
     """Names of one source set, resolved as C++ does.
 
-    `constants_in` says what constants mean inside a function, and at file scope for None.
+    `constants_in` says what constants mean inside a function, and at file scope for None; `complete` whether every
+    header of the project is among the files.
     """
 
     def __init__(
@@ -66,14 +67,19 @@ class Names:
         functions: list[Function],
         forward: list[Function],
         constants_in: Callable[[Function | None], Constants],
+        complete: bool = True,
     ) -> None:
         self.index: Index = Indexer(files.values(), functions, forward).index
-        macros = {}
+        bodies: dict[str, list[str]] = {}
+        called = set()
         for file in files.values():
-            for macro in macro_definitions(file):
+            for macro in file.lexed.macros():
                 if macro.params is None:
-                    macros[macro.name] = macro.joined.decode("utf-8", "replace")
-        self.lookup = Lookup(self.index, constants_in, macros)
+                    bodies.setdefault(macro.name, []).append(macro.joined.decode("utf-8", "replace"))
+                else:
+                    called.add(macro.name)
+        self.lookup = Lookup(self.index, constants_in, {name: texts[-1] for name, texts in bodies.items()})
+        self._outside = Outside(self.lookup, bodies, frozenset(called), complete)
         self.declared = Declared(self.lookup)
         self.expressions = Expressions(self.lookup, self.declared, self._called_at)
         self.overloads = Overloads(self.lookup, self.declared)
@@ -154,28 +160,17 @@ class Names:
         others = symbol.scope.functions.get(function.name, ())
         return [o.function for o in others if not o.defined and self._may_be(o, symbol)]
 
-    def outside(self, call: Call) -> str | None:
-        """The qualified name that a call of a function outside of the sources has, aliases followed; `f` of an
-        unqualified call. None for members of objects, and where the sources declare the function."""
-        if self.resolve(call).symbols or self.resolve(call).targets:
-            return None
-        callee = _callee(call)
-        if callee is None or callee.type in ("field_expression", "call_expression"):
-            return None
-        path = self.lookup.expanded(path_of(callee, call.caller.text))
-        if path.opaque:
-            return None
-        if len(path.steps) > 1 and not path.rooted:
-            site = self.lookup.site(call.caller, callee)
-            path = self._unaliased(path, site)
-        return "::".join(s.name for s in path.steps)
+    def outside(self, function: Function, node: Node, target: tuple[str, ...]) -> Verdict:
+        """Whether a name, of a callee or of a value, is that of `target`, which the sources do not declare."""
+        return self._outside.means(function, node, target)
 
-    def _unaliased(self, path: Path, site: Site) -> Path:
-        first = path.steps[0].name
-        for scope in site.scope.above():
-            for target in scope.namespace_aliases.get(first, ()):
-                return Path((*target.steps, *path.steps[1:]))
-        return path
+    def outside_path(self, path: Path, target: tuple[str, ...]) -> Verdict:
+        """The same of a name that stands outside of all functions."""
+        return self._outside.at_top(path, target)
+
+    def written(self, function: Function, node: Node) -> list[Path]:
+        """A name with the macro that it begins with expanded, in each way that the sources have."""
+        return self._outside.paths(function, node)
 
     # --- a call
 

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a name that the sources do not declare is that of one library's function or constant.
+
+The library's headers are not read, so that lookup does not find the name: what may bring it, the namespaces around the
+place, using-declarations and using-directives, tells. Where a header of the project is not at hand either, a name may
+be one that the header declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tree_sitter import Node
+
+from porter.model.functions import Function
+from porter.model.names.lookup import Lookup, Site, sees
+from porter.model.names.paths import path_of
+from porter.model.names.symbols import ClassScope, Path, Scope
+from porter.model.scopes import resolve
+
+_DEPTH = 8
+"""Aliases and using-declarations that lead to each other."""
+
+
+class Verdict(Enum):
+    YES = "it is the library's"
+    NO = "it is something else"
+    MAYBE = "the sources do not tell"
+
+
+@dataclass(frozen=True, eq=False)
+class _Home:
+    """A namespace that a prefix names. `scope` is None if the sources do not open it."""
+
+    path: tuple[str, ...]
+    scope: Scope | None
+
+
+class Outside:
+    """Asks about one source set. `macros` has every body of each macro without parameters, `called` the names of those
+    with some; `complete` says that every header of the project was read."""
+
+    def __init__(
+        self, lookup: Lookup, macros: Mapping[str, Sequence[str]], called: frozenset[str], complete: bool
+    ) -> None:
+        self.lookup = lookup
+        self.macros = macros
+        self.called = called
+        self.complete = complete
+
+    def paths(self, function: Function, node: Node) -> list[Path]:
+        """What a written name is with the macro that it begins with expanded, one for each of the macro's bodies."""
+        path = path_of(node, function.text)
+        first = path.steps[0].name if path.steps and not path.rooted else ""
+        found: list[Path] = []
+        for body in self.macros.get(first, ())[:_DEPTH]:
+            expanded = self.lookup.expanded(path, {first: body})
+            found += [p for p in [expanded] if p not in found]
+        return found or [path]
+
+    def means(self, function: Function, node: Node, target: tuple[str, ...]) -> Verdict:
+        """Whether the name at a node, which names nothing of the sources, is `target`."""
+        site = self.lookup.site(function, node)
+        found = {self._path(p, target, site, 0) for p in self.paths(function, node)}
+        return found.pop() if len(found) == 1 else Verdict.MAYBE
+
+    def at_top(self, path: Path, target: tuple[str, ...]) -> Verdict:
+        """The same of a name that stands outside of all functions."""
+        return self._path(self.lookup.expanded(path), target, Site(self.lookup.index.top), 0)
+
+    def _path(self, path: Path, target: tuple[str, ...], site: Site, depth: int) -> Verdict:
+        if not path.steps or path.steps[-1].name != target[-1]:
+            return Verdict.NO
+        if path.opaque or depth > _DEPTH or any(s.name in self.macros for s in path.steps[1:]):
+            return Verdict.MAYBE
+        if path.steps[-1].name in self.called:
+            # a macro takes its place wherever parentheses follow
+            return Verdict.MAYBE
+        if len(path.steps) == 1 and not path.rooted:
+            return self._bare(target, site, depth)
+        if len(target) == 1 and len(path.steps) > 1:
+            # it names what is in a namespace or class
+            return Verdict.NO
+        prefix = Path(path.steps[:-1], path.rooted)
+        homes = self._homes(prefix, site, depth)
+        if homes is None:
+            return Verdict.NO
+        return _joined([self._member(h, target, depth) for h in homes])
+
+    def _member(self, home: _Home, target: tuple[str, ...], depth: int) -> Verdict:
+        """Whether a member of a namespace with the target's last name is the target."""
+        if home.path == target[:-1]:
+            return Verdict.YES
+        scope = home.scope
+        # a header that is not at hand may give a namespace another name, or bring the target into it
+        unknown = Verdict.NO if self.complete else Verdict.MAYBE
+        if scope is None:
+            return unknown
+        own = self.lookup.own(scope, target[-1])
+        if own.declared:
+            return Verdict.MAYBE if own.outside else Verdict.NO
+        declared = self._declared(scope, target[-1])
+        if declared:
+            return _joined([self._path(p, target, Site(scope), depth + 1) for p in declared])
+        return Verdict.YES if target[:-1] in self._directives(scope, depth) else unknown
+
+    def _bare(self, target: tuple[str, ...], site: Site, depth: int) -> Verdict:
+        name = target[-1]
+        if site.function is not None and site.node is not None and resolve(site.function, site.node, name) is not None:
+            return Verdict.NO
+        found = self.lookup.unqualified(site, name)
+        if found.declared:
+            return Verdict.MAYBE if found.outside else Verdict.NO
+        brought: set[tuple[str, ...]] = set()
+        if site.function is not None and site.node is not None:
+            local = self.lookup.declared_in(site.function)
+            here = [(b.start_byte, p) for b, n, p in local.using if n == name and sees(b, site.node)]
+            if here:
+                innermost = max(at for at, _ in here)
+                paths = [p for at, p in here if at == innermost]
+                return _joined([self._path(p, target, Site(site.scope), depth + 1) for p in paths])
+            for block, path in local.directives:
+                if sees(block, site.node):
+                    brought |= self._nominated(path, Site(site.scope), depth)
+        hidden = False
+        for scope in site.scope.above():
+            declared = self._declared(scope, name)
+            if declared:
+                return _joined([self._path(p, target, Site(scope), depth + 1) for p in declared])
+            if _qualified(scope) == target[:-1]:
+                return Verdict.MAYBE if hidden else Verdict.YES
+            brought |= self._directives(scope, depth)
+            if isinstance(scope, ClassScope):
+                hidden = hidden or not self.lookup.bases_known(scope)
+            else:
+                # what a header that is not at hand declares in a namespace around hides what a directive brings
+                hidden = hidden or bool(scope.name and not self.complete)
+        return Verdict.YES if target[:-1] in brought and not hidden else Verdict.MAYBE
+
+    def _declared(self, scope: Scope, name: str) -> list[Path]:
+        """Using-declarations of a name in a namespace or class."""
+        scopes = [scope, *scope.transparent]
+        return [p for s in scopes for p in s.declared.get(name, ())]
+
+    def _directives(self, scope: Scope, depth: int) -> set[tuple[str, ...]]:
+        """The namespaces that the directives of a scope name, and those that theirs name."""
+        found: set[tuple[str, ...]] = set()
+        for holder in (scope, *scope.transparent):
+            for path in holder.directives:
+                found |= self._nominated(path, Site(holder), depth)
+        return found
+
+    def _nominated(self, path: Path, site: Site, depth: int) -> set[tuple[str, ...]]:
+        if depth > _DEPTH:
+            return set()
+        found: set[tuple[str, ...]] = set()
+        for home in self._homes(path, site, depth) or ():
+            found.add(home.path)
+            if home.scope is not None:
+                found |= self._directives(home.scope, depth + 1)
+        return found
+
+    def _homes(self, path: Path, site: Site, depth: int) -> list[_Home] | None:
+        """The namespaces that a whole path names; None for a class."""
+        if path.rooted or not path.steps:
+            current, rest = [_Home((), self.lookup.index.top)], list(path.steps)
+        else:
+            first, rest = path.steps[0].name, list(path.steps[1:])
+            found = self.lookup.type_or_namespace(site, first)
+            if found.classes or found.aliases or first in self.lookup.template_names(site):
+                return None
+            current = [_Home(_qualified(s), s) for s in found.namespaces]
+            if not current:
+                aliased = list(self._aliased(first, site)) if depth <= _DEPTH else []
+                current = [h for p, at in aliased for h in self._homes(p, at, depth + 1) or ()]
+                current = current or [_Home((first,), None)]
+        for step in rest:
+            inner: list[_Home] = []
+            for home in current:
+                inner += self._into(home, step.name, depth)
+            if not inner:
+                return None
+            current = inner
+        return current
+
+    def _into(self, home: _Home, name: str, depth: int) -> list[_Home]:
+        if home.scope is None:
+            return [_Home((*home.path, name), None)]
+        own = self.lookup.own(home.scope, name)
+        if own.classes or own.aliases:
+            return []
+        if own.namespaces:
+            return [_Home(_qualified(s), s) for s in own.namespaces]
+        paths = home.scope.namespace_aliases.get(name, ()) if depth <= _DEPTH else ()
+        found = [h for p in paths for h in self._homes(p, Site(home.scope), depth + 1) or ()]
+        return found or [_Home((*home.path, name), None)]
+
+    def _aliased(self, name: str, site: Site) -> Iterator[tuple[Path, Site]]:
+        """What namespace aliases of this name stand for, at the innermost place that has one."""
+        if site.function is not None and site.node is not None:
+            local = self.lookup.declared_in(site.function).namespaces
+            here = [(b.start_byte, p) for b, n, p in local if n == name and sees(b, site.node)]
+            if here:
+                innermost = max(at for at, _ in here)
+                yield from ((p, Site(site.scope)) for at, p in here if at == innermost)
+                return
+        for scope in site.scope.above():
+            if name in scope.namespace_aliases:
+                yield from ((p, Site(scope)) for p in scope.namespace_aliases[name])
+                return
+
+
+def _joined(verdicts: list[Verdict]) -> Verdict:
+    return verdicts[0] if verdicts and all(v is verdicts[0] for v in verdicts) else Verdict.MAYBE
+
+
+def _qualified(scope: Scope) -> tuple[str, ...]:
+    """Names of a namespace from the outside in; inline and unnamed ones add nothing."""
+    steps: list[str] = []
+    for inner in scope.above():
+        parent = inner.parent
+        if inner.name and (parent is None or inner not in parent.transparent):
+            steps.append(inner.name)
+    return tuple(reversed(steps))

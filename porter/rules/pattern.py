@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns of recognizers: source text with `$X` for one expression or template argument and `$$$X` for any list.
+
+White space and comments do not matter; brackets balance; the same `$X` twice binds the same tokens. A pattern is a
+qualified name, a member of one, or a call of one. What the name means is for the model to say, not for a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TOKEN = re.compile(r'\s*(\${1,3}[A-Z]\w*|"(?:\\.|[^"\\])*"|\d[\w.]*|\w+|\S)', re.DOTALL)
+_HEAD = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
+_CAPTURE = re.compile(r"\$\$?\$?([A-Z]\w*)")
+_OPENING = {"(": ")", "[": "]", "{": "}"}
+_MOST_TOKENS = 4000
+"""Tokens that one `$X` is tried on."""
+
+
+class PatternError(ValueError):
+    """A pattern that cannot match anything. The text says why."""
+
+
+@lru_cache(4096)
+def _placed(text: str) -> tuple[tuple[str, int, int], ...]:
+    """The tokens of a text, with where each begins and ends."""
+    plain = _COMMENT.sub(lambda m: " " * len(m[0]), text)
+    return tuple((m[1], m.start(1), m.end(1)) for m in _TOKEN.finditer(plain))
+
+
+def tokens(text: str) -> tuple[str, ...]:
+    return tuple(token for token, _, _ in _placed(text))
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """`rest` are the tokens behind the name in `head`."""
+
+    text: str
+    head: tuple[str, ...]
+    rest: tuple[str, ...]
+
+    @property
+    def is_call(self) -> bool:
+        return self.rest[-1:] == (")",)
+
+    @property
+    def captures(self) -> frozenset[str]:
+        return frozenset(captures_in(self.text))
+
+    def bind(self, rest: str) -> Iterator[dict[str, str]]:
+        """Every way in which the text behind the name is what the pattern asks for: texts by capture."""
+        given = _placed(rest)
+        for bound in _match(self.rest, 0, tokens(rest), 0, {}):
+            yield {n: rest[given[i][1] : given[j - 1][2]] if j > i else "" for n, (i, j) in bound.items()}
+
+
+def captures_in(text: str) -> list[str]:
+    """Names of the captures that a text mentions."""
+    return _CAPTURE.findall(text)
+
+
+def compiled(text: str) -> Pattern:
+    """The pattern that a text is.
+
+    Raises:
+        PatternError: nothing can be what it asks for.
+    """
+    found = _HEAD.match(text)
+    if found is None:
+        raise PatternError(f"`{text}` does not begin with a name")
+    rest = tokens(text[found.end() :])
+    if "$" in rest or any(t.startswith("$") and not _CAPTURE.fullmatch(t) for t in rest):
+        raise PatternError(f"`{text}` has a $ that names no capture")
+    _check_shape(text, rest)
+    return Pattern(text, tuple(found.group().split("::")), rest)
+
+
+def _check_shape(text: str, rest: tuple[str, ...]) -> None:
+    """A member, or template arguments and arguments; nothing else follows a name."""
+    at = 0
+    if len(rest) == 2 and rest[0] == "." and rest[1].isidentifier():
+        return
+    if rest[:1] == ("<",):
+        at = rest.index(">") + 1 if ">" in rest else 0
+        if not at:
+            raise PatternError(f"`{text}` has a `<` that nothing closes")
+    if at < len(rest):
+        if rest[at] != "(" or _closing(rest, at) != len(rest) - 1:
+            raise PatternError(f"`{text}` cannot match: a pattern is a name, a member of one, or a call of one")
+    elif at:
+        raise PatternError(f"`{text}` cannot match: template arguments are only read in a call")
+    if ";" in rest:
+        raise PatternError(f"`{text}` cannot match: a `;` ends an expression")
+
+
+def _closing(given: tuple[str, ...], at: int) -> int:
+    """Index of the token that closes the bracket at `at`; -1 if none does."""
+    depth: list[str] = []
+    for i in range(at, len(given)):
+        if given[i] in _OPENING:
+            depth.append(_OPENING[given[i]])
+        elif given[i] in _OPENING.values():
+            if not depth or depth.pop() != given[i]:
+                return -1
+            if not depth:
+                return i
+    return -1
+
+
+def _match(
+    wanted: tuple[str, ...], i: int, given: tuple[str, ...], j: int, bound: Mapping[str, tuple[int, int]]
+) -> Iterator[dict[str, tuple[int, int]]]:
+    if i == len(wanted):
+        if j == len(given):
+            yield dict(bound)
+        return
+    token = wanted[i]
+    if not token.startswith("$"):
+        if j < len(given) and given[j] == token:
+            yield from _match(wanted, i + 1, given, j + 1, bound)
+        return
+    name, many = token.lstrip("$"), token.startswith("$$$")
+    for end in _ends(given, j, many):
+        known = bound.get(name)
+        if known is not None and given[known[0] : known[1]] != given[j:end]:
+            continue
+        yield from _match(wanted, i + 1, given, end, {name: (j, end), **bound})
+
+
+def _ends(given: tuple[str, ...], start: int, many: bool) -> Iterator[int]:
+    """Where a capture that begins at `start` may end, shortest first."""
+    at = start
+    if many:
+        yield at
+    while at < min(len(given), start + _MOST_TOKENS):
+        if given[at] in _OPENING:
+            closing = _closing(given, at)
+            if closing < 0:
+                return
+            at = closing + 1
+        elif given[at] in (*_OPENING.values(), ";") or (given[at] == "," and not many):
+            return
+        else:
+            at += 1
+        yield at

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules that say what a library's names are: patterns, a user's own, and broken files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from porter.cli.main import main
+from porter.diagnostics import PorterError
+from porter.rules.load import load_rules, read_rule_file
+from porter.rules.pattern import PatternError, compiled
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "passes"))
+
+from kernels import LOOP, STORE, SYNC, kernel, port_text
+
+GOOD = """\
+schema: 2
+library: acme
+rules:
+  - id: ACME100
+    title: House wait
+    recognize: 'acme::wait<$N>()'
+    as: {wait: {pending: $N}}
+    where: {N: const}
+    safety: review
+    reason: The house wait is wgmma.wait_group.
+    examples:
+      - {before: 'acme::wait<0>()', facts: [{wait: {pending: '0'}}]}
+      - {near: 'acme::wait()'}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rest", "bound"),
+    [
+        ("a::f()", "()", {}),
+        ("a::f()", " ( /* none */ )", {}),
+        ("a::f()", "(1)", None),
+        ("a::f($X)", "(g(1, 2))", {"X": "g(1, 2)"}),
+        ("a::f($X)", "(1, 2)", None),
+        ("a::f($X)", "()", None),
+        ("a::f($$$X)", "()", {"X": ""}),
+        ("a::f($$$X)", "(1, g(2))", {"X": "1, g(2)"}),
+        ("a::f($X, $X)", "(p[i], p[ i ])", {"X": "p[i]"}),
+        ("a::f($X, $X)", "(p[i], p[j])", None),
+        ("a::f<$N>()", "<N < 64 ? N : 64>()", {"N": "N < 64 ? N : 64"}),
+        ("a::f<$N>()", "<Tile<64>::n>()", {"N": "Tile<64>::n"}),
+        ("a::f<$N>()", "<(1 > 0)>()", {"N": "(1 > 0)"}),
+        ("a::f<$N>($X)", "<1>(const_cast<T<A, B>&>(x))", None),
+        ("a.x", ".x", {}),
+        ("a.x", ".y", None),
+        ("a::b", "", {}),
+        ("a::b", "::c", None),
+    ],
+)
+def test_pattern(pattern: str, rest: str, bound: dict[str, str] | None) -> None:
+    assert next(compiled(pattern).bind(rest), None) == bound
+
+
+@pytest.mark.parametrize(
+    "text", ["", "$X()", "()", "f(", "f)", "f<1", "f<1>", "f(a; b)", "f() + 1", "f()()", "f($x)", "a.b.c", "f[0]"]
+)
+def test_a_pattern_that_cannot_match(text: str) -> None:
+    with pytest.raises(PatternError):
+        compiled(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("schema: 2", "schema: 3", 1, "2 was expected"),
+        ("library: acme", "library: [", 4, "expected"),
+        ("    title: House wait\n", "", 4, "'title' is a required property"),
+        ("recognize:", "recognise:", 4, "recognise"),
+        ("acme::wait<$N>()", "acme::wait<$N>(", 4, "cannot match"),
+        ("acme::wait<$N>()", "acme::wait<$N>();", 4, "cannot match"),
+        ("acme::wait<$N>()", "$X::wait<$N>()", 4, "does not begin with a name"),
+        ("'acme::wait<$N>()'", "['acme::wait<$N>()', 'acme::wait()']", 4, "does not capture what"),
+        ("{wait: {pending: $N}}", "{wate: {pending: $N}}", 4, "no kind of fact"),
+        ("{wait: {pending: $N}}", "{wait: {pending: $M}}", 4, "$M, which no pattern captures"),
+        ("{wait: {pending: $N}}", "{wait: {}}", 4, "needs `pending`"),
+        ("{wait: {pending: $N}}", "{wait: {pending: $N, depth: 1}}", 4, "has no `depth`"),
+        ("{wait: {pending: $N}}", "{wait: {pending: 1}}", 4, "is no int"),
+        ("{wait: {pending: $N}}", "{wait: {pending: $N}, fence: {}}", 7, "too many properties"),
+        ("where: {N: const}", "where: {M: const}", 4, "$M, which no pattern captures"),
+        ("where: {N: const}", "where: {N: big}", 4, "`big` is nothing that a capture can be"),
+        ("safety: review", "safety: sure", 9, "'sure' is not one of"),
+        ("      - {near: 'acme::wait()'}\n", "", 12, "too short"),
+        ("{near: 'acme::wait()'}", "{nearly: 'acme::wait()'}", 13, "nearly"),
+        ("    examples:\n", "    ? [1]\n    examples:\n", 11, "unhashable"),
+    ],
+)
+def test_a_broken_file_is_one_sentence_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, line: int, words: str
+) -> None:
+    assert old in GOOD
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "acme.yaml").write_text(GOOD.replace(old, new))
+    with pytest.raises(PorterError) as raised:
+        read_rule_file(rules / "acme.yaml")
+    found = raised.value.diagnostic
+    assert found.code.id == "PT6001"
+    assert found.where is not None
+    assert found.where.line == line, str(found)
+    assert words in found.message
+    assert "\n" not in found.message
+    source = tmp_path / "kernel.cu"
+    source.write_text("void f() {}\n")
+    with pytest.raises(SystemExit) as left:
+        main(["port", str(source), "--rules", str(rules), "-o", str(tmp_path / "out")])
+    assert left.value.code == 2
+    assert f"acme.yaml:{line}:" in capsys.readouterr().err
+
+
+def test_a_rule_of_a_user_is_read_beside_porters_own(tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "acme.yaml").write_text(GOOD)
+    assert "ACME100" in {r.id for r in load_rules((str(rules),))}
+    calls = {"arrive();": "cute::warpgroup_arrive();", "commit();": "cute::warpgroup_commit_batch();"}
+    text = kernel("    float acc[8] = {0};\n" + LOOP.replace("wait<0>();", "acme::wait<0>();") + STORE)
+    text = text.replace(SYNC, "")
+    for own, library in calls.items():
+        text = text.replace(own, library)
+    result = port_text(tmp_path, text, rule_directories=(str(rules),))
+    assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+    written = result.files[result.sources.root].decode()
+    assert "tc.wait(0);" in written
+    assert "acme::wait" not in written
+    # without the rule nothing waits for the results
+    assert int(port_text(tmp_path, text).exit_code) == 3
