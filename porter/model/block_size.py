@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
-from porter.model.empty_calls import ABORTS
+from porter.model.empty_calls import aborts
 from porter.model.functions import Call, Function
 from porter.model.program import Program
 from porter.model.scopes import resolve
@@ -52,7 +52,7 @@ def _checked(program: Program, function: Function) -> str | None:
     if _OTHER_AXES.search(function.text(function.body)):
         return None
     for node in function.body.named_children:
-        condition = _condition(function, node)
+        condition = _condition(program, function, node)
         for left, right in _comparisons(function, condition[0], condition[1]) if condition is not None else ():
             for size, expression in ((left, right), (right, left)):
                 if re.fullmatch(r"blockDim\s*\.\s*x", function.text(size)):
@@ -62,14 +62,14 @@ def _checked(program: Program, function: Function) -> str | None:
     return None
 
 
-def _condition(function: Function, node: Node) -> tuple[Node, str] | None:
+def _condition(program: Program, function: Function, node: Node) -> tuple[Node, str] | None:
     """The condition of a check, with the comparison that it is about: `!=` where it leads to an abort."""
     if node.type == "if_statement":
         arm, condition = node.child_by_field_name("consequence"), node.child_by_field_name("condition")
         if arm is None or condition is None or node.child_by_field_name("alternative") is not None:
             return None
         inner = [c for c in arm.named_children if c.type != "comment"] if arm.type == "compound_statement" else [arm]
-        if not inner or not all(_gives_up(function, c) for c in inner[-1:]):
+        if not inner or not all(_gives_up(program, function, c) for c in inner[-1:]):
             return None
         return (condition.child_by_field_name("value") or condition), "!="
     if node.type != "expression_statement" or not node.named_children:
@@ -83,12 +83,12 @@ def _condition(function: Function, node: Node) -> tuple[Node, str] | None:
     return None
 
 
-def _gives_up(function: Function, node: Node) -> bool:
+def _gives_up(program: Program, function: Function, node: Node) -> bool:
     if node.type == "return_statement":
         return True
     inner = node.named_children[0] if node.type == "expression_statement" and node.named_children else node
-    callee = inner.child_by_field_name("function") if inner.type == "call_expression" else None
-    return callee is not None and ABORTS.fullmatch(function.text(callee)) is not None
+    call = next((c for c in function.calls if c.node.id == inner.id), None)
+    return call is not None and aborts(program, call)
 
 
 def _comparisons(function: Function, node: Node, wanted: str) -> Iterator[tuple[Node, Node]]:

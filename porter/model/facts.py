@@ -6,6 +6,7 @@ A new spelling of a fact is a rule; a new kind is a class here, and someone who 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -68,7 +69,12 @@ class Constant:
     value: int
 
 
-Fact = Fence | Commit | Wait | RegisterFence | Index | Broadcast | Constant
+@dataclass(frozen=True)
+class Abort:
+    """No thread goes on behind it, or none gets there."""
+
+
+Fact = Fence | Commit | Wait | RegisterFence | Index | Broadcast | Constant | Abort
 
 KINDS: Mapping[str, type[Fact]] = {
     "fence": Fence,
@@ -78,6 +84,7 @@ KINDS: Mapping[str, type[Fact]] = {
     "index": Index,
     "broadcast": Broadcast,
     "constant": Constant,
+    "abort": Abort,
 }
 """By the name that rules have for them."""
 
@@ -112,6 +119,8 @@ class Recognizer(Protocol):
         """The fact at a name that `rest` follows, None if that is not what the pattern asks for."""
         ...
 
+
+_CALL = re.compile(r"\s*((?:::)?\s*[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)\s*((?:<[^()]*>\s*)?\(.*\))\s*", re.DOTALL)
 
 Vocabulary = Mapping[str, Sequence[Recognizer]]
 """Recognizers by the last name of their heads."""
@@ -151,6 +160,20 @@ class Facts:
                 return f"`{name}` may be `{'::'.join(recognizer.head)}`"
         return ""
 
+    def in_text(self, text: str) -> Fact | None:
+        """What a call in a macro's text is, as if it stood outside of all functions; None if that is not sure."""
+        match = _CALL.fullmatch(text)
+        if match is None:
+            return None
+        rooted, steps = match[1].startswith("::"), [s.strip() for s in match[1].split("::") if s.strip()]
+        path = Path(tuple(Component(s) for s in steps), rooted)
+        for recognizer in self.vocabulary.get(steps[-1], ()):
+            if recognizer.is_call and self.names.outside_path(path, recognizer.head) is Verdict.YES:
+                fact = recognizer.bind(match[2], lambda _: None)
+                if fact is not None:
+                    return fact
+        return None
+
     def _of_call(self, call: Call) -> Fact | Doubt | None:
         callee = call.node.child_by_field_name("function") if call.node.type == "call_expression" else None
         if callee is None or callee.type in ("field_expression", "call_expression", "lambda_expression"):
@@ -161,7 +184,7 @@ class Facts:
         meant = self.names.resolve(call)
         if not (meant.symbols or meant.targets):
             return found
-        if meant.sure:
+        if meant.sure and isinstance(found, Doubt):
             return None
         kind = found.kind if isinstance(found, Doubt) else type(found)
         return Doubt(kind, f"`{call.caller.text(callee)}` may be a function of the sources or a library's")

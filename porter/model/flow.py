@@ -219,7 +219,7 @@ class FlowBuilder:
         kept = [c for c in node.named_children if c.id not in skipped]
         main = [i for c in kept for i in self._statements_of(frame, c)]
         if node.type == "preproc_else":
-            return [Exit("abort")] if only_aborts(frame.function, node) else main
+            return [Exit("abort")] if only_aborts(self.program, frame.function, node) else main
         return [Branch([main, self._statements_of(frame, alternative)])]
 
     def _range(self, frame: Frame, node: Node) -> list[Item]:

@@ -12,6 +12,7 @@ from porter.lang.cuda import walk
 from porter.model.functions import Call, Function, Param, Style
 from porter.model.names.symbols import ClassScope
 from porter.model.program import PACK, Program
+from porter.model.pure import is_pure, is_toolkit
 from porter.model.uses import Reading, Use, joined, uses_in
 
 VECTORS = frozenset(
@@ -24,13 +25,6 @@ VECTORS = frozenset(
 NARROW_FLOATS = frozenset(
     ("half", "__half", "half2", "__half2", "nv_bfloat16", "__nv_bfloat16", "nv_bfloat162", "__nv_bfloat162")
 )
-_PURE = re.compile(
-    r"__\w+|make_\w+\d|f?(?:abs|max|min|ma|mod)f?|(?:r?sqrt|exp|exp2|exp10|expm1|log|log2|log10|log1p|tanh|tan|sin|cos"
-    r"|erf|erfc|pow|floor|ceil|round|rint|trunc|copysign|rcbrt|cbrt|sinh|cosh|asin|acos|atan|atan2|hypot|fdim)f?"
-    r"|is(?:nan|inf|finite)|printf"
-)
-"""Functions of CUDA's libraries that take numbers by value (CUDA Math API)."""
-
 _COPIES = {"memcpy": (Use.UPDATE, Use.READ), "memmove": (Use.UPDATE, Use.READ), "memset": (Use.UPDATE,)}
 """What the C library's functions do with their pointer arguments."""
 
@@ -115,19 +109,18 @@ class HandedOn:
             return Use.UNKNOWN
         targets = self.program.targets(call)
         if not targets:
-            return self.of_library(call.name, index, full)
+            return self.of_library(call.name, index, full) if is_toolkit(self.program, call) else Use.UNKNOWN
         found = Use.NOTHING
         for target in targets:
             found = joined(found, self.of_param(target, index, full))
         return found
 
     def of_library(self, name: str, index: int, full: bool) -> Use:
-        """What a function that the sources do not define does with an argument; `name` may be qualified."""
-        name = name.rsplit("::", 1)[-1]
+        """What a function of the toolkit does with an argument."""
         if name in self._macro_names:
             return Use.UNKNOWN
         if full:
-            return Use.READ if _PURE.fullmatch(name) else Use.UNKNOWN
+            return Use.READ if is_pure(name) else Use.UNKNOWN
         known = _COPIES.get(name, ())
         return known[index] if index < len(known) else Use.UNKNOWN
 

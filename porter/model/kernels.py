@@ -9,14 +9,14 @@ from functools import partial
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find, walk
+from porter.lang.cuda import find
 from porter.model.block_size import threads_of
 from porter.model.constants import local_definitions
-from porter.model.functions import Call, Function, declared_name
+from porter.model.functions import Call, Function
 from porter.model.program import Program, TensorCoreStatement
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import PREPROCESSOR_BLOCKS
-from porter.model.threads import THREAD_WORDS, ends_thread
+from porter.model.threads import Threads, ends_thread
 
 _NAMED_BARRIER = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)")
 
@@ -135,29 +135,18 @@ def _calls_at(program: Program, function: Function, node: Node) -> list[Call]:
 def _setup_position(program: Program, function: Function, uses: set[int]) -> Node | None:
     """The first top-level statement that uses the tensor core, or that lets some threads of a CTA leave or
     go their own way for good before it."""
-    thread_dependent: set[str] = set()
+    threads = Threads(program)
     previous_pragma: Node | None = None
     for node in top_level(function):
         if node.type == "preproc_call":
             previous_pragma = previous_pragma or node
             continue
-        text = function.text(node)
         if contains_tensor_core(program, function, node, uses):
             return previous_pragma or node
         if node.type == "if_statement" and _may_leave(function, node):
             condition = node.child_by_field_name("condition")
-            if condition is None or _depends(function, condition, thread_dependent):
+            if condition is None or threads.differ(function, condition):
                 return previous_pragma or node
-        if node.type == "declaration":
-            for child in node.children_by_field_name("declarator"):
-                name = declared_name(child)
-                if name is not None and _depends(function, child, thread_dependent):
-                    thread_dependent.add(function.text(name))
-        elif THREAD_WORDS.search(text):
-            for assignment in find(node, "assignment_expression"):
-                left = assignment.child_by_field_name("left")
-                if left is not None and left.type == "identifier" and _depends(function, assignment, thread_dependent):
-                    thread_dependent.add(function.text(left))
         previous_pragma = None
     return None
 
@@ -168,12 +157,6 @@ def _may_leave(function: Function, node: Node) -> bool:
     return any(True for _ in find(node, "return_statement")) or any(
         node.start_byte <= at < node.end_byte for at in ending
     )
-
-
-def _depends(function: Function, node: Node, names: set[str]) -> bool:
-    if THREAD_WORDS.search(function.text(node)):
-        return True
-    return any(n.type == "identifier" and function.text(n) in names for n in walk(node))
 
 
 def _has_dynamic_shared(program: Program, function: Function) -> bool:

@@ -18,6 +18,7 @@ from porter.model.empty_calls import is_register_fence_call
 from porter.model.functions import Call, Function
 from porter.model.handed_on import HandedOn
 from porter.model.program import Program
+from porter.model.pure import is_toolkit_text
 from porter.model.scopes import resolve
 from porter.model.uses import Reading, Use, joined, use_of
 from porter.model.zeroing import Zeroing
@@ -330,7 +331,9 @@ class Mentions:
             name = text(callee) if callee is not None else ""
             targets = [f for f in self.program.functions if f.name == name.rsplit("::", 1)[-1].split("<")[0]]
             if not targets:
-                return self.handed_on.of_library(name, index, full)
+                if not is_toolkit_text(self.program, name):
+                    return Use.UNKNOWN
+                return self.handed_on.of_library(name.rsplit("::", 1)[-1].strip(), index, full)
             found = Use.NOTHING
             for target in targets:
                 found = joined(found, self.handed_on.of_param(target, index, full))

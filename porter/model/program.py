@@ -10,6 +10,7 @@ from functools import cached_property
 
 from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find
+from porter.lang.macros import Macros
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants, visible
 from porter.model.facts import TENSOR_CORE, Commit, Doubt, Facts, Fence, Vocabulary, Wait
@@ -138,6 +139,16 @@ class Program:
 
     def uses_tensor_core(self) -> set[int]:
         return self.reaching(s.function for s in self.statements)
+
+    @cached_property
+    def macros(self) -> Macros:
+        """Every macro of the sources."""
+        return Macros.of(m for file in self.sources.files.values() for m in file.lexed.macros())
+
+    def macro_bodies(self, name: str) -> list[str]:
+        """The texts that a macro with parameters stands for, one for each of its definitions."""
+        found = self.macros.by_name.get(name, ())
+        return [m.joined.decode("utf-8", "replace") for m in found if m.params is not None]
 
     def identifiers(self) -> set[str]:
         """Every word in the set's files: what a new name must not be."""

@@ -63,6 +63,8 @@ class ThreadValues:
         self._variables: dict[tuple[int, int, str], Values | None] = {}
         self._kept: dict[tuple[int, int, str], bool] = {}
         self._calls: dict[int, dict[int, Call]] = {}
+        self._indices: dict[Index, Values] = {}
+        self._several_dimensions = several_dimensions(program)
         self._depth = 0
 
     def of(self, function: Function, node: Node, given: Mapping[str, Values | None] | None = None) -> Values | None:
@@ -113,8 +115,13 @@ class ThreadValues:
 
     def _index(self, fact: Index) -> Values | None:
         """By what the rule says of it."""
-        if several_dimensions(self.program):
+        if self._several_dimensions:
             return None
+        if fact not in self._indices:
+            self._indices[fact] = self._of_index(fact)
+        return self._indices[fact]
+
+    def _of_index(self, fact: Index) -> Values:
         found = []
         for thread in range(self.threads):
             thread = thread // WARP * WARP if fact.uniform else thread
@@ -218,7 +225,7 @@ class ThreadValues:
     @cached_property
     def _macro_words(self) -> frozenset[str]:
         """Words of macros, which may assign to what they name."""
-        macros = (m for file in self.program.sources.files.values() for m in file.lexed.macros())
+        macros = (m for found in self.program.macros.by_name.values() for m in found)
         return frozenset(w for m in macros for w in re.findall(r"[A-Za-z_]\w*", m.joined.decode("utf-8", "replace")))
 
     def _copied(self, function: Function, arguments: Node, argument: Node) -> bool:

@@ -11,13 +11,15 @@ import re
 from tree_sitter import Node
 
 from porter.lang.asm import AsmStatement
-from porter.lang.cuda import find, walk
-from porter.model.functions import Function, declared_name
+from porter.lang.cuda import CudaFile, find, walk
+from porter.model.facts import Doubt, Index
+from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program
+from porter.model.pure import is_pure, is_toolkit
 from porter.model.scopes import LOOPS
 
-THREAD_WORDS = re.compile(r"\bthreadIdx\b|\blaneid\b|\blane_id\b|\belect|\bwarpid\b|\bthread_rank\b|%%tid")
-"""What tells threads of a CTA apart."""
+_SPECIAL = re.compile(r"%(?:tid|laneid|warpid|lanemask_\w+|clock\w*)\b|\b(?:elect|atom)\.")
+"""What tells threads of a CTA apart in PTX (PTX ISA 10, 9.7.13.9, 9.7.13.4)."""
 
 _EXIT = re.compile(r"(?<![\w.])exit\s*;")
 
@@ -35,17 +37,68 @@ class Threads:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._names: dict[int, set[str]] = {}
+        self._varying: dict[int, bool] = {}
+        self._calls: dict[CudaFile, dict[int, Call]] = {}
+        self._macros = program.macros
         self._leaving: dict[int, list[Node]] = {}
 
     def differ(self, function: Function, node: Node) -> bool:
         """Whether an expression may have another value in another thread."""
-        if THREAD_WORDS.search(function.text(node)):
-            return True
         names = self.names(function)
-        if any(n.type == "identifier" and function.text(n) in names for n in walk(node)):
+        return any(self._differs(function, n, names) for n in walk(node))
+
+    def _differs(self, function: Function, node: Node, names: set[str]) -> bool:
+        """Whether a node of an expression itself makes it another value, whatever stands in it."""
+        if node.type == "call_expression":
+            call = self._call(function, node)
+            return call is not None and self.call_differs(call)
+        if node.type not in ("identifier", "qualified_identifier", "field_expression"):
+            return False
+        word = function.text(node)
+        if node.type == "identifier" and (word in names or self._macro_differs(word)):
             return True
-        called = {c.name for c in function.calls if node.start_byte <= c.node.start_byte < node.end_byte}
-        return any(f.name in called and THREAD_WORDS.search(f.text(f.body)) for f in self.program.functions)
+        fact = self.program.facts.of_name(function, node)
+        return isinstance(fact, Index) or (isinstance(fact, Doubt) and fact.kind is Index)
+
+    def _call(self, function: Function, node: Node) -> Call | None:
+        if function.file not in self._calls:
+            owners = (f for f in self.program.functions if f.file is function.file)
+            self._calls[function.file] = {c.node.id: c for f in owners for c in f.calls}
+        return self._calls[function.file].get(node.id)
+
+    def call_differs(self, call: Call) -> bool:
+        """Whether a call may give another value in another thread that hands it the same."""
+        fact = self.program.facts.of_call(call)
+        if fact is not None:
+            return isinstance(fact, Index | Doubt)
+        found = self.program.names.resolve(call)
+        if found.targets:
+            return any(self.varies(f) for f in found.targets)
+        if self.program.macro_bodies(call.name):
+            return self._macro_differs(call.name)
+        # of a function whose text is not at hand nothing is known
+        return bool(found.symbols) or not (is_pure(call.name) and is_toolkit(self.program, call))
+
+    def varies(self, function: Function) -> bool:
+        """Whether a function may return another value to another thread that hands it the same."""
+        known = self._varying.get(id(function))
+        if known is None:
+            # a recursive call tells nothing new
+            self._varying[id(function)] = False
+            asm = any(_SPECIAL.search(s.template) for s in function.asm)
+            known = asm or any(self._differs(function, n, set()) for n in walk(function.body))
+            self._varying[id(function)] = known
+        return known
+
+    def _macro_differs(self, name: str) -> bool:
+        """Whether the text of a macro names what tells threads apart."""
+        if name not in self._macros.by_name:
+            return False
+        vocabulary = self.program.vocabulary
+        words = self._macros.words(name)
+        return any(r.kind is Index for word in words for r in vocabulary.get(word, ())) or bool(
+            _SPECIAL.search(self._macros.text(name).replace("%%", "%"))
+        )
 
     def names(self, function: Function) -> set[str]:
         """Variables and parameters that may hold another value in another thread."""

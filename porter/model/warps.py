@@ -7,12 +7,12 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
-from porter.model.facts import Broadcast, Index
+from porter.model.facts import Broadcast, Doubt, Index
 from porter.model.functions import Function
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
 from porter.model.thread_values import ThreadValues
-from porter.model.threads import THREAD_WORDS, Threads, ends_thread
+from porter.model.threads import Threads, ends_thread
 from porter.ptx.arch import Limits
 
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
@@ -58,11 +58,11 @@ class Warps:
                 return any(self.differs(function, lane, steps - 1) for lane in lanes)
             if isinstance(fact, Index) and fact.uniform:
                 return False
-            if fact is not None or call is None or self.program.targets(call) or THREAD_WORDS.search(call.name):
+            if call is not None and (fact is not None or self.threads.call_differs(call)):
                 return True
         if node.type == "identifier":
             return self._variable_differs(function, node, steps)
-        if node.type == "field_expression" and THREAD_WORDS.search(function.text(node)):
+        if node.type == "field_expression" and isinstance(self.program.facts.of_name(function, node), Index | Doubt):
             return True
         return any(self.differs(function, child, steps) for child in node.named_children)
 

@@ -13,6 +13,7 @@ from porter.model.accumulators import Accumulator
 from porter.model.constants import Constants
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
+from porter.model.pure import is_toolkit
 from porter.model.registers import Element, take_apart
 from porter.model.scopes import resolve
 
@@ -61,7 +62,7 @@ def _zeroing_in(program: Program, accumulator: Accumulator, function: Function) 
     constants = program.constants_in(function)
     for node in walk(function.body):
         if node.type == "expression_statement":
-            zeroing = _memset(function, accumulator, node) or _scalar_chain(function, accumulator, node)
+            zeroing = _memset(program, function, accumulator, node) or _scalar_chain(function, accumulator, node)
             if zeroing is not None:
                 found.append(zeroing)
         elif node.type in ("for_statement", "for_range_loop"):
@@ -119,14 +120,15 @@ def sets_registers(function: Function, accumulator: Accumulator) -> bool:
     return bool(values)
 
 
-def _memset(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
-    call = node.named_children[0] if node.named_children else None
-    if call is None or call.type != "call_expression":
+def _memset(program: Program, function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
+    inner = node.named_children[0] if node.named_children else None
+    call = next((c for c in function.calls if inner is not None and c.node.id == inner.id), None)
+    if call is None or call.name != "memset":
         return None
-    callee, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
-    if callee is None or arguments is None or function.text(callee).rsplit("::", 1)[-1] != "memset":
+    meant = program.names.resolve(call)
+    if meant.symbols or meant.targets or not is_toolkit(program, call):
         return None
-    args = [c for c in arguments.named_children if c.type != "comment"]
+    args = call.args
     if len(args) != 3 or not is_zero(function.text(args[1])):
         return None
     element = take_apart(function, args[0])

@@ -78,13 +78,16 @@ CUTE = "#include <cute/tensor.hpp>\n"
         ("mine::warpgroup_arrive()", OTHER + "namespace mine { using namespace cute; }\n", "", ""),
         ("mine::warpgroup_arrive()", OTHER + "namespace mine { using cute::warpgroup_arrive; }\n", "", ""),
         ("deep_gemm::warpgroup_arrive()", OTHER, "", ""),
+        ("[&] { warpgroup_arrive(); }()", OTHER, "using cute::warpgroup_arrive;", ""),
+        ("[&] { c::warpgroup_arrive(); }()", OTHER, "namespace c = cute;", ""),
+        ("{ using namespace cute; warpgroup_arrive(); }", OTHER, "", ""),
     ],
 )  # fmt: skip
 def test_names_that_mean_the_library(tmp_path: Path, fence: str, before: str, inside: str, opened: str) -> None:
     text = ported(tmp_path, _calling(fence, before, inside, opened))
     loop = text[text.index("float acc[8]") :]
     assert loop.index("tcgen05::sync_warpgroup();") < loop.index("mma(acc")
-    assert fence not in loop
+    assert "warpgroup_arrive();" not in loop.replace("sync_warpgroup", "")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,9 @@ def test_names_that_mean_the_library(tmp_path: Path, fence: str, before: str, in
         ("cute::warpgroup_arrive()", "namespace other { namespace cute { __device__ void warpgroup_arrive(); } }\n",
          "", "other"),
         ("ops.warpgroup_arrive()", "struct Ops { __device__ void warpgroup_arrive(); };\n", "Ops ops;", ""),
+        ("[&] { warpgroup_arrive(); }()", CUTE + "using namespace cute;\n", "using other::warpgroup_arrive;", ""),
+        ("[&] { c::warpgroup_arrive(); }()", CUTE + "namespace c = cute;\n", "namespace c = other;", ""),
+        ("{ using other::warpgroup_arrive; warpgroup_arrive(); }", CUTE + "using namespace cute;\n", "", ""),
         ("warpgroup_arrive()", CUTE + "using namespace cute;\n", "auto warpgroup_arrive = [] { __nanosleep(9); };", ""),
     ],
 )  # fmt: skip
@@ -116,6 +122,14 @@ def test_a_function_of_the_same_name_stays(tmp_path: Path, fence: str, before: s
     loop = text[text.index("float acc[8]") :]
     assert f"{fence};" in loop
     assert "sync_warpgroup" not in loop
+
+
+@pytest.mark.parametrize("fence", ["cute::warpgroup_arrive()", "::cute::warpgroup_arrive()", "warpgroup_arrive()"])
+def test_a_library_whose_text_is_at_hand_is_read_like_any_source(tmp_path: Path, fence: str) -> None:
+    before = "namespace cute { __device__ void warpgroup_arrive() { asm volatile(\"wgmma.fence.sync.aligned;\"); } }\n"
+    text = ported(tmp_path, _calling(fence, before + "using namespace cute;\n"))
+    assert "void warpgroup_arrive() { tcgen05::sync_warpgroup(); }" in text
+    assert f"{fence};" in text[text.index("float acc[8]") :]
 
 
 @pytest.mark.parametrize(
@@ -175,3 +189,48 @@ def test_a_branch_for_other_targets_that_aborts_is_no_way_around_a_wait(tmp_path
 def test_a_branch_for_other_targets_that_goes_on_is_one(tmp_path: Path) -> None:
     text = GUARDED.replace('CUTE_INVALID_CONTROL_PATH("wgmma is for sm_90a");', "__nanosleep(20);")
     assert any("no wait covers" in d for d in refused(tmp_path, kernel(BODY).replace(SYNC, text)))
+
+
+INVALID = 'CUTE_INVALID_CONTROL_PATH("wgmma is for sm_90a")'
+
+
+@pytest.mark.parametrize(
+    ("says", "before"),
+    [
+        ("__trap()", ""),
+        ("::__trap()", ""),
+        ("std::abort()", ""),
+        ("__builtin_unreachable()", ""),
+        ('assert(false && "wgmma is for sm_90a")', ""),
+        ("DIE()", "#define DIE() __trap()\n"),
+        ('DIE("no")', "#define DIE(text) do { printf(text); __trap(); } while (0)\n"),
+        ('DIE("no")', "#define STOP() __trap()\n#define DIE(text) printf(text); STOP()\n"),
+        ("die()", "__device__ void die() { __trap(); }\n"),
+        ("ops::die(3)", 'namespace ops { __device__ void die(int) { printf("no"); __trap(); } }\n'),
+        ('CUTLASS_INVALID_CONTROL_PATH("no")', ""),
+    ],
+)
+def test_what_aborts(tmp_path: Path, says: str, before: str) -> None:
+    ported(tmp_path, kernel(BODY).replace(SYNC, before + GUARDED.replace(INVALID, says)))
+
+
+@pytest.mark.parametrize(
+    ("says", "before"),
+    [
+        ("MY_UNREACHABLE_HINT()", ""),
+        ("NOTE_UNREACHABLE()", "#define NOTE_UNREACHABLE() __nanosleep(9)\n"),
+        ('MY_INVALID_CONTROL_PATH("no")', ""),
+        ("count_INVALID_CONTROL_PATH()", "__device__ void count_INVALID_CONTROL_PATH() { __nanosleep(9); }\n"),
+        ("ops::abort()", "namespace ops { __device__ void abort() { __nanosleep(9); } }\n"),
+        ("abort()", "__device__ void abort() { __nanosleep(9); }\n"),
+        ("__trap()", "#define __trap() __nanosleep(9)\n"),
+        ("DIE(0)", "#define DIE(x) if (x) __trap()\n"),
+        ("DIE(0)", "#define DIE(x) (x) ? __trap() : void()\n"),
+        ("DIE()", "#ifdef A\n#define DIE() __trap()\n#else\n#define DIE() __nanosleep(9)\n#endif\n"),
+        ("die(0)", "__device__ void die(int x) { if (x) __trap(); }\n"),
+        ('assert(threadIdx.x < 128)', ""),
+    ],
+)  # fmt: skip
+def test_what_only_sounds_like_it_goes_on(tmp_path: Path, says: str, before: str) -> None:
+    text = kernel(BODY).replace(SYNC, before + GUARDED.replace(INVALID, says))
+    assert any("no wait covers" in d for d in refused(tmp_path, text))

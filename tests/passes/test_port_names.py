@@ -208,3 +208,71 @@ def test_functions_of_cute_are(call: str, tmp_path: Path) -> None:
     body = LOOP.replace("arrive();", call)
     text = ported(tmp_path, kernel("float acc[8] = {0};\n" + body + STORE, before="namespace c = cute;\n"))
     assert call not in text
+
+
+MEMSET = "memset(acc, 0, sizeof(acc));"
+
+
+def _each_turn(statement: str, before: str = "") -> str:
+    loop = LOOP.replace("arrive();", f"{statement}\n        arrive();")
+    return kernel("    float acc[8] = {0};\n" + loop + STORE, before=before)
+
+
+def _moves_back(tmp_path: Path, text: str) -> bool:
+    """Whether the port takes what the registers hold into the tile again."""
+    result = ported(tmp_path, text)
+    main = result[result.index("__global__") :]
+    return "store(acc" in main or "to_registers(acc" in main
+
+
+@pytest.mark.parametrize(
+    ("call", "before"),
+    [
+        (MEMSET, ""),
+        (f"std::{MEMSET}", ""),
+        (f"::{MEMSET}", ""),
+        (f"::std::{MEMSET}", ""),
+        (MEMSET, "using std::memset;\n"),
+        (f"s::{MEMSET}", "namespace s = std;\n"),
+    ],
+)
+def test_a_function_of_the_language_zeroes(tmp_path: Path, call: str, before: str) -> None:
+    text = ported(tmp_path, _each_turn(call, before))
+    assert "memset" not in text[text.index("__global__") :]
+
+
+@pytest.mark.parametrize(
+    ("call", "before"),
+    [
+        (f"other::{MEMSET}", ""),
+        (f"other::std::{MEMSET}", ""),
+        (MEMSET, "using other::memset;\n"),
+        (MEMSET, "__device__ void memset(float* p, int x, int n);\n"),
+        (MEMSET, "__device__ void memset(float (&d)[8], int x, int n) { d[0] = x; }\n"),
+        (MEMSET, "#define memset(p, x, n) p[0] = 1.f\n"),
+        (f"o::{MEMSET}", "namespace o = other;\n"),
+        (f"object.{MEMSET}", "extern __device__ Hidden object;\n"),
+    ],
+)
+def test_a_function_of_its_name_does_not(tmp_path: Path, call: str, before: str) -> None:
+    assert call in ported(tmp_path, _each_turn(call, before))
+    assert _moves_back(tmp_path, _each_turn(call, before))
+
+
+@pytest.mark.parametrize(
+    ("call", "changes"),
+    [
+        ("out[k] = exp(acc[0]);", False),
+        ("out[k] = std::max(acc[0], 1.f);", False),
+        ("out[k] = __expf(acc[0]);", False),
+        ("other::exp(acc[0]);", True),
+        ("other::max(acc[0], 1.f);", True),
+        ("other::__swap(acc[0], acc[1]);", True),
+        ("object.exp(acc[0]);", True),
+        ("object->max(acc[0], 1.f);", True),
+        ("own::exp(acc[0]);", True),
+    ],
+)
+def test_a_function_that_is_not_known_may_change_registers(tmp_path: Path, call: str, changes: bool) -> None:
+    before = "extern __device__ Hidden object;\nnamespace own { __device__ void exp(float& x) { x = 1.f; } }\n"
+    assert _moves_back(tmp_path, _each_turn(call, before)) == changes

@@ -14,8 +14,8 @@ from enum import Enum
 
 from tree_sitter import Node
 
-from porter.model.functions import Function
-from porter.model.names.lookup import Lookup, Site, sees
+from porter.model.functions import Function, Style
+from porter.model.names.lookup import Local, Lookup, Site, sees
 from porter.model.names.paths import path_of
 from porter.model.names.symbols import ClassScope, Path, Scope
 from porter.model.scopes import resolve
@@ -91,9 +91,9 @@ class Outside:
 
     def _member(self, home: _Home, target: tuple[str, ...], depth: int) -> Verdict:
         """Whether a member of a namespace with the target's last name is the target."""
-        if home.path == target[:-1]:
-            return Verdict.YES
         scope = home.scope
+        if home.path == target[:-1] and (scope is None or not self.lookup.own(scope, target[-1]).declared):
+            return Verdict.YES
         # a header that is not at hand may give a namespace another name, or bring the target into it
         unknown = Verdict.NO if self.complete else Verdict.MAYBE
         if scope is None:
@@ -114,15 +114,12 @@ class Outside:
         if found.declared:
             return Verdict.MAYBE if found.outside else Verdict.NO
         brought: set[tuple[str, ...]] = set()
-        if site.function is not None and site.node is not None:
-            local = self.lookup.declared_in(site.function)
-            here = [(b.start_byte, p) for b, n, p in local.using if n == name and sees(b, site.node)]
-            if here:
-                innermost = max(at for at, _ in here)
-                paths = [p for at, p in here if at == innermost]
+        for local, node in self._locals(site):
+            paths = _innermost([(b, p) for b, n, p in local.using if n == name], node)
+            if paths:
                 return _joined([self._path(p, target, Site(site.scope), depth + 1) for p in paths])
             for block, path in local.directives:
-                if sees(block, site.node):
+                if sees(block, node):
                     brought |= self._nominated(path, Site(site.scope), depth)
         hidden = False
         for scope in site.scope.above():
@@ -130,14 +127,23 @@ class Outside:
             if declared:
                 return _joined([self._path(p, target, Site(scope), depth + 1) for p in declared])
             if _qualified(scope) == target[:-1]:
-                return Verdict.MAYBE if hidden else Verdict.YES
+                # names of the language's own are not looked for in headers of a project
+                return Verdict.MAYBE if hidden and target[1:] else Verdict.YES
             brought |= self._directives(scope, depth)
             if isinstance(scope, ClassScope):
                 hidden = hidden or not self.lookup.bases_known(scope)
             else:
                 # what a header that is not at hand declares in a namespace around hides what a directive brings
                 hidden = hidden or bool(scope.name and not self.complete)
-        return Verdict.YES if target[:-1] in brought and not hidden else Verdict.MAYBE
+        certain = target[:-1] in brought and not hidden and not found.outside
+        return Verdict.YES if certain else Verdict.MAYBE
+
+    def _locals(self, site: Site) -> Iterator[tuple[Local, Node]]:
+        """What the functions around a place declare in their blocks, innermost first."""
+        function = site.function
+        while function is not None and site.node is not None and function.style is not Style.MACRO:
+            yield self.lookup.declared_in(function), site.node
+            function = function.parent
 
     def _declared(self, scope: Scope, name: str) -> list[Path]:
         """Using-declarations of a name in a namespace or class."""
@@ -199,17 +205,21 @@ class Outside:
 
     def _aliased(self, name: str, site: Site) -> Iterator[tuple[Path, Site]]:
         """What namespace aliases of this name stand for, at the innermost place that has one."""
-        if site.function is not None and site.node is not None:
-            local = self.lookup.declared_in(site.function).namespaces
-            here = [(b.start_byte, p) for b, n, p in local if n == name and sees(b, site.node)]
-            if here:
-                innermost = max(at for at, _ in here)
-                yield from ((p, Site(site.scope)) for at, p in here if at == innermost)
+        for local, node in self._locals(site):
+            paths = _innermost([(b, p) for b, n, p in local.namespaces if n == name], node)
+            if paths:
+                yield from ((p, Site(site.scope)) for p in paths)
                 return
         for scope in site.scope.above():
             if name in scope.namespace_aliases:
                 yield from ((p, Site(scope)) for p in scope.namespace_aliases[name])
                 return
+
+
+def _innermost(declared: list[tuple[Node, Path]], node: Node) -> list[Path]:
+    """What is declared in the innermost block around a place that declares something."""
+    seen = [(block.start_byte, path) for block, path in declared if sees(block, node)]
+    return [path for at, path in seen if at == max(start for start, _ in seen)]
 
 
 def _joined(verdicts: list[Verdict]) -> Verdict:
