@@ -433,7 +433,9 @@ ATTENTION: dict[str, ExternalCase] = {
     "flash-backward-64-causal": flash_backward(64, 128, 128, s=256, t=256, atoms=(2, 2), causal=True),
     "flash-backward-64-window": flash_backward(64, 128, 128, s=256, t=256, atoms=(2, 2), window=(64, 0)),
     "flash-backward-64-groups": flash_backward(64, 128, 128, s=128, t=256, atoms=(2, 2), heads=(2, 1)),
-    "flash-backward-64-ordered": flash_backward(64, 128, 128, s=128, t=256, atoms=(2, 2), ordered=True),
+    "flash-backward-64-ordered": flash_backward(
+        64, 128, 128, s=128, t=256, atoms=(2, 2), ordered=True, fails="tile_scheduler"
+    ),
     "flash-backward-64-cap": flash_backward(64, 128, 128, s=128, t=256, atoms=(2, 2), cap=15.0),
     "flash-backward-96": flash_backward(96, 64, 128, s=128, t=256, alone=True),
     "flash-backward-128": flash_backward(128, 80, 128, s=160, t=256, swap=(True, False, True)),

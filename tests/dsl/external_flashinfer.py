@@ -95,7 +95,8 @@ def experts_results(tile: tuple[int, int], fused: bool = True, **fields: Any) ->
         body = "out[token // 2, :, 0] += s[token // 2, token % 2] * (expert @ a[row])"
     return experts(
         "contiguous_grouped_gemm_finalize_fusion", "Sm90ContiguousGroupedGemmFinalizeFusionKernel", tile, body,
-        "2 * np.max(A) * np.max(B) * K * (1 + np.max(Scales))", options=f"use_fused_finalize={fused}",
+        # Sums in memory are rounded to its type.
+        "128 * np.max(A) * np.max(B) * K * (1 + np.max(Scales))", options=f"use_fused_finalize={fused}",
         tokens=100 if fused else 200, **fields,
     )
 
