@@ -96,7 +96,7 @@ def experts_results(tile: tuple[int, int], fused: bool = True, **fields: Any) ->
     return experts(
         "contiguous_grouped_gemm_finalize_fusion", "Sm90ContiguousGroupedGemmFinalizeFusionKernel", tile, body,
         # Sums in memory are rounded to its type.
-        "128 * np.max(A) * np.max(B) * K * (1 + np.max(Scales))", options=f"use_fused_finalize={fused}",
+        "512 * np.max(A) * np.max(B) * K * (1 + np.max(Scales))", options=f"use_fused_finalize={fused}",
         tokens=100 if fused else 200, **fields,
     )
 
