@@ -255,7 +255,7 @@ def delta_inverse() -> ExternalCase:
 SQUARES = "out[row, :, 0] = np.maximum(x, 0) ** 2"
 FLASHINFER: dict[str, ExternalCase] = {
     "experts-results": experts_results((128, 128)),
-    "experts-results-wide": experts_results((128, 256)),
+    "experts-results-wide": experts_results((128, 256), out="bf16"),
     "experts-results-apart": experts_results((64, 128), fused=False, out="bf16"),
     "experts-results-cluster": experts_results((128, 128), cluster=(1, 2), out="bf16"),
     "experts-swiglu": experts_inputs(
