@@ -43,6 +43,11 @@ _TOKENS = re.compile(
 """Comments and strings without their prefixes."""
 
 
+def within(name: str, prefix: str) -> bool:
+    """Whether a dotted name is `prefix` or stands below it."""
+    return name == prefix or name.startswith(prefix + ".")
+
+
 @dataclass(frozen=True, eq=False)
 class Binding:
     """A local name that stands for something imported: by an import (`alias` of `statement`), or by an assignment of a
@@ -101,6 +106,11 @@ class Reference:
     chain: Chain
     name: str
     binding: Binding | None
+
+    @property
+    def base(self) -> str:
+        """What the first name of the chain stands for."""
+        return self.name.removesuffix("".join(f".{a}" for a in self.chain.attributes))
 
 
 @dataclass(eq=False)
@@ -163,6 +173,7 @@ class DslFile:
         found = _BREAK.search(self.source, offset) or _BREAK.search(self.source)
         return found.group() if found is not None else b"\n"
 
+    @functools.cached_property
     def regions(self) -> tuple[list[Span], list[Span], list[Span]]:
         """Contents of strings, comments, and the code between strings and comments."""
         strings: list[Span] = []
@@ -187,6 +198,12 @@ class DslFile:
         parts = self.package.split(".") if self.package else []
         kept = parts[: len(parts) - statement.level + 1] if statement.level <= len(parts) else []
         return ".".join([*(kept or ["." * statement.level]), *([statement.module] if statement.module else [])])
+
+    def imported(self) -> Iterator[tuple[str, str]]:
+        """Full and local name of everything that import statements list; `a.b` is both for `import a.b`."""
+        for statement in self.import_statements:
+            origin = f"{self.origin(statement)}." if isinstance(statement, ast.ImportFrom) else ""
+            yield from ((origin + alias.name, alias.asname or alias.name) for alias in statement.names)
 
     @functools.cached_property
     def _read(self) -> _Reader:
@@ -258,15 +275,23 @@ class DslFile:
         return self.decorated(KERNEL) if b"kernel" in self.source else []
 
 
-_BODIES = ("body", "orelse", "finalbody")
+def is_documentation(statement: ast.stmt) -> bool:
+    """Whether a statement is a text alone: at the top of a body, its documentation."""
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+    return False
 
 
-def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements of a block and of the blocks in it, in source order."""
+def statements(body: list[ast.stmt], nested: bool = True) -> Iterator[ast.stmt]:
+    """All statements of a block and of the blocks in it, in source order. Not `nested`: without those of functions and
+    classes that it defines."""
     stack = list(reversed(body))
     while stack:
         statement = stack.pop()
         yield statement
+        if not nested and isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
         inner: list[ast.stmt] = list(getattr(statement, "body", ()))
         inner += [s for handler in getattr(statement, "handlers", ()) for s in handler.body]
         inner += [s for case in getattr(statement, "cases", ()) for s in case.body]

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from porter.lang.cute_dsl import DslFile, ImportStatement
+from porter.lang.cute_dsl import DslFile, ImportStatement, is_documentation
+from porter.lang.dsl_insertion import behind
 from porter.lang.text import Edit, Span
 
 Move = Callable[[str], str | None]
@@ -52,6 +53,19 @@ def import_edits(file: DslFile, statement: ImportStatement, move: Move) -> list[
         module = modules.pop()
         return [_module_edit(file, statement, module)] if module is not None and module != _written(statement) else []
     return _split(file, statement, moved)
+
+
+def chain_edits(file: DslFile, move: Move) -> Iterator[Edit]:
+    """Edits of the chains that begin with what `import a.b` binds: they name the module again."""
+    done = set()
+    for reference in file.all_references:
+        node, alias = reference.chain.node, reference.binding.alias if reference.binding is not None else None
+        if alias is None or alias.asname is not None or "." not in alias.name or node in done:
+            continue
+        new = move(reference.name)
+        if new is not None and file.exact(reference.chain):
+            done.add(node)
+            yield Edit(file.path, file.span(node), new.encode())
 
 
 def _written(statement: ast.ImportFrom) -> str:
@@ -127,32 +141,38 @@ def _without(file: DslFile, statement: ast.ImportFrom, kept: list[int]) -> list[
     return edits
 
 
+def fresh_name(file: DslFile, wanted: str) -> str:
+    """A name that nothing in the file has: the one that is wanted, or that with a number behind it."""
+    taken = set(re.findall(rb"\w+", file.source))
+    number, name = 1, wanted
+    while name.encode() in taken:
+        number += 1
+        name = f"{wanted}{number}"
+    return name
+
+
 def support_import(file: DslFile, name: str, local: str, before: int) -> Edit:
     """`import name as local` at the top of a module: behind its first import of the cutlass package, in any case above
     the offset `before`."""
     line = f"import {name}" + (f" as {local}" if local != name else "")
-    body, behind = file.module.body, None
+    body, last = file.module.body, None
     for statement in body:
         future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-        documented = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if future or (documented and statement is body[0]):
-            behind = statement
+        if future or (statement is body[0] and is_documentation(statement)):
+            last = statement
     for statement in body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)) and file.span(statement).end < before:
             origin = statement.names[0].name if isinstance(statement, ast.Import) else statement.module or ""
             if origin.partition(".")[0] == "cutlass":
-                behind = statement
+                last = statement
                 break
-    if behind is None:
+    if last is None:
         start = file.line_start(0)
         end = _comments_end(file, start)
         return Edit(file.path, Span(end, end), line.encode() + file.line_break(end))
-    end = file.span(behind).end
+    end = file.span(last).end
     rest = file.source[end : file.line_end(end)]
-    if rest.split(b"#")[0].strip():
-        return Edit(file.path, Span(end, end), b"; " + line.encode())
-    at = file.line_end(end)
-    return Edit(file.path, Span(at, at), file.line_break(end) + line.encode())
+    return behind(file, last, [line], None if rest.split(b"#")[0].strip() else b"")
 
 
 def _comments_end(file: DslFile, at: int) -> int:

@@ -11,12 +11,13 @@ import ast
 import functools
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.diagnostics import PorterError
-from porter.lang.cute_dsl import SUPPORT, DslFile, parse_dsl, read_dsl
+from porter.lang.cute_dsl import SUPPORT, DslFile, Function, parse_dsl, read_dsl, within
 
 _NOT_FOLLOWED = frozenset({"cutlass", "torch", SUPPORT}) | sys.stdlib_module_names
 WORDS = (b"warpgroup", b"gemm", b"mma_atom_call", b"make_trivial_tiled_mma", b"get_arch_enum", b"kernel", b"wgmma")
@@ -39,6 +40,10 @@ class Module:
     def path(self) -> str:
         return self.file.path
 
+    @property
+    def is_package(self) -> bool:
+        return Path(self.path).name == "__init__.py"
+
     @functools.cached_property
     def ported(self) -> bool:
         """Whether it is part of a port already."""
@@ -54,11 +59,32 @@ class Module:
 
 @dataclass(eq=False)
 class Closure:
-    """A root and everything that it imports. `anchor` is the directory that the project's imports start from."""
+    """A root and everything that it imports."""
 
     root: Module
-    anchor: Path
     modules: dict[str, Module]
+
+    @property
+    def open(self) -> list[Module]:
+        """The modules that are no part of a port already."""
+        return [m for m in self.modules.values() if not m.ported]
+
+    @property
+    def top(self) -> Path:
+        """The directory that the project's imports start from, as the user would name it."""
+        directory = Path(self.root.path).parent
+        for _ in range(self.root.name.count(".") + self.root.is_package):
+            directory = directory.parent if directory.name not in ("", "..") else directory / ".."
+        return directory
+
+    @functools.cached_property
+    def functions(self) -> dict[str, list[tuple[Module, Function]]]:
+        """By name the functions of all modules."""
+        found: dict[str, list[tuple[Module, Function]]] = defaultdict(list)
+        for module in self.modules.values():
+            for function in module.file.functions() if module.mentions(b"def ") else ():
+                found[function.name].append((module, function))
+        return dict(found)
 
     def spread(self, names: set[str]) -> set[str]:
         """The modules that import one of these, directly or not, and these."""
@@ -68,6 +94,22 @@ class Closure:
             found |= new
             grown = bool(new)
         return found
+
+    def hands_on(self, module: Module, local: str) -> bool:
+        """Whether another module takes the name `local` from this one."""
+        name = f"{module.name}.{local}"
+        for taker in self.open:
+            if module.name in taker.imported:
+                listed = {full for full, _ in taker.file.imported()}
+                if listed & {name, f"{module.name}.*"} or any(within(r.name, name) for r in taker.file.all_references):
+                    return True
+        return False
+
+    def home(self, name: str) -> Module | None:
+        """The module that a full name is, or lies in."""
+        while name and name not in self.modules:
+            name = name.rpartition(".")[0]
+        return self.modules.get(name)
 
     def canonical(self, name: str, depth: int = _DEPTH) -> str:
         """The name that a qualified name has where it was made: modules hand on what they import."""
@@ -139,11 +181,13 @@ def _anchor(root: Path, statements: Sequence[ast.Import | ast.ImportFrom]) -> Pa
 
 @functools.lru_cache(maxsize=65536)
 def _file_in(directory: Path, name: str) -> Path | None:
+    return next((path for path in module_paths(directory, name) if path.is_file()), None)
+
+
+def module_paths(directory: Path, name: str) -> tuple[Path, Path]:
+    """Where a module lies below the directory that its name starts from: as a package, and as a single file."""
     base = directory.joinpath(*name.split("."))
-    for path in (base / "__init__.py", base.with_name(base.name + ".py")):
-        if path.is_file():
-            return path
-    return None
+    return base / "__init__.py", base.with_name(base.name + ".py")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -183,7 +227,7 @@ def close(root: Path, directories: Sequence[Path] = ()) -> Closure:
     first = read_dsl(root)
     search = _Search(root.absolute(), first.import_statements, directories)
     file = read_dsl(root, _package(search.name, root))
-    closure = Closure(Module(search.name, file, True), search.anchor, {})
+    closure = Closure(Module(search.name, file, True), {})
     closure.modules[search.name] = closure.root
     pending = [closure.root]
     here = root.absolute()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from porter.lang.cuda import CudaFile
+from porter.lang.cute_dsl import DslFile
 from porter.lang.text import Span
 from porter.rules.rule import Region, Rule
 
@@ -65,6 +66,25 @@ def text_matches(rule: Rule, path: str, source: bytes) -> Iterator[Match]:
     if rule.pattern is None or not rule.reads(path) or rule.region is not Region.TEXT:
         return
     yield from _in_text(rule, path, source, Span(0, len(source)), source.decode("latin-1"))
+
+
+def python_matches(rule: Rule, file: DslFile) -> Iterator[Match]:
+    """Matches in the contents of a Python file's strings, in its comments, or in the code between; each string and each
+    comment is a text of its own."""
+    if rule.pattern is None or not rule.reads(file.path) or rule.region not in _PYTHON_REGIONS:
+        return
+    if not any(word.encode() in file.source for word in required(rule.pattern)):
+        return
+    for region in file.regions[_PYTHON_REGIONS.index(rule.region)]:
+        text = file.source[region.start : region.end].decode("utf-8")
+        for found in rule.pattern.finditer(text):
+            start = region.start + len(text[: found.start()].encode())
+            span = Span(start, start + len(found.group().encode()))
+            replacement = found.expand(rule.replace) if rule.replace is not None else None
+            yield Match(rule, file.path, span, found.group(), replacement)
+
+
+_PYTHON_REGIONS = (Region.STRING, Region.COMMENT, Region.CODE)
 
 
 def visible(file: CudaFile, region: Region) -> str:

@@ -72,6 +72,11 @@ class Rule:
     implemented_by: str | None = None
     source: str = ""
 
+    def rewritten(self, text: str) -> str | None:
+        """What becomes of a text that is a match as a whole; None if it is not, or if the rule replaces nothing."""
+        match = self.pattern.fullmatch(text) if self.pattern is not None else None
+        return match.expand(self.replace) if match is not None and self.replace is not None else None
+
     def reads(self, path: str) -> bool:
         """Whether the rule looks at a file of this name."""
         return any(fnmatch(PurePath(path).name, pattern) for pattern in self.files)

@@ -187,6 +187,8 @@ def test_an_interrupt_is_neither_findings_nor_a_traceback(tmp_path):
     path = write(tmp_path / "k.cu", PLAIN)
     code = (
         "import porter.cli.scan as s, os, signal\n"
+        # What runs in the background begins with interrupts ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "s.take_inventory = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n" + MAIN
     )
     done = subprocess.run([sys.executable, "-c", code, "scan", str(path)], capture_output=True, text=True)

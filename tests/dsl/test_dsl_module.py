@@ -7,6 +7,7 @@ import re
 import sys
 import types
 import warnings
+from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,10 @@ MODULE = Path(__file__).resolve().parents[2] / "mappings" / "emit" / "porter_dsl
 
 @pytest.fixture(scope="module")
 def dsl() -> types.ModuleType:
-    spec = spec_from_file_location("porter_dsl", MODULE)
+    spec = spec_from_file_location("porter_dsl_by_itself", MODULE)
     assert spec is not None
     assert spec.loader is not None
-    module = module_from_spec(spec)
+    module = sys.modules[spec.name] = module_from_spec(spec)
     with warnings.catch_warnings():
         # The DSL moves its own modules from version to version.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -40,91 +41,129 @@ def dsl() -> types.ModuleType:
     return module
 
 
-# --- layouts
+# --- views of registers
+
+
+@pytest.fixture
+def code() -> Iterator[Any]:
+    """A place for operations, outside of any kernel."""
+    from cutlass._mlir import ir
+
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            yield ir
+
+
+ALL = ((2, 2, 8), 1, 4)
+VIEWS: dict[str, tuple[Callable[[Any, Any], Any], int | None]] = {
+    "all": (lambda cute, t: t[None, None, None], 0),
+    "a tile": (lambda cute, t: t[None, 0, 2], 64 * 32),
+    "a tile, its modes kept": (lambda cute, t: t[None, None, 3], 96 * 32),
+    "some of a fragment": (lambda cute, t: t[(None, 1, None), 0, 1], 34 * 32),
+    "one number for a mode of several": (lambda cute, t: t[5, 0, None], 5 * 32),
+    "at run time": (lambda cute, t: t[None, 0, number(cute)], None),
+    "grouped": (lambda cute, t: cute.group_modes(t, 1, 3), 0),
+    "flat": (lambda cute, t: cute.flatten(t), 0),
+    "another layout": (lambda cute, t: cute.make_tensor(t.iterator, cute.make_layout((16, 8), stride=(8, 1))), 0),
+    "fewer": (lambda cute, t: cute.make_tensor(t.iterator, cute.make_layout((4, 4))), 0),
+    "from the middle": (lambda cute, t: cute.make_tensor(t.iterator + 40, cute.make_layout(8)), 40 * 32),
+    "from somewhere": (lambda cute, t: cute.make_tensor(t.iterator + number(cute), cute.make_layout(8)), None),
+    "as other numbers": (lambda cute, t: recast(cute, t, "Float16"), 0),
+    "a tile as other numbers": (lambda cute, t: recast(cute, t[None, 0, 1], "Float16"), 32 * 32),
+    "a tile of that": (lambda cute, t: recast(cute, t, "Float16")[None, 0, 1], 64 * 16),
+}
+
+
+def number(cute: Any) -> Any:
+    """A number that is known at run time only."""
+    import cutlass
+
+    return cute.make_rmem_tensor(1, cutlass.Int32)[0]
+
+
+def recast(cute: Any, tensor: Any, dtype: str) -> Any:
+    import cutlass
+
+    return cute.recast_tensor(tensor, getattr(cutlass, dtype))
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_where_views_begin(dsl: Any, code: Any, name: str) -> None:
+    import cutlass
+    import cutlass.cute as cute
+
+    make, wanted = VIEWS[name]
+    registers = cute.make_rmem_tensor(cute.make_layout(ALL), cutlass.Float32)
+    # Copies between views make chains of operations: each one adds to what its operand stands for.
+    value, step = dsl._raw(make(cute, registers)), 0
+    while step is not None and value != dsl._raw(registers):
+        op = value.owner.operation
+        (source,) = [v for v in dsl._operands(op) if dsl._bits(v)]
+        more = dsl._step(op, value, source)
+        step, value = None if more is None else step + more, source
+    assert step == wanted
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("layout", "wanted"),
     [
-        ("8", 8),
-        ("-3", -3),
-        ("_", None),
-        ("?", ...),
-        ("(2,3)", (2, 3)),
-        ("((2,2,8),1,4)", ((2, 2, 8), 1, 4)),
-        ("(_,0,(1,_))", (None, 0, (1, None))),
-        ("(?,4)", (..., 4)),
-        ("(?{div=8},4)", (..., 4)),
-        ("(?{i64 div=16},(1,?{div=2}))", (..., (1, ...))),
-        ("()", ()),
+        ((ALL, None), {(0, 0): 0, (0, 1): 32, (0, 2): 64, (0, 3): 96}),
+        ((((2, 2, 8), 2, 2), None), {(0, 0): 0, (1, 0): 32, (0, 1): 64, (1, 1): 96}),
+        ((((2, 2, 8), 2, 2), ((1, 2, 4), 64, 32)), {(0, 0): 0, (1, 0): 64, (0, 1): 32, (1, 1): 96}),
+        ((((2, 2, 8), 2, (1, 2)), None), {(0, 0): 0, (1, 0): 32, (0, 1): 64, (1, 1): 96}),
+        ((((2, 2, 8), 2, 1), ((1, 2, 4), 0, 0)), {(0, 0): 0, (1, 0): 0}),
+        (((2, 2, 8), None), {(0, 0): 0, **{(i, j): 2 * i + 4 * j for i in range(2) for j in range(8)}}),
+        ((((2, 2, 8),), None), {(0, 0): 0}),
+        ((8, None), {(0, 0): 0}),
     ],
 )
-def test_tuples_are_read(dsl: Any, text: str, wanted: object) -> None:
-    assert dsl._tuple(text) == wanted
+def test_distances_of_tiles(dsl: Any, code: Any, layout: tuple[Any, Any], wanted: dict) -> None:
+    import cutlass
+    import cutlass.cute as cute
+
+    shape, stride = layout
+    made = cute.make_layout(shape) if stride is None else cute.make_layout(shape, stride=stride)
+    assert dsl._rest(cute.make_rmem_tensor(made, cutlass.Float32)) == wanted
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_views_that_take_turns_begin_anywhere(dsl: Any, code: Any, step: int) -> None:
+    """What a loop hands on is followed until nothing changes, however many turns that takes."""
+    import cutlass
+    import cutlass.cute as cute
+    from cutlass._mlir.dialects import arith, scf
+
+    registers = cute.make_rmem_tensor(cute.make_layout(ALL), cutlass.Float32)
+    first, other = (dsl._raw(registers[None, 0, i]) for i in (0, 1))
+    index = code.IndexType.get()
+    bounds = [arith.ConstantOp(index, code.IntegerAttr.get(index, n)) for n in (0, 4, 1)]
+    loop = scf.ForOp(*(b.result for b in bounds), [first] * 8)
+    block = loop.operation.regions[0].blocks[0]
+    handed = [*list(block.arguments)[1:], other][step:][:8] if step > 0 else [other, *list(block.arguments)[1:8]]
+    with code.InsertionPoint(block):
+        shown = [dsl._raw(cute.recast_tensor(block.arguments[i], cutlass.Int32)) for i in range(1, 9)]
+        scf.YieldOp([dsl._raw(v) for v in handed])
+    function = loop.operation.block.owner.operation
+    with dsl._scratch():
+        program = dsl._Program(types.SimpleNamespace(events=[]), function)
+    assert [list(program.aliases[v].values()) for v in shown] == [[None]] * 8
 
 
 @pytest.mark.parametrize(
-    ("coord", "shape", "stride", "wanted"),
+    ("text", "bits"),
     [
-        (3, 8, 2, 6),
-        (None, 8, 2, 0),
-        ((1, 2), (4, 8), (1, 4), 9),
-        ((None, 2), (4, 8), (1, 4), 8),
-        ((None, (1, 2)), (4, (2, 3)), (1, (4, 8)), 20),
-        # One number for a mode of several.
-        ((0, 3), (4, (2, 2)), (1, (4, 100)), 104),
-        (5, (2, 2, 2), (1, 10, 100), 101),
-        (2, (2, (2, 2)), (1, (10, 100)), 10),
-        # Numbers beyond a shape go on with the last mode.
-        (9, (2, 2), (1, 10), 41),
-        ((..., 1), (4, 8), (1, 4), None),
-        ((1, 1), (4, 8), (1, ...), None),
-        ((0, 3), (4, (..., 2)), (1, (4, 8)), None),
+        ('!cute.memref<f32, rmem, "((2,2,8),1,1):((1,2,4),0,0)">', 32),
+        ('!cute.memref<f16, rmem, align<32>, "(4):(1)">', 16),
+        ('!cute.memref<i1, rmem, "4:1">', 8),
+        ("!cute.ptr<bf16, rmem, align<4>>", 16),
+        ('!cute.memref<f32, gmem, "(4,4):(4,1)">', None),
+        ('!cute.memref<f32, smem, "(4,4):(4,1)">', None),
+        ("i32", None),
     ],
 )
-def test_offsets_of_coordinates(dsl: Any, coord: object, shape: object, stride: object, wanted: object) -> None:
-    assert dsl._offset(coord, shape, stride) == wanted
-
-
-@pytest.mark.parametrize(
-    ("shape", "stride", "size", "cosize", "compact"),
-    [
-        (8, 1, 8, 8, True),
-        (8, 2, 8, 15, False),
-        ((2, 2, 8), (1, 2, 4), 32, 32, True),
-        ((2, 2, 8), (1, 4, 8), 32, 62, False),
-        ((2, 1, 4), (1, 7, 2), 8, 8, True),
-        ((2, 2), (2, 1), 4, 4, False),
-        ((4, 3), (1, 0), 12, 4, False),
-        (((2, 2), 3), ((1, 2), 4), 12, 12, True),
-        ((2, ...), (1, 2), None, None, None),
-    ],
-)
-def test_extents_of_layouts(dsl: Any, shape: object, stride: object, size: object, cosize: object,
-compact: object) -> None:
-    assert dsl._size(shape) == size
-    assert dsl._cosize(shape, stride) == cosize
-    if compact is not None:
-        assert dsl._compact(shape, stride) is compact
-
-
-@pytest.mark.parametrize(
-    ("text", "bits", "shape", "stride"),
-    [
-        ('!cute.memref<f32, rmem, "((2,2,8),1,1):((1,2,4),0,0)">', 32, ((2, 2, 8), 1, 1), ((1, 2, 4), 0, 0)),
-        ('!cute.memref<f16, rmem, align<32>, "(4):(1)">', 16, (4,), (1,)),
-        ('!cute.memref<i1, rmem, "4:1">', 8, 4, 1),
-        ("!cute.ptr<bf16, rmem, align<4>>", 16, None, None),
-    ],
-)
-def test_types_of_registers(dsl: Any, text: str, bits: int, shape: object, stride: object) -> None:
-    found = dsl._Registers(text)
-    assert (found.bits, found.shape, found.stride) == (bits, shape, stride)
-
-
-def test_other_memory_is_no_registers(dsl: Any) -> None:
-    assert not dsl._Registers.pattern.match('!cute.memref<f32, gmem, "(4,4):(4,1)">')
-    assert not dsl._Registers.pattern.match('!cute.memref<f32, smem, "(4,4):(4,1)">')
+def test_types_of_registers(dsl: Any, text: str, bits: int | None) -> None:
+    assert dsl._bits(types.SimpleNamespace(type=text)) == bits
 
 
 # --- states
@@ -162,17 +201,15 @@ def test_ages_end(dsl: Any) -> None:
 
 
 def test_paths_join(dsl: Any) -> None:
-    one = dsl._State({"p": frozenset(["zero"])}, {"a": frozenset([0, 1])}, {"a": frozenset([-1])}, False, 1, 2)
-    two = dsl._State({"p": frozenset([0])}, {"a": frozenset([1])}, {"a": frozenset([0])}, True, 3, 0)
+    one = dsl._State({"p": frozenset(["zero"]), "commits": frozenset([1])})
+    two = dsl._State({"p": frozenset([0]), "commits": frozenset([dsl.RING - 2])})
     both = one.join(two)
-    assert both.key() == two.join(one).key()
-    assert both.parts == {"p": {"zero", 0}}
-    assert both.staged == {"a": {1}}
-    assert both.readers == {"a": {-1, 0}}
-    assert (both.loose, both.commits, both.flying) == (True, 3, 2)
+    assert both == two.join(one) == {"p": {"zero", 0}, "commits": {1, dsl.RING - 2}}
     assert one.join(None) is one
-    assert one.parts == {"p": {"zero"}}
-    assert both.join(both).key() == both.key()
+    assert one["p"] == {"zero"}
+    assert both.join(both) == both
+    assert both.far()
+    assert not one.far()
 
 
 # --- which threads reach a place

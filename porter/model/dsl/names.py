@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from porter.lang.cute_dsl import within
+
 WARPGROUP = "cutlass.cute.nvgpu.warpgroup"
 TCGEN05 = "cutlass.cute.nvgpu.tcgen05"
 
-HOPPER_ONLY = (WARPGROUP, "cutlass.utils.hopper_helpers.make_trivial_tiled_mma",
-               "cutlass.utils.sm90.make_trivial_tiled_mma", "cutlass.utils.sm90_make_trivial_tiled_mma")  # fmt: skip
+HOPPER_ONLY = (
+    WARPGROUP,
+    *(f"cutlass.utils.{module}make_trivial_tiled_mma" for module in ("hopper_helpers.", "sm90.", "sm90_")),
+)
 """Names that work for sm_90a only, with everything below them, but for those of `SHARED`."""
 
 SHARED = tuple(
@@ -17,11 +21,6 @@ SHARED = tuple(
 )
 """Names that say how tiles lie in shared memory, and which operand lies there. Both tensor cores read the same layouts
 (PTX ISA 9.7.15.5.1 and 9.7.16.3), so a module that uses no others stays as it is."""
-
-
-def within(name: str, prefix: str) -> bool:
-    """Whether a dotted name is `prefix` or stands below it."""
-    return name == prefix or name.startswith(prefix + ".")
 
 
 def hopper_only(name: str) -> bool:

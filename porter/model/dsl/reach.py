@@ -7,8 +7,7 @@ What tells in doubt is that a frame around a kernel without MMAs does nothing: n
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from porter.lang.cute_dsl import KERNEL, Function
@@ -17,6 +16,7 @@ from porter.model.dsl.names import hopper_only
 
 
 def kernels_of(closure: Closure, module: Module) -> list[Function]:
+    """The kernels of a module, also where the mark itself was handed on by another module."""
     if not module.mentions(b"kernel"):
         return []
     return module.file.decorated(KERNEL, closure.canonical)
@@ -45,34 +45,33 @@ def framed_kernels(closure: Closure, multiplying: set[str], native: set[str]) ->
     Blackwell's own MMAs, and are left alone."""
     found: dict[str, list[Function]] = {}
     users = closure.spread(multiplying)
-    for name, module in closure.modules.items():
-        if module.ported or name in native:
-            continue
-        kernels = kernels_of(closure, module)
-        if name not in multiplying and kernels:
-            related = users if name in users else closure.spread({name}) & multiplying
-            kernels = [k for k in kernels if related and _mentions_any(closure, k, multiplying, native)]
+    for module in closure.open:
+        kernels = kernels_of(closure, module) if module.name not in native else []
+        if kernels and module.name not in multiplying:
+            related = module.name in users or not multiplying.isdisjoint(closure.spread({module.name}))
+            kernels = [k for k in kernels if related and _reaches(closure, k, multiplying, native)]
         if kernels:
-            found[name] = kernels
+            found[module.name] = kernels
     return found
 
 
-def _mentions_any(closure: Closure, kernel: Function, multiplying: set[str], native: set[str]) -> bool:
-    functions: dict[str, list[tuple[str, Function]]] = defaultdict(list)
-    for name, module in closure.modules.items():
-        if name not in native and module.mentions(b"def "):
-            for function in module.file.functions():
-                functions[function.name].append((name, function))
+def _reaches(closure: Closure, kernel: Function, multiplying: set[str], native: set[str]) -> bool:
     seen: set[str] = set()
-    pending: list[ast.AST] = [kernel]
+    pending = [kernel]
     while pending:
-        for node in ast.walk(pending.pop()):
-            word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
-            if word is None or word in seen:
-                continue
-            seen.add(word)
-            for name, function in functions.get(word, ()):
-                if name in multiplying:
-                    return True
-                pending.append(function)
+        words = set(_words(pending.pop())) - seen
+        seen |= words
+        named = [(m.name, f) for word in words for m, f in closure.functions.get(word, ()) if m.name not in native]
+        if any(name in multiplying for name, _ in named):
+            return True
+        pending += [function for _, function in named]
     return False
+
+
+def _words(function: Function) -> Iterator[str]:
+    """The names and attributes that a function mentions."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr

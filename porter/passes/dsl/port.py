@@ -6,21 +6,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, has_errors
-from porter.lang.cute_dsl import SUPPORT, DslFile, Placed, parse_dsl
-from porter.lang.dsl_imports import import_edits, support_import
+from porter.lang.cute_dsl import SUPPORT, DslFile, Function, Placed, parse_dsl, within
+from porter.lang.dsl_imports import chain_edits, fresh_name, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
 from porter.model.dsl import names
-from porter.model.dsl.names import hopper_only, within
+from porter.model.dsl.names import hopper_only
 from porter.model.dsl.reach import framed_kernels
 from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
-from porter.passes.dsl.renames import NameRules, Renamed, rename, reworded
+from porter.passes.dsl.renames import NameRules, RuleEdit, renamed, renamed_methods, reworded
 from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules
 from porter.rules.rule import Region, Rule
@@ -28,8 +29,9 @@ from porter.rules.rule import Region, Rule
 FRAME_RULE = "PTR500"
 IMPORT_RULE = "PTR501"
 
-_MULTIPLIES = ("cutlass.cute.gemm", "cutlass.cute.mma_atom_call", "cutlass.cute.algorithm.gemm",
-               "cutlass.cute.atom.mma_atom_call")  # fmt: skip
+_MULTIPLIES = {f"cutlass.cute.{n}" for n in ("gemm", "algorithm.gemm", "mma_atom_call", "atom.mma_atom_call")}
+_WORDS = (b"warpgroup", b"tcgen05", b"gemm", b"mma_atom_call", b"make_trivial_tiled_mma", b"wgmma", b"90")
+"""A module without any of these words names nothing that a port asks for."""
 _PTX = re.compile(r"wgmma\.(?:mma_async|fence|commit_group|wait_group)[\w.]*\.sync")
 _MLIR = re.compile(r"cutlass\._mlir\.(?:[\w.]*\.)?(?:wgmma_\w+|\w*[sS][mM]90\w*)")
 
@@ -80,90 +82,63 @@ def port_python(
     closure = close(path, search)
     own = {m.path: m.file for m in closure.modules.values() if m.own}
     sources = DslSources(closure.root.path, own)
-    unchanged = DslPortResult(sources, sources.sources())
+    result = DslPortResult(sources, sources.sources())
     port = _Port(closure, load_rules(rule_directories), Selection(tuple(select) or None, tuple(ignore)))
-    unchanged.diagnostics += port.refusals
-    if port.refusals or not port.hopper:
-        return unchanged
+    result.diagnostics += port.refusals()
+    if result.diagnostics or not port.hopper:
+        return result
     planned = port.plan()
-    unchanged.diagnostics += planned.diagnostics
+    result.diagnostics += planned.diagnostics
     if has_errors(planned.diagnostics) or not planned.groups:
-        return unchanged
-    files, scaffold, said = outputs.written(
-        closure, port.places, port.patched, apply_groups(port.originals(), planned.groups)
-    )
-    unchanged.diagnostics += said
-    if has_errors(said):
-        return unchanged
-    diagnostics = [*planned.diagnostics, *said]
-    left = [] if select or ignore else _left(files)
-    if left:
-        unchanged.diagnostics += left
-        return unchanged
-    kernels = [k.name for found in port.frames.values() for k in found]
-    groups = [g for group in planned.groups if (g := _within(group, own)) is not None]
-    return DslPortResult(sources, files, groups, diagnostics, kernels, {}, scaffold)
+        return result
+    ported = apply_groups(port.originals(), planned.groups)
+    files, scaffold, said = outputs.written(closure, port.places, port.patched, ported)
+    if not select and not ignore and not has_errors(said):
+        said += _left(files)
+    result.diagnostics += said
+    if not has_errors(said):
+        result.files, result.scaffold = files, scaffold
+        result.groups = [g for group in planned.groups if (g := _within(group, own)) is not None]
+        result.kernels = [k.name for found in port.frames.values() for k in found]
+    return result
 
 
 class _Port:
     """What is decided about a closure. `hopper`: modules with names that only Hopper has; `native`: modules with MMAs
-    of Blackwell, which stay; `places`: where the modules of the port go."""
+    of Blackwell, which stay; `frames`: kernels that get a frame, by module; `patched`: modules of which more changes
+    than where imports lead; `places`: where the modules of the port go."""
 
     def __init__(self, closure: Closure, rules: Sequence[Rule], selection: Selection) -> None:
         self.closure, self.rules, self.selection = closure, rules, selection
-        self.open = [m for m in closure.modules.values() if not m.ported]
-        self.names = {m.name: set(self._names(m)) for m in self.open}
+        self.names = {m.name: set(self._names(m)) for m in closure.open}
         self.hopper = {n for n, found in self.names.items() if any(map(hopper_only, found))}
         self.native = {n for n, found in self.names.items() if self._is_native(found)}
-        self.refusals = list(self._refusals())
-        self.frames: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
-        self.places: dict[str, str] = {}
+        self.frames: dict[str, list[Function]] = {}
         self.patched: set[str] = set()
+        self.places: dict[str, str] = {}
 
     def _names(self, module: Module) -> Iterator[str]:
         """Names that a module uses or hands on, as they are called where they were made."""
-        if not module.mentions(b"warpgroup", b"tcgen05", b"gemm", b"mma_atom_call", b"make_trivial_tiled_mma", b"wgmma",
-                               b"90"):  # fmt: skip
+        if not module.mentions(*_WORDS):
             return
-        file, canonical = module.file, self.closure.canonical
-        used = set()
-        for reference in file.all_references:
-            if reference.binding is not None:
-                used.add(reference.binding.local)
-            yield canonical(reference.name)
-        for statement in file.import_statements:
-            for alias in statement.names:
-                origin = file.origin(statement) if isinstance(statement, ast.ImportFrom) else ""
-                target = f"{origin}.{alias.name}".lstrip(".")
-                local = alias.asname or alias.name
-                if target != names.WARPGROUP or (local not in used and self._handed_on(module, local)):
-                    yield target
-
-    def _handed_on(self, module: Module, local: str) -> bool:
-        """Whether another module takes a name from this one."""
-        name = f"{module.name}.{local}"
-        for other in self.open:
-            if module.name not in other.imported:
-                continue
-            for statement in other.file.import_statements:
-                named = isinstance(statement, ast.ImportFrom) and other.file.origin(statement) == module.name
-                if named and any(alias.name in (local, "*") for alias in statement.names):
-                    return True
-            if any(within(r.name, name) for r in other.file.all_references):
-                return True
-        return False
+        references = module.file.all_references
+        yield from (self.closure.canonical(r.name) for r in references)
+        used = {r.binding.local for r in references if r.binding is not None}
+        for name, local in module.file.imported():
+            if name != names.WARPGROUP or (local not in used and self.closure.hands_on(module, local)):
+                yield name
 
     @staticmethod
     def _is_native(found: set[str]) -> bool:
         return any(within(n, names.TCGEN05) for n in found) and not any(within(n, names.WARPGROUP) for n in found)
 
-    def _refusals(self) -> Iterator[Diagnostic]:
+    def refusals(self) -> Iterator[Diagnostic]:
         """Places that no change of names can port: MMAs that are written as PTX or as operations of MLIR."""
-        for module in self.open:
+        for module in self.closure.open:
             if module.name in self.native or not module.mentions(b"wgmma", b"SM90", b"sm90"):
                 continue
             file = module.file
-            for node in file.strings if b"wgmma" in file.source else ():
+            for node in file.strings:
                 found = _PTX.search(str(node.value))
                 if found is not None:
                     yield _construct(file, node, found.group(), "an MMA of Hopper as inline PTX")
@@ -173,135 +148,106 @@ class _Port:
                     yield _construct(file, reference.chain.node, name, "an operation of MLIR that only Hopper has")
 
     def plan(self) -> Planned:
-        multiplying = self.hopper | {
-            n for n, found in self.names.items() if n not in self.native and found & set(_MULTIPLIES)
-        }
-        self.frames = framed_kernels(self.closure, multiplying, self.native)
+        """The groups of the whole port, with the paths that its modules have there. Decides `frames`, `patched` and
+        `places`."""
+        gemms = {n for n, found in self.names.items() if n not in self.native and not _MULTIPLIES.isdisjoint(found)}
+        self.frames = framed_kernels(self.closure, self.hopper | gemms, self.native)
+        edits: list[RuleEdit] = []
         said: list[Diagnostic] = []
-        edits: dict[str, dict[str, list[Edit]]] = {}
-        for module in self.open:
-            found = self._edited(module, said)
+        for module in self.closure.open:
+            found = self._edits(module, said)
+            edits += found
             if found:
-                edits[module.name] = found
-        self.patched = set(edits)
-        self._place(self.patched)
-        for name in self.places:
-            for rule, more in self._redirected(self.closure.modules[name]).items():
-                edits.setdefault(name, {}).setdefault(rule, []).extend(more)
-        together: dict[str, list[Edit]] = {}
-        for found in edits.values():
-            for rule, more in found.items():
-                together.setdefault(rule, []).extend(more)
-        planned = pass_groups(self.rules, together, self.selection)
+                self.patched.add(module.name)
+        self._place()
+        for module in self.closure.open:
+            if module.name in self.places:
+                edits += ((IMPORT_RULE, edit) for edit in self._redirected(module))
+        planned = pass_groups(self.rules, _by_rule(edits), self.selection)
         groups = [*planned.groups, *self._reworded(planned.groups)] if planned.groups else []
-        placed = [_placed(group, self._paths()) for group in groups]
-        return Planned(placed, [*said, *planned.diagnostics])
-
-    def _paths(self) -> dict[str, str]:
-        return {m.path: self.places.get(m.name, m.path) for m in self.closure.modules.values()}
+        paths = {self.closure.modules[n].path: path for n, path in self.places.items()}
+        return Planned([_placed(group, paths) for group in groups], [*said, *planned.diagnostics])
 
     def originals(self) -> dict[str, bytes]:
         """The modules' sources by the path that each has in the port."""
-        own = {m.path: m.file.source for m in self.closure.modules.values() if m.own}
-        return {**own, **{path: self.closure.modules[n].file.source for n, path in self.places.items()}}
+        return {path: self.closure.modules[name].file.source for name, path in self.places.items()}
 
     def _name_rules(self, module: Module) -> NameRules:
-        hopper, native = module.name in self.hopper, module.name in self.native
+        """Modules with MMAs of Blackwell keep all names, modules that only share names with Hopper keep those."""
         rules = tuple(r for r in self.rules if r.region is Region.NAME and r.replace and r.reads(module.path))
+        kept = () if module.name in self.hopper else names.HOPPER_ONLY
+        return NameRules(() if module.name in self.native else rules, kept)
 
-        def stays(name: str) -> bool:
-            return native or (not hopper and any(within(name, n) for n in names.HOPPER_ONLY))
-
-        return NameRules(rules, stays)
-
-    def _edited(self, module: Module, said: list[Diagnostic]) -> dict[str, list[Edit]]:
-        """Edits by rule of what the module itself says."""
-        file, rules, renamed = module.file, self._name_rules(module), Renamed()
-        frames = self.frames.get(module.name, [])
-        if module.name not in self.names or not (self.names[module.name] or frames):
-            return {}
-        support = _fresh(file)
-        rename(file, rules, self.closure.canonical, support, renamed)
-        said += [_construct(file, c.node, ".".join([c.base.id, *c.attributes]), "a name inside an f-string whose place "
-                            "Python does not tell") for c in renamed.misplaced]  # fmt: skip
-        edits = renamed.edits
-        for kernel in frames:
-            edits.setdefault(FRAME_RULE, []).extend(frame_edits(file, kernel, support))
-        needs = [e for found in edits.values() for e in found if support.encode() in e.replacement]
-        imports: list[Edit] = []
+    def _edits(self, module: Module, said: list[Diagnostic]) -> list[RuleEdit]:
+        """Edits of what the module itself says. Names that cannot be edited are added to `said`."""
+        file, rules, frames = module.file, self._name_rules(module), self.frames.get(module.name, [])
+        if not self.names[module.name] and not frames:
+            return []
+        support = fresh_name(file, SUPPORT)
+        edits: list[RuleEdit] = []
+        for rule, chain, text in renamed(file, rules, self.closure.canonical, support):
+            if file.exact(chain):
+                edits.append((rule, Edit(file.path, file.span(chain.node), text.encode())))
+            else:
+                name = ".".join([chain.base.id, *chain.attributes])
+                what = "a name inside an f-string whose place Python does not tell"
+                said.append(_construct(file, chain.node, name, what))
+        edits += renamed_methods(file, rules)
+        edits += ((FRAME_RULE, edit) for kernel in frames for edit in frame_edits(file, kernel, support))
+        needs = [edit.span.start for _, edit in edits if support.encode() in edit.replacement]
         if needs:
-            imports.append(support_import(file, SUPPORT, support, min(e.span.start for e in needs)))
+            edits.append((IMPORT_RULE, support_import(file, SUPPORT, support, min(needs))))
 
         def move(name: str) -> str | None:
             found = rules.find(name)
             return found[1] if found is not None else None
 
         for statement in file.import_statements:
-            imports += import_edits(file, statement, move)
-        if imports:
-            edits.setdefault(IMPORT_RULE, []).extend(imports)
+            edits += ((IMPORT_RULE, edit) for edit in import_edits(file, statement, move))
         return edits
 
-    def _place(self, edited: set[str]) -> None:
+    def _place(self) -> None:
         """Modules of installed packages that change, or that import one that does, are copied."""
         modules = self.closure.modules
-        copied = {n for n in edited if not modules[n].own}
-        copied = {n for n in self.closure.spread(copied) if not modules[n].own and not modules[n].ported}
-        for name in sorted(copied):
-            self.places[name] = str(outputs.place_of(self.closure, modules[name]))
-        for name in sorted(n for n, m in modules.items() if m.own):
-            self.places.setdefault(name, modules[name].path)
+        copied = self.closure.spread({n for n in self.patched if not modules[n].own})
+        for module in sorted(self.closure.open, key=lambda m: m.name):
+            if module.name in copied and not module.own:
+                self.places[module.name] = str(outputs.place_of(self.closure, module))
+        self.places |= {name: modules[name].path for name in sorted(modules) if modules[name].own}
 
-    def _redirected(self, module: Module) -> dict[str, list[Edit]]:
-        """Edits of imports and chains that name modules which were copied."""
-        file = module.file
-        if module.ported or not (module.imported or not module.own):
-            return {}
+    def _redirected(self, module: Module) -> Iterator[Edit]:
+        """Edits of imports and chains that name modules which were copied. A copy names the modules that stay where
+        they are in full."""
 
         def move(name: str) -> str | None:
-            parts = name.split(".")
-            for i in range(len(parts), 0, -1):
-                found = self.closure.modules.get(".".join(parts[:i]))
-                if found is None:
-                    continue
-                if not found.own and found.name in self.places:
-                    return ".".join([outputs.copied_name(found.name), *parts[i:]])
-                break
-            return None
+            home = self.closure.home(name)
+            copied = home is not None and not home.own and home.name in self.places
+            return outputs.copied_name(name) if copied else None
 
-        def absolute(name: str) -> str | None:
-            return move(name) or name
-
-        edits: list[Edit] = []
-        for statement in file.import_statements:
-            relative = isinstance(statement, ast.ImportFrom) and statement.level > 0 and not module.own
-            edits += import_edits(file, statement, absolute if relative else move)
-        renamed = Renamed()
-        for reference in file.all_references:
-            binding = reference.binding
-            alias = binding.alias if binding is not None else None
-            if isinstance(binding and binding.statement, ast.Import) and alias is not None and alias.asname is None:
-                new = move(reference.name) if "." in alias.name else None
-                if new is not None:
-                    renamed.add(file, IMPORT_RULE, reference.chain, new)
-        edits += renamed.edits.get(IMPORT_RULE, [])
-        return {IMPORT_RULE: edits} if edits else {}
+        if not module.imported and module.own:
+            return
+        for statement in module.file.import_statements:
+            relative = not module.own and isinstance(statement, ast.ImportFrom) and statement.level > 0
+            yield from import_edits(module.file, statement, (lambda name: move(name) or name) if relative else move)
+        yield from chain_edits(module.file, move)
 
     def _reworded(self, groups: Sequence[EditGroup]) -> list[EditGroup]:
+        """Groups of the rules on the texts of modules that change, beside what `groups` edit already."""
         regions = (Region.STRING, Region.COMMENT, Region.CODE)
-        found: dict[str, list[Edit]] = {}
-        for name in self.places:
-            module = self.closure.modules[name]
-            if name not in self.patched:
-                continue
-            rules = [
-                r for r in self.rules
-                if r.region in regions and r.replace is not None and r.reads(module.path) and self.selection.takes(r.id)
-            ]  # fmt: skip
-            taken = [e.span for g in groups for e in g.edits if e.path == module.path and len(e.span)]
-            for rule, edits in reworded(module.file, rules, taken).items():
-                found.setdefault(rule, []).extend(edits)
-        return pass_groups(self.rules, found, Selection()).groups
+        rules = [r for r in self.rules if r.region in regions and r.replace is not None and self.selection.takes(r.id)]
+        edits: list[RuleEdit] = []
+        for name in [n for n in self.places if n in self.patched]:
+            file = self.closure.modules[name].file
+            taken = [e.span for g in groups for e in g.edits if e.path == file.path and len(e.span)]
+            edits += reworded(file, rules, taken)
+        return pass_groups(self.rules, _by_rule(edits), Selection()).groups
+
+
+def _by_rule(edits: Iterable[RuleEdit]) -> dict[str, list[Edit]]:
+    found: dict[str, list[Edit]] = defaultdict(list)
+    for rule, edit in edits:
+        found[rule].append(edit)
+    return found
 
 
 def _placed(group: EditGroup, paths: dict[str, str]) -> EditGroup:
@@ -312,16 +258,6 @@ def _within(group: EditGroup, paths: Container[str]) -> EditGroup | None:
     """The edits of files that exist already: copies are new as a whole."""
     edits = tuple(e for e in group.edits if e.path in paths)
     return replace(group, edits=edits) if edits else None
-
-
-def _fresh(file: DslFile) -> str:
-    """The local name of the support module: one that nothing else in the file has."""
-    taken = set(re.findall(rb"\w+", file.source))
-    number, name = 1, SUPPORT
-    while name.encode() in taken:
-        number += 1
-        name = f"{SUPPORT}{number}"
-    return name
 
 
 def _construct(file: DslFile, node: Placed, name: str, what: str) -> Diagnostic:

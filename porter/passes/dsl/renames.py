@@ -4,106 +4,71 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from porter.lang.cute_dsl import SUPPORT, Chain, DslFile, Reference
+from porter.lang.cute_dsl import SUPPORT, Chain, DslFile, within
 from porter.lang.text import Edit, Span
-from porter.model.dsl.names import within
-from porter.rules.match import required
-from porter.rules.rule import Region, Rule
+from porter.rules.match import python_matches
+from porter.rules.rule import Rule
+
+RuleEdit = tuple[str, Edit]
+"""An edit with the ID of the rule that it is of."""
 
 
 @dataclass(frozen=True)
 class NameRules:
-    """Rules on qualified names. `stays` says of a name that the file in question keeps it."""
+    """Rules on qualified names. Names within those that are `kept` stay."""
 
     rules: tuple[Rule, ...]
-    stays: Callable[[str], bool]
+    kept: tuple[str, ...]
 
-    def find(self, name: str) -> tuple[Rule, str] | None:
-        """The rule on a name and the new name."""
-        if self.stays(name):
+    def find(self, name: str) -> tuple[str, str] | None:
+        """The ID of the rule on a name, and the new name."""
+        if any(within(name, k) for k in self.kept):
             return None
-        for rule in self.rules:
-            assert rule.pattern is not None
-            assert rule.replace is not None
-            match = rule.pattern.fullmatch(name)
-            if match is not None:
-                return rule, match.expand(rule.replace)
-        return None
+        return next(((r.id, new) for r in self.rules if (new := r.rewritten(name)) is not None), None)
 
 
-@dataclass(eq=False)
-class Renamed:
-    """Edits by rule, and chains that would be edited if their place were known."""
-
-    edits: dict[str, list[Edit]] = field(default_factory=dict)
-    misplaced: list[Chain] = field(default_factory=list)
-    done: set[ast.expr] = field(default_factory=set)
-
-    def add(self, file: DslFile, rule: str, chain: Chain, text: str) -> None:
-        if chain.node in self.done:
-            return
-        self.done.add(chain.node)
-        if file.exact(chain):
-            self.edits.setdefault(rule, []).append(Edit(file.path, file.span(chain.node), text.encode()))
-        else:
-            self.misplaced.append(chain)
-
-
-def base_name(reference: Reference) -> str:
-    """What the first name of a chain stands for."""
-    tail = "".join(f".{a}" for a in reference.chain.attributes)
-    return reference.name.removesuffix(tail)
-
-
-def rename(file: DslFile, rules: NameRules, canonical: Callable[[str], str], support: str, renamed: Renamed) -> None:
-    """Edit the chains that rules know. Where an import or an alias binds the new name already, its uses stay."""
+def renamed(
+    file: DslFile, rules: NameRules, canonical: Callable[[str], str], support: str
+) -> Iterator[tuple[str, Chain, str]]:
+    """The chains that rules know, each once, with the rule's ID and the new text. Where an import or an alias binds the
+    new name already, its uses stay."""
+    done: set[ast.expr] = set()
     for reference in file.all_references:
         found = rules.find(canonical(reference.name))
-        if found is None:
+        if found is None or reference.chain.node in done:
             continue
-        base = base_name(reference)
-        starred = reference.binding is None and canonical(base) == base
-        if starred or rules.find(canonical(base)) is None:
-            text = found[1]
-            if within(text, SUPPORT):
-                text = support + text[len(SUPPORT) :]
-            renamed.add(file, found[0].id, reference.chain, text)
-    methods = [r for r in rules.rules if r.pattern is not None and r.pattern.pattern.startswith(r"\.")]
-    if not methods:
+        base = canonical(reference.base)
+        starred = reference.binding is None and base == reference.base
+        if starred or rules.find(base) is None:
+            rule, text = found
+            done.add(reference.chain.node)
+            yield rule, reference.chain, support + text.removeprefix(SUPPORT) if within(text, SUPPORT) else text
+
+
+def renamed_methods(file: DslFile, rules: NameRules) -> Iterator[RuleEdit]:
+    """Edits of the attributes of other values that rules know as `.method`."""
+    if not any(r.pattern is not None and r.pattern.pattern.startswith(r"\.") for r in rules.rules):
         return
     known = {r.chain.node for r in file.all_references}
     for node in ast.walk(file.module):
         if isinstance(node, ast.Attribute) and node not in known:
-            found = rules.find("." + node.attr)
-            end = file.span(node).end
-            span = Span(end - len(node.attr.encode()), end)
-            if found is not None and file.source[span.start : span.end] == node.attr.encode():
-                edit = Edit(file.path, span, found[1].removeprefix(".").encode())
-                renamed.edits.setdefault(found[0].id, []).append(edit)
+            found, word, end = rules.find("." + node.attr), node.attr.encode(), file.span(node).end
+            # inside f-strings Python may say another place
+            if found is not None and file.source[:end].endswith(word):
+                yield found[0], Edit(file.path, Span(end - len(word), end), found[1].removeprefix(".").encode())
 
 
-def reworded(file: DslFile, rules: Iterable[Rule], taken: Sequence[Span]) -> dict[str, list[Edit]]:
-    """Edits by rule of texts. A text that the file has in its new form already stays: such a file tells the two
-    architectures apart itself."""
-    edits: dict[str, list[Edit]] = {}
-    claimed, regions = list(taken), None
+def reworded(file: DslFile, rules: Iterable[Rule], taken: Sequence[Span]) -> Iterator[RuleEdit]:
+    """Edits of texts outside the spans `taken`. A text that the file has in its new form already stays: such a file
+    tells the two architectures apart itself."""
+    claimed = list(taken)
     for rule in rules:
-        assert rule.pattern is not None
-        assert rule.replace is not None
-        if not any(word.encode() in file.source for word in required(rule.pattern)):
-            continue
-        regions = regions or dict(zip((Region.STRING, Region.COMMENT, Region.CODE), file.regions(), strict=True))
-        for span in regions.get(rule.region, ()):
-            text = file.source[span.start : span.end].decode("utf-8")
-            for match in re.finditer(rule.pattern, text):
-                start = span.start + len(text[: match.start()].encode())
-                place, new = Span(start, start + len(match.group().encode())), match.expand(rule.replace).encode()
-                if new in file.source or any(c.overlaps(place) for c in claimed):
-                    continue
-                claimed.append(place)
-                edits.setdefault(rule.id, []).append(Edit(file.path, place, new))
-    return edits
+        for match in python_matches(rule, file):
+            assert match.replacement is not None
+            new = match.replacement.encode()
+            if new not in file.source and not any(c.overlaps(match.span) for c in claimed):
+                claimed.append(match.span)
+                yield rule.id, Edit(file.path, match.span, new)

@@ -40,6 +40,15 @@ rs("a_of_each_k_block", PARTS, ADDS, loop("""
         warpgroup.commit_group()
         warpgroup.wait_group(0)
     """), STORE)  # fmt: skip
+IN_A_LOOP = """
+for k in cutlass.range(cute.size(rA, mode=[2]), unroll_full=True):
+    cute.gemm(mma, acc, rA[None, None, k], tCrB[None, None, k, t], acc)
+"""
+rs("k_blocks_in_a_loop", PARTS, ADDS, loop(COPY, FENCE, IN_A_LOOP, COMMIT, WAIT), STORE)
+rs("k_blocks_in_a_loop_in_flight", PARTS, ADDS, "t = 0\n", COPY, FENCE, IN_A_LOOP, COMMIT,
+   loop(WAIT, COPY, FENCE, IN_A_LOOP, COMMIT, over="t in cutlass.range(1, tiles, unroll=1)"), WAIT, STORE)
+rs("k_blocks_in_a_loop_of_a_branch", PARTS, ADDS, loop(COPY, FENCE, "if t % 2 == 0:\n"
+   + textwrap.indent(IN_A_LOOP, "    ") + "else:\n" + textwrap.indent(IN_A_LOOP, "    "), COMMIT, WAIT), STORE)
 rs("a_of_each_k_block_in_the_same_registers", PARTS, ADDS, "block = rA[None, None, 0]", loop("""
     for k in cutlass.range_constexpr(cute.size(rA, mode=[2])):
         cute.autovec_copy(tCsA[None, None, k, t], block)
