@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import re
@@ -17,6 +18,7 @@ from typing import Any
 
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
 from porter.hopper.support import lowering
+from porter.model.facts import KINDS as FACTS
 from porter.ptx.forms.grammar import Form, expanded
 from porter.report.mutation_page import mutation_tables
 from porter.report.mutation_review import load_explanations
@@ -201,6 +203,18 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
     yield ""
     yield "Made from `mappings/*.yaml` by `make docs`. *safe*: meaning kept by construction; *review*:"
     yield "kept under the assumption that the reason states; *sketch*: shown, not applied."
+    yield ""
+    yield "## Facts"
+    yield ""
+    yield "A file with `schema: 2` says what a library's names are (`porter/rules/facts.schema.json`). `recognize` is"
+    yield "a qualified name, a member of one, or a call of one, with `$X` for one expression and `$$$X` for any list; a"
+    yield "name matches as C++ resolves it. `where` asks of a capture that it is `const`, `int` or `name`. `as` is one:"
+    yield ""
+    yield "| fact | fields | meaning |"
+    yield "|---|---|---|"
+    for kind, fact in FACTS.items():
+        stated = ", ".join(f"`{f.name}`" for f in dataclasses.fields(fact)) or "–"
+        yield f"| `{kind}` | {stated} | {' '.join((fact.__doc__ or '').split())} |"
     for family in dict.fromkeys(rule.family for rule in rules):
         yield ""
         yield f"## {family[:1].upper()}{family[1:]}"

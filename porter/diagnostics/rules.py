@@ -9,7 +9,7 @@ RULE_FILE = error(
     "PT6001",
     ExitCode.USAGE,
     "broken rule file: {problem}",
-    "Rule files are YAML and follow `rule.schema.json`.",
+    "Rule files are YAML and follow `rule.schema.json`, those with `schema: 2` follow `facts.schema.json`.",
     "Mend the place that is named; an editor with the schema shows what is allowed there.",
 )
 RULE_DUPLICATE = error(

@@ -17,6 +17,9 @@ from tree_sitter import Node
 from porter.lang.cuda import find, walk
 from porter.model.facts import Broadcast, Constant, Index
 from porter.model.functions import Call, Function, Style
+from porter.model.names.lookup import Known
+from porter.model.names.paths import path_of
+from porter.model.names.symbols import Path
 from porter.model.names.types import INTEGERS
 from porter.model.scopes import Variable, resolve
 from porter.ptx.arch import WARP
@@ -105,13 +108,21 @@ class ThreadValues:
             if variable is not None:
                 known = self._constant(function, node) if variable.param is None else None
                 return known or self._variable(function, variable, given)
-        known = self._constant(function, node) if node.type != "field_expression" else None
+        known = self._constant(function, node) if self._is_of_sources(function, node) else None
         if known is not None:
             return known
         fact = self.program.facts.of_name(function, node)
         if isinstance(fact, Constant):
             return self._all(fact.value)
         return self._index(fact) if isinstance(fact, Index) else None
+
+    def _is_of_sources(self, function: Function, node: Node) -> bool:
+        """Whether a name may be a constant of the sources: constants are found by their last names."""
+        if node.type != "qualified_identifier":
+            return node.type == "identifier"
+        path, lookup = path_of(node, function.text), self.program.names.lookup
+        prefix = Path(path.steps[:-1], path.rooted or len(path.steps) == 1, path.opaque)
+        return lookup.scopes(prefix, lookup.site(function, node))[1] is not Known.OUTSIDE
 
     def _index(self, fact: Index) -> Values | None:
         """By what the rule says of it."""

@@ -7,6 +7,7 @@ What a warp does together (`tcgen05.ld`, `st`, and one state of a tile for all t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from tree_sitter import Node
 
@@ -76,8 +77,9 @@ class Threads:
             return any(self.varies(f) for f in found.targets)
         if self.program.macro_bodies(call.name):
             return self._macro_differs(call.name)
-        # of a function whose text is not at hand nothing is known
-        return bool(found.symbols) or not (is_pure(call.name) and is_toolkit(self.program, call))
+        # of a function whose text is not at hand nothing is known; one that is handed nothing may read a register
+        known = bool(call.args) and is_pure(call.name) and is_toolkit(self.program, call)
+        return bool(found.symbols) or not known
 
     def varies(self, function: Function) -> bool:
         """Whether a function may return another value to another thread that hands it the same."""
@@ -110,6 +112,7 @@ class Threads:
             calls = [c for c in self.program.callers(function) if param.index < len(c.args)]
             if any(self.differ(c.caller, c.args[param.index]) for c in calls):
                 found.add(param.name)
+        found.update(self._written_apart(function))
         while True:
             before = len(found)
             for node in find(function.body, "init_declarator", "assignment_expression"):
@@ -119,6 +122,29 @@ class Threads:
                     found.add(function.text(name))
             if len(found) == before:
                 return found
+
+    def _written_apart(self, function: Function) -> Iterator[str]:
+        """Variables that asm statements and callees write what may be another value in another thread."""
+        for statement in function.asm:
+            if _SPECIAL.search(statement.template):
+                yield from (o.expr.strip() for o in statement.operands if o.is_output)
+        for call in function.calls:
+            for index, argument in enumerate(call.args):
+                inner = argument.named_children[0] if argument.type == "pointer_expression" else argument
+                if inner.type != "identifier":
+                    continue
+                handed = inner.id != argument.id or self._by_reference(call, index)
+                if handed and self.call_differs(call):
+                    yield function.text(inner)
+
+    def _by_reference(self, call: Call, index: int) -> bool:
+        """Whether a function of the sources may write to an argument."""
+        for target in self.program.targets(call):
+            if index < len(target.params):
+                kind = self.program.names.type_of_param(target, target.params[index])
+                if kind.reference and not kind.const:
+                    return True
+        return False
 
     def splits(self, function: Function, node: Node, outer: Node) -> bool:
         """Whether `node` stands in a branch or loop, inside `outer`, that only some threads may enter."""

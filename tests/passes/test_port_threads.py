@@ -27,11 +27,41 @@ APART = [
     ("canonical_lane_idx() == 0", "using namespace cutlass;\n"),
     ("cutlass::canonical_warp_idx_sync() == 0", ""),
     ("cute::elect_one_sync()", ""),
+    ("__nvvm_read_ptx_sreg_laneid() == 0", ""),
     ("who::first()", ""),
     ("lane() == 0", "__device__ int lane();\n"),
     ("lane() == 0", "__device__ int lane() { return who::mine(); }\n"),
     ("scheduler.mine()", "extern __device__ Scheduler scheduler;\n"),
 ]  # fmt: skip
+
+WRITTEN = [
+    ('asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));', ""),
+    ('asm volatile("mov.u32 %0, %%tid.x;" : "=r"(lane));', ""),
+    ("read(lane);", "__device__ void read(int& x) { x = threadIdx.x; }\n"),
+    ("read(lane);", '__device__ void read(int& x) { asm volatile("mov.u32 %0, %%laneid;" : "=r"(x)); }\n'),
+    ("read(&lane);", "__device__ void read(int* x) { *x = threadIdx.x; }\n"),
+    ("read(&lane);", "__device__ void read(int* x);\n"),
+    ("hidden::read(&lane);", ""),
+    ("lane += threadIdx.x;", ""),
+    ("lane = cutlass::canonical_lane_idx();", ""),
+    ("int other = threadIdx.x; lane = other + 1;", ""),
+]
+
+
+@pytest.mark.parametrize(("statement", "before"), WRITTEN)
+def test_a_variable_that_is_written_apart(tmp_path: Path, statement: str, before: str) -> None:
+    text = _clearing("lane == 0", before).replace(
+        "    float acc[8]", f"    int lane = 0;\n    {statement}\n    float acc[8]"
+    )
+    assert CLEAR in ported(tmp_path, text)
+
+
+def test_a_variable_that_all_write_alike(tmp_path: Path) -> None:
+    before = "__device__ void read(int& x, int k) { x = k; }\n"
+    text = _clearing("turn == 0", before).replace(
+        "    float acc[8]", "    int turn = 0;\n    read(turn, 3);\n    float acc[8]"
+    )
+    assert CLEAR not in ported(tmp_path, text)
 
 
 def _clearing(condition: str, before: str) -> str:
