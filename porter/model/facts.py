@@ -15,7 +15,7 @@ from tree_sitter import Node
 
 from porter.lang.text import Span
 from porter.model.functions import Call, Function
-from porter.model.names.outside import Verdict
+from porter.model.names.outside import Verdict, qualified
 from porter.model.names.resolver import Names
 from porter.model.names.symbols import Component, Path
 
@@ -147,7 +147,8 @@ class Facts:
         key = (id(function), node.id)
         if key not in self._known:
             head = node.child_by_field_name("argument") if node.type == "field_expression" else node
-            self._known[key] = self._judged(function, node, head, False) if head is not None else None
+            paths, asked = self._asked(function, head, False) if head is not None else ([], [])
+            self._known[key] = self._judged(function, node, head, paths, asked) if head is not None else None
         return self._known[key]
 
     def of_text(self, name: str, kinds: tuple[type[Fact], ...]) -> str:
@@ -178,28 +179,45 @@ class Facts:
         callee = call.node.child_by_field_name("function") if call.node.type == "call_expression" else None
         if callee is None or callee.type in ("field_expression", "call_expression", "lambda_expression"):
             return None
-        found = self._judged(call.caller, call.node, callee, True)
-        if found is None:
+        paths, asked = self._asked(call.caller, callee, True)
+        if not asked:
             return None
         meant = self.names.resolve(call)
-        if not (meant.symbols or meant.targets):
-            return found
-        if meant.sure and isinstance(found, Doubt):
+        declared = {(*qualified(s.scope), call.name) for s in meant.symbols}
+        if not declared and not meant.targets:
+            return self._judged(call.caller, call.node, callee, paths, asked)
+        of_rule = [r for r in asked if r.head in declared] if not meant.targets else []
+        if of_rule and meant.sure and len(declared) == 1:
+            # a function without a body at hand is what a rule says of it
+            return self._bound(call.caller, call.node, callee, paths, of_rule)
+        found = self._judged(call.caller, call.node, callee, paths, asked)
+        if meant.sure and not of_rule and (found is None or isinstance(found, Doubt)):
             return None
-        kind = found.kind if isinstance(found, Doubt) else type(found)
-        return Doubt(kind, f"`{call.caller.text(callee)}` may be a function of the sources or a library's")
+        return Doubt(asked[0].kind, f"`{call.caller.text(callee)}` may be a function of the sources or a library's")
 
-    def _judged(self, function: Function, node: Node, head: Node, is_call: bool) -> Fact | Doubt | None:
+    def _asked(self, function: Function, head: Node, is_call: bool) -> tuple[list[Path], list[Recognizer]]:
+        """A name as the sources write it, macros expanded, and the recognizers for its last part."""
         paths = [p for p in self.names.written(function, head) if p.steps]
         last = {p.steps[-1].name for p in paths}
-        asked = [r for name in sorted(last) for r in self.vocabulary.get(name, ()) if r.is_call is is_call]
+        return paths, [r for name in sorted(last) for r in self.vocabulary.get(name, ()) if r.is_call is is_call]
+
+    def _judged(
+        self, function: Function, node: Node, head: Node, paths: list[Path], asked: list[Recognizer]
+    ) -> Fact | Doubt | None:
+        """What a name is that the sources do not declare."""
         verdicts = {r.head: self.names.outside(function, head, r.head) for r in asked}
         meant = [r for r in asked if verdicts[r.head] is Verdict.YES]
-        if not meant:
-            unsure = next((r for r in asked if verdicts[r.head] is Verdict.MAYBE), None)
-            if unsure is None:
-                return None
-            return Doubt(unsure.kind, _unknown("::".join(s.name for s in paths[0].steps), unsure.head))
+        if meant:
+            return self._bound(function, node, head, paths, meant)
+        unsure = next((r for r in asked if verdicts[r.head] is Verdict.MAYBE), None)
+        if unsure is None:
+            return None
+        return Doubt(unsure.kind, _unknown("::".join(s.name for s in paths[0].steps), unsure.head))
+
+    def _bound(
+        self, function: Function, node: Node, head: Node, paths: list[Path], meant: list[Recognizer]
+    ) -> Fact | Doubt:
+        """The fact of the first recognizer whose pattern the text is."""
         rest = function.file.text(Span(_name_end(head) + function.shift, node.end_byte + function.shift))
         args = paths[0].steps[-1].args
         if args and "<" not in rest.split("(", 1)[0]:

@@ -134,3 +134,49 @@ def test_a_rule_of_a_user_is_read_beside_porters_own(tmp_path: Path) -> None:
     assert "acme::wait" not in written
     # without the rule nothing waits for the results
     assert int(port_text(tmp_path, text).exit_code) == 3
+
+
+HOUSE = """\
+schema: 2
+library: acme
+rules:
+"""
+ENTRY = """\
+  - {id: %s, title: House sync, recognize: '%s', as: %s, safety: review, reason: It is wgmma's.,
+     examples: [{before: '%s', facts: []}, {absent: 'other::f()'}]}
+"""
+DECLARED = """\
+namespace acme {
+__device__ void fence();
+__device__ void commit();
+template <int N> __device__ void wait();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("declared", "spelled"),
+    [
+        ("", "acme::"),
+        (DECLARED, "acme::"),
+        (DECLARED + "using namespace acme;\n", ""),
+        (DECLARED + "namespace a = acme;\n", "a::"),
+    ],
+)  # fmt: skip
+def test_a_house_wrapper_whose_asm_is_not_at_hand(tmp_path: Path, declared: str, spelled: str) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    facts = {"fence()": "{fence: {}}", "commit()": "{commit: {}}", "wait<$N>()": "{wait: {pending: $N}}"}
+    text = "".join(ENTRY % (f"ACME10{i}", f"acme::{p}", f, p) for i, (p, f) in enumerate(facts.items()))
+    (rules / "acme.yaml").write_text(HOUSE + text)
+    body = LOOP
+    for own, house in {"arrive()": "fence()", "commit()": "commit()", "wait<0>()": "wait<0>()"}.items():
+        body = body.replace(own, spelled + house)
+    source = kernel("    float acc[8] = {0};\n" + body + STORE).replace(SYNC, declared)
+    assert int(port_text(tmp_path, source).exit_code) == 3
+    result = port_text(tmp_path, source, rule_directories=(str(rules),))
+    assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+    written = result.files[result.sources.root].decode()
+    order = ["sync_warpgroup();", "mma(acc_tmem", "tc.commit();", "tc.wait(0);", "load(acc"]
+    loop = written[written.index("float acc[8]") :]
+    assert [loop.index(piece) for piece in order] == sorted(loop.index(piece) for piece in order)

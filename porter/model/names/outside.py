@@ -126,7 +126,7 @@ class Outside:
             declared = self._declared(scope, name)
             if declared:
                 return _joined([self._path(p, target, Site(scope), depth + 1) for p in declared])
-            if _qualified(scope) == target[:-1]:
+            if qualified(scope) == target[:-1]:
                 # names of the language's own are not looked for in headers of a project
                 return Verdict.MAYBE if hidden and target[1:] else Verdict.YES
             brought |= self._directives(scope, depth)
@@ -177,7 +177,7 @@ class Outside:
             found = self.lookup.type_or_namespace(site, first)
             if found.classes or found.aliases or first in self.lookup.template_names(site):
                 return None
-            current = [_Home(_qualified(s), s) for s in found.namespaces]
+            current = [_Home(qualified(s), s) for s in found.namespaces]
             if not current:
                 aliased = list(self._aliased(first, site)) if depth <= _DEPTH else []
                 current = [h for p, at in aliased for h in self._homes(p, at, depth + 1) or ()]
@@ -198,7 +198,7 @@ class Outside:
         if own.classes or own.aliases:
             return []
         if own.namespaces:
-            return [_Home(_qualified(s), s) for s in own.namespaces]
+            return [_Home(qualified(s), s) for s in own.namespaces]
         paths = home.scope.namespace_aliases.get(name, ()) if depth <= _DEPTH else ()
         found = [h for p in paths for h in self._homes(p, Site(home.scope), depth + 1) or ()]
         return found or [_Home((*home.path, name), None)]
@@ -226,7 +226,7 @@ def _joined(verdicts: list[Verdict]) -> Verdict:
     return verdicts[0] if verdicts and all(v is verdicts[0] for v in verdicts) else Verdict.MAYBE
 
 
-def _qualified(scope: Scope) -> tuple[str, ...]:
+def qualified(scope: Scope) -> tuple[str, ...]:
     """Names of a namespace from the outside in; inline and unnamed ones add nothing."""
     steps: list[str] = []
     for inner in scope.above():
