@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from porter.build.dsl import DslCompiled
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.ptxas import assemble
@@ -27,19 +25,8 @@ from porter.verify.line_map import placed_in_original
 from porter.verify.problem import Problem, bind
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="A finished port to build; without it Porter makes one.")  # fmt: skip
-@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="The case that names entry and template arguments.")  # fmt: skip
 @command
 def build(session: Session, file: Path, port_path: Path | None, case_path: Path | None) -> ExitCode:
-    """Build FILE for sm_90a and its port for sm_100a; registers, spills, stack, shared memory side by side.
-
-    A case beside FILE names the kernel and its template arguments; without one, all kernels that the file
-    itself instantiates are built.
-    """
     for path in (file, *([port_path] if port_path else [])):
         require_file(path, "build")
         require_source(path)

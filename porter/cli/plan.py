@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-import click
 from rich.table import Table
 from rich.text import Text
 
@@ -25,16 +24,8 @@ from porter.report.inventory import python_kernels
 from porter.verify.results import worst_exit
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Where else local headers are.")  # fmt: skip
 @command
 def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...]) -> ExitCode:
-    """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
-
-    Exit code 3: constructs are refused; they are named with their place, and the kernels that stay because of them.
-    """
     require_directories("-I", include_dirs)
     plans: list[KernelPlan] = []
     left: list[LeftKernel] = []

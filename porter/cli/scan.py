@@ -8,7 +8,6 @@ import io
 import os
 from pathlib import Path
 
-import click
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -26,14 +25,6 @@ _HEADERS_SHOWN = 5
 _LEVEL_STYLES = {"none": "dim", "low": "green", "medium": "yellow", "high": "red"}
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option("--csv", "as_csv", is_flag=True, help="One line per file and construct, comma-separated.")
-@click.option("--no-effort", is_flag=True, help="Do not run the port engine to tell how much work a port is.")
-@click.option("--jobs", type=click.IntRange(min=1), default=None, metavar="N",
-              help="Processes that read and judge files (default: one per CPU).")  # fmt: skip
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Where else local headers are.")  # fmt: skip
 @command
 def scan(
     session: Session,
@@ -43,11 +34,6 @@ def scan(
     jobs: int | None,
     include_dirs: tuple[Path, ...],
 ) -> ExitCode:
-    """List kernels and Hopper constructs of files or trees, what each becomes, and how much work a port is.
-
-    Effort is what the port engine makes of a file: `low` is ported and meaning is kept by construction, `medium`
-    is ported with something to look at, `high` is what is left to do by hand.
-    """
     if as_csv and session.json:
         raise PorterError(Code.BAD_OPTION, option="--csv, --format json", problem="choose one")
     count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)

@@ -9,6 +9,7 @@ from typing import Any
 from porter.build.entry import display_name
 from porter.diagnostics import Diagnostic
 from porter.report import json as report_json
+from porter.report.program import finding_body
 from porter.report.trace import kernel_name
 from porter.sim.check.causes import Cause, causes, places
 from porter.sim.check.hazard import Hazard, Site
@@ -146,7 +147,7 @@ def run_body(run: HazardRun) -> dict[str, Any]:
         "status": run.status,
         "warp_instructions": run.warp_instructions,
         "seconds": run.seconds,
-        "findings": [report_json.finding(f) for f in run.findings],
+        "findings": [finding_body(f) for f in run.findings],
         "hazards": [hazard(h) for h in run.hazards],
         "causes": [cause_body(c, run.hazards) for c in causes(run.hazards)],
         "baseline": run.baseline,

@@ -19,6 +19,20 @@ def finding_diagnostic(found: RunFinding, path: Path) -> Diagnostic:
     return Diagnostic(code, where, {"program": "kernel", "reason": reason}, found.where)
 
 
+def finding_body(f: RunFinding) -> dict[str, Any]:
+    return {
+        "id": f.code.id,
+        "message": f.message,
+        "kernel": f.kernel,
+        "block": list(f.block) if f.block is not None else None,
+        "warp": f.warp,
+        "lane": f.lane,
+        "ptx_line": f.ptx_line or None,
+        "source": f.source or None,
+        "line": f.line or None,
+    }
+
+
 def launch_body(record: LaunchRecord) -> dict[str, Any]:
     return {
         "kernel": record.kernel,

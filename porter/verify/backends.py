@@ -16,6 +16,7 @@ from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
 from porter.sim.check.hazard import Hazard
+from porter.verify.backend_names import BACKENDS
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import place
 from porter.verify.images import Image, placed, recorded_again
@@ -23,7 +24,7 @@ from porter.verify.params import argument_bytes
 from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
 from porter.verify.register_moves import stopped_for_nothing
 from porter.verify.results import RunFinding
-from porter.verify.settings import BACKENDS, SimOptions
+from porter.verify.settings import SimOptions
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location
 from porter.report import json as report_json
+from porter.report import verification
 from porter.report.terminal import comparison_text, verdict_table
 from porter.verify.compare import same_bits, same_values, within
 from porter.verify.dtypes import DTYPES
@@ -44,7 +45,7 @@ def test_a_result_with_everything_in_it_is_valid():
     bad = comparison([[1.0, np.nan], [np.inf, 4.0]])
     where = Location("a.cu", 3, 4)
     diagnostic = Diagnostic(Code.PORT_DIFFERS, where, {"tensor": "C", "count": 2, "total": 4})
-    document = report_json.verify(result(row(Verdict.ERROR, (diagnostic,), (bad,)), row()))
+    document = verification.document(result(row(Verdict.ERROR, (diagnostic,), (bad,)), row()))
     text = report_json.dumps(document)
     parsed = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     jsonschema.validate(parsed, report_json.schema("verify"))
