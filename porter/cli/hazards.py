@@ -18,7 +18,7 @@ from porter.cli.context import Session, command
 from porter.cli.inputs import require_program
 from porter.cli.options import read_launch, read_sizes, sim_options
 from porter.cli.programs import Request, run_source_or_executable
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, worst_exit
 from porter.report import hazards as report_hazards
 from porter.report import hazards_sarif
 from porter.verify.bare import pick_entry, read_argument
@@ -28,7 +28,6 @@ from porter.verify.expr import Number
 from porter.verify.hazards import HazardRun, OneRun, against_original, check_bare, check_case, check_runs, usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.program.results import as_run
-from porter.verify.results import worst_exit
 from porter.verify.settings import SimOptions
 
 Level = Literal["strict", "practice"]

@@ -15,7 +15,7 @@ from porter.cli.checking import mutation_setups
 from porter.cli.context import Session, command
 from porter.cli.options import read_sizes, sim_options
 from porter.cli.porting import plan_of
-from porter.diagnostics import Code, ExitCode, PorterError
+from porter.diagnostics import Code, ExitCode, PorterError, worst_exit
 from porter.report import mutation as report_mutation
 from porter.report.mutation_review import load_explanations, unexplained
 from porter.verify.case import Case, cases_of, load_case
@@ -31,7 +31,6 @@ from porter.verify.mutation_record import (
     record_path,
     write_record,
 )
-from porter.verify.results import worst_exit
 from porter.verify.settings import SimOptions
 
 

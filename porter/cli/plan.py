@@ -12,7 +12,7 @@ from rich.text import Text
 from porter.cli.context import Session, command
 from porter.cli.inputs import case_directories, require_directories
 from porter.cli.porting import roots
-from porter.diagnostics import ExitCode
+from porter.diagnostics import ExitCode, worst_exit
 from porter.lang.sources import is_python, load_sources
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.embedded import EmbeddedPortResult, port_cuda_file, port_python_strings
@@ -21,7 +21,6 @@ from porter.passes.plan import KernelPlan
 from porter.passes.port import PortResult
 from porter.report import json as report_json
 from porter.report.inventory import python_kernels
-from porter.verify.results import worst_exit
 
 
 @command

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from porter.cli.inputs import case_directories, is_dsl_source
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, worst_exit
 from porter.lang.embedded import embedded_in_python
 from porter.lang.sources import SourceSet, is_python, load_sources
 from porter.lang.text import EditGroup
@@ -18,7 +18,6 @@ from porter.passes.dsl.port import DslSources, port_python
 from porter.passes.embedded import EmbeddingFile, port_cuda_file, port_python_strings
 from porter.report.inventory import python_kernels, refuse_python, source_files
 from porter.verify.builder import PortPlan
-from porter.verify.results import worst_exit
 
 if TYPE_CHECKING:
     from porter.passes.partial import LeftKernel

@@ -16,8 +16,8 @@ from porter.cli.context import Session, command
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
-from porter.verify.backends import make_backend
 from porter.verify.case import cases_of, load_case
+from porter.verify.choose_backend import make_backend
 from porter.verify.record import Entry, Record, environment, record_case, save
 
 

@@ -24,9 +24,9 @@ from porter.report.trace import kernel_name
 from porter.verify.backends import run_finding
 from porter.verify.builder import ORIGINAL_ARCH
 from porter.verify.hazards import HazardRun, check_runs
+from porter.verify.outcome import Verdict
 from porter.verify.program import ProgramOutcome
 from porter.verify.program.results import as_run
-from porter.verify.results import Verdict
 from porter.verify.settings import SimOptions
 
 _STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}

@@ -21,11 +21,12 @@ from porter.cli.inputs import require_file
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
-from porter.verify.backends import SimBackend, make_backend
+from porter.verify.backends import SimBackend
 from porter.verify.case import Case, cases_of, load_case
+from porter.verify.choose_backend import make_backend
 from porter.verify.gpu.selfcheck import BitsRow, compare_bits, read_simulated, simulated
+from porter.verify.outcome import Verdict
 from porter.verify.record import environment
-from porter.verify.results import Verdict
 
 
 @command

@@ -22,10 +22,11 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import verification
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_table
-from porter.verify.backends import Backend, make_backend
+from porter.verify.backends import Backend
 from porter.verify.builder import Builder, PortPlan
 from porter.verify.case import Case, load_case
 from porter.verify.checked import Checking
+from porter.verify.choose_backend import make_backend
 from porter.verify.coverage import Coverage
 from porter.verify.further import further_sizes
 from porter.verify.hazards import usual_level

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from porter.build.entry import display_name
-from porter.diagnostics import Diagnostic
+from porter.diagnostics import Diagnostic, worst_exit
 from porter.report import json as report_json
 from porter.report.program import finding_body
 from porter.report.trace import kernel_name
@@ -16,7 +16,7 @@ from porter.sim.check.hazard import Hazard, Site
 from porter.verify.checked import likeness
 from porter.verify.hazards import HazardRun, worst
 from porter.verify.inherited import Inherited
-from porter.verify.results import RunFinding, worst_exit
+from porter.verify.outcome import RunFinding
 
 _PREFIX = "========="
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location
+from porter.verify.outcome import RunFinding
 from porter.verify.program import LaunchRecord
-from porter.verify.results import RunFinding
 
 
 def finding_diagnostic(found: RunFinding, path: Path) -> Diagnostic:

@@ -10,7 +10,8 @@ from porter.report.hazards import run_body as hazard_body
 from porter.report.program import finding_body
 from porter.verify.compare import ULP_BINS, Comparison
 from porter.verify.coverage import Coverage
-from porter.verify.results import Row, RunSummary, VerifyResult
+from porter.verify.outcome import RunSummary
+from porter.verify.results import Row, VerifyResult
 
 
 def document(result: VerifyResult) -> dict[str, Any]:

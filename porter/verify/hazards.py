@@ -17,8 +17,8 @@ from porter.verify.builder import BuiltKernel
 from porter.verify.images import Image
 from porter.verify.inherited import Inherited, as_introduced, split
 from porter.verify.line_map import LineMap
+from porter.verify.outcome import RunFinding, Verdict
 from porter.verify.problem import LaunchValues, Problem
-from porter.verify.results import RunFinding, Verdict
 from porter.verify.settings import SimOptions
 
 _EXIT = {

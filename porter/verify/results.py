@@ -5,70 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from porter.diagnostics import Code, Diagnostic, ExitCode
+from porter.diagnostics import Diagnostic, ExitCode, worst_exit
 from porter.verify.compare import Comparison
+from porter.verify.coverage import Coverage
 from porter.verify.expr import Number
-
-if TYPE_CHECKING:
-    from porter.verify.coverage import Coverage
-    from porter.verify.hazards import HazardRun
-
-
-class Verdict(StrEnum):
-    """`review` is for results that are right under a stated assumption; `incomplete` is never `clean`."""
-
-    CLEAN = "clean"
-    REVIEW = "review"
-    INCOMPLETE = "incomplete"
-    ERROR = "error"
-
-
-_EXIT_RANK = (
-    ExitCode.DIFFERENT,
-    ExitCode.BUILD_FAILED,
-    ExitCode.UNPORTED,
-    ExitCode.USAGE,
-    ExitCode.INCONCLUSIVE,
-    ExitCode.FINDINGS,
-    ExitCode.OK,
-)
-
-
-def worst_exit(codes: list[ExitCode]) -> ExitCode:
-    """The exit code of several results: a proven difference first, then what kept others from a verdict."""
-    return min(codes, key=_EXIT_RANK.index, default=ExitCode.OK)
-
-
-@dataclass(frozen=True)
-class RunFinding:
-    """Something that a backend found while running, already worded; `where` is for people."""
-
-    code: Code
-    message: str
-    where: str = ""
-    kernel: str = ""
-    block: tuple[int, int, int] | None = None
-    warp: int | None = None
-    lane: int | None = None
-    ptx_line: int = 0
-    source: str = ""
-    line: int = 0
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """One program run: `original` or `port`, on which architecture, by which backend."""
-
-    program: str
-    arch: str
-    backend: str
-    status: str
-    findings: tuple[RunFinding, ...] = ()
-    warp_instructions: int = 0
-    seconds: float = 0.0
+from porter.verify.hazards import HazardRun
+from porter.verify.outcome import RunSummary, Verdict
 
 
 @dataclass(frozen=True)

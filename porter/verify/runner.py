@@ -21,9 +21,10 @@ from porter.verify.further import Plan
 from porter.verify.hazards import HazardRun
 from porter.verify.inputs import Family, choose
 from porter.verify.line_map import placed_in_original
+from porter.verify.outcome import Verdict
 from porter.verify.params import check_arguments
 from porter.verify.problem import LaunchValues, Problem, bind
-from porter.verify.results import Row, Verdict, VerifyResult
+from porter.verify.results import Row, VerifyResult
 from porter.verify.trial import Program, Ran, Trial
 
 ProgressCall = Callable[[str], None]

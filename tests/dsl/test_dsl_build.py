@@ -25,7 +25,7 @@ from porter.verify.backends import SimBackend
 from porter.verify.builder import PortPlan, ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.line_map import placed_in_original
-from porter.verify.results import Verdict
+from porter.verify.outcome import Verdict
 from porter.verify.runner import VerifyOptions, verify
 
 CORPUS = Path(__file__).parents[2] / "corpus"

@@ -15,7 +15,7 @@ from porter.passes.dsl.port import port_python
 from porter.verify.backends import SimBackend
 from porter.verify.builder import PortPlan, ToolkitBuilder
 from porter.verify.case import load_case
-from porter.verify.results import Verdict
+from porter.verify.outcome import Verdict
 from porter.verify.runner import VerifyOptions, verify
 
 EXAMPLES = "data/cutlass/examples/python/CuTeDSL/hopper"

@@ -15,8 +15,9 @@ from porter.passes.dsl.port import port_python
 from porter.verify.backends import SimBackend
 from porter.verify.builder import PORT_ARCH, BuiltKernel, PortPlan, ToolkitBuilder
 from porter.verify.case import load_case
+from porter.verify.outcome import Verdict
 from porter.verify.problem import bind
-from porter.verify.results import Verdict, VerifyResult
+from porter.verify.results import VerifyResult
 from porter.verify.runner import VerifyOptions, verify
 
 pytestmark = pytest.mark.external

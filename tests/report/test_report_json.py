@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
 from porter.report import json as report_json
 from porter.report import verification
 from porter.report.terminal import comparison_text, verdict_table
 from porter.verify.compare import same_bits, same_values, within
 from porter.verify.dtypes import DTYPES
-from porter.verify.results import Row, RunFinding, RunSummary, Verdict, VerifyResult, worst_exit
+from porter.verify.outcome import RunFinding, RunSummary, Verdict
+from porter.verify.results import Row, VerifyResult
 
 F32 = DTYPES["f32"]
 

@@ -14,7 +14,8 @@ from porter.cli.verify import other_schedules
 from porter.diagnostics import Code, ExitCode
 from porter.verify.builder import PortPlan
 from porter.verify.case import DslSpec, load_case
-from porter.verify.results import Verdict, VerifyResult
+from porter.verify.outcome import Verdict
+from porter.verify.results import VerifyResult
 from porter.verify.runner import Again, VerifyOptions, verify
 from porter.verify.settings import SimOptions
 

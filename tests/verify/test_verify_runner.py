@@ -8,7 +8,8 @@ from fakes_verify import CASE, FakeBackend, FakeBuilder, gemm, write_case
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.verify.builder import PortPlan
 from porter.verify.case import load_case
-from porter.verify.results import Verdict, VerifyResult
+from porter.verify.outcome import Verdict
+from porter.verify.results import VerifyResult
 from porter.verify.runner import VerifyOptions, verify
 
 PORT = PortPlan(source=Path("ported.cu"))

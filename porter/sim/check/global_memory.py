@@ -16,11 +16,11 @@ from porter.sim.check.flags import FlagUser
 from porter.sim.check.foreign import Imports
 from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalState, Wave
 from porter.sim.check.judge_global import GlobalJudge
+from porter.sim.check.reports import Reports
 from porter.sim.datapath.tma import Mode, boxes
 from porter.sim.memory import Allocation
 
 if TYPE_CHECKING:
-    from porter.sim.check.checker import Checker
     from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
@@ -32,7 +32,7 @@ _ROUNDS = 4
 class GlobalMemoryCheck:
     """Of one wave. `follow` hands it what earlier waves of the launch did."""
 
-    def __init__(self, check: Checker) -> None:
+    def __init__(self, check: Reports) -> None:
         self.check = check
         M: Machine = check.machine
         self.machine = M
