@@ -29,9 +29,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sim": frozenset({"ptx"}),
     "hopper": frozenset({"ptx"}),
     "verify": frozenset({"build", "sim", "hopper", "ptx"}),
+    "scan": frozenset({"passes", "rules", "model", "lang", "ptx"}),
     "report": frozenset({"verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
     "cli": frozenset(
-        {"report", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}
+        {"report", "scan", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}
     ),
 }
 # Parts that must not see each other even through a third one.

@@ -20,7 +20,7 @@ from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortResult
 from porter.report import json as report_json
-from porter.report.inventory import python_kernels
+from porter.scan.inventory import python_kernels
 
 
 @command

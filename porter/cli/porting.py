@@ -16,7 +16,7 @@ from porter.lang.text import EditGroup
 from porter.model.dsl.reach import uses_kernels
 from porter.passes.dsl.port import DslSources, port_python
 from porter.passes.embedded import EmbeddingFile, port_cuda_file, port_python_strings
-from porter.report.inventory import python_kernels, refuse_python, source_files
+from porter.scan.inventory import python_kernels, refuse_python, source_files
 from porter.verify.builder import PortPlan
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
-from porter.report.inventory import Construct, FileInventory, Inventory, take_inventory
+from porter.scan.constructs import Construct, FileInventory
+from porter.scan.inventory import Inventory, take_inventory
 
 _ALL_SHOWN = 20
 """Inventories of so few files show every file, longer ones only those that hold something."""
