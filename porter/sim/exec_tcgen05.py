@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,11 @@ from porter.sim.datapath.tcgen05_copy import copy, copy_cells
 from porter.sim.engine import Operation
 from porter.sim.exec_tmem import blocks_of_group, group_of, refused
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.shared_address import shared_address
 from porter.sim.tensor_memory import Use
 from porter.sim.tensor_mma import TensorMma
 from porter.sim.threads import Issuer, Signal, active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 
@@ -94,7 +92,7 @@ def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, opera
         M.tmem.use_group(cta, op.cta_group, at, warp)
         ctas = blocks_of_group(M, cta, op.cta_group, at, warp)
         columns = _mma_columns(M, op, code, args, at, warp)
-        use = Use(M, ctas, columns, at, warp, "tcgen05.mma")
+        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.mma")
         before = _before(M, cta, warp, lane, True)
         _issue(M, cta, TensorMma(M, at, warp, op, code, args, use, before), warp, lane)
 
@@ -137,7 +135,7 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
             columns = np.unique(copy_cells(op, address)[1])
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
-        use = Use(M, ctas, columns, at, warp, "tcgen05.cp")
+        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.cp")
 
         def land(use: Use = use, address: int = address, desc: int = int(s[row, lane])) -> None:
             use.landing()
@@ -158,7 +156,7 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
             columns = np.unique(tcgen05.shift_cells(address)[1])
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
-        use = Use(M, ctas, columns, at, warp, "tcgen05.shift")
+        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.shift")
 
         def land(use: Use = use, address: int = address) -> None:
             use.landing()

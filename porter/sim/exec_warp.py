@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,11 @@ from porter.ptx import ast
 from porter.ptx.nan import CANONICAL
 from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
 from porter.sim.codegen import Context, emits, runtime
+from porter.sim.exec_memory import shared_index
 from porter.sim.kinds import Unsupported, kind_of
+from porter.sim.machine import Machine
+from porter.sim.shared_address import shared_address
 from porter.sim.sync import lane_bits
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 _LANE = np.arange(32, dtype=np.int64)[None, :]
@@ -221,8 +221,6 @@ def _getctarank(cg: Context, ins: ast.Instruction) -> None:
 @runtime
 def matrix_addresses(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int) -> Array:
     """Byte index of the 16-byte rows that the first `rows` lanes name, [n, rows]."""
-    from porter.sim.exec_memory import shared_index
-
     used = np.broadcast_to(np.arange(32)[None, :] < rows, (n, 32))
     lanes = used if mask is None else used & mask
     where = shared_index(M, at, idx, n, lanes, addr, 16, False)
@@ -302,8 +300,6 @@ def store_bytes(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, *va
 
 @emits("ldmatrix")
 def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
-    from porter.sim.shared_address import shared_address
-
     count = _matrix_form(ins)
     d = ins.operands[0]
     items = d.items if isinstance(d, ast.Vec) else (d,)
@@ -320,8 +316,6 @@ def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
 
 @emits("stmatrix")
 def _stmatrix(cg: Context, ins: ast.Instruction) -> None:
-    from porter.sim.shared_address import shared_address
-
     _matrix_form(ins)
     s = ins.operands[1]
     items = s.items if isinstance(s, ast.Vec) else (s,)

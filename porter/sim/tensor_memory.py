@@ -6,7 +6,7 @@ Every block is taken to be alone on its SM, so all 512 columns are its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,7 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.sim.engine import Operation
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
 LANES, COLUMNS = 128, 512
@@ -39,11 +37,13 @@ class Use:
 
     __slots__ = ("at", "columns", "ctas", "holders", "tensor_memory", "warp", "what")
 
-    def __init__(self, M: Machine, ctas: list[int], columns: Array, at: int, warp: int, what: str) -> None:
-        self.tensor_memory = M.tmem
+    def __init__(
+        self, tensor_memory: TensorMemory, ctas: list[int], columns: Array, at: int, warp: int, what: str
+    ) -> None:
+        self.tensor_memory = tensor_memory
         self.ctas, self.columns = ctas, columns
         self.at, self.warp, self.what = at, warp, what
-        self.holders = [M.tmem.check_columns(c, columns, at, warp, what) for c in ctas]
+        self.holders = [tensor_memory.check_columns(c, columns, at, warp, what) for c in ctas]
 
     def landing(self) -> None:
         """The operation completes now. Raises Stop if a column has been freed since it was issued."""
@@ -54,7 +54,7 @@ class Use:
 
 
 class TensorMemory:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Wave) -> None:
         self.machine = machine
         self._cells: dict[int, Array] = {}
         n = machine.n_cta

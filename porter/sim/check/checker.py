@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,7 @@ from porter.sim.check.lanes import Lanes, lane_of
 from porter.sim.check.mbarriers import MbarrierLife
 from porter.sim.check.reports import Reports
 from porter.sim.check.shadow import GRANULE, Access, Shadow, describe_bytes, describe_cells
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

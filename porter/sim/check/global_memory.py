@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,8 @@ from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalSta
 from porter.sim.check.judge_global import GlobalJudge
 from porter.sim.check.reports import Reports
 from porter.sim.datapath.tma import Mode, boxes
+from porter.sim.machine import Machine
 from porter.sim.memory import Allocation
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 _WEAK = MemoryOrder()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,10 @@ from porter.sim import exec_mbarrier, sync
 from porter.sim.check import registers
 from porter.sim.check.clocks import ASYNC, ORDER
 from porter.sim.check.judge import Verdict
+from porter.sim.codegen import Context
+from porter.sim.machine import Machine
 from porter.sim.progress import GONE
 from porter.sim.threads import active_warps
-
-if TYPE_CHECKING:
-    from porter.sim.codegen import Context
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.clocks import ORDER, Clocks
@@ -11,9 +11,7 @@ from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hazard import Hazard, Level, Severity, Site, edge
 from porter.sim.check.judge import Verdict, race_name
 from porter.sim.check.shadow import Access
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.machine import Machine
 
 
 class Reports:
