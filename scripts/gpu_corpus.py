@@ -8,6 +8,11 @@ The simulator may have run before, on a machine without a GPU, so that the visit
 
     porter selfcheck corpus --simulate simulated.json
     python scripts/gpu_corpus.py --simulated simulated.json --output docs/results/h200.json
+
+So may the compiler of CuTe DSL, for a machine that has none:
+
+    python scripts/gpu_corpus.py --compile dsl.pickle
+    python scripts/gpu_corpus.py --compiled dsl.pickle --output docs/results/h200.json
 """
 
 from __future__ import annotations
@@ -15,12 +20,15 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import pickle
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import porter.verify.builder
 from porter.cli.porting import plan_of
 from porter.diagnostics import PorterError
 from porter.verify.backends import SimBackend
@@ -30,7 +38,7 @@ from porter.verify.gpu.backend import GpuBackend, make_gpu_backend
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.gpu.selfcheck import compare_bits, read_simulated
 from porter.verify.inputs import choose
-from porter.verify.problem import bind
+from porter.verify.problem import Problem, bind
 from porter.verify.runner import VerifyOptions, verify
 from porter.verify.settings import GpuOptions, SimOptions
 
@@ -69,6 +77,36 @@ def prebuild(cases: list[tuple[Case, PortPlan | None]], builder: ToolkitBuilder,
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(one, [(c, p, s) for c, p in cases for s in sizes]))
+
+
+Key = tuple[str, str, str]
+
+
+def key_of(problem: Problem, arch: str) -> Key:
+    """What a compilation of a kernel in CuTe DSL depends on, in one state of the repository."""
+    return problem.case.name, json.dumps(dict(problem.sizes), sort_keys=True, default=str), arch
+
+
+def compiled_elsewhere(path: Path) -> Callable[[Problem, Path, str], Any]:
+    """What `porter.verify.dsl.compile_case` returned on the machine that wrote `path`."""
+    table: dict[Key, Any] = pickle.loads(path.read_bytes())
+
+    def found(problem: Problem, source: Path, arch: str) -> Any:
+        return table[key_of(problem, arch)]
+
+    return found
+
+
+def compile_all(cases: list[tuple[Case, PortPlan | None]], sizes: list[Any], path: Path) -> None:
+    """Write what the compiler of CuTe DSL makes of all cases and their ports."""
+    table: dict[Key, Any] = {}
+    for case, plan in cases:
+        for chosen in sizes if case.dsl is not None and plan is not None else ():
+            problem = bind(case, chosen(case))
+            for source, arch in ((case.kernel, ORIGINAL_ARCH), (materialize(plan, case.kernel), PORT_ARCH)):
+                table[key_of(problem, arch)] = porter.verify.builder.compile_case(problem, source, arch)
+    path.write_bytes(pickle.dumps(table))
+    print(f"{len(table)} compiled")
 
 
 Job = tuple[str, Case, PortPlan | None, bool, float]
@@ -134,11 +172,15 @@ def main() -> int:
     parser.add_argument("--no-large", action="store_true")
     parser.add_argument("--no-simulator", action="store_true")
     parser.add_argument("--simulated", type=Path, help="from `porter selfcheck --simulate`")
+    parser.add_argument("--compile", type=Path, help="only compile kernels in CuTe DSL, into this file")
+    parser.add_argument("--compiled", type=Path, help="kernels in CuTe DSL from such a file")
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--only", default="")
     parser.add_argument("--limit", type=float, default=60, help="seconds for one launch")
     options = parser.parse_args()
     began = time.perf_counter()
+    if options.compiled:
+        porter.verify.builder.compile_case = compiled_elsewhere(options.compiled)
     builder = ToolkitBuilder()
     cases: list[tuple[Case, PortPlan | None]] = []
     for path in cases_of(options.corpus):
@@ -150,6 +192,9 @@ def main() -> int:
             print(f"{case.name}: no port: {'; '.join(map(str, notes))}")
         cases.append((case, plan))
     sizes = [lambda case: {}, *([] if options.no_large else [large_sizes])]
+    if options.compile:
+        compile_all(cases, sizes, options.compile)
+        return 0
     prebuild(cases, builder, sizes)
     print(f"built in {time.perf_counter() - began:.0f} s", flush=True)
     document: dict[str, Any] = {

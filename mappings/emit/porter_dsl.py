@@ -357,9 +357,9 @@ class _Program:
         # value -> {array's value: offset in bits, None if unknown}
         self.aliases: dict[ir.Value, dict[ir.Value, int | None]] = {}
         self.sources: dict[ir.Value, dict[ir.Value, None]] = {}
-        size = -1
-        while size != sum(len(a) for a in self.aliases.values()):
-            size = sum(len(a) for a in self.aliases.values())
+        before = None
+        while before != self.aliases:
+            before = {value: dict(found) for value, found in self.aliases.items()}
             self.blocks = [self._block(b) for b in _blocks(function)]
 
     def _join(self, value: ir.Value, other: ir.Value, step: int | None = 0) -> None:
@@ -431,7 +431,8 @@ class _Program:
     def _whole(self, value: ir.Value, array: ir.Value) -> bool:
         """Whether a view shows all registers of an array."""
         tensor, bits = _registers(value), self.arrays[array].bits
-        return len(self.aliases[value]) == 1 and tensor is not None and cute.size(tensor) * _bits(value) == bits
+        extent = () if tensor is None else (cute.size(tensor) * _bits(value), cute.cosize(tensor) * _bits(value))
+        return len(self.aliases[value]) == 1 and extent == (bits, bits)
 
 
 def _zero(value: ir.Value) -> bool:

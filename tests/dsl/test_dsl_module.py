@@ -127,6 +127,29 @@ def test_distances_of_tiles(dsl: Any, code: Any, layout: tuple[Any, Any], wanted
     assert dsl._rest(cute.make_rmem_tensor(made, cutlass.Float32)) == wanted
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_views_that_take_turns_begin_anywhere(dsl: Any, code: Any, step: int) -> None:
+    """What a loop hands on is followed until nothing changes, however many turns that takes."""
+    import cutlass
+    import cutlass.cute as cute
+    from cutlass._mlir.dialects import arith, scf
+
+    registers = cute.make_rmem_tensor(cute.make_layout(ALL), cutlass.Float32)
+    first, other = (dsl._raw(registers[None, 0, i]) for i in (0, 1))
+    index = code.IndexType.get()
+    bounds = [arith.ConstantOp(index, code.IntegerAttr.get(index, n)) for n in (0, 4, 1)]
+    loop = scf.ForOp(*(b.result for b in bounds), [first] * 8)
+    block = loop.operation.regions[0].blocks[0]
+    handed = [*list(block.arguments)[1:], other][step:][:8] if step > 0 else [other, *list(block.arguments)[1:8]]
+    with code.InsertionPoint(block):
+        shown = [dsl._raw(cute.recast_tensor(block.arguments[i], cutlass.Int32)) for i in range(1, 9)]
+        scf.YieldOp([dsl._raw(v) for v in handed])
+    function = loop.operation.block.owner.operation
+    with dsl._scratch():
+        program = dsl._Program(types.SimpleNamespace(events=[]), function)
+    assert [list(program.aliases[v].values()) for v in shown] == [[None]] * 8
+
+
 @pytest.mark.parametrize(
     ("text", "bits"),
     [
