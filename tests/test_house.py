@@ -247,6 +247,24 @@ def test_a_circle_is_seen() -> None:
     assert circles(edges) == [{"a", "b", "c"}, {"e", "f"}]
 
 
+FACTS = {
+    r"\b227 \* 1024\b|\b232_?448\b": "porter/ptx/arch.py",
+    r"\b0xFFFFFF\b|\b0xFF000000\b": "porter/ptx/shared_window.py",
+    r"\b32, 64, 128, 256, 512\b|32\|64\|128\|256\|512|\b128, 512$": "porter/ptx/tmem.py",
+}
+"""How facts of the ISA read where they are written out, and the only place for each."""
+
+
+def test_facts_of_the_isa_stand_once() -> None:
+    found = [
+        f"{relative(path)}: {hit[0]} belongs to {home}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for fact, home in FACTS.items()
+        if relative(path) != home and (hit := re.search(fact, path.read_text("utf-8"), re.MULTILINE))
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_files_stay_short() -> None:
     lengths = {relative(path): len(path.read_text("utf-8").splitlines()) for path in python_files()}
     assert not {path: lines for path, lines in lengths.items() if lines > MAX_LINES}

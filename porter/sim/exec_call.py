@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.shared_window import OFFSET_MASK
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
@@ -30,7 +31,7 @@ def read_bytes(M: Machine, warp: int, lane: int, address: int, nbytes: int) -> b
         return bytes(M.local_view(1, 1)[start : start + nbytes])
     if window == 1:
         cta = int(M.warp_cta[warp])
-        return bytes(M.smem[cta, low & 0xFFFFFF : (low & 0xFFFFFF) + nbytes])
+        return bytes(M.smem[cta, low & OFFSET_MASK : (low & OFFSET_MASK) + nbytes])
     return bytes(M.everything.view(address, nbytes))
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.table import UnknownInstruction, operands
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 from porter.sim.codegen import Context, emits, runtime
@@ -220,32 +221,30 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
 
 
 def _mma(cg: Context, ins: ast.Instruction) -> None:
-    ops = list(ins.operands)
     op = UmmaOp.parse(ins.parts)
     name = cg.constant("op", op)
-    a_desc = a_tmem = disable = meta = scale_a = scale_b = zeros = "None"
-    d = cg.addr(ops.pop(0), "u32")
-    a = ops.pop(0)
-    if isinstance(a, ast.Mem):
-        a_tmem = cg.addr(a, "u32")
-    else:
-        a_desc = cg.src(a, "u64")
-    b = cg.src(ops.pop(0), "u64")
-    if op.sparse:
-        meta = cg.addr(ops.pop(0), "u32")
-    idesc = cg.src(ops.pop(0), "u32")
-    if op.block_scale:
-        scale_a, scale_b = cg.addr(ops.pop(0), "u32"), cg.addr(ops.pop(0), "u32")
-    if isinstance(ops[0], ast.Vec):
-        disable = "(" + ", ".join(cg.src(i, "u32") for i in ops[0].items) + ",)"
-        ops.pop(0)
-    enable = cg.src(ops.pop(0), "p")
-    scale = "0"
-    if ops and op.ws:
-        zeros = cg.src(ops[0], "u64")
-    elif ops:
-        if not isinstance(ops[0], ast.Imm):
-            raise Unsupported("a scale-input-d that is no immediate")
-        scale = str(int(ops[0].value))
-    operands = ", ".join((d, a_desc, a_tmem, b, idesc, enable, scale, disable, meta, scale_a, scale_b, zeros))
-    cg.line(cg.call("tmem_mma", name, f"({operands})"))
+    try:
+        given = operands(ins)
+    except UnknownInstruction:
+        raise Unsupported("") from None
+
+    def address(name: str) -> str:
+        return cg.addr(given[name], "u32") if name in given else "None"
+
+    d = address("d")
+    a = given["a"]
+    a_tmem = cg.addr(a, "u32") if isinstance(a, ast.Mem) else "None"
+    a_desc = "None" if isinstance(a, ast.Mem) else cg.src(a, "u64")
+    b = cg.src(given["b"], "u64")
+    meta = address("meta")
+    idesc = cg.src(given["idesc"], "u32")
+    scale_a, scale_b = address("scale_a"), address("scale_b")
+    lanes = given.get("disable_output_lane")
+    disable = "None"
+    if isinstance(lanes, ast.Vec):
+        disable = "(" + ", ".join(cg.src(i, "u32") for i in lanes.items) + ",)"
+    enable = cg.src(given["enable_input_d"], "p")
+    zeros = cg.src(given["zero_column_mask"], "u64") if "zero_column_mask" in given else "None"
+    scale = str(cg.integer(given["scale_input_d"])) if "scale_input_d" in given else "0"
+    values = ", ".join((d, a_desc, a_tmem, b, idesc, enable, scale, disable, meta, scale_a, scale_b, zeros))
+    cg.line(cg.call("tmem_mma", name, f"({values})"))

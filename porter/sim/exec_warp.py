@@ -11,6 +11,7 @@ import numpy.typing as npt
 from porter.ptx import ast
 from porter.ptx.nan import CANONICAL
 from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
+from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exec_memory import shared_index
 from porter.sim.kinds import Unsupported, kind_of
@@ -200,14 +201,14 @@ def _elect(cg: Context, ins: ast.Instruction) -> None:
 def _mapa(cg: Context, ins: ast.Instruction) -> None:
     p = ins.parts
     rank = cg.src(ins.operands[2], "u32")
-    mask = cg.const("u32", 0xFFFFFF)
-    shift = cg.const("u32", 24)
+    mask = cg.const("u32", OFFSET_MASK)
+    shift = cg.const("u32", RANK_SHIFT)
     if any(x.startswith("shared") for x in p) and p[-1] == "u32":
         a = cg.addr(ins.operands[1], "u32")
         cg.set(ins.operands[0], "u32", f"({a} & {mask}) | ({rank} << {shift})")
         return
     a = cg.addr(ins.operands[1], "u64")
-    keep = cg.const("u64", ~0xFF000000)
+    keep = cg.const("u64", ~(RANK_MASK << RANK_SHIFT))
     cg.set(ins.operands[0], "u64", f"({a} & {keep}) | ({rank} << {shift}).astype(t_u64)")
 
 
@@ -215,7 +216,8 @@ def _mapa(cg: Context, ins: ast.Instruction) -> None:
 def _getctarank(cg: Context, ins: ast.Instruction) -> None:
     kind = "u64" if ins.parts[-1] == "u64" else "u32"
     a = cg.addr(ins.operands[1], kind)
-    cg.set(ins.operands[0], "u32", f"(({a} >> {cg.const(kind, 24)}) & {cg.const(kind, 0xFF)}).astype(t_u32)")
+    shift, mask = cg.const(kind, RANK_SHIFT), cg.const(kind, RANK_MASK)
+    cg.set(ins.operands[0], "u32", f"(({a} >> {shift}) & {mask}).astype(t_u32)")
 
 
 @runtime

@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.ptx.arch import limits
+from porter.ptx.arch import SHARED_LIMIT, limits
 from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
 from porter.sim.executor import Executor, instruction_at
@@ -174,7 +174,7 @@ def simulate(
     try:
         most = limits(module.target).shared_per_block
     except (KeyError, ValueError):
-        most = 227 * 1024
+        most = SHARED_LIMIT
     shared = program.dynamic_offset + launch.dynamic_smem
     if shared > most:
         return refuse(Code.SIM_LAUNCH, f"{shared} bytes of shared memory per block; at most {most}")

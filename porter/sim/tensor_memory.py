@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.ptx.tmem import ALLOCATIONS, COLUMNS, LANES, MIN_ALLOCATION, column_of
 from porter.sim.engine import Operation
 from porter.sim.results import Stop
 from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
-LANES, COLUMNS = 128, 512
 
 
 class PendingLoad(NamedTuple):
@@ -88,8 +88,8 @@ class TensorMemory:
         raise Stop(Code.SIM_TMEM_ALLOCATION, what, at, warp)
 
     def check_alloc(self, cta: int, columns: int, at: int, warp: int) -> None:
-        if columns not in (32, 64, 128, 256, 512):
-            self._stop(f"{columns} columns: a power of two from 32 to 512 is needed", at, warp)
+        if columns not in ALLOCATIONS:
+            self._stop(f"{columns} columns: a power of two from {MIN_ALLOCATION} to {COLUMNS} is needed", at, warp)
         if self.relinquished[cta]:
             self._stop("alloc after relinquish_alloc_permit", at, warp)
 
@@ -107,7 +107,7 @@ class TensorMemory:
         self.allocations[cta][start] = (columns, at)
 
     def deallocate(self, cta: int, address: int, columns: int, at: int, warp: int) -> None:
-        start = address & 0xFFFF
+        start = column_of(address)
         found = self.allocations[cta].get(start)
         if address >> 16 or found is None:
             self._stop(f"dealloc of {address:#x}, which no alloc returned", at, warp)
