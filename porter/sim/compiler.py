@@ -9,6 +9,7 @@ from types import CodeType
 from typing import Any
 
 from porter.ptx import ast
+from porter.ptx.table import lookup
 from porter.sim.blocks import leading
 from porter.sim.codegen import EMITTERS, Context, Unit
 from porter.sim.exec_control import emit_control
@@ -136,14 +137,18 @@ class Compiler(Unit):
             if at in self.early_uses:
                 cg.line(cg.call("tmem_use_loaded", repr(self.early_uses[at])))
             emitter(cg, ins)
-        except (Unsupported, IndexError, AssertionError, ValueError, KeyError, AttributeError) as problem:
+        except Exception as problem:
+            # What the instruction table says of an instruction its emitter may take for granted: a failure there is
+            # a mistake of ours. Of an instruction that the table does not have nothing is known.
+            if not isinstance(problem, Unsupported) and lookup(ins) is not None:
+                raise
             del cg.lines[kept[0] :]
             cg.env, cg.dirty = kept[1], kept[2]
             cg.guard = None
             if ins.guard is not None and isinstance(ins.guard.operand, ast.Reg):
                 p = cg.src(ins.guard.operand, "p")
                 cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
-            why = str(problem) if isinstance(problem, Unsupported) else f"{type(problem).__name__}: {problem}"
+            why = str(problem) if isinstance(problem, Unsupported) else "not in the instruction table"
             self.refused[at] = why
             cg.line(cg.call("unsupported", repr(why)))
         return False
