@@ -176,6 +176,12 @@ def test_parts_that_must_not_know_each_other() -> None:
     assert not [(a, b) for a, b in NEVER_REACHES if b in reachable(edges, a)]
 
 
+def test_verification_knows_no_exit_codes() -> None:
+    """But for the one that tells a build that failed from what else is raised."""
+    users = [relative(p) for p in sorted((PACKAGE / "verify").rglob("*.py")) if "ExitCode" in p.read_text("utf-8")]
+    assert users == ["porter/verify/runner.py"]
+
+
 # --- Modules
 
 

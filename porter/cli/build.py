@@ -7,6 +7,7 @@ from pathlib import Path
 
 from porter.build.dsl import DslCompiled
 from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.port_plan import materialize
 from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow, compare_modules, compile_assembled, require_shared_memory, row
 from porter.build.toolchain import Toolkit, find_toolkit
@@ -18,7 +19,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.sources import is_python
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request, materialize
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case
 from porter.verify.line_map import placed_in_original

@@ -21,6 +21,7 @@ from porter.cli.programs import Request, run_source_or_executable
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, worst_exit
 from porter.report import hazards as report_hazards
 from porter.report import hazards_sarif
+from porter.report.exits import hazards_exit
 from porter.verify.bare import pick_entry, read_argument
 from porter.verify.builder import ORIGINAL_ARCH, Builder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
@@ -115,7 +116,7 @@ def hazards(
     session.write_json(report_hazards.document(runs, errors))
     if sarif_path is not None:
         _write(sarif_path, json.dumps(hazards_sarif.document(runs), indent=2) + "\n")
-    return worst_exit([*(r.exit_code for r in runs), *(e.code.value.exit_code for e in errors)])
+    return worst_exit([*map(hazards_exit, runs), *(e.code.value.exit_code for e in errors)])
 
 
 def _has_case(path: Path) -> bool:

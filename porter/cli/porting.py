@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from porter.build.port_plan import PortPlan
 from porter.cli.inputs import case_directories, is_dsl_source
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, worst_exit
 from porter.lang.embedded import embedded_in_python
@@ -19,7 +20,6 @@ from porter.passes.embedded import EmbeddingFile, port_cuda_file, port_python_st
 from porter.passes.partial import LeftKernel
 from porter.passes.port import PortOptions
 from porter.scan.inventory import python_kernels, refuse_python, source_files
-from porter.verify.builder import PortPlan
 
 
 @dataclass(frozen=True)

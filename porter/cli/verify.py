@@ -12,6 +12,7 @@ from typing import Literal, cast
 
 from rich.text import Text
 
+from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import host_headers_note, make_builder
 from porter.cli.context import Session, command
@@ -21,9 +22,10 @@ from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import verification
+from porter.report.exits import verification_exit
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_table
 from porter.verify.backends import Backend
-from porter.verify.builder import Builder, PortPlan
+from porter.verify.builder import Builder
 from porter.verify.case import Case, load_case
 from porter.verify.checked import Checking
 from porter.verify.choose_backend import make_backend
@@ -129,7 +131,7 @@ def verify(
     session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
     _show(session, result)
     session.write_json(verification.document(result))
-    return result.exit_code
+    return verification_exit(result)
 
 
 def _checking(settings: SimOptions) -> Callable[[str], Checking]:

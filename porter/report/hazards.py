@@ -9,6 +9,7 @@ from typing import Any
 from porter.build.entry import display_name
 from porter.diagnostics import Diagnostic, worst_exit
 from porter.report import json as report_json
+from porter.report.exits import hazards_exit
 from porter.report.program import finding_body
 from porter.report.trace import kernel_name
 from porter.sim.check.causes import Cause, causes, places
@@ -124,7 +125,7 @@ def _replay(run: HazardRun, seed: int | None) -> Iterator[str]:
 
 
 def document(runs: Sequence[HazardRun], errors: Sequence[Diagnostic] = ()) -> dict[str, Any]:
-    code = worst_exit([*(r.exit_code for r in runs), *(e.code.value.exit_code for e in errors)])
+    code = worst_exit([*map(hazards_exit, runs), *(e.code.value.exit_code for e in errors)])
     body = {
         "verdict": worst(runs).value,
         "runs": [run_body(r) for r in runs],

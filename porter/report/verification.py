@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from porter.report import json as report_json
+from porter.report.exits import verification_exit
 from porter.report.hazards import run_body as hazard_body
 from porter.report.program import finding_body
 from porter.verify.compare import ULP_BINS, Comparison
@@ -26,7 +27,7 @@ def document(result: VerifyResult) -> dict[str, Any]:
         "not_run": [_not_run(c) for c in result.coverage],
         "diagnostics": report_json.diagnostics(result.errors),
     }
-    return report_json.document("verify", result.exit_code, body)
+    return report_json.document("verify", verification_exit(result), body)
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from porter.diagnostics import Diagnostic, ExitCode, worst_exit
+from porter.diagnostics import Diagnostic
 from porter.verify.compare import Comparison
 from porter.verify.coverage import Coverage
 from porter.verify.expr import Number
@@ -44,15 +44,6 @@ class Row:
             name += f", seed {self.schedule_seed}"
         return f"{name} ({self.added})" if self.added else name
 
-    @property
-    def exit_code(self) -> ExitCode:
-        codes = [d.code.value.exit_code for d in self.diagnostics]
-        if self.verdict is Verdict.ERROR and worst_exit(codes) is ExitCode.OK:
-            codes.append(ExitCode.DIFFERENT)
-        if self.verdict is Verdict.INCOMPLETE:
-            codes.append(ExitCode.INCONCLUSIVE)
-        return worst_exit(codes)
-
 
 @dataclass(frozen=True)
 class VerifyResult:
@@ -76,10 +67,3 @@ class VerifyResult:
         if not found:
             return Verdict.INCOMPLETE
         return next(v for v in order if v in found)
-
-    @property
-    def exit_code(self) -> ExitCode:
-        codes = [row.exit_code for row in self.rows] + [d.code.value.exit_code for d in self.errors]
-        if not self.rows and not self.errors:
-            return ExitCode.INCONCLUSIVE
-        return worst_exit(codes)

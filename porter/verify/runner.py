@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 from porter.verify.backends import Backend
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel, PortPlan, materialize
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case
 from porter.verify.checked import Checking, checked_run, hazard_diagnostics, judged
 from porter.verify.coverage import Coverage, Executed

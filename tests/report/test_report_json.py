@@ -10,6 +10,7 @@ from rich.console import Console
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
 from porter.report import json as report_json
 from porter.report import verification
+from porter.report.exits import verification_exit
 from porter.report.terminal import comparison_text, verdict_table
 from porter.verify.compare import same_bits, same_values, within
 from porter.verify.dtypes import DTYPES
@@ -78,11 +79,11 @@ def test_the_worst_exit_code(codes, worst):
 
 def test_nothing_run_is_never_clean():
     assert result().verdict is Verdict.INCOMPLETE
-    assert result().exit_code is ExitCode.INCONCLUSIVE
-    assert result(row(), row(Verdict.INCOMPLETE)).exit_code is ExitCode.INCONCLUSIVE
+    assert verification_exit(result()) is ExitCode.INCONCLUSIVE
+    assert verification_exit(result(row(), row(Verdict.INCOMPLETE))) is ExitCode.INCONCLUSIVE
     assert result(row(), row(Verdict.INCOMPLETE)).verdict is Verdict.INCOMPLETE
-    assert result(row(Verdict.ERROR)).exit_code is ExitCode.DIFFERENT
-    assert result(row()).exit_code is ExitCode.OK
+    assert verification_exit(result(row(Verdict.ERROR))) is ExitCode.DIFFERENT
+    assert verification_exit(result(row())) is ExitCode.OK
 
 
 def test_comparisons_in_words():
