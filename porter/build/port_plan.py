@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +54,7 @@ def write_whole(target: Path, data: bytes, base: Path) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file() or target.read_bytes() != data:
-            temporary = target.with_name(f".{target.name}.{os.getpid()}")
+            temporary = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
             temporary.write_bytes(data)
             temporary.replace(target)
     except OSError as error:

@@ -95,7 +95,8 @@ def experts_results(tile: tuple[int, int], fused: bool = True, **fields: Any) ->
         body = "out[token // 2, :, 0] += s[token // 2, token % 2] * (expert @ a[row])"
     return experts(
         "contiguous_grouped_gemm_finalize_fusion", "Sm90ContiguousGroupedGemmFinalizeFusionKernel", tile, body,
-        "2 * np.max(A) * np.max(B) * K * (1 + np.max(Scales))", options=f"use_fused_finalize={fused}",
+        # Sums in memory are rounded to its type.
+        "512 * np.max(A) * np.max(B) * K * (1 + np.max(Scales))", options=f"use_fused_finalize={fused}",
         tokens=100 if fused else 200, **fields,
     )
 
@@ -254,7 +255,7 @@ def delta_inverse() -> ExternalCase:
 SQUARES = "out[row, :, 0] = np.maximum(x, 0) ** 2"
 FLASHINFER: dict[str, ExternalCase] = {
     "experts-results": experts_results((128, 128)),
-    "experts-results-wide": experts_results((128, 256)),
+    "experts-results-wide": experts_results((128, 256), out="bf16"),
     "experts-results-apart": experts_results((64, 128), fused=False, out="bf16"),
     "experts-results-cluster": experts_results((128, 128), cluster=(1, 2), out="bf16"),
     "experts-swiglu": experts_inputs(
