@@ -29,10 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import porter.verify.builder
+from porter.build.port_plan import PortPlan, materialize
 from porter.cli.porting import plan_of
 from porter.diagnostics import PorterError
 from porter.verify.backends import SimBackend
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, PortPlan, ToolkitBuilder, materialize
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.gpu.backend import GpuBackend, make_gpu_backend
 from porter.verify.gpu.emulation import Lowerer

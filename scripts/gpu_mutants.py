@@ -19,9 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from porter.build.port_plan import PortPlan, materialize
 from porter.cli.porting import plan_of
 from porter.diagnostics import PorterError
-from porter.verify.builder import PORT_ARCH, PortPlan, ToolkitBuilder, materialize
+from porter.verify.builder import PORT_ARCH, ToolkitBuilder
 from porter.verify.case import cases_of, load_case
 from porter.verify.gpu.backend import GpuBackend, make_gpu_backend
 from porter.verify.gpu.emulation import Lowerer

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,9 +29,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sim": frozenset({"ptx"}),
     "hopper": frozenset({"ptx"}),
     "verify": frozenset({"build", "sim", "hopper", "ptx"}),
+    "scan": frozenset({"passes", "rules", "model", "lang", "ptx"}),
     "report": frozenset({"verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
     "cli": frozenset(
-        {"report", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}
+        {"report", "scan", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}
     ),
 }
 # Parts that must not see each other even through a third one.
@@ -173,6 +174,101 @@ def test_parts_import_in_no_circle() -> None:
 def test_parts_that_must_not_know_each_other() -> None:
     edges = imports_between_parts()
     assert not [(a, b) for a, b in NEVER_REACHES if b in reachable(edges, a)]
+
+
+def test_verification_knows_no_exit_codes() -> None:
+    """But for the one that tells a build that failed from what else is raised."""
+    users = [relative(p) for p in sorted((PACKAGE / "verify").rglob("*.py")) if "ExitCode" in p.read_text("utf-8")]
+    assert users == ["porter/verify/runner.py"]
+
+
+# --- Modules
+
+
+CIRCLES = [{"porter.model.functions", "porter.model.names.symbols"}]
+"""Modules that still import each other: a function knows its class, and a class its functions. No circle is added."""
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        names = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(names[:-1] if names[-1] == "__init__" else names)] = path
+    return found
+
+
+def module_imports(tree: ast.AST, package: list[str], known: Iterable[str]) -> set[str]:
+    """Modules among the `known` ones that `tree` imports anywhere: in functions and under TYPE_CHECKING too."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                found.add(inner if inner in known else module)
+        elif isinstance(node, ast.Import | ast.Call):
+            found |= {module for module, _ in imported_modules(node, package)}
+    return found.intersection(known)
+
+
+def circles(edges: dict[str, set[str]]) -> list[set[str]]:
+    """The largest sets of modules each of which reaches all others."""
+    below = {module: reachable(edges, module) for module in edges}
+    found: list[set[str]] = []
+    for module in sorted(edges):
+        if module in below[module] and not any(module in circle for circle in found):
+            found.append({other for other in below[module] if module in below[other]})
+    return found
+
+
+def test_modules_import_in_no_circle() -> None:
+    known = modules()
+    edges = {}
+    for module, path in known.items():
+        package = list(path.parent.relative_to(ROOT).parts)
+        edges[module] = module_imports(ast.parse(path.read_text("utf-8")), package, known) - {module}
+    assert circles(edges) == CIRCLES
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from porter.sim.machine import Machine",
+        "from porter.sim import machine",
+        "from . import machine",
+        "import porter.sim.machine",
+        "def f():\n    from porter.sim.machine import Machine",
+        "if TYPE_CHECKING:\n    from .machine import Machine",
+        "importlib.import_module('porter.sim.machine')",
+    ],
+)
+def test_an_import_of_a_module_is_seen(source: str) -> None:
+    known = {"porter.sim", "porter.sim.machine", "porter.sim.engine"}
+    assert "porter.sim.machine" in module_imports(ast.parse(source), ["porter", "sim"], known)
+
+
+def test_a_circle_is_seen() -> None:
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"f"}, "f": {"e", "a"}}
+    assert circles(edges) == [{"a", "b", "c"}, {"e", "f"}]
+
+
+FACTS = {
+    r"\b227 \* 1024\b|\b232_?448\b": "porter/ptx/arch.py",
+    r"\b0xFFFFFF\b|\b0xFF000000\b": "porter/ptx/shared_window.py",
+    r"\b32, 64, 128, 256, 512\b|32\|64\|128\|256\|512|\b128, 512$": "porter/ptx/tmem.py",
+}
+"""How facts of the ISA read where they are written out, and the only place for each."""
+
+
+def test_facts_of_the_isa_stand_once() -> None:
+    found = [
+        f"{relative(path)}: {hit[0]} belongs to {home}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for fact, home in FACTS.items()
+        if relative(path) != home and (hit := re.search(fact, path.read_text("utf-8"), re.MULTILINE))
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_files_stay_short() -> None:

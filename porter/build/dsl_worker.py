@@ -26,18 +26,18 @@ from typing import Any, NamedTuple
 
 from porter.build.dsl_absent import Absent
 from porter.build.dsl_imports import imported
+from porter.ptx.arch import SHARED_LIMIT
 from porter.ptx.parser import parse_module
+from porter.ptx.shared_window import SYSTEM_SHARED
 
 PREFIX = "porter_kernel"
 SUPPORT = "porter_dsl"
 """The module that a port calls in place of Hopper's MMAs."""
 UNPORTABLE = "Unportable"
 """What it raises where it cannot do what the kernel asks for."""
-_MAX_SHARED = 232448
-"""Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
 _DEVICE = {
-    "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": _MAX_SHARED + 1024,
-    "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": _MAX_SHARED,
+    "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": SHARED_LIMIT + SYSTEM_SHARED,
+    "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": SHARED_LIMIT,
 }
 """What both have, by the driver's names."""
 
@@ -57,7 +57,7 @@ int _cudaLaunchKernelEx(const void *config, const void *kernel, void **arguments
 int _cudaFuncSetAttribute(const void *kernel, int attribute, int value) {{ return 0; }}
 int _cudaKernelSetAttributeForDevice(void *kernel, int attribute, int value, int device) {{ return 0; }}
 int _cuKernelGetAttribute(int *value, int attribute, void *kernel, int device) {{ *value = 0; return 0; }}
-int _cudaDeviceGetAttribute(int *value, int attribute, int device) {{ *value = {_MAX_SHARED}; return 0; }}
+int _cudaDeviceGetAttribute(int *value, int attribute, int device) {{ *value = {SHARED_LIMIT}; return 0; }}
 int _cudaGetDevice(int *device) {{ *device = 0; return 0; }}
 """
 

@@ -13,6 +13,7 @@ from porter.build.nvcc import CompiledPtx, CompileRequest, compile_ptx
 from porter.build.ptxas import Resources, assemble
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, Location, PorterError
+from porter.ptx.arch import SHARED_LIMIT
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("registers", "registers"),
@@ -114,10 +115,6 @@ def compile_assembled(
 ) -> CompiledPtx:
     """`compile_ptx` with `assemble` set."""
     return compile_ptx(replace(request, assemble=True), toolkit, cache)
-
-
-SHARED_LIMIT = 232448
-"""Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
 
 
 def compare_modules(

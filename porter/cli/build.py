@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from porter.build.dsl import DslCompiled
 from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.port_plan import materialize
 from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow, compare_modules, compile_assembled, require_shared_memory, row
 from porter.build.toolchain import Toolkit, find_toolkit
@@ -20,26 +19,15 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.sources import is_python
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request, materialize
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case
 from porter.verify.line_map import placed_in_original
 from porter.verify.problem import Problem, bind
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="A finished port to build; without it Porter makes one.")  # fmt: skip
-@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="The case that names entry and template arguments.")  # fmt: skip
 @command
 def build(session: Session, file: Path, port_path: Path | None, case_path: Path | None) -> ExitCode:
-    """Build FILE for sm_90a and its port for sm_100a; registers, spills, stack, shared memory side by side.
-
-    A case beside FILE names the kernel and its template arguments; without one, all kernels that the file
-    itself instantiates are built.
-    """
     for path in (file, *([port_path] if port_path else [])):
         require_file(path, "build")
         require_source(path)

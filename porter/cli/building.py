@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from porter.build.cache import default_directory
+from porter.build.port_plan import write_whole
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.embedded import kernel_in_python
 from porter.lang.sources import is_python
-from porter.verify.builder import ToolkitBuilder, write_whole
+from porter.verify.builder import ToolkitBuilder
 
 
 def make_builder(toolkit: Toolkit | None) -> ToolkitBuilder:

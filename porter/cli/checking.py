@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from porter.build.port_plan import materialize
 from porter.cli.porting import plan_of
 from porter.diagnostics import Diagnostic
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel, materialize
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.images import Image, make_image

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import click
 from rich import box
 from rich.table import Table
 
@@ -13,13 +12,8 @@ from porter.report import json as report_json
 from porter.report.environment import Probe, is_usable, probe
 
 
-@click.command()
 @command
 def doctor(session: Session) -> ExitCode:
-    """Say which compilers, packages and GPUs are here and what each missing one disables.
-
-    Exit code 1 if something is missing that scan, port, build or verify need.
-    """
     probes = probe(session.toolkit)
     code = ExitCode.OK if is_usable(probes) else ExitCode.FINDINGS
     session.show(_table(probes))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import click
 from rich.text import Text
 
 from porter.cli.context import Session, command
@@ -13,12 +12,8 @@ from porter.report.explain import Explanation, all_codes
 from porter.report.explain import explain as explanation_of
 
 
-@click.command()
-@click.argument("name", required=False, metavar="[ID|exit-codes]")
-@click.option("--list", "every", is_flag=True, help="List all diagnostics.")
 @command
 def explain(session: Session, name: str | None, every: bool) -> ExitCode:
-    """Explain a diagnostic (PT0001), a rule (PTR110), or the exit codes."""
     if every == (name is not None):
         raise PorterError(Code.BAD_OPTION, option="explain", problem="give either an ID or --list")
     found = all_codes() if name is None else [explanation_of(name)]

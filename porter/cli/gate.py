@@ -23,7 +23,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.lang.embedded import device_sources
 from porter.lang.lexical import Lexed
 from porter.lang.sources import is_python
-from porter.report.inventory import python_kernels
+from porter.scan.inventory import python_kernels
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.dsl import compile_case

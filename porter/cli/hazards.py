@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
-import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
@@ -17,11 +16,12 @@ from porter.cli.building import make_builder
 from porter.cli.checking import Prepared, prepare
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_program
-from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
-from porter.cli.programs import Request, compile_options, run_source_or_executable
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.cli.options import read_launch, read_sizes, sim_options
+from porter.cli.programs import Request, run_source_or_executable
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, worst_exit
 from porter.report import hazards as report_hazards
 from porter.report import hazards_sarif
+from porter.report.exits import hazards_exit
 from porter.verify.bare import pick_entry, read_argument
 from porter.verify.builder import ORIGINAL_ARCH, Builder, parse_ptx
 from porter.verify.case import Case, cases_of, load_case
@@ -29,39 +29,11 @@ from porter.verify.expr import Number
 from porter.verify.hazards import HazardRun, OneRun, against_original, check_bare, check_case, check_runs, usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.program.results import as_run
-from porter.verify.results import worst_exit
 from porter.verify.settings import SimOptions
 
 Level = Literal["strict", "practice"]
 
 
-@click.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.argument("arguments", nargs=-1, metavar="[-- PROGRAM ARGUMENTS...]")
-@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="The case to use instead of the one beside the kernel.")  # fmt: skip
-@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="A finished port to check; without it Porter makes one.")  # fmt: skip
-@click.option("--only", type=click.Choice(["original", "port"]), default=None,
-              help="Check only one of the two.")  # fmt: skip
-@click.option("--arch", default=None, metavar="ARCH", help="Check PATH as it is, compiled for ARCH; no port.")
-@click.option("--level", type=click.Choice(["strict", "practice"]), default=None,
-              help="What counts as an error [default: strict for ports, else practice].")  # fmt: skip
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="Runs under the random schedule, with seeds from --seed on.")  # fmt: skip
-@click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
-@click.option("--sarif", "sarif_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Also write the hazards as SARIF 2.1.0.")  # fmt: skip
-@click.option("--kernel", default=None, metavar="NAME", help="PTX: which entry, if there are several.")
-@click.option("--grid", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks.")
-@click.option("--block", default="32", show_default=True, metavar="X,Y,Z", help="PTX: threads.")
-@click.option("--cluster", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks of a cluster.")
-@click.option("--smem", type=click.IntRange(min=0), default=0, metavar="BYTES",
-              help="PTX: dynamic shared memory.")  # fmt: skip
-@click.option("--arg", "args", multiple=True, metavar="VALUE",
-              help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
-@compile_options
-@simulator_options
 @command
 def hazards(
     session: Session,
@@ -90,14 +62,6 @@ def hazards(
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
-    """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
-    directory, a PTX module (with --grid, --block, --arg), or a whole program with its own main(), given as .cu
-    source or as an executable.
-
-    Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
-    where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5). What a
-    port has from its original is counted apart; next to a port the original's hazards set no exit code.
-    """
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
     if seeds > 1 and schedule != "random":
@@ -152,7 +116,7 @@ def hazards(
     session.write_json(report_hazards.document(runs, errors))
     if sarif_path is not None:
         _write(sarif_path, json.dumps(hazards_sarif.document(runs), indent=2) + "\n")
-    return worst_exit([*(r.exit_code for r in runs), *(e.code.value.exit_code for e in errors)])
+    return worst_exit([*map(hazards_exit, runs), *(e.code.value.exit_code for e in errors)])
 
 
 def _has_case(path: Path) -> bool:

@@ -13,7 +13,7 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import Lexed
 from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
-from porter.report.inventory import python_drivers, python_kernels, refuse_python
+from porter.scan.inventory import python_drivers, python_kernels, refuse_python
 from porter.verify.case import cases_of, load_case
 
 _MAIN = re.compile(rb"\bmain\s*\(")

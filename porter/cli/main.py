@@ -14,28 +14,14 @@ import click
 import porter
 from porter.cli.context import SIGNALLED, Session, install, leave
 
-_COMMANDS = {
-    "scan": "scan",
-    "plan": "plan",
-    "port": "port",
-    "build": "build",
-    "sim": "sim",
-    "run": "run",
-    "verify": "verify",
-    "hazards": "hazards",
-    "mutate": "mutate",
-    "explain": "explain",
-    "doctor": "doctor",
-    "nvcc": "nvcc",
-    "selfcheck": "selfcheck",
-    "record": "record",
-    "capture": "capture",
-}
+_COMMANDS = (
+    "scan", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
+    "selfcheck", "record", "capture",
+)  # fmt: skip
 
 
 class _Commands(click.Group):
-    """Subcommands are imported when they are asked for, so that `porter explain` need not load the
-    simulator."""
+    """Of the subcommands only the options are loaded, and only when they are asked for."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -50,7 +36,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        found: Any = getattr(importlib.import_module(f"porter.cli.{_COMMANDS[name]}"), name)
+        found: Any = getattr(importlib.import_module(f"porter.cli.commands.{name}"), name)
         return found if isinstance(found, click.Command) else None
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from porter.build.port_plan import PortPlan, materialize
 from porter.cli.porting import Ported
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.cuda import parse_cuda
@@ -20,7 +21,7 @@ from porter.lang.text import Edit, EditConflict, EditGroup, Safety, Span, apply_
 from porter.ptx.ast import SourceLoc
 from porter.sim.check.causes import Cause, causes
 from porter.sim.check.hazard import Hazard
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, PortPlan, materialize
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.hazards import HazardRun, against_original, check_case, usual_level
 from porter.verify.images import make_image

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.checking import mutation_setups
 from porter.cli.context import Session, command
-from porter.cli.options import read_sizes, sim_options, simulator_options
+from porter.cli.options import read_sizes, sim_options
 from porter.cli.porting import plan_of
-from porter.diagnostics import Code, ExitCode, PorterError
+from porter.diagnostics import Code, ExitCode, PorterError, worst_exit
 from porter.report import mutation as report_mutation
 from porter.report.mutation_review import load_explanations, unexplained
 from porter.verify.case import Case, cases_of, load_case
@@ -32,7 +31,6 @@ from porter.verify.mutation_record import (
     record_path,
     write_record,
 )
-from porter.verify.results import worst_exit
 from porter.verify.settings import SimOptions
 
 
@@ -48,22 +46,6 @@ class _Wanted:
     again: bool
 
 
-@click.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="The case to use instead of the one beside the kernel.")  # fmt: skip
-@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="A finished port to mutate; without it Porter makes one.")  # fmt: skip
-@click.option("--original", is_flag=True, help="Mutate the original instead of its port.")
-@click.option("--sizes", multiple=True, metavar="NAME=N,...",
-              help="Problem size; mutants whose instruction does nothing there run at the further ones "
-                   "[default: mutate_sizes of the case, then its other sizes].")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="Processes that run mutants.")  # fmt: skip
-@click.option("--record", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Keep each port's result in DIR and pass over ports whose result is there already.")  # fmt: skip
-@click.option("--again", is_flag=True, help="With --record: pass over none.")
-@simulator_options
 @command
 def mutate(
     session: Session,
@@ -80,14 +62,6 @@ def mutate(
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
-    """Drop or weaken each commit, wait, fence, barrier, arrival and allocation of PATH's port in turn. PATH is a
-    kernel, a case file, or a directory of cases.
-
-    Every mutant runs in the checking simulator. The table says whether its values are wrong and which hazards are
-    reported; kinds in parentheses are errors only at the strict level. For those that nobody notices it looks for
-    what else orders the same accesses. Exit code 1 if a mutant gives wrong values and no hazard, or, with --record,
-    if neither a run nor DIR/reviewed.yaml says why a mutant is harmless; 5 if the kernel itself is not clean.
-    """
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
     if folder is not None and original:

@@ -6,9 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
-
-import click
+from typing import Literal, cast
 
 from porter.diagnostics import Code, PorterError
 from porter.verify.case import Case
@@ -53,36 +51,6 @@ def _one_size(text: str) -> dict[str, Number]:
     return sizes
 
 
-def simulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--seed, --schedule, --arithmetic, --budget."""
-    for option in reversed(
-        [
-            click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
-                         help="Seed of inputs and of the random schedule."),
-            click.option("--schedule", type=click.Choice(["eager", "late", "random"]), default="late",
-                         show_default=True, help="When asynchronous operations land."),
-            click.option("--arithmetic", type=click.Choice(["float64", "exact"]), default="float64",
-                         show_default=True, help="How tensor cores add: fast, or as the hardware does."),
-            click.option("--budget", type=click.IntRange(min=1), default=None, metavar="N",
-                         help="Most warp instructions that one run may execute."),
-        ]
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--mode, --gpu-timeout."""
-    for option in reversed(
-        [
-            click.option("--mode", type=click.Choice(["eager", "deferred"]), default="deferred", show_default=True,
-                         help="When emulated tensor-core operations take effect (backend hopper)."),
-            click.option("--gpu-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True,
-                         metavar="SECONDS", help="Longest time for one launch on a GPU."),
-        ]
-    ):  # fmt: skip
-        function = option(function)
-    return function
 
 
 def read_gpu_options(mode: str, seconds: float, toolkit: Path | None) -> GpuOptions:

@@ -6,14 +6,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-import click
 from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
 from porter.cli.inputs import case_directories, require_directories
 from porter.cli.porting import roots
-from porter.diagnostics import ExitCode
+from porter.diagnostics import ExitCode, worst_exit
 from porter.lang.sources import is_python, load_sources
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.embedded import EmbeddedPortResult, port_cuda_file, port_python_strings
@@ -21,20 +20,11 @@ from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortResult
 from porter.report import json as report_json
-from porter.report.inventory import python_kernels
-from porter.verify.results import worst_exit
+from porter.scan.inventory import python_kernels
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Where else local headers are.")  # fmt: skip
 @command
 def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...]) -> ExitCode:
-    """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
-
-    Exit code 3: constructs are refused; they are named with their place, and the kernels that stay because of them.
-    """
     require_directories("-I", include_dirs)
     plans: list[KernelPlan] = []
     left: list[LeftKernel] = []

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-import click
 from rich.text import Text
 
 from porter.build.gate import Gated
@@ -23,31 +22,9 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.lang.diff import file_diff, unified_diff
 from porter.report import gate as report_gate
 from porter.report import json as report_json
+from porter.report.groups import group_body
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write all files of the port below DIR.")  # fmt: skip
-@click.option("--apply", is_flag=True, help="Write the port over the originals.")
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if there is anything to port.")
-@click.option("--allow-dirty", is_flag=True, help="With --apply: also over files that are not committed.")
-@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (ID or prefix; repeatable).")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (ID or prefix; repeatable).")
-@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="A directory of rules of your own (YAML; repeatable).")  # fmt: skip
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Where else local headers are; they are ported with the file.")  # fmt: skip
-@click.option("--mend", "mends", is_flag=True,
-              help="Also offer what the original itself lacks, found by running its case in the checking simulator: "
-                   "fences and barriers, as groups of safety review.")  # fmt: skip
-@click.option("--compile/--no-compile", "compiles", default=True, show_default=True,
-              help="Compile port (sm_100a) and original (sm_90a), where there is a CUDA compiler.")  # fmt: skip
-@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="For the compiler: a macro (repeatable).")
-@click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
-              help="For the compiler: passed to nvcc as it is, such as -isystem=DIR (repeatable).")  # fmt: skip
-@click.option("-j", "--jobs", type=click.IntRange(min=1), default=None, metavar="N",
-              help="Compilations at once (default: as many as there are cores).")  # fmt: skip
 @command
 def port(
     session: Session,
@@ -66,12 +43,6 @@ def port(
     flags: tuple[str, ...],
     jobs: int | None,
 ) -> ExitCode:
-    """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
-
-    Local headers are ported with the files that include them. Exit code 3: constructs were left. A kernel that is
-    refused stays as it is for sm_90a, and traps elsewhere; what can be ported of its file is. Exit code 4: the
-    compiler takes the original and refuses the port; nothing is written.
-    """
     if sum([output is not None, apply, check]) > 1:
         raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
     if allow_dirty and not apply:
@@ -154,7 +125,7 @@ def _document(
         "files": files,
         "written": written,
         "left": [asdict(k) for k in ported.left],
-        "groups": [report_json.group(g) for g in ported.groups],
+        "groups": [group_body(g) for g in ported.groups],
         "compiled": report_gate.document(gated),
         "diagnostics": report_json.diagnostics(diagnostics),
     }

@@ -6,23 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from porter.build.port_plan import PortPlan
 from porter.cli.inputs import case_directories, is_dsl_source
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, worst_exit
 from porter.lang.embedded import embedded_in_python
 from porter.lang.sources import SourceSet, is_python, load_sources
 from porter.lang.text import EditGroup
 from porter.model.dsl.reach import uses_kernels
 from porter.passes.dsl.port import DslSources, port_python
 from porter.passes.embedded import EmbeddingFile, port_cuda_file, port_python_strings
-from porter.report.inventory import python_kernels, refuse_python, source_files
-from porter.verify.builder import PortPlan
-from porter.verify.results import worst_exit
-
-if TYPE_CHECKING:
-    from porter.passes.partial import LeftKernel
-    from porter.passes.port import PortOptions
+from porter.passes.partial import LeftKernel
+from porter.passes.port import PortOptions
+from porter.scan.inventory import python_kernels, refuse_python, source_files
 
 
 @dataclass(frozen=True)
@@ -129,8 +126,6 @@ def port_paths(
     Raises:
         PorterError: what the front end and the engine raise.
     """
-    from porter.passes.port import PortOptions
-
     options = PortOptions(tuple(select), tuple(ignore), tuple(map(str, rule_dirs)))
     found = roots(paths)
     try:

@@ -104,21 +104,3 @@ def executable_of(request: Request, toolkit: Toolkit, default_arch: str, folder:
         request.report(host_headers_note(request.path, built.stood_in))
     return executable
 
-
-def compile_options(function: Callable[..., object]) -> Callable[..., object]:
-    """-I, -D, -l and --nvcc-flag, for programs given as source."""
-    import click
-
-    for option in reversed(
-        [
-            click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-                         help="Program source: include directory."),
-            click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Program source: macro."),
-            click.option("-l", "libraries", multiple=True, metavar="NAME",
-                         help="Program source: library to link with, such as cuda."),
-            click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
-                         help="Program source: passed to nvcc as it is."),
-        ]
-    ):  # fmt: skip
-        function = option(function)
-    return function

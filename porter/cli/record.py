@@ -8,7 +8,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import click
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
@@ -17,23 +16,11 @@ from porter.cli.context import Session, command
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
-from porter.verify.backends import make_backend
 from porter.verify.case import cases_of, load_case
+from porter.verify.choose_backend import make_backend
 from porter.verify.record import Entry, Record, environment, record_case, save
 
 
-@click.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE",
-              help="The record to write.")  # fmt: skip
-@click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
-@click.option("--sizes", multiple=True, metavar="SIZES",
-              help="`default`, `all`, or M=128,N=256,...; repeatable.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs.")
-@click.option("--backend", type=click.Choice(["gpu", "sim"]), default="gpu", show_default=True,
-              help="Where the originals run; the simulator with the hardware's arithmetic.")  # fmt: skip
-@click.option("--gpu-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="SECONDS",
-              help="Longest time for one launch on the GPU.")  # fmt: skip
 @command
 def record(
     session: Session,
@@ -45,8 +32,6 @@ def record(
     backend: str,
     gpu_timeout: float,
 ) -> ExitCode:
-    """Run the originals of PATH and keep their outputs; `porter verify --against FILE` compares ports with
-    them elsewhere."""
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     settings = replace(
         sim_options(seed, "late", "exact", None), gpu=read_gpu_options("deferred", gpu_timeout, session.toolkit)

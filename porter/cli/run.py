@@ -10,44 +10,29 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import click
-
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file, require_program
-from porter.cli.options import sim_options, simulator_options
-from porter.cli.programs import Request, compile_options, run_source_or_executable
-from porter.cli.tracing import recorder, show_trace, trace_options
+from porter.cli.options import sim_options
+from porter.cli.programs import Request, run_source_or_executable
+from porter.cli.tracing import recorder, show_trace
 from porter.diagnostics import ExitCode
 from porter.report import hazards as report_hazards
 from porter.report import json as report_json
-from porter.report.program import finding_diagnostic, launch_body, launch_line
+from porter.report.program import finding_body, finding_diagnostic, launch_body, launch_line
 from porter.report.trace import kernel_name
 from porter.verify.backends import run_finding
 from porter.verify.builder import ORIGINAL_ARCH
 from porter.verify.hazards import HazardRun, check_runs
+from porter.verify.outcome import Verdict
 from porter.verify.program import ProgramOutcome
 from porter.verify.program.results import as_run
-from porter.verify.results import Verdict
 from porter.verify.settings import SimOptions
 
 _STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}
 _SIGNALLED = 128
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
-@click.argument("program", type=click.Path(path_type=Path))
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PROGRAM ARGUMENTS...]")
-@click.option("--arch", default=None, metavar="ARCH",
-              help="Source: compile for this target (default sm_90a). Executable: run as on this chip.")  # fmt: skip
-@click.option("--multiprocessors", type=click.IntRange(min=1), default=None, metavar="N",
-              help="How many the device reports [default: 8].")  # fmt: skip
-@compile_options
-@click.option("--hazards", "check", is_flag=True, help="Also look for hazards, as `porter hazards` does.")
-@click.option("--level", type=click.Choice(["strict", "practice"]), default="practice", show_default=True,
-              help="With --hazards: what counts as an error.")  # fmt: skip
-@trace_options
-@simulator_options
 @command
 def run(
     session: Session,
@@ -65,22 +50,12 @@ def run(
     timeline: bool,
     trace_blocks: str | None,
     trace_kernel: str | None,
-    trace_limit: int,
+    trace_limit: int | None,
     seed: int,
     schedule: str,
     arithmetic: str,
     budget: int | None,
 ) -> int:
-    """Run PROGRAM with its own main() and its arguments, its kernels on the simulator. No GPU takes part.
-
-    PROGRAM is CUDA source, which is compiled first, or an executable that holds PTX and was linked with `-cudart
-    shared`. Options of Porter stand before it: `porter run --trace out.json -- ./program --size 256`. The program
-    has the terminal's input and output; what Porter says goes to standard error.
-
-    The exit status is the program's own (128 + N if signal N ended it), unless Porter has something to say about its
-    kernels: 5 for a run-time error or a hazard, 6 where a call or an instruction is not supported, so that there is no
-    verdict.
-    """
     found = _found(program)
     require_file(found, "run")
     require_directories("-I", include_dirs)
@@ -153,7 +128,7 @@ def _report(
         "launches": [launch_body(record) for record in outcome.launches],
         "stdout": outcome.stdout,
         "stderr": outcome.stderr,
-        "findings": [report_json.finding(f) for f in findings],
+        "findings": [finding_body(f) for f in findings],
         "diagnostics": report_json.diagnostics(outcome.diagnostics),
         "hazards": None if checked is None else report_hazards.run_body(checked),
         **trace,

@@ -8,7 +8,6 @@ import io
 import os
 from pathlib import Path
 
-import click
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +16,8 @@ from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
-from porter.report.inventory import Construct, FileInventory, Inventory, take_inventory
+from porter.scan.constructs import Construct, FileInventory
+from porter.scan.inventory import Inventory, take_inventory
 
 _ALL_SHOWN = 20
 """Inventories of so few files show every file, longer ones only those that hold something."""
@@ -26,14 +26,6 @@ _HEADERS_SHOWN = 5
 _LEVEL_STYLES = {"none": "dim", "low": "green", "medium": "yellow", "high": "red"}
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option("--csv", "as_csv", is_flag=True, help="One line per file and construct, comma-separated.")
-@click.option("--no-effort", is_flag=True, help="Do not run the port engine to tell how much work a port is.")
-@click.option("--jobs", type=click.IntRange(min=1), default=None, metavar="N",
-              help="Processes that read and judge files (default: one per CPU).")  # fmt: skip
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Where else local headers are.")  # fmt: skip
 @command
 def scan(
     session: Session,
@@ -43,11 +35,6 @@ def scan(
     jobs: int | None,
     include_dirs: tuple[Path, ...],
 ) -> ExitCode:
-    """List kernels and Hopper constructs of files or trees, what each becomes, and how much work a port is.
-
-    Effort is what the port engine makes of a file: `low` is ported and meaning is kept by construction, `medium`
-    is ported with something to look at, `high` is what is left to do by hand.
-    """
     if as_csv and session.json:
         raise PorterError(Code.BAD_OPTION, option="--csv, --format json", problem="choose one")
     count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -22,25 +21,14 @@ from porter.cli.inputs import require_file
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
-from porter.verify.backends import SimBackend, make_backend
+from porter.verify.backends import SimBackend
 from porter.verify.case import Case, cases_of, load_case
+from porter.verify.choose_backend import make_backend
 from porter.verify.gpu.selfcheck import BitsRow, compare_bits, read_simulated, simulated
+from porter.verify.outcome import Verdict
 from porter.verify.record import environment
-from porter.verify.results import Verdict
 
 
-@click.command()
-@click.argument("path", type=click.Path(path_type=Path), default=Path("corpus"))
-@click.option("--gpu", is_flag=True, help="Compare with the GPU of this machine.")
-@click.option("--simulate", type=click.Path(path_type=Path), metavar="FILE",
-              help="Run the simulator only, and keep what it computes for --simulated.")  # fmt: skip
-@click.option("--simulated", "earlier", type=click.Path(path_type=Path), metavar="FILE",
-              help="With --gpu: what the simulator computed earlier, perhaps elsewhere.")  # fmt: skip
-@click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
-@click.option("--sizes", multiple=True, metavar="SIZES", help="`default`, `all`, or M=128,N=256,...; repeatable.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs.")
-@click.option("--gpu-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="SECONDS",
-              help="Longest time for one launch on the GPU.")  # fmt: skip
 @command
 def selfcheck(
     session: Session,
@@ -53,8 +41,6 @@ def selfcheck(
     seed: int,
     gpu_timeout: float,
 ) -> ExitCode:
-    """Run every original below PATH in the simulator, with the hardware's arithmetic, and on the GPU, and
-    compare all bits of the outputs, for every input family."""
     if gpu == (simulate is not None):
         raise PorterError(Code.BAD_OPTION, option="--gpu, --simulate", problem="choose one")
     known = read_simulated(_rows(earlier)) if earlier is not None else {}

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -18,12 +17,12 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file, require_program
-from porter.cli.options import read_launch, read_sizes, sim_options, simulator_options
-from porter.cli.programs import Request, compile_options, run_source_or_executable
-from porter.cli.tracing import recorder, show_trace, trace_options
+from porter.cli.options import read_launch, read_sizes, sim_options
+from porter.cli.programs import Request, run_source_or_executable
+from porter.cli.tracing import recorder, show_trace
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
-from porter.report.program import finding_diagnostic
+from porter.report.program import finding_body, finding_diagnostic
 from porter.verify.backends import SimBackend, run_finding
 from porter.verify.bare import pick_entry, read_argument, run_bare
 from porter.verify.builder import ORIGINAL_ARCH, parse_ptx
@@ -37,25 +36,6 @@ _SHOWN = 8
 _STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}
 
 
-@click.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.argument("arguments", nargs=-1, metavar="[-- PROGRAM ARGUMENTS...]")
-@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--arch", default=None, metavar="ARCH", help="Compile for this target (default sm_90a).")
-@click.option("--family", default="integers", show_default=True, help="Input family, with a case.")
-@click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
-@click.option("--kernel", default=None, metavar="NAME", help="PTX: which entry, if there are several.")
-@click.option("--grid", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks.")
-@click.option("--block", default="32", show_default=True, metavar="X,Y,Z", help="PTX: threads.")
-@click.option("--cluster", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks of a cluster.")
-@click.option(
-    "--smem", type=click.IntRange(min=0), default=0, metavar="BYTES", help="PTX: dynamic shared memory."
-)
-@click.option("--arg", "args", multiple=True, metavar="VALUE",
-              help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
-@compile_options
-@trace_options
-@simulator_options
 @command
 def sim(
     session: Session,
@@ -79,14 +59,12 @@ def sim(
     timeline: bool,
     trace_blocks: str | None,
     trace_kernel: str | None,
-    trace_limit: int,
+    trace_limit: int | None,
     seed: int,
     schedule: str,
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
-    """Run PATH on the simulator: a PTX module (with --grid, --block, --arg), a kernel with a case, or a whole
-    program with its own main(), given as .cu source or as an executable."""
     require_file(path, "sim")
     require_directories("-I", include_dirs)
     printed: list[str] = []
@@ -196,7 +174,7 @@ def _finish(
         "opcodes": opcodes,
         "outputs": outputs,
         "printed": "".join(printed),
-        "findings": [report_json.finding(f) for f in result.findings],
+        "findings": [finding_body(f) for f in result.findings],
         **traced(),
     }
     session.write_json(report_json.document("sim", code, body))
@@ -234,7 +212,7 @@ def _program(
         "opcodes": {},
         "outputs": [],
         "printed": outcome.stdout,
-        "findings": [report_json.finding(f) for f in found],
+        "findings": [finding_body(f) for f in found],
         "diagnostics": report_json.diagnostics(outcome.diagnostics),
         **traced(),
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--trace, --timeline and what bounds them."""
+"""What --trace and --timeline ask for: the recording, its file, the picture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.console import Console
 
 from porter.build.entry import demangle
@@ -17,33 +16,14 @@ from porter.cli.context import Session
 from porter.diagnostics import Code, PorterError
 from porter.report import timeline as report_timeline
 from porter.report import trace as report_trace
-from porter.sim.trace.recorder import DEFAULT_BLOCKS, DEFAULT_LIMIT, Recorder
+from porter.sim.trace.recorder import DEFAULT_LIMIT, Recorder
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--trace, --timeline, --trace-blocks, --trace-kernel, --trace-limit."""
-    for option in reversed(
-        [
-            click.option("--trace", "trace_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                         help="Write what happened in which order, for ui.perfetto.dev or chrome://tracing."),
-            click.option("--timeline", is_flag=True, help="Print it as a picture."),
-            click.option("--trace-blocks", default=None, metavar="LIST",
-                         help=f"Thread blocks to record: `all`, or numbers in launch order such as 0-3,8 "
-                              f"[default: the first {DEFAULT_BLOCKS}, in whole clusters]."),
-            click.option("--trace-kernel", default=None, metavar="NAME",
-                         help="Record only kernels whose name has NAME in it."),
-            click.option("--trace-limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True,
-                         metavar="N", help="Most events to record."),
-        ]
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
 
 def recorder(
-    trace_path: Path | None, timeline: bool, blocks: str | None, kernel: str | None, limit: int
+    trace_path: Path | None, timeline: bool, blocks: str | None, kernel: str | None, limit: int | None
 ) -> Recorder | None:
     """What the options ask to record, or None.
 
@@ -56,7 +36,7 @@ def recorder(
     if trace_path is not None and not trace_path.parent.is_dir():
         raise PorterError(Code.WRITE_FAILED, path=trace_path, reason="no such directory")
     chosen = None if kernel is None else functools.partial(_is_called, kernel)
-    return Recorder(limit=limit, blocks=wanted, kernels=chosen)
+    return Recorder(limit=limit or DEFAULT_LIMIT, blocks=wanted, kernels=chosen)
 
 
 def _is_called(part: str, mangled: str) -> bool:

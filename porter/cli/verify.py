@@ -10,23 +10,25 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
-import click
 from rich.text import Text
 
+from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import host_headers_note, make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import cases_beside, require_directories, require_file
-from porter.cli.options import gpu_options, read_gpu_options, read_sizes, sim_options, simulator_options, split_list
+from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
-from porter.report import json as report_json
+from porter.report import verification
+from porter.report.exits import verification_exit
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_table
-from porter.verify.backends import Backend, make_backend
-from porter.verify.builder import Builder, PortPlan
+from porter.verify.backends import Backend
+from porter.verify.builder import Builder
 from porter.verify.case import Case, load_case
 from porter.verify.checked import Checking
+from porter.verify.choose_backend import make_backend
 from porter.verify.coverage import Coverage
 from porter.verify.further import further_sizes
 from porter.verify.hazards import usual_level
@@ -34,37 +36,13 @@ from porter.verify.record import ReplayBackend, load
 from porter.verify.results import Row, VerifyResult
 from porter.verify.runner import Again, VerifyOptions
 from porter.verify.runner import verify as run_case
-from porter.verify.settings import BACKENDS, SimOptions
+from porter.verify.settings import SimOptions
 
 Schedule = Literal["eager", "late", "random"]
 _DSL_SEEDS = 2
 """Random schedules under which ports of CuTe DSL kernels run."""
 
 
-@click.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="The case to use instead of the one beside the kernel.")  # fmt: skip
-@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="A finished port to verify; without it Porter makes one.")  # fmt: skip
-@click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
-              help="Recorded cases: the CUDA C++ file the kernel was compiled from, to make the port of.")  # fmt: skip
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Recorded cases: include directory of the source.")  # fmt: skip
-@click.option("--original-only", is_flag=True, help="Only compare the original with the reference.")
-@click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
-@click.option("--sizes", multiple=True, metavar="SIZES",
-              help="`default`, `all`, or M=128,N=256,...; repeatable [default: `default` with all input families, "
-                   "and with one each what that cannot show: other instantiations, edges, a long loop].")  # fmt: skip
-@click.option("--hazards/--no-hazards", default=None,
-              help="Also look for hazards in the same runs, with the first input family of each size "
-                   "[default: on the simulator, where there is a port].")  # fmt: skip
-@simulator_options
-@click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
-              help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
-@gpu_options
-@click.option("--against", type=click.Path(path_type=Path), metavar="FILE",
-              help="A record to compare the port with, instead of running the original.")  # fmt: skip
 @command
 def verify(
     session: Session,
@@ -86,16 +64,6 @@ def verify(
     gpu_timeout: float,
     against: Path | None,
 ) -> ExitCode:
-    """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
-
-    The kernel is ported unless --port or --original-only is given; original and port are built, run on the
-    same inputs, and compared with the float64 reference and with each other. A recorded case (porter capture) is
-    compared with what was recorded, in the hardware's arithmetic; it has a port if its source is known. On the
-    simulator the integer inputs run once more under a random schedule: a buffer given back too early shows only
-    there. Ports of CuTe DSL kernels run under the late, the eager and two random schedules, whatever is asked for.
-    Values and synchronization are checked in one go, on the levels of `porter hazards`. What the port has from its
-    original is said, and sets no exit code. The last lines say what was not run.
-    """
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
     cases = [load_case(case_path)] if case_path is not None else None
@@ -162,8 +130,8 @@ def verify(
     )
     session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
     _show(session, result)
-    session.write_json(report_json.verify(result))
-    return result.exit_code
+    session.write_json(verification.document(result))
+    return verification_exit(result)
 
 
 def _checking(settings: SimOptions) -> Callable[[str], Checking]:

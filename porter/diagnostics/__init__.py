@@ -35,6 +35,7 @@ __all__ = [
     "Severity",
     "exit_code_of",
     "has_errors",
+    "worst_exit",
 ]
 
 
@@ -83,6 +84,22 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 def exit_code_of(diagnostics: Iterable[Diagnostic]) -> ExitCode:
     """That of the first error, `ExitCode.OK` where there is none."""
     return next((d.code.value.exit_code for d in diagnostics if d.severity is Severity.ERROR), ExitCode.OK)
+
+
+_EXIT_RANK = (
+    ExitCode.DIFFERENT,
+    ExitCode.BUILD_FAILED,
+    ExitCode.UNPORTED,
+    ExitCode.USAGE,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.FINDINGS,
+    ExitCode.OK,
+)
+
+
+def worst_exit(codes: Iterable[ExitCode]) -> ExitCode:
+    """The exit code of several results: a proven difference first, then what kept others from a verdict."""
+    return min(codes, key=_EXIT_RANK.index, default=ExitCode.OK)
 
 
 class PorterError(Exception):

@@ -26,10 +26,7 @@ from porter.ptx.ast import (
     Sym,
     VarDecl,
 )
-
-_OFFSET = 0xFFFFFF
-_RANK_SHIFT = 24
-"""Where a shared::cluster address holds the rank of the CTA."""
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 
 
 def is_used(module: Module) -> bool:
@@ -76,7 +73,7 @@ def copy(found: Instruction, sequel: Sequel, site: Imm) -> None:
         sequel.add("cvt.u32.u16", mask, rest.pop(0))
     else:
         rank = sequel.temporary("b32")
-        sequel.add("shr.u32", rank, there, Imm(_RANK_SHIFT))
+        sequel.add("shr.u32", rank, there, Imm(RANK_SHIFT))
         one = sequel.temporary("b32")
         sequel.add("mov.u32", one, Imm(1))
         sequel.add("shl.b32", mask, one, rank)
@@ -110,7 +107,7 @@ def copy(found: Instruction, sequel: Sequel, site: Imm) -> None:
 def _at_home(sequel: Sequel, address: Operand, rank: Operand) -> Reg:
     """The address of the same offset in the issuing CTA."""
     offset, result = sequel.temporary("b32"), sequel.temporary("b32")
-    sequel.add("and.b32", offset, address, Imm(_OFFSET))
+    sequel.add("and.b32", offset, address, Imm(OFFSET_MASK))
     sequel.add("mapa.shared::cluster.u32", result, offset, rank)
     return result
 

@@ -10,6 +10,7 @@ from porter.hopper.emit import Sequel
 from porter.ptx.ast import Imm, Instruction, Mem, Operand, Reg, Vec
 from porter.ptx.block_scale import scale_count
 from porter.ptx.packing import SOURCE_BITS
+from porter.ptx.table import operands
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.tmem_access import Shape, TmemAccess, cell, unpacked_columns
 from porter.ptx.tmem_copy import TmemCopy
@@ -163,19 +164,18 @@ def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> Non
     op = UmmaOp.parse(found.parts)
     if op.ashift:
         raise NotEmulated("tcgen05.mma with .ashift is not emulated")
-    d, a, b, *rest = found.operands
-    metadata = sequel.address(rest.pop(0), "b32") if op.sparse else Imm(0)
-    idesc = rest.pop(0)
+    given = operands(found)
+    if "zero_column_mask" in given:
+        raise NotEmulated("a zero-column mask is not emulated")
+    a = given["a"]
+    metadata = sequel.address(given["meta"], "b32") if op.sparse else Imm(0)
     scales: list[Operand] = [Imm(0), Imm(0)]
     if op.block_scale:
-        scales = [sequel.address(rest.pop(0), "b32"), sequel.address(rest.pop(0), "b32")]
-    masks: tuple[Operand, ...] = ()
-    if rest and isinstance(rest[0], Vec):
-        masks, rest = rest[0].items, rest[1:]
-    enable: Operand = rest[0] if rest else Imm(1)
-    if len(rest) > 1 and (op.ws or not isinstance(rest[1], Imm)):
-        raise NotEmulated("a zero-column mask is not emulated")
-    shift = rest[1].value if len(rest) > 1 and isinstance(rest[1], Imm) else 0
+        scales = [sequel.address(given[name], "b32") for name in ("scale_a", "scale_b")]
+    disabled = given.get("disable_output_lane")
+    masks: tuple[Operand, ...] = disabled.items if isinstance(disabled, Vec) else ()
+    scale = given.get("scale_input_d")
+    shift = scale.value if isinstance(scale, Imm) else 0
     flags = KINDS[op.kind] | int(shift) << SHIFT_AT
     if op.cta_group == 2:
         flags |= PAIR
@@ -191,11 +191,11 @@ def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> Non
         a = sequel.temporary("b64")
         sequel.add("cvt.u64.u32", a, narrow)
     arguments: list[tuple[str, Operand]] = [
-        ("b32", sequel.address(d, "b32")),
+        ("b32", sequel.address(given["d"], "b32")),
         ("b64", sequel.value(a, "b64")),
-        ("b64", sequel.value(b, "b64")),
-        ("b32", sequel.value(idesc, "b32")),
-        ("b32", sequel.predicate(enable)),
+        ("b64", sequel.value(given["b"], "b64")),
+        ("b32", sequel.value(given["idesc"], "b32")),
+        ("b32", sequel.predicate(given["enable_input_d"])),
         ("b32", Imm(flags)),
     ]
     extended = op.sparse or op.block_scale

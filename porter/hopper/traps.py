@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.diagnostics import Code
+from porter.ptx.tmem import COLUMNS, MIN_ALLOCATION
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,10 @@ class Trap:
 
 
 TRAPS: dict[int, Trap] = {
-    1: Trap(Code.SIM_TMEM_ALLOCATION, "tcgen05.alloc of {0} columns; the size is a power of two, 32 to 512"),
+    1: Trap(
+        Code.SIM_TMEM_ALLOCATION,
+        f"tcgen05.alloc of {{0}} columns; the size is a power of two, {MIN_ALLOCATION} to {COLUMNS}",
+    ),
     2: Trap(
         Code.SIM_TMEM_ALLOCATION,
         "tcgen05.alloc of {0} columns waits forever: no such run of columns is freed (units of 32 held: {1:#x})",

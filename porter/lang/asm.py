@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from weakref import WeakKeyDictionary
@@ -13,9 +13,9 @@ from tree_sitter import Node
 
 from porter.diagnostics import Location
 from porter.lang.cuda import CudaFile, error_nodes, find, location, parse_tree, span
-from porter.lang.lexical import Lexed, MacroText, without_continuations
+from porter.lang.lexical import MacroText, without_continuations
 from porter.lang.masking import NO_MACROS, mask
-from porter.lang.text import Span, merged
+from porter.lang.text import Span
 from porter.ptx.ast import Template
 
 _KEYWORD = re.compile(rb"\b(?:asm|__asm__|__asm)\b(?=\s*(?:volatile|__volatile__|goto|inline|\s)*\s*\()")
@@ -375,13 +375,3 @@ def _read_ptx(text: str) -> tuple[Template | None, str | None]:
         return None, str(error)
 
 
-def unparsed_overlapping(file: CudaFile, where: Span) -> Iterator[Span]:
-    """The parts of `where` that lie in unparsed regions."""
-    for bad in merged(file.unparsed):
-        if bad.overlaps(where):
-            yield Span(max(bad.start, where.start), min(bad.end, where.end))
-
-
-def lexed_macros(source: bytes) -> list[MacroDefinition]:
-    """The macros of a source that has not been parsed."""
-    return list(Lexed(source).macros())

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics import Code, PorterError
 from porter.lang.asm import string_macros
 from porter.lang.cuda import CudaFile, parse_cuda
 from porter.lang.known_headers import is_known
@@ -238,5 +238,3 @@ def _tidy(path: Path) -> str:
     return Path(*parts).as_posix() if parts else "."
 
 
-def include_location(file: CudaFile, include: Include) -> Location:
-    return file.location(include.span)

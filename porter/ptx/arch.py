@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from porter.ptx.shared_window import SYSTEM_SHARED
+
 WARP = 32
 """Threads of a warp (PTX ISA 9.0 §10, WARP_SZ)."""
 
@@ -46,7 +48,7 @@ class Limits:
     shared_per_block: int
     shared_per_block_default: int = 48 * 1024
     shared_per_sm: int = 228 * 1024
-    shared_reserved: int = 1024
+    shared_reserved: int = SYSTEM_SHARED
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     threads_per_block: int = 1024
@@ -55,8 +57,6 @@ class Limits:
     named_barriers: int = 16
     cluster_portable: int = 8
     cluster_max: int = 16
-    tmem_lanes: int = 0
-    tmem_columns: int = 0
 
 
 def _macros(sm: int, suffix: str) -> dict[str, int]:
@@ -81,9 +81,11 @@ def _targets() -> dict[str, Target]:
 
 TARGETS = _targets()
 
-_DATACENTER_BLACKWELL = Limits(shared_per_block=227 * 1024, tmem_lanes=128, tmem_columns=512)
+SHARED_LIMIT = 227 * 1024
+"""Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
+_DATACENTER_BLACKWELL = Limits(shared_per_block=SHARED_LIMIT)
 LIMITS: dict[int, Limits] = {
-    90: Limits(shared_per_block=227 * 1024),
+    90: Limits(shared_per_block=SHARED_LIMIT),
     100: _DATACENTER_BLACKWELL,
     103: _DATACENTER_BLACKWELL,
     110: _DATACENTER_BLACKWELL,

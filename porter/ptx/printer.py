@@ -57,16 +57,6 @@ def to_text(tree: Module | Template) -> str:
     return "\n".join(lines) + "\n"
 
 
-def operand_text(operand: Operand) -> str:
-    """One operand as it stands in a module."""
-    return _Printer(template=False).operand(operand)
-
-
-def instruction_text(instruction: Instruction) -> str:
-    """One instruction as it stands in a module, with its semicolon."""
-    return _Printer(template=False).instruction(instruction)
-
-
 class _Printer:
     def __init__(self, template: bool) -> None:
         self.percent = "%%" if template else "%"

@@ -8,7 +8,6 @@ and tables. Modules of them are legal PTX; values and addresses are not set.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 
 from porter.ptx.forms.grammar import Access, OperandForm, Part, present
@@ -76,17 +75,6 @@ def opcodes(row: Form, most: int = 0) -> list[str]:
                 assert chosen is not None, (row.pattern, option)
                 found.append(chosen)
     return [_opcode(row.parts, chosen) for chosen in found]
-
-
-def every_opcode(row: Form, limit: int = 400) -> list[str]:
-    """All legal opcodes of the row if they are few, else those of `opcodes`."""
-    choices: list[list[str | None]] = [
-        [None, *part.choices] if part.optional else list(part.choices) for part in row.parts
-    ]
-    if math.prod(map(len, choices)) > limit:
-        return opcodes(row)
-    found = [_opcode(row.parts, chosen) for chosen in itertools.product(*choices)]
-    return [opcode for opcode in found if row.modifiers(tuple(opcode.split("."))) is not None]
 
 
 # Operands ---------------------------------------------------------------------------------------------

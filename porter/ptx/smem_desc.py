@@ -137,15 +137,6 @@ def _used_bits(generation: Generation) -> int:
     return sum(field.mask for field in FIELDS[generation].values())
 
 
-def sm90_to_sm100(word: int) -> int:
-    """The SM100 descriptor of the same tile.
-
-    The SM90 swizzle code at bits 62-63 and the SM100 code at bits 61-63 are the same bits for every mode
-    they share, so that only the version is added.
-    """
-    return word | SM100_VERSION_BIT
-
-
 def element_offset(
     mn: IntLike,
     k: IntLike,

@@ -116,6 +116,11 @@ def bind(instruction: Instruction) -> tuple[tuple[OperandForm, Operand], ...]:
     return _matched(instruction)[2]
 
 
+def operands(instruction: Instruction) -> dict[str, Operand]:
+    """The operands that are there, by the names of the table. Raises UnknownInstruction."""
+    return {row.name: operand for row, operand in _matched(instruction)[2]}
+
+
 def destinations(instruction: Instruction) -> tuple[Reg | Placeholder, ...]:
     """The registers it writes, in the order of the text, vectors and `d|p` pairs taken apart, `_` left out.
 

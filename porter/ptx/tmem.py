@@ -17,7 +17,8 @@ WARP_LANES = 32
 """Lanes that one warp can load from and store to: those of its rank modulo 4."""
 
 MIN_ALLOCATION = 32
-"""Columns of the smallest tcgen05.alloc; the size is a power of two up to COLUMNS."""
+ALLOCATIONS = tuple(MIN_ALLOCATION << i for i in range((COLUMNS // MIN_ALLOCATION).bit_length()))
+"""Columns that a tcgen05.alloc may ask for."""
 
 HALF_LANE = 16
 """Lane offset of the second of two M=64 tiles that share their columns (layouts C and F)."""
@@ -44,17 +45,6 @@ def lane_of(taddr: int) -> int:
 
 def column_of(taddr: int) -> int:
     return taddr & COLUMN_MASK
-
-
-def is_legal_allocation(columns: int) -> bool:
-    return MIN_ALLOCATION <= columns <= COLUMNS and columns & (columns - 1) == 0
-
-
-def allocation_columns(needed: int) -> int:
-    """The smallest legal allocation of `needed` columns. Raises ValueError above COLUMNS."""
-    if needed > COLUMNS:
-        raise ValueError(f"{needed} columns are more than the {COLUMNS} of Tensor Memory")
-    return max(MIN_ALLOCATION, 1 << (max(needed, 1) - 1).bit_length())
 
 
 class DLayout(Enum):

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from porter.ptx.swizzle import IntLike
 from porter.ptx.tmem import WARP_LANES
-from porter.ptx.types import ElementType
 
 
 class Shape(StrEnum):
@@ -158,47 +157,3 @@ def lane_problem(lane: int, shape: Shape, warp_rank: int) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class AccessPiece:
-    """One ld or st of a fragment: registers `register` .. at `column` columns from the tile's address."""
-
-    register: int
-    registers: int
-    column: int
-    access: TmemAccess
-
-
-def accumulator_pieces(
-    n: int, d_type: ElementType, *, store: bool = False, max_registers: int = 128
-) -> tuple[AccessPiece, ...]:
-    """The accesses that move a wgmma D fragment of `n` columns from (to) an M=64 accumulator.
-
-    The registers come in wgmma's order: 16x256b for 32-bit D, 16x128b with packing for f16. Counts are
-    powers of two, largest first, and at most `max_registers` registers each.
-    """
-    shape = Shape.S16X128B if d_type is ElementType.F16 else Shape.S16X256B
-    packed = d_type is ElementType.F16
-    return _pieces(n // 8, 8, shape, packed, store, max_registers)
-
-
-def a_fragment_pieces(k_blocks: int, *, max_registers: int = 128) -> tuple[AccessPiece, ...]:
-    """The stores that write the A registers of `k_blocks` wgmmas, concatenated, as A in Tensor Memory.
-
-    One block is 32 bytes of K for every type: four registers, eight columns.
-    """
-    return _pieces(2 * k_blocks, 4, Shape.S16X128B, False, True, max_registers)
-
-
-def _pieces(
-    repeats: int, columns: int, shape: Shape, packed: bool, store: bool, max_registers: int
-) -> tuple[AccessPiece, ...]:
-    pieces = []
-    done = 0
-    per_repeat = shape.registers_per_repeat
-    limit = min(shape.max_count, max_registers // per_repeat)
-    while done < repeats:
-        count = 1 << (min(repeats - done, limit).bit_length() - 1)
-        access = TmemAccess(store, shape, count, packed)
-        pieces.append(AccessPiece(done * per_repeat, count * per_repeat, done * columns, access))
-        done += count
-    return tuple(pieces)

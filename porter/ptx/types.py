@@ -57,11 +57,6 @@ class ElementType(StrEnum):
         `.kind::f8f6f4`), tf32 as 32."""
         return CONTAINER_BITS[self]
 
-    @property
-    def float_format(self) -> FloatFormat | None:
-        """The number format, or None for integers and bits."""
-        return FLOAT_FORMATS.get(self)
-
 
 CONTAINER_BITS: dict[ElementType, int] = {
     ElementType.F16: 16,

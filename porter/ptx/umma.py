@@ -97,12 +97,6 @@ def legal_n(
     return values
 
 
-def portable_n_step(m: int, cta_group: int) -> int:
-    """The step of N that every source agrees on: CUTLASS and DeepGEMM keep multiples of 16 at M=128 where
-    the PTX text allows 8."""
-    return 8 if cta_group == 1 and m == 64 else 16
-
-
 @dataclass(frozen=True)
 class UmmaOp:
     """What a tcgen05.mma opcode says; M, N and the types stand in the instruction descriptor."""

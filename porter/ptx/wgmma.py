@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.swizzle import IntLike
 from porter.ptx.types import FP8_TYPES, INT8_TYPES, ElementType
 from porter.ptx.umma import Kind
@@ -150,12 +149,6 @@ def d_position(thread: IntLike, register: IntLike) -> tuple[IntLike, IntLike]:
     return row, 8 * (register // 4) + 2 * quad + register % 2
 
 
-def d_position_f16(thread: IntLike, register: IntLike, half: IntLike) -> tuple[IntLike, IntLike]:
-    """(row, column) of the low (0) or high (1) half of a D register that holds two f16."""
-    warp, group, quad = thread // 32, thread % 32 // 4, thread % 4
-    return 16 * warp + group + 8 * (register % 2), 8 * (register // 2) + 2 * quad + half
-
-
 def a_position(thread: IntLike, register: IntLike, element: IntLike, a_bits: int) -> tuple[IntLike, IntLike]:
     """(row, k) of an element of an A register: registers 0-3, element 0 in the lowest bits.
 
@@ -166,37 +159,6 @@ def a_position(thread: IntLike, register: IntLike, element: IntLike, a_bits: int
     per_register = 32 // a_bits
     row = 16 * warp + group + 8 * (register % 2)
     return row, per_register * (4 * (register // 2) + quad) + element
-
-
-def wgmma_to_umma(
-    op: WgmmaOp,
-    *,
-    m: int = M,
-    negate_a: bool = False,
-    negate_b: bool = False,
-    trans_a: bool = False,
-    trans_b: bool = False,
-) -> tuple[Kind, InstructionDescriptor]:
-    """The tcgen05.mma kind and instruction descriptor of the same product.
-
-    `m` is the row count of the tcgen05 tile (64, 128, or 256 over a CTA pair). The flags are the wgmma
-    immediates: imm-scale of -1 and imm-trans of 1. Raises ValueError for b1, which tcgen05 does not have.
-    """
-    kind = umma_kind(op.a_type)
-    return kind, InstructionDescriptor(
-        kind=kind,
-        m=m,
-        n=op.n,
-        d_type=op.d_type,
-        a_type=op.a_type,
-        b_type=op.b_type,
-        negate_a=negate_a,
-        negate_b=negate_b,
-        a_mn_major=trans_a,
-        b_mn_major=trans_b,
-        saturate=op.satfinite,
-        sparse=op.sparse,
-    )
 
 
 def umma_kind(a_type: ElementType) -> Kind:

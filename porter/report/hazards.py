@@ -7,15 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from porter.build.entry import display_name
-from porter.diagnostics import Diagnostic
+from porter.diagnostics import Diagnostic, worst_exit
 from porter.report import json as report_json
+from porter.report.exits import hazards_exit
+from porter.report.program import finding_body
 from porter.report.trace import kernel_name
 from porter.sim.check.causes import Cause, causes, places
 from porter.sim.check.hazard import Hazard, Site
 from porter.verify.checked import likeness
 from porter.verify.hazards import HazardRun, worst
 from porter.verify.inherited import Inherited
-from porter.verify.results import RunFinding, worst_exit
+from porter.verify.outcome import RunFinding
 
 _PREFIX = "========="
 
@@ -123,7 +125,7 @@ def _replay(run: HazardRun, seed: int | None) -> Iterator[str]:
 
 
 def document(runs: Sequence[HazardRun], errors: Sequence[Diagnostic] = ()) -> dict[str, Any]:
-    code = worst_exit([*(r.exit_code for r in runs), *(e.code.value.exit_code for e in errors)])
+    code = worst_exit([*map(hazards_exit, runs), *(e.code.value.exit_code for e in errors)])
     body = {
         "verdict": worst(runs).value,
         "runs": [run_body(r) for r in runs],
@@ -146,7 +148,7 @@ def run_body(run: HazardRun) -> dict[str, Any]:
         "status": run.status,
         "warp_instructions": run.warp_instructions,
         "seconds": run.seconds,
-        "findings": [report_json.finding(f) for f in run.findings],
+        "findings": [finding_body(f) for f in run.findings],
         "hazards": [hazard(h) for h in run.hazards],
         "causes": [cause_body(c, run.hazards) for c in causes(run.hazards)],
         "baseline": run.baseline,

@@ -13,7 +13,7 @@ from porter.sim.check.catalog import KINDS
 from porter.sim.check.causes import Cause, causes
 from porter.sim.check.hazard import Site
 from porter.verify.hazards import HazardRun
-from porter.verify.results import RunFinding
+from porter.verify.outcome import RunFinding
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

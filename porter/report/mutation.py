@@ -13,9 +13,10 @@ from rich.text import Text
 
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
+from porter.report.exits import baseline_exit
 from porter.report.hazards import hazard
 from porter.verify.mutation import MutantRow, MutationResult
-from porter.verify.mutation_record import Record, Row, baseline_exit, record_row
+from porter.verify.mutation_record import Record, Row, record_row
 
 HARMLESS = {
     "unreached": "no warp comes to it",

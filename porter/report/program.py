@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location
+from porter.verify.outcome import RunFinding
 from porter.verify.program import LaunchRecord
-from porter.verify.results import RunFinding
 
 
 def finding_diagnostic(found: RunFinding, path: Path) -> Diagnostic:
@@ -17,6 +17,20 @@ def finding_diagnostic(found: RunFinding, path: Path) -> Diagnostic:
     code = Code.RUN_INCOMPLETE if found.code.value.exit_code is ExitCode.INCONCLUSIVE else Code.RUN_FAILED
     reason = f"{found.code.id}: {found.message}"
     return Diagnostic(code, where, {"program": "kernel", "reason": reason}, found.where)
+
+
+def finding_body(f: RunFinding) -> dict[str, Any]:
+    return {
+        "id": f.code.id,
+        "message": f.message,
+        "kernel": f.kernel,
+        "block": list(f.block) if f.block is not None else None,
+        "warp": f.warp,
+        "lane": f.lane,
+        "ptx_line": f.ptx_line or None,
+        "source": f.source or None,
+        "line": f.line or None,
+    }
 
 
 def launch_body(record: LaunchRecord) -> dict[str, Any]:

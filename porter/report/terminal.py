@@ -15,7 +15,8 @@ from porter.verify.compare import Comparison
 from porter.verify.coverage import Coverage, Place
 from porter.verify.expr import Number
 from porter.verify.hazards import HazardRun
-from porter.verify.results import Row, Verdict, VerifyResult
+from porter.verify.outcome import Verdict
+from porter.verify.results import Row, VerifyResult
 
 _VERDICT_STYLES = {
     Verdict.CLEAN: "green",

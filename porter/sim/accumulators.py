@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,7 @@ from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import canonical
 from porter.sim.datapath.wgmma import WgmmaForm, multiply, put_registers, take_registers
 from porter.sim.engine import Operation
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
 POISON = np.uint32(CANONICAL["f32"])
@@ -73,7 +71,7 @@ class TileSet:
 class Accumulators:
     """All tiles of a machine. `held` counts resident ones."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Wave) -> None:
         self.machine = machine
         self.sets: dict[tuple[Any, ...], TileSet] = {}
         self.held = 0
@@ -150,12 +148,12 @@ class Fragment(Operation):
 
     prepare = staticmethod(_prepare)
 
-    __slots__ = ("a", "b", "copies", "cta", "error", "following", "form", "machine", "metadata", "place",
+    __slots__ = ("a", "accumulators", "b", "copies", "cta", "error", "following", "form", "metadata", "place",
                  "previous", "ready", "saved", "scale", "tiles")  # fmt: skip
 
     def __init__(
         self,
-        machine: Machine,
+        accumulators: Accumulators,
         at: int,
         warp: int,
         cta: int,
@@ -167,7 +165,7 @@ class Fragment(Operation):
         previous: Fragment | None,
         after: Operation | None,
     ) -> None:
-        self.machine = machine
+        self.accumulators = accumulators
         self.at = at
         self.warp = warp
         self.cta = cta
@@ -195,13 +193,12 @@ class Fragment(Operation):
             compute([self])
         if self.error is not None:
             raise self.error
-        M = self.machine
         if self.following is None:
-            M.accumulators.land(self.tiles, self.place)
+            self.accumulators.land(self.tiles, self.place)
         if self.copies:
             assert self.saved is not None
             registers = put_registers(self.saved[None], self.tiles.d_type)
-            bank = M.banks[32]
+            bank = self.accumulators.machine.banks[32]
             for to, source, warp, lanes in self.copies:
                 bank[to, warp] = np.where(lanes, registers[source, warp - self.warp], bank[to, warp])
         self.previous = self.saved = None
@@ -244,7 +241,7 @@ def _compute(fragments: list[Fragment]) -> None:
         a: int | Array = one.a if isinstance(one.a, int) else np.stack([np.asarray(f.a) for f in group])
         metadata = None if one.metadata is None else np.stack([np.asarray(f.metadata) for f in group])
         try:
-            multiply(one.form, one.machine.smem, ctas, a, one.b, words, one.scale, seen, metadata)
+            multiply(one.form, one.accumulators.machine.smem, ctas, a, one.b, words, one.scale, seen, metadata)
         except DatapathError as problem:
             for f in group:
                 f.error = problem

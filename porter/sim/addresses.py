@@ -1,27 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What addresses that threads give mean: places in the shared memory of a cluster, its mbarriers, global memory.
-
-A shared address is `rank << 24 | offset`, the rank that of the block within its cluster.
-"""
+"""What addresses that threads give mean: places in the shared memory of a cluster, and its mbarriers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.sim.memory import MemoryAccessError
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+from porter.sim.machine import Machine
 from porter.sim.results import Stop
 
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
-
 Array = npt.NDArray[Any]
-RANK_SHIFT = 24
-OFFSET_MASK = (1 << RANK_SHIFT) - 1
-
-
 def shared_place(M: Machine, cta: int, address: int, nbytes: int, at: int, warp: int, lane: int) -> tuple[int, int]:
     """(block, byte offset) of a shared address as seen by a thread of block `cta`."""
     rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
@@ -51,19 +42,3 @@ def signal_of(M: Machine, cta: int, mbar: int, target: int, pair: bool, at: int)
     return M.mbar.resolve(cta, rank << RANK_SHIFT | offset if M.clustered else offset, at)
 
 
-def view_global(M: Machine, address: int, nbytes: int) -> Array:
-    """Bytes of global memory, or of the module's own variables."""
-    try:
-        return M.memory.view(address, nbytes)
-    except MemoryAccessError:
-        return M.internal.view(address, nbytes)
-
-
-class Everything:
-    """Global memory and the module's own variables, as the datapaths see memory."""
-
-    def __init__(self, M: Machine) -> None:
-        self.machine = M
-
-    def view(self, address: int, nbytes: int) -> Array:
-        return view_global(self.machine, address, nbytes)

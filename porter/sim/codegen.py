@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from porter.ptx import ast
 from porter.sim.kinds import DTYPES, WIDTH_OF, WIDTHS, Unsupported, plain
+from porter.sim.machine import Machine
+from porter.sim.program import Program
 from porter.sim.rounding import float_bits
-
-if TYPE_CHECKING:
-    from porter.sim.compiler import Compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 Emitter = Callable[["Context", ast.Instruction], None]
@@ -67,13 +66,26 @@ class Value:
         self.computed = computed
 
 
+class Unit:
+    """What the functions of one program share. Addresses and parameters are constants of the code."""
+
+    def __init__(self, program: Program, machine: Machine) -> None:
+        self.program = program
+        self.machine = machine
+        self.namespace: dict[str, Any] = dict(RUNTIME)
+        self.slots: dict[str, int] = {}
+        self.slot_widths: list[int] = []
+        # Registers that wgmma writes some time after it was issued, and copies of them.
+        self.fragments: frozenset[str] = frozenset()
+
+
 class Context:
     """Code generation for one function: a chain of blocks in one of the two versions."""
 
-    def __init__(self, compiler: Compiler, converged: bool) -> None:
-        self.compiler = compiler
-        self.machine = compiler.machine
-        self.program = compiler.program
+    def __init__(self, unit: Unit, converged: bool) -> None:
+        self.unit = unit
+        self.machine = unit.machine
+        self.program = unit.program
         self.converged = converged
         self.lines: list[str] = []
         self.env: dict[str, Value] = {}
@@ -109,7 +121,7 @@ class Context:
 
     def const_bits(self, kind: str, bits: int) -> str:
         name = f"c_{kind}_{bits:x}"
-        ns = self.compiler.namespace
+        ns = self.unit.namespace
         if name not in ns:
             unsigned = np.array(bits, f"u{WIDTH_OF[kind] // 8}")
             ns[name] = unsigned.view(DTYPES[kind])[()]
@@ -118,7 +130,7 @@ class Context:
     def constant(self, prefix: str, value: Any) -> str:
         """The name of something that the current instruction says once for all threads."""
         name = f"{prefix}_{self.at}"
-        self.compiler.namespace[name] = value
+        self.unit.namespace[name] = value
         return name
 
     def integer(self, op: ast.Operand) -> int:
@@ -140,7 +152,7 @@ class Context:
         if found is None:
             width = self.width(register)
             kind = "p" if width == 1 else f"u{width}"
-            slot = self.compiler.slots.get(register)
+            slot = self.unit.slots.get(register)
             if slot is None:
                 found = Value(width, {kind: self.const(kind, 0)})
             else:
@@ -287,7 +299,7 @@ class Context:
         if self.width(to.name) != self.width(source.name):
             return False
         value = self.value(source.name)
-        fragments = self.compiler.fragments
+        fragments = self.unit.fragments
         if source.name in fragments and to.name in fragments and self.machine.late:
             rows = self.machine_row(to.name), self.machine_row(source.name)
             self.line(f"if M.engine.pending: copy_fragment(M, idx, n, {self.mask()}, {rows[0]}, {rows[1]})")
@@ -311,7 +323,7 @@ class Context:
 
     def write_back(self, names: list[str]) -> None:
         """Scatter registers to their storage."""
-        written = {name for name in names if name in self.dirty and name in self.compiler.slots}
+        written = {name for name in names if name in self.dirty and name in self.unit.slots}
         if not written:
             return
         for name, value in self.env.items():
@@ -319,10 +331,10 @@ class Context:
                 canonical = "p" if value.width == 1 else f"u{value.width}"
                 value.forms = {canonical: self.let(f"{self.form(value, canonical)}.copy()")}
                 value.origin = None
-        for name in sorted(written, key=self.compiler.slots.__getitem__):
+        for name in sorted(written, key=self.unit.slots.__getitem__):
             value = self.env[name]
             canonical = "p" if value.width == 1 else f"u{value.width}"
-            slot = self.compiler.slots[name]
+            slot = self.unit.slots[name]
             self.settle(name)
             form = self.form(value, canonical)
             if self.converged:
@@ -345,13 +357,13 @@ class Context:
 
     def settle(self, register: str) -> None:
         """Before the first access to storage that accumulators of wgmma may be out of (`Accumulators`)."""
-        if register in self.compiler.fragments and not self._settled:
+        if register in self.unit.fragments and not self._settled:
             self.line("if M.accumulators.held: M.accumulators.settle(idx)")
             self._settled = True
 
     def machine_row(self, name: str) -> int:
         """Row of a register in the machine's bank of its width."""
-        return self.machine.bank_index[self.compiler.slots[name]]
+        return self.machine.bank_index[self.unit.slots[name]]
 
     def narrow(self, call: str, extra: str = "") -> None:
         """Let a leading instruction choose which of the selected threads go on. Only at the block's start."""

@@ -6,19 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from porter.ptx import ast
+from porter.ptx.table import lookup
 from porter.sim.blocks import leading
-from porter.sim.codegen import EMITTERS, RUNTIME, Context
+from porter.sim.codegen import EMITTERS, Context, Unit
+from porter.sim.exec_control import emit_control
 from porter.sim.kinds import WIDTHS, Unsupported
 from porter.sim.loaded_registers import early_uses
+from porter.sim.machine import Machine
 from porter.sim.operand_registers import uses_and_defs
 from porter.sim.program import BasicBlock, Program
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
-
 
 _WHOLE_WARPS = ("wgmma", "tcgen05", "setmaxnreg")
 
@@ -29,17 +28,11 @@ def _code(source: str, name: str) -> CodeType:
     return compile(source, name, "exec")
 
 
-class Compiler:
-    """Compiles the blocks of one launch on demand. Addresses and parameters are constants of the code."""
+class Compiler(Unit):
+    """Compiles the blocks of one launch on demand."""
 
     def __init__(self, program: Program, machine: Machine) -> None:
-        self.program = program
-        self.machine = machine
-        self.namespace: dict[str, Any] = dict(RUNTIME)
-        self.slots: dict[str, int] = {}
-        self.slot_widths: list[int] = []
-        # Registers that wgmma writes some time after it was issued, and copies of them.
-        self.fragments: frozenset[str] = frozenset()
+        super().__init__(program, machine)
         self.refused: dict[int, str] = {}
         """Why instructions, by their index, have no code."""
         self.early_uses = early_uses(program) if machine.late else {}
@@ -137,8 +130,6 @@ class Compiler:
             if self.machine.observe is not None:
                 self.machine.observe(cg, ins)
             if ins.parts[0] in ("bra", "brx", "ret", "exit", "trap", "bar", "barrier", "brkpt"):
-                from porter.sim.exec_control import emit_control
-
                 return emit_control(cg, ins, at, last, leads)
             emitter = EMITTERS.get(".".join(ins.parts[:2])) or EMITTERS.get(ins.parts[0])
             if emitter is None:
@@ -146,14 +137,18 @@ class Compiler:
             if at in self.early_uses:
                 cg.line(cg.call("tmem_use_loaded", repr(self.early_uses[at])))
             emitter(cg, ins)
-        except (Unsupported, IndexError, AssertionError, ValueError, KeyError, AttributeError) as problem:
+        except Exception as problem:
+            # What the instruction table says of an instruction its emitter may take for granted: a failure there is
+            # a mistake of ours. Of an instruction that the table does not have nothing is known.
+            if not isinstance(problem, Unsupported) and lookup(ins) is not None:
+                raise
             del cg.lines[kept[0] :]
             cg.env, cg.dirty = kept[1], kept[2]
             cg.guard = None
             if ins.guard is not None and isinstance(ins.guard.operand, ast.Reg):
                 p = cg.src(ins.guard.operand, "p")
                 cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
-            why = str(problem) if isinstance(problem, Unsupported) else f"{type(problem).__name__}: {problem}"
+            why = str(problem) if isinstance(problem, Unsupported) else "not in the instruction table"
             self.refused[at] = why
             cg.line(cg.call("unsupported", repr(why)))
         return False

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from porter.sim.codegen import runtime
 from porter.sim.engine import Operation
+from porter.sim.machine import Machine
 from porter.sim.threads import Issuer
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 
 class CopyState:

@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.sim.machine import Machine
 from porter.sim.progress import PARKED
 from porter.sim.results import Stop
 from porter.sim.sync import complete_barrier, complete_cluster
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 _TIMEOUT_ROUNDS = 3

@@ -10,15 +10,13 @@ operation lands after those it depends on, which models the orders that hardware
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from porter.diagnostics import Code
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.memory import MemoryAccessError
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.wave import Wave
 
 
 class Operation:
@@ -55,7 +53,7 @@ class Operation:
 
 
 class Engine:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Wave) -> None:
         self.machine = machine
         self.pending: dict[int, Operation] = {}
         self.by_key: dict[Any, dict[int, Operation]] = {}

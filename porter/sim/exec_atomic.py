@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,9 @@ from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exec_memory import _by_space, shared_index, space_of
 from porter.sim.global_access import global_groups
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
+from porter.sim.machine import Machine
 from porter.sim.reduction import combine
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")

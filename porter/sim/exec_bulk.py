@@ -3,26 +3,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.sim.addresses import view_global
 from porter.sim.bulk_operands import BulkForm, BulkLoadOperands, BulkStoreOperands
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.copy_groups import bulk_out
 from porter.sim.engine import Operation
 from porter.sim.exec_tensor_copy import tensor_copy
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.reduction import REDUCTIONS, combine
 from porter.sim.results import Stop
 from porter.sim.threads import Issuer, Signal
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 
@@ -64,7 +61,7 @@ def bulk_load(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, 
             if origin is not None:
                 data = M.smem[origin[0], origin[1] : origin[1] + nbytes].copy()
             else:
-                data = view_global(M, source, nbytes)
+                data = M.everything.view(source, nbytes)
             for t, (slot, c) in zip(targets, signals, strict=True):
                 place = M.smem[t, offset : offset + nbytes]
                 place[:] = _combined(place, data, form) if form.how else data
@@ -90,7 +87,7 @@ def bulk_store(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm,
             box: list[Array] = box,
             chosen: int | None = copy.chosen,
         ) -> None:
-            out = view_global(M, target, nbytes)
+            out = M.everything.view(target, nbytes)
             if form.how:
                 out[:] = _combined(out, box[0], form)
             elif chosen is None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.sim.addresses import view_global
+from porter.ptx.shared_window import OFFSET_MASK
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.memory import MemoryAccessError
 from porter.sim.results import Stop
 from porter.sim.threads import active_lanes
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsaAeEfFgGp%])")
 
@@ -33,8 +31,8 @@ def read_bytes(M: Machine, warp: int, lane: int, address: int, nbytes: int) -> b
         return bytes(M.local_view(1, 1)[start : start + nbytes])
     if window == 1:
         cta = int(M.warp_cta[warp])
-        return bytes(M.smem[cta, low & 0xFFFFFF : (low & 0xFFFFFF) + nbytes])
-    return bytes(view_global(M, address, nbytes))
+        return bytes(M.smem[cta, low & OFFSET_MASK : (low & OFFSET_MASK) + nbytes])
+    return bytes(M.everything.view(address, nbytes))
 
 
 def read_string(M: Machine, warp: int, lane: int, address: int) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,9 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.program import EXIT, BasicBlock
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +59,7 @@ def emit_control(cg: Context, ins: ast.Instruction, at: int, last: BasicBlock, l
         assert isinstance(guard.operand, ast.Reg)
         value = cg.value(guard.operand.name)
         predicate = cg.form(value, "p")
-        if value.origin is not None and value.origin in cg.compiler.slots:
+        if value.origin is not None and value.origin in cg.unit.slots:
             predicate = cg.let(f"{predicate}.copy()")
     if head == "trap" or head == "brkpt":
         cg.line(cg.call("trap"))

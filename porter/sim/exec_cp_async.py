@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,9 @@ from porter.sim.exec_bulk import emit_bulk
 from porter.sim.exec_memory import shared_index
 from porter.sim.global_access import global_groups
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import active_warps, per_lane
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

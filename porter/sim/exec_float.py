@@ -16,7 +16,7 @@ from porter.ptx import ast
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath.ex2 import ex2_f32
 from porter.sim.exact_f64 import directed
-from porter.sim.exec_integer import integer_add, integer_minmax, integer_mul, is_integer
+from porter.sim.exec_integer import integer_add, integer_div, integer_minmax, integer_mul, integer_sign, is_integer
 from porter.sim.kinds import Unsupported
 from porter.sim.rounding import (
     bf16_to_f32,
@@ -209,7 +209,11 @@ def _minmax(cg: Context, ins: ast.Instruction) -> None:
     store_float(cg, ins.operands[0], t, expr, ftz)
 
 
-def float_div(cg: Context, ins: ast.Instruction) -> None:
+@emits("div", "rem")
+def _div(cg: Context, ins: ast.Instruction) -> None:
+    if is_integer(ins.parts[-1]):
+        integer_div(cg, ins)
+        return
     t, mode, ftz = ins.parts[-1], _mode(ins), "ftz" in ins.parts
     a, b = load_float(cg, ins.operands[1], t, ftz), load_float(cg, ins.operands[2], t, ftz)
     if t == "f64":
@@ -222,8 +226,12 @@ def float_div(cg: Context, ins: ast.Instruction) -> None:
         raise Unsupported(f"rounding .{mode}")
 
 
-def float_sign(cg: Context, ins: ast.Instruction) -> None:
+@emits("abs", "neg")
+def _sign(cg: Context, ins: ast.Instruction) -> None:
     t = ins.parts[-1]
+    if is_integer(t):
+        integer_sign(cg, ins)
+        return
     negate = ins.parts[0] == "neg"
     x = cg.let(load_float(cg, ins.operands[1], t, "ftz" in ins.parts))
     expr = f"-{x}" if negate else f"np.abs({x})"

@@ -213,13 +213,7 @@ def _with_carry(cg: Context, ins: ast.Instruction) -> None:
     integer_add(cg, ins, "+" if ins.parts[0] == "addc" else "-")
 
 
-@emits("div", "rem")
-def _div(cg: Context, ins: ast.Instruction) -> None:
-    if not is_integer(ins.parts[-1]):
-        from porter.sim.exec_float import float_div
-
-        float_div(cg, ins)
-        return
+def integer_div(cg: Context, ins: ast.Instruction) -> None:
     kind = kind_of(ins.parts[-1])
     a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
     cg.set(ins.operands[0], kind, f"int_{ins.parts[0]}({a}, {b})")
@@ -255,14 +249,7 @@ def _dp(cg: Context, ins: ast.Instruction) -> None:
     cg.set(ins.operands[0], "u32", f"dp({a}, {b}, {c}, {at[0] == 's'}, {bt[0] == 's'}, {half!r})")
 
 
-@emits("abs", "neg")
-def _sign(cg: Context, ins: ast.Instruction) -> None:
-    t = ins.parts[-1]
-    if not is_integer(t):
-        from porter.sim.exec_float import float_sign
-
-        float_sign(cg, ins)
-        return
-    kind = kind_of(t)
+def integer_sign(cg: Context, ins: ast.Instruction) -> None:
+    kind = kind_of(ins.parts[-1])
     x = cg.src(ins.operands[1], kind)
     cg.set(ins.operands[0], kind, f"np.abs({x})" if ins.parts[0] == "abs" else f"-{x}")

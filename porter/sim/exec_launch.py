@@ -7,8 +7,7 @@ whether one was cancelled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,28 +16,12 @@ from porter.ptx import ast
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.engine import Operation
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import Issuer, Signal, issuers, per_lane
 
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
-
 RESPONSE_BYTES = 16
-
-
-@dataclass
-class Pending:
-    """A launch's blocks that have not started: those from number `first` on, in launch order, up to `total`."""
-
-    first: int
-    total: int
-
-    def take(self, count: int) -> range:
-        """The next `count` blocks, or those that are left."""
-        taken = range(self.first, min(self.first + count, self.total))
-        self.first = taken.stop
-        return taken
 
 
 def response_places(by: Issuer, address: int, mbar: int, everyone: bool) -> tuple[list[int], int, list[Signal]]:

@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.sim.addresses import OFFSET_MASK, RANK_SHIFT
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.mbarrier import MAX_COUNT
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import lane_mask
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

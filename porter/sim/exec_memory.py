@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.sim.addresses import OFFSET_MASK
+from porter.ptx.shared_window import OFFSET_MASK
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.global_access import ld_global, scatter, st_global
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
+from porter.sim.machine import Machine
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.shared_address import shared_address
 
 Array = npt.NDArray[Any]
 _SHARED, _LOCAL, _PARAM = 1, 2, 3
@@ -350,8 +349,6 @@ def _store_result(cg: Context, to: ast.Operand, kind: str, unsigned: str, value:
 @emits("st")
 def _st(cg: Context, ins: ast.Instruction) -> None:
     if ins.parts[1] == "bulk":
-        from porter.sim.shared_address import shared_address
-
         address = shared_address(cg, ins.operands[0], ins)
         cg.line(cg.call("clear_shared", address, cg.src(ins.operands[1], "u32")))
         return

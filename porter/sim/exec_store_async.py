@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
@@ -14,12 +14,10 @@ from porter.sim.bulk_operands import AsyncStoreForm, AsyncStoreOperands
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.engine import Operation
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
+from porter.sim.machine import Machine
 from porter.sim.reduction import REDUCTIONS, combine
 from porter.sim.results import Stop
 from porter.sim.threads import Signal
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.table import UnknownInstruction, operands
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 from porter.sim.codegen import Context, emits, runtime
@@ -20,13 +21,11 @@ from porter.sim.datapath.tcgen05_copy import copy, copy_cells
 from porter.sim.engine import Operation
 from porter.sim.exec_tmem import blocks_of_group, group_of, refused
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.shared_address import shared_address
 from porter.sim.tensor_memory import Use
 from porter.sim.tensor_mma import TensorMma
 from porter.sim.threads import Issuer, Signal, active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 
@@ -94,7 +93,7 @@ def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, opera
         M.tmem.use_group(cta, op.cta_group, at, warp)
         ctas = blocks_of_group(M, cta, op.cta_group, at, warp)
         columns = _mma_columns(M, op, code, args, at, warp)
-        use = Use(M, ctas, columns, at, warp, "tcgen05.mma")
+        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.mma")
         before = _before(M, cta, warp, lane, True)
         _issue(M, cta, TensorMma(M, at, warp, op, code, args, use, before), warp, lane)
 
@@ -137,7 +136,7 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
             columns = np.unique(copy_cells(op, address)[1])
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
-        use = Use(M, ctas, columns, at, warp, "tcgen05.cp")
+        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.cp")
 
         def land(use: Use = use, address: int = address, desc: int = int(s[row, lane])) -> None:
             use.landing()
@@ -158,7 +157,7 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
             columns = np.unique(tcgen05.shift_cells(address)[1])
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
-        use = Use(M, ctas, columns, at, warp, "tcgen05.shift")
+        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.shift")
 
         def land(use: Use = use, address: int = address) -> None:
             use.landing()
@@ -222,32 +221,30 @@ def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
 
 
 def _mma(cg: Context, ins: ast.Instruction) -> None:
-    ops = list(ins.operands)
     op = UmmaOp.parse(ins.parts)
     name = cg.constant("op", op)
-    a_desc = a_tmem = disable = meta = scale_a = scale_b = zeros = "None"
-    d = cg.addr(ops.pop(0), "u32")
-    a = ops.pop(0)
-    if isinstance(a, ast.Mem):
-        a_tmem = cg.addr(a, "u32")
-    else:
-        a_desc = cg.src(a, "u64")
-    b = cg.src(ops.pop(0), "u64")
-    if op.sparse:
-        meta = cg.addr(ops.pop(0), "u32")
-    idesc = cg.src(ops.pop(0), "u32")
-    if op.block_scale:
-        scale_a, scale_b = cg.addr(ops.pop(0), "u32"), cg.addr(ops.pop(0), "u32")
-    if isinstance(ops[0], ast.Vec):
-        disable = "(" + ", ".join(cg.src(i, "u32") for i in ops[0].items) + ",)"
-        ops.pop(0)
-    enable = cg.src(ops.pop(0), "p")
-    scale = "0"
-    if ops and op.ws:
-        zeros = cg.src(ops[0], "u64")
-    elif ops:
-        if not isinstance(ops[0], ast.Imm):
-            raise Unsupported("a scale-input-d that is no immediate")
-        scale = str(int(ops[0].value))
-    operands = ", ".join((d, a_desc, a_tmem, b, idesc, enable, scale, disable, meta, scale_a, scale_b, zeros))
-    cg.line(cg.call("tmem_mma", name, f"({operands})"))
+    try:
+        given = operands(ins)
+    except UnknownInstruction:
+        raise Unsupported("") from None
+
+    def address(name: str) -> str:
+        return cg.addr(given[name], "u32") if name in given else "None"
+
+    d = address("d")
+    a = given["a"]
+    a_tmem = cg.addr(a, "u32") if isinstance(a, ast.Mem) else "None"
+    a_desc = "None" if isinstance(a, ast.Mem) else cg.src(a, "u64")
+    b = cg.src(given["b"], "u64")
+    meta = address("meta")
+    idesc = cg.src(given["idesc"], "u32")
+    scale_a, scale_b = address("scale_a"), address("scale_b")
+    lanes = given.get("disable_output_lane")
+    disable = "None"
+    if isinstance(lanes, ast.Vec):
+        disable = "(" + ", ".join(cg.src(i, "u32") for i in lanes.items) + ",)"
+    enable = cg.src(given["enable_input_d"], "p")
+    zeros = cg.src(given["zero_column_mask"], "u64") if "zero_column_mask" in given else "None"
+    scale = str(cg.integer(given["scale_input_d"])) if "scale_input_d" in given else "0"
+    values = ", ".join((d, a_desc, a_tmem, b, idesc, enable, scale, disable, meta, scale_a, scale_b, zeros))
+    cg.line(cg.call("tmem_mma", name, f"({values})"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,10 @@ from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
 from porter.sim.engine import Operation
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.operand_registers import matrix_registers
 from porter.sim.results import Stop
 from porter.sim.threads import per_lane
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 
@@ -147,7 +145,9 @@ def wgmma_issue(M: Machine, at: int, idx: Any, n: int, issue: WgmmaIssue, operan
     for i, w in enumerate(firsts):
         state = _group(M, w)
         cta, scaled = int(M.warp_cta[w]), bool(scales[i])
-        fragment = Fragment(M, at, w, cta, form, tiles, a_values[i], b_values[i], scaled, previous[i], state.last)
+        fragment = Fragment(
+            M.accumulators, at, w, cta, form, tiles, a_values[i], b_values[i], scaled, previous[i], state.last
+        )
         if sparse is not None:
             fragment.metadata = sparse[i].astype(np.uint32)
         fragments.append(fragment)
@@ -225,7 +225,7 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
         cg.line(cg.call("wgmma_commit"))
         return
     if p[1] == "wait_group":
-        held = [r for r in cg.env if r in cg.compiler.fragments]
+        held = [r for r in cg.env if r in cg.unit.fragments]
         cg.write_back(held)
         cg.forget(held)
         cg.line(cg.call("wgmma_wait", str(cg.integer(ops[0]))))
@@ -241,7 +241,7 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
     results = [i.name for i in d.items if isinstance(i, ast.Reg)]
     if len(results) != op.d_registers:
         raise Unsupported(f"{len(results)} result registers")
-    cg.write_back([r for r in cg.env if r in cg.compiler.fragments])
+    cg.write_back([r for r in cg.env if r in cg.unit.fragments])
     words = ops[1].items if isinstance(ops[1], ast.Vec) else None
     if words is None:
         a = cg.src(ops[1], "u64") + ", None"
@@ -260,7 +260,7 @@ def _wgmma(cg: Context, ins: ast.Instruction) -> None:
     issue = cg.constant("issue", WgmmaIssue(form, rows, frozenset(matrix_registers(ins))))
     cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {issue}, WgmmaOperands({a}, {b}, {scale}, {metadata}))")
     # Whatever of these registers was read meanwhile may be out of date once the wgmma lands.
-    cg.forget([r for r in cg.env if r in cg.compiler.fragments])
+    cg.forget([r for r in cg.env if r in cg.unit.fragments])
 
 
 def _modifiers(op: WgmmaOp, values: list[int], a_in_registers: bool) -> tuple[bool, bool, bool]:

@@ -3,26 +3,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.shared_window import RANK_SHIFT
 from porter.ptx.tensormap import TensorMap
-from porter.sim.addresses import RANK_SHIFT
 from porter.sim.codegen import Context, runtime
 from porter.sim.copy_groups import bulk_out
 from porter.sim.datapath.tma import Mode, covered_bytes, load_tile, reduce_tile, store_tile
 from porter.sim.engine import Operation
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.reduction import ReduceOp
 from porter.sim.results import Stop
 from porter.sim.tensor_copy_operands import TensorCopyForm, TensorLoad, TensorLoadOperands, TensorStoreOperands
 from porter.sim.threads import Signal
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

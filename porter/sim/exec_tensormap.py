@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +11,13 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES, replaced
-from porter.sim.addresses import shared_place, view_global
+from porter.sim.addresses import shared_place
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
+from porter.sim.machine import Machine
 from porter.sim.memory import MemoryAccessError
 from porter.sim.results import Stop
 from porter.sim.threads import active_lanes, per_lane
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Bytes = npt.NDArray[np.uint8]
 _SHARED_WINDOW = 1 << 48
@@ -33,7 +31,7 @@ def map_bytes(M: Machine, address: int, shared: bool, at: int, warp: int, lane: 
             owner, offset = shared_place(M, int(M.warp_cta[warp]), low, ENCODED_BYTES, at, warp, lane)
             found: Bytes = M.smem[owner, offset : offset + ENCODED_BYTES]
         else:
-            found = view_global(M, address, ENCODED_BYTES)
+            found = M.everything.view(address, ENCODED_BYTES)
     except MemoryAccessError as problem:
         raise Stop(Code.SIM_OUT_OF_BOUNDS, str(problem), at, warp, lane) from problem
     if address % 128:

@@ -3,28 +3,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.tmem_access import TmemAccess
-from porter.sim.addresses import OFFSET_MASK
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.engine import Operation
 from porter.sim.kinds import Unsupported
 from porter.sim.loaded_registers import results
+from porter.sim.machine import Machine
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.tensor_memory import PendingLoad, Use
 from porter.sim.threads import active_warps, per_lane
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 
@@ -181,7 +179,7 @@ def tmem_store(
     for row, warp in active_warps(M, idx, n, mask):
         cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
         address = _uniform(M, a, mask, row, at, warp)
-        use = Use(M, [cta], _access_columns(M, access, address, half_split), at, warp, "tcgen05.st")
+        use = Use(M.tmem, [cta], _access_columns(M, access, address, half_split), at, warp, "tcgen05.st")
         try:
             tmem_access.cells(
                 address,

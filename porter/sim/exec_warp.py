@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,13 @@ import numpy.typing as npt
 from porter.ptx import ast
 from porter.ptx.nan import CANONICAL
 from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
+from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT
 from porter.sim.codegen import Context, emits, runtime
+from porter.sim.exec_memory import shared_index
 from porter.sim.kinds import Unsupported, kind_of
+from porter.sim.machine import Machine
+from porter.sim.shared_address import shared_address
 from porter.sim.sync import lane_bits
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 _LANE = np.arange(32, dtype=np.int64)[None, :]
@@ -200,14 +201,14 @@ def _elect(cg: Context, ins: ast.Instruction) -> None:
 def _mapa(cg: Context, ins: ast.Instruction) -> None:
     p = ins.parts
     rank = cg.src(ins.operands[2], "u32")
-    mask = cg.const("u32", 0xFFFFFF)
-    shift = cg.const("u32", 24)
+    mask = cg.const("u32", OFFSET_MASK)
+    shift = cg.const("u32", RANK_SHIFT)
     if any(x.startswith("shared") for x in p) and p[-1] == "u32":
         a = cg.addr(ins.operands[1], "u32")
         cg.set(ins.operands[0], "u32", f"({a} & {mask}) | ({rank} << {shift})")
         return
     a = cg.addr(ins.operands[1], "u64")
-    keep = cg.const("u64", ~0xFF000000)
+    keep = cg.const("u64", ~(RANK_MASK << RANK_SHIFT))
     cg.set(ins.operands[0], "u64", f"({a} & {keep}) | ({rank} << {shift}).astype(t_u64)")
 
 
@@ -215,14 +216,13 @@ def _mapa(cg: Context, ins: ast.Instruction) -> None:
 def _getctarank(cg: Context, ins: ast.Instruction) -> None:
     kind = "u64" if ins.parts[-1] == "u64" else "u32"
     a = cg.addr(ins.operands[1], kind)
-    cg.set(ins.operands[0], "u32", f"(({a} >> {cg.const(kind, 24)}) & {cg.const(kind, 0xFF)}).astype(t_u32)")
+    shift, mask = cg.const(kind, RANK_SHIFT), cg.const(kind, RANK_MASK)
+    cg.set(ins.operands[0], "u32", f"(({a} >> {shift}) & {mask}).astype(t_u32)")
 
 
 @runtime
 def matrix_addresses(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int) -> Array:
     """Byte index of the 16-byte rows that the first `rows` lanes name, [n, rows]."""
-    from porter.sim.exec_memory import shared_index
-
     used = np.broadcast_to(np.arange(32)[None, :] < rows, (n, 32))
     lanes = used if mask is None else used & mask
     where = shared_index(M, at, idx, n, lanes, addr, 16, False)
@@ -302,8 +302,6 @@ def store_bytes(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, *va
 
 @emits("ldmatrix")
 def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
-    from porter.sim.shared_address import shared_address
-
     count = _matrix_form(ins)
     d = ins.operands[0]
     items = d.items if isinstance(d, ast.Vec) else (d,)
@@ -320,8 +318,6 @@ def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
 
 @emits("stmatrix")
 def _stmatrix(cg: Context, ins: ast.Instruction) -> None:
-    from porter.sim.shared_address import shared_address
-
     _matrix_form(ins)
     s = ins.operands[1]
     items = s.items if isinstance(s, ast.Vec) else (s,)

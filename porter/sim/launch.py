@@ -13,17 +13,18 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.ptx.arch import limits
+from porter.ptx.arch import SHARED_LIMIT, limits
 from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
-from porter.sim.exec_launch import Pending
+from porter.sim.executor import Executor, instruction_at
 from porter.sim.loader import load_program
-from porter.sim.machine import INTERNAL_BASE, PARAM_WINDOW, Machine, instruction_at
 from porter.sim.memory import GlobalMemory
+from porter.sim.pending import Pending
 from porter.sim.program import Program
 from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Status, Stop
 from porter.sim.special_registers import GRID_WORKSPACE
 from porter.sim.trace.recorder import Launched
+from porter.sim.wave import INTERNAL_BASE, PARAM_WINDOW
 
 _FORMATS = {
     "u8": "<B", "s8": "<b", "b8": "<B", "u16": "<H", "s16": "<h", "b16": "<H", "u32": "<I", "s32": "<i",
@@ -173,7 +174,7 @@ def simulate(
     try:
         most = limits(module.target).shared_per_block
     except (KeyError, ValueError):
-        most = 227 * 1024
+        most = SHARED_LIMIT
     shared = program.dynamic_offset + launch.dynamic_smem
     if shared > most:
         return refuse(Code.SIM_LAUNCH, f"{shared} bytes of shared memory per block; at most {most}")
@@ -197,12 +198,12 @@ def simulate(
     status: Status = "ok"
     findings: list[Finding] = []
     hazards: list[Hazard] = []
-    kind = Machine
+    kind = Executor
     if options.mode == "checking":
         from porter.sim.check.machine import CheckingMachine
 
         kind = CheckingMachine
-    before: Machine | None = None
+    before: Executor | None = None
     if options.trace is not None:
         from porter.sim.trace.machine import traced
 
@@ -236,7 +237,7 @@ def simulate(
     return Outcome(status, findings, stats, hazards)
 
 
-def _finding(machine: Machine, stop: Stop) -> Finding:
+def _finding(machine: Executor, stop: Stop) -> Finding:
     ins = instruction_at(machine.program, stop.at)
     block = warp = None
     if stop.warp is not None:

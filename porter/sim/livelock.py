@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from porter.diagnostics import Code
+from porter.sim.machine import Machine
 from porter.sim.progress import NONE
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 _QUIET_CHECKS = 8
 _WINDOW = 256

@@ -8,25 +8,23 @@ arrays over the blocks, so that blocks in step are served by one operation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.symbols import local_name
-from porter.sim.addresses import OFFSET_MASK, RANK_SHIFT
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
 MAX_COUNT = (1 << 20) - 1
 
 
 class Mbarriers:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Wave) -> None:
         self.machine = machine
         self.slot_of = np.full(machine.smem_stride // 8 + 1, -1, np.int64)
         self.offsets: list[int] = []

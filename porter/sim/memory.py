@@ -129,3 +129,16 @@ class GlobalMemory:
     def write(self, address: int, data: bytes | Bytes) -> None:
         source = np.frombuffer(data, dtype=np.uint8) if isinstance(data, bytes) else data
         self.view(address, source.size)[:] = source
+
+
+class Everything:
+    """Global memory and the module's own variables."""
+
+    def __init__(self, memory: GlobalMemory, internal: GlobalMemory) -> None:
+        self._memory, self._internal = memory, internal
+
+    def view(self, address: int, nbytes: int) -> npt.NDArray[Any]:
+        try:
+            return self._memory.view(address, nbytes)
+        except MemoryAccessError:
+            return self._internal.view(address, nbytes)

@@ -10,7 +10,7 @@ single warps; that the ISA has a whole warpgroup execute the same instruction is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,9 @@ from porter.diagnostics import Code
 from porter.ptx.arch import WARP, limits
 from porter.ptx.register_file import LEAST, allocated, entry_registers, legal_count
 from porter.ptx.wgmma import THREADS as WARPGROUP
-from porter.sim.codegen import Context, emits, runtime
 from porter.sim.program import Program
 from porter.sim.results import Launch, Stop
-from porter.sim.threads import active_warps
-
-if TYPE_CHECKING:
-    from porter.ptx import ast
-    from porter.sim.machine import Machine
+from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
 
@@ -53,7 +48,7 @@ class Move:
 class Registers:
     """`per_thread` is what the launch gives, 0 where setmaxnreg moves nothing; `pool` [blocks] counts registers."""
 
-    def __init__(self, machine: Machine, program: Program, launch: Launch) -> None:
+    def __init__(self, machine: Wave, program: Program, launch: Launch) -> None:
         self.machine = machine
         self.per_thread = launch_registers(program, launch)
         self.held = np.full(machine.W, self.per_thread, np.int64)
@@ -127,43 +122,3 @@ def launch_registers(program: Program, launch: Launch) -> int:
     return (
         entry_registers(program.entry.directives, program.code, chip.registers_per_sm, chip.registers_per_thread) or 0
     )
-
-
-# Code generation ----------------------------------------------------------------------------------------
-
-
-@runtime
-def registers_dec(M: Machine, at: int, idx: Any, n: int, mask: Any, count: int) -> None:
-    for _, warp in active_warps(M, idx, n, mask):
-        M.registers.move(warp, Move("dec", count, at))
-
-
-@runtime
-def registers_inc(M: Machine, at: int, idx: Any, n: int, mask: Any, guard: Any, count: int) -> Any:
-    """Take registers, or stay until the block's pool has them. `guard` are the threads that execute it, None: all."""
-    warps = M.warps(idx)
-    lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
-    executing = lanes if guard is None else lanes & guard
-    passed = np.array(
-        [
-            not executing[row].any() or M.registers.move(warp, Move("inc", count, at))
-            for row, warp in enumerate(warps.tolist())
-        ]
-    )
-    if passed.all():
-        return idx, n, mask
-    waiting = lanes & M.exists[warps] & ~passed[:, None]
-    M.park(idx, n, waiting, [("registers", int(cta)) for cta in M.warp_cta[warps]])
-    if not passed.any():
-        return None
-    return warps[passed], int(passed.sum()), None if mask is None else lanes[passed]
-
-
-@emits("setmaxnreg")
-def _setmaxnreg(cg: Context, ins: ast.Instruction) -> None:
-    count = str(cg.integer(ins.operands[0]))
-    if ins.parts[1] == "dec":
-        cg.line(cg.call("registers_dec", count))
-        return
-    guard, cg.guard = cg.guard, None
-    cg.narrow(f"registers_inc(M, {cg.at}, idx, n, mask, {guard}, {count})")

@@ -3,25 +3,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.ptx.shared_window import SYSTEM_SHARED
+from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
 
-SYSTEM_SHARED = 1024
-"""Bytes of shared memory, the first ones, that are the system's."""
 GRID_WORKSPACE = "%grid_workspace"
 """Name, among the addresses of variables, of what the blocks of a cooperative launch share. CUDA's cooperative
 groups read its address from %envreg1 (high word) and %envreg2 (cooperative_groups/details/driver_abi.h)."""
 _LANE = np.arange(32, dtype=np.uint32)[None, :]
 
 
-def special_registers(M: Machine) -> dict[str, Any]:
+def special_registers(M: Wave) -> dict[str, Any]:
     """Values by name; they broadcast to [warps, 32]. Those that are not here change, or are zero."""
     bx, by, _ = M.launch.block
     s: dict[str, Any] = {}

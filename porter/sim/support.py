@@ -17,10 +17,11 @@ from porter.ptx.table import Completion, Form, bind, check
 from porter.sim.check import hooks_sync
 from porter.sim.check.machine import HOOKS, CheckingMachine
 from porter.sim.codegen import Context
+from porter.sim.executor import Executor
 from porter.sim.loader import load_program
-from porter.sim.machine import INTERNAL_BASE, Machine
 from porter.sim.memory import GlobalMemory
 from porter.sim.results import Launch, Mode, Options
+from porter.sim.wave import INTERNAL_BASE
 
 TARGETS = ("sm_90a", "sm_100a")
 """Targets that instructions are tried for, in this order."""
@@ -79,7 +80,7 @@ class _Recorder(CheckingMachine):
         super().observe(cg, ins)
 
 
-def _compiled(text: str, kind: Callable[..., Machine], mode: Mode) -> Machine:
+def _compiled(text: str, kind: Callable[..., Executor], mode: Mode) -> Executor:
     module = parse_module(text)
     program = load_program(module, "k")
     internal = GlobalMemory(INTERNAL_BASE)
@@ -101,7 +102,7 @@ def _tried(texts: Sequence[str], target: str) -> Iterator[Sample]:
     """Compile instructions of one kernel in both modes."""
     text = kernel(texts, target)
     first = text.split("\n").index(texts[0]) + 1
-    machine = _compiled(text, Machine, "functional")
+    machine = _compiled(text, Executor, "functional")
     refused: dict[int, str] = {}
     for at, why in machine.compiler.refused.items():
         refused[machine.program.code[at].line - first] = why or "not modelled"

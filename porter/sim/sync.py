@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.sim.codegen import runtime
+from porter.sim.machine import Machine
 from porter.sim.progress import GONE, RUN
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 _LANES = np.arange(32, dtype=np.uint32)

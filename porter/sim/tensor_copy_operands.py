@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from porter.diagnostics import Code
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
-from porter.sim.addresses import view_global
 from porter.sim.codegen import runtime
 from porter.sim.datapath.tma import Mode, covered_bytes
+from porter.sim.machine import Machine
 from porter.sim.memory import MemoryAccessError
 from porter.sim.reduction import ReduceOp
 from porter.sim.results import Stop
 from porter.sim.threads import Issuer, Signal, int_or_none, issuers, per_lane, per_lane_or_none
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ def _tensor_map(by: Issuer, address: int) -> TensorMap:
     """The tensor map at a generic address."""
     M = by.machine
     try:
-        raw = bytes(view_global(M, address, ENCODED_BYTES))
+        raw = bytes(M.everything.view(address, ENCODED_BYTES))
         found = M.tensor_maps.get(raw)
         if found is None:
             found = M.tensor_maps[raw] = TensorMap.decode(raw)

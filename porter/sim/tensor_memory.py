@@ -6,20 +6,18 @@ Every block is taken to be alone on its SM, so all 512 columns are its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.ptx.tmem import ALLOCATIONS, COLUMNS, LANES, MIN_ALLOCATION, column_of
 from porter.sim.engine import Operation
 from porter.sim.results import Stop
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
-LANES, COLUMNS = 128, 512
 
 
 class PendingLoad(NamedTuple):
@@ -39,11 +37,13 @@ class Use:
 
     __slots__ = ("at", "columns", "ctas", "holders", "tensor_memory", "warp", "what")
 
-    def __init__(self, M: Machine, ctas: list[int], columns: Array, at: int, warp: int, what: str) -> None:
-        self.tensor_memory = M.tmem
+    def __init__(
+        self, tensor_memory: TensorMemory, ctas: list[int], columns: Array, at: int, warp: int, what: str
+    ) -> None:
+        self.tensor_memory = tensor_memory
         self.ctas, self.columns = ctas, columns
         self.at, self.warp, self.what = at, warp, what
-        self.holders = [M.tmem.check_columns(c, columns, at, warp, what) for c in ctas]
+        self.holders = [tensor_memory.check_columns(c, columns, at, warp, what) for c in ctas]
 
     def landing(self) -> None:
         """The operation completes now. Raises Stop if a column has been freed since it was issued."""
@@ -54,7 +54,7 @@ class Use:
 
 
 class TensorMemory:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Wave) -> None:
         self.machine = machine
         self._cells: dict[int, Array] = {}
         n = machine.n_cta
@@ -88,8 +88,8 @@ class TensorMemory:
         raise Stop(Code.SIM_TMEM_ALLOCATION, what, at, warp)
 
     def check_alloc(self, cta: int, columns: int, at: int, warp: int) -> None:
-        if columns not in (32, 64, 128, 256, 512):
-            self._stop(f"{columns} columns: a power of two from 32 to 512 is needed", at, warp)
+        if columns not in ALLOCATIONS:
+            self._stop(f"{columns} columns: a power of two from {MIN_ALLOCATION} to {COLUMNS} is needed", at, warp)
         if self.relinquished[cta]:
             self._stop("alloc after relinquish_alloc_permit", at, warp)
 
@@ -107,7 +107,7 @@ class TensorMemory:
         self.allocations[cta][start] = (columns, at)
 
     def deallocate(self, cta: int, address: int, columns: int, at: int, warp: int) -> None:
-        start = address & 0xFFFF
+        start = column_of(address)
         found = self.allocations[cta].get(start)
         if address >> 16 or found is None:
             self._stop(f"dealloc of {address:#x}, which no alloc returned", at, warp)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from porter.sim.datapath import tcgen05
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_batch import can_batch, mma_many
 from porter.sim.engine import Operation
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
-    from porter.sim.tensor_memory import Use
+from porter.sim.machine import Machine
+from porter.sim.tensor_memory import Use
 
 # Blocks that are worked on together: few enough to stay in a core's second-level cache.
 _TOGETHER_BYTES = 1 << 20

@@ -16,14 +16,15 @@ from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
 from porter.sim.check.hazard import Hazard
+from porter.verify.arguments import MapAddress, MapValue, Pointer
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import place
 from porter.verify.images import Image, placed, recorded_again
+from porter.verify.outcome import RunFinding
 from porter.verify.params import argument_bytes
-from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
+from porter.verify.problem import LaunchValues, Problem
 from porter.verify.register_moves import stopped_for_nothing
-from porter.verify.results import RunFinding
-from porter.verify.settings import BACKENDS, SimOptions
+from porter.verify.settings import SimOptions
 
 
 @dataclass(frozen=True)
@@ -179,19 +180,3 @@ def run_finding(finding: Any) -> RunFinding:
         source=loc.file if loc else "",
         line=loc.line if loc else 0,
     )
-
-
-def make_backend(name: str, options: SimOptions) -> Backend:
-    """The backend of this name.
-
-    Raises:
-        PorterError: BACKEND_UNAVAILABLE.
-    """
-    if name == "sim":
-        return SimBackend(options)
-    if name not in BACKENDS:
-        raise PorterError(Code.BACKEND_UNAVAILABLE, name=name, reason=f"there is {', '.join(BACKENDS)}")
-    # Loaded only here: it imports this module.
-    from porter.verify.gpu.backend import make_gpu_backend
-
-    return make_gpu_backend(name, options)

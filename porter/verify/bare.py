@@ -20,9 +20,9 @@ from porter.sim import GlobalMemory, Launch, pack_params, simulate
 from porter.sim.check.hazard import Hazard
 from porter.verify.backends import run_finding, simulator_options
 from porter.verify.dtypes import DTYPES, Array, DType
+from porter.verify.outcome import RunFinding
 from porter.verify.params import param_number_bytes
 from porter.verify.problem import LaunchValues
-from porter.verify.results import RunFinding
 from porter.verify.settings import SimOptions
 
 _BUFFER = re.compile(r"([a-z0-9]+)\[(\d+)\](?:=(.+))?")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from porter.ptx.tensormap import (
     TensorMap,
@@ -21,9 +21,7 @@ from porter.ptx.tensormap import (
 from porter.verify.case import TensorMapSpec
 from porter.verify.dtypes import DTYPES
 from porter.verify.scope import Scope
-
-if TYPE_CHECKING:
-    from porter.verify.problem import Tensor
+from porter.verify.tensor import Tensor
 
 _Enum = TypeVar("_Enum", bound=IntEnum)
 

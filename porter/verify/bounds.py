@@ -15,7 +15,8 @@ import numpy as np
 from porter.ptx.mma_numerics import Architecture
 from porter.verify.arithmetic import step_loss
 from porter.verify.dtypes import DTYPES, Float64
-from porter.verify.problem import Problem, Tensor
+from porter.verify.problem import Problem
+from porter.verify.tensor import Tensor
 
 # The epilogue may scale and add a few times in f32 after the sum.
 _EPILOGUE_ROUNDINGS = 4

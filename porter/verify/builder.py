@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from porter.build.cache import default_directory
 from porter.build.entry import demangle, function_name, named
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.ptxas import Assembled, assemble
@@ -181,51 +178,3 @@ def parse_ptx(text: str, name: str) -> ast.Module:
     except PtxSyntaxError as error:
         where = Location(name, error.line, error.column)
         raise PorterError(Code.PTX_UNREADABLE, where, path=name, problem=error.message) from None
-
-
-@dataclass(frozen=True)
-class PortPlan:
-    """A port to verify: `files` by path of the original (all files of the source set, changed or not), or
-    `source`, a finished file. Other fields are launch values that the port changes; None is as in the
-    case."""
-
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    source: Path | None = None
-    block: tuple[int, int, int] | None = None
-    dynamic_smem: int | None = None
-
-
-def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:
-    """Write the port's files below a directory named by their content, and return the kernel's place there.
-
-    The layout of the original files to each other is kept, so that quoted includes find the ported headers.
-
-    Raises:
-        PorterError: WRITE_FAILED.
-    """
-    if plan.source is not None:
-        return plan.source
-    paths = {Path(p).resolve(): data for p, data in plan.files.items()}
-    if kernel.resolve() not in paths:
-        raise ValueError(f"the port has no file {kernel}")
-    common = Path(os.path.commonpath([p.parent for p in paths]))
-    digest = hashlib.sha256()
-    for path in sorted(paths):
-        digest.update(os.fsencode(path.relative_to(common)) + b"\0" + paths[path] + b"\0")
-    base = (root or default_directory() / "ports") / digest.hexdigest()[:24]
-    for path, data in paths.items():
-        write_whole(base / path.relative_to(common), data, base)
-    return base / kernel.resolve().relative_to(common)
-
-
-def write_whole(target: Path, data: bytes, base: Path) -> Path:
-    """`target`, which holds `data`; it is replaced as a whole."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.is_file() or target.read_bytes() != data:
-            temporary = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
-            temporary.write_bytes(data)
-            temporary.replace(target)
-    except OSError as error:
-        raise PorterError(Code.WRITE_FAILED, path=base, reason=error.strerror) from None
-    return target

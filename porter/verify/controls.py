@@ -14,7 +14,8 @@ import numpy as np
 from porter.verify import oracle
 from porter.verify.dtypes import Float64
 from porter.verify.inputs import Family
-from porter.verify.problem import Problem, Tensor
+from porter.verify.problem import Problem
+from porter.verify.tensor import Tensor
 
 
 def wrong_outputs(

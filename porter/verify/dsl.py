@@ -10,11 +10,13 @@ from typing import Any
 
 from porter.build.dsl import DslCompiled, DslRequest, compile_dsl
 from porter.diagnostics import Code, PorterError
+from porter.verify.arguments import Argument, Raw
 from porter.verify.bound_maps import BoundMap
 from porter.verify.case import place
 from porter.verify.expr import ExpressionError, evaluate
 from porter.verify.layout import Area, Layout
-from porter.verify.problem import Argument, LaunchValues, Problem, Raw, Tensor
+from porter.verify.problem import LaunchValues, Problem
+from porter.verify.tensor import Tensor
 
 CLASSES = {
     "f64": "Float64", "f32": "Float32", "tf32": "TFloat32", "f16": "Float16", "bf16": "BFloat16",

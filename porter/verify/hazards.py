@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from porter.diagnostics import ExitCode
 from porter.ptx import ast
 from porter.sim.check.hazard import Hazard, Level, collect
 from porter.verify.backends import SimBackend
@@ -17,16 +16,9 @@ from porter.verify.builder import BuiltKernel
 from porter.verify.images import Image
 from porter.verify.inherited import Inherited, as_introduced, split
 from porter.verify.line_map import LineMap
+from porter.verify.outcome import RunFinding, Verdict
 from porter.verify.problem import LaunchValues, Problem
-from porter.verify.results import RunFinding, Verdict
 from porter.verify.settings import SimOptions
-
-_EXIT = {
-    Verdict.CLEAN: ExitCode.OK,
-    Verdict.REVIEW: ExitCode.OK,
-    Verdict.INCOMPLETE: ExitCode.INCONCLUSIVE,
-    Verdict.ERROR: ExitCode.DIFFERENT,
-}
 
 
 @dataclass(frozen=True)
@@ -73,10 +65,6 @@ class HazardRun:
         if self.baseline and self.status == "ok" and self.hazards:
             return Verdict.REVIEW
         return self.verdict
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return _EXIT[self.counted]
 
 
 def worst(runs: Iterable[HazardRun]) -> Verdict:

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.tensormap import ENCODED_BYTES
+from porter.verify.arguments import MapValue
 from porter.verify.dtypes import Array
 from porter.verify.params import Address, MapBytes, with_contents
-from porter.verify.problem import MapValue, Tensor
+from porter.verify.tensor import Tensor
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -19,7 +19,8 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.verify.arithmetic import exact_integer_limit
 from porter.verify.case import place
 from porter.verify.dtypes import DTYPES, Array, DType, Float64
-from porter.verify.problem import Problem, Tensor
+from porter.verify.problem import Problem
+from porter.verify.tensor import Tensor
 
 
 @dataclass(frozen=True)

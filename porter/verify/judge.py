@@ -14,8 +14,9 @@ from porter.verify.compare import Comparison
 from porter.verify.controls import wrong_outputs
 from porter.verify.dtypes import Array, Float64
 from porter.verify.inputs import Family, decoded
-from porter.verify.problem import Problem, Tensor
+from porter.verify.problem import Problem
 from porter.verify.recorded import RecordedExpectation, recorded_expectation
+from porter.verify.tensor import Tensor
 
 
 @dataclass(frozen=True)

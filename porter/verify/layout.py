@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from porter.ptx.tensormap import ALIGNMENT, ENCODED_BYTES, MAGIC, TensorMap
 from porter.ptx.tensormap_hw import decode_hardware
-from porter.verify.problem import Inside, MapValue, Pointer
+from porter.verify.arguments import Inside, MapValue, Pointer
 
 
 @dataclass(frozen=True)

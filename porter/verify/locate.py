@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from porter.ptx import tmem, wgmma
-from porter.verify.problem import Problem, Tensor
+from porter.verify.problem import Problem
+from porter.verify.tensor import Tensor
 
 
 @dataclass(frozen=True)

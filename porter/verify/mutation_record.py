@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from porter.build.cache import digest
-from porter.diagnostics import Code, ExitCode, PorterError
+from porter.build.port_plan import PortPlan
+from porter.diagnostics import Code, PorterError
 from porter.ptx import ast
-from porter.verify.backends import RunResult
-from porter.verify.builder import PortPlan
 from porter.verify.case import Case
 from porter.verify.mutant_runs import Setup
 from porter.verify.mutants import Mutant
@@ -79,15 +78,6 @@ class Record:
     @property
     def survivors(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if not row.caught)
-
-
-def baseline_exit(baseline: RunResult) -> ExitCode:
-    """Whether the unmutated kernel is fit for mutation."""
-    if baseline.status == "incomplete":
-        return ExitCode.INCONCLUSIVE
-    if baseline.status == "error" or any(h.severity == "error" for h in baseline.hazards):
-        return ExitCode.DIFFERENT
-    return ExitCode.OK
 
 
 _ADDED_SIZES = re.compile(rb"^(?:steps|multiples):[^\n]*\n(?:[ \t]+[^\n]*\n)*", re.MULTILINE)

@@ -11,9 +11,10 @@ import numpy as np
 from porter.diagnostics import Code, PorterError
 from porter.ptx import ast
 from porter.ptx.tensormap import ALIGNMENT, ENCODED_BYTES
+from porter.verify.arguments import Argument, Inside, MapAddress, MapValue, Pointer, Raw, Scalar, Struct
 from porter.verify.case import place
 from porter.verify.dtypes import DTYPES
-from porter.verify.problem import Argument, Inside, MapAddress, MapValue, Pointer, Problem, Raw, Scalar, Struct
+from porter.verify.problem import Problem
 
 Address = Callable[[Pointer | MapAddress], int]
 MapBytes = Callable[[MapValue], bytes]

@@ -7,106 +7,19 @@ Shapes and strides are outermost dimension first, in elements, as in NumPy.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx.tensormap import ENCODED_BYTES
+from porter.verify.arguments import Argument, Inside, MapAddress, MapValue, Pointer, Raw, Scalar, Struct
 from porter.verify.bound_maps import BoundMap, bound_map
 from porter.verify.case import Case, Expr, TensorSpec, place
 from porter.verify.dtypes import DTYPES, DType
 from porter.verify.expr import ExpressionError, Number, evaluate, names_in
 from porter.verify.scope import Scope
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A tensor with its concrete shape and strides (elements, outermost first). In a recorded case `before` and
-    `after` are files of its bytes, `contains` the addresses and tensor maps among them."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    role: str
-    fill: float | tuple[float, ...] | None
-    align: int
-    symbolic: tuple[Expr, ...]
-    before: Path | None = None
-    after: Path | None = None
-    contains: tuple[Inside, ...] = ()
-
-    @property
-    def is_input(self) -> bool:
-        return self.role in ("input", "inout")
-
-    @property
-    def is_output(self) -> bool:
-        return self.role in ("output", "inout")
-
-    @property
-    def span(self) -> int:
-        """Elements from the first to the last one, gaps included."""
-        if 0 in self.shape:
-            return 0
-        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
-
-    @property
-    def nbytes(self) -> int:
-        return self.span * self.dtype.itemsize
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """A kernel argument: the address of a tensor, `offset` bytes on."""
-
-    tensor: str
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class MapValue:
-    """A kernel argument: a tensor map, 128 bytes by value."""
-
-    tensor_map: str
-
-
-@dataclass(frozen=True)
-class MapAddress:
-    """A kernel argument: the address of a tensor map in global memory."""
-
-    tensor_map: str
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A kernel argument: a number; `type` None means that the compiled parameter's type decides."""
-
-    value: Number
-    type: str | None = None
-
-
-@dataclass(frozen=True)
-class Struct:
-    """A kernel argument: members with natural alignment, by value."""
-
-    members: tuple[Argument, ...]
-
-
-@dataclass(frozen=True)
-class Raw:
-    """A kernel argument: recorded bytes, with the addresses and tensor maps among them."""
-
-    data: bytes
-    contains: tuple[Inside, ...] = ()
-
-
-Inside = tuple[int, Pointer | MapValue]
-"""Something among recorded bytes, and its offset there."""
-
-Argument = Pointer | MapValue | MapAddress | Scalar | Struct | Raw
+from porter.verify.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -325,12 +238,3 @@ def _tile(scope: Scope) -> tuple[int, int] | None:
     if isinstance(rows_named, int) and isinstance(columns_named, int):
         return rows_named, columns_named
     return None
-
-
-def scalars(arguments: Sequence[Argument]) -> Iterator[Argument]:
-    """All arguments, members of structs in place of the struct."""
-    for argument in arguments:
-        if isinstance(argument, Struct):
-            yield from scalars(argument.members)
-        else:
-            yield argument

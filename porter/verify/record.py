@@ -31,8 +31,8 @@ from porter.verify.expr import Number
 from porter.verify.images import Image, make_image
 from porter.verify.inputs import choose, generate
 from porter.verify.judge import expectation
+from porter.verify.outcome import RunFinding
 from porter.verify.problem import LaunchValues, Problem, bind
-from porter.verify.results import RunFinding
 
 VERSION = 2
 _HEAD = "record.json"

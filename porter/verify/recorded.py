@@ -18,7 +18,8 @@ from porter.verify import compare
 from porter.verify.compare import Comparison
 from porter.verify.dtypes import Array
 from porter.verify.inputs import Family, recorded_elements
-from porter.verify.problem import Problem, Tensor
+from porter.verify.problem import Problem
+from porter.verify.tensor import Tensor
 
 
 @dataclass(frozen=True)

@@ -5,70 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from porter.diagnostics import Code, Diagnostic, ExitCode
+from porter.diagnostics import Diagnostic
 from porter.verify.compare import Comparison
+from porter.verify.coverage import Coverage
 from porter.verify.expr import Number
-
-if TYPE_CHECKING:
-    from porter.verify.coverage import Coverage
-    from porter.verify.hazards import HazardRun
-
-
-class Verdict(StrEnum):
-    """`review` is for results that are right under a stated assumption; `incomplete` is never `clean`."""
-
-    CLEAN = "clean"
-    REVIEW = "review"
-    INCOMPLETE = "incomplete"
-    ERROR = "error"
-
-
-_EXIT_RANK = (
-    ExitCode.DIFFERENT,
-    ExitCode.BUILD_FAILED,
-    ExitCode.UNPORTED,
-    ExitCode.USAGE,
-    ExitCode.INCONCLUSIVE,
-    ExitCode.FINDINGS,
-    ExitCode.OK,
-)
-
-
-def worst_exit(codes: list[ExitCode]) -> ExitCode:
-    """The exit code of several results: a proven difference first, then what kept others from a verdict."""
-    return min(codes, key=_EXIT_RANK.index, default=ExitCode.OK)
-
-
-@dataclass(frozen=True)
-class RunFinding:
-    """Something that a backend found while running, already worded; `where` is for people."""
-
-    code: Code
-    message: str
-    where: str = ""
-    kernel: str = ""
-    block: tuple[int, int, int] | None = None
-    warp: int | None = None
-    lane: int | None = None
-    ptx_line: int = 0
-    source: str = ""
-    line: int = 0
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """One program run: `original` or `port`, on which architecture, by which backend."""
-
-    program: str
-    arch: str
-    backend: str
-    status: str
-    findings: tuple[RunFinding, ...] = ()
-    warp_instructions: int = 0
-    seconds: float = 0.0
+from porter.verify.hazards import HazardRun
+from porter.verify.outcome import RunSummary, Verdict
 
 
 @dataclass(frozen=True)
@@ -101,15 +44,6 @@ class Row:
             name += f", seed {self.schedule_seed}"
         return f"{name} ({self.added})" if self.added else name
 
-    @property
-    def exit_code(self) -> ExitCode:
-        codes = [d.code.value.exit_code for d in self.diagnostics]
-        if self.verdict is Verdict.ERROR and worst_exit(codes) is ExitCode.OK:
-            codes.append(ExitCode.DIFFERENT)
-        if self.verdict is Verdict.INCOMPLETE:
-            codes.append(ExitCode.INCONCLUSIVE)
-        return worst_exit(codes)
-
 
 @dataclass(frozen=True)
 class VerifyResult:
@@ -133,10 +67,3 @@ class VerifyResult:
         if not found:
             return Verdict.INCOMPLETE
         return next(v for v in order if v in found)
-
-    @property
-    def exit_code(self) -> ExitCode:
-        codes = [row.exit_code for row in self.rows] + [d.code.value.exit_code for d in self.errors]
-        if not self.rows and not self.errors:
-            return ExitCode.INCONCLUSIVE
-        return worst_exit(codes)

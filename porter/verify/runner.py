@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 from porter.verify.backends import Backend
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel, PortPlan, materialize
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case
 from porter.verify.checked import Checking, checked_run, hazard_diagnostics, judged
 from porter.verify.coverage import Coverage, Executed
@@ -21,9 +22,10 @@ from porter.verify.further import Plan
 from porter.verify.hazards import HazardRun
 from porter.verify.inputs import Family, choose
 from porter.verify.line_map import placed_in_original
+from porter.verify.outcome import Verdict
 from porter.verify.params import check_arguments
 from porter.verify.problem import LaunchValues, Problem, bind
-from porter.verify.results import Row, Verdict, VerifyResult
+from porter.verify.results import Row, VerifyResult
 from porter.verify.trial import Program, Ran, Trial
 
 ProgressCall = Callable[[str], None]

@@ -10,10 +10,6 @@ from typing import Literal
 
 from porter.sim.trace.recorder import Recorder
 
-BACKENDS = ("sim", "gpu", "hopper", "auto")
-"""`sim` the simulator; `gpu` modules for the GPU that is here; `hopper` also those for SM100, emulated on a
-Hopper GPU; `auto` each module where it can run, the simulator for what no GPU here runs."""
-
 
 @dataclass(frozen=True)
 class GpuOptions:

@@ -18,9 +18,9 @@ from porter.verify.images import Image, changed_element, make_image, stray_write
 from porter.verify.inputs import Family, generate
 from porter.verify.judge import Expectation, expectation, failed_controls
 from porter.verify.locate import place_of
+from porter.verify.outcome import RunSummary
 from porter.verify.problem import LaunchValues, Problem
 from porter.verify.recorded import RecordedExpectation
-from porter.verify.results import RunSummary
 
 
 @dataclass(frozen=True)

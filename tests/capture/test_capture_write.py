@@ -15,13 +15,14 @@ import yaml
 
 from porter.build.toolchain import find_toolkit
 from porter.ptx.tensormap import TensorMap, TensorMapSwizzle, TensorMapType
+from porter.verify.arguments import MapValue, Pointer
 from porter.verify.capture.events import Block, Captured, CapturedLaunch
 from porter.verify.capture.modules import Modules
 from porter.verify.capture.types import parameter_types, pointee
 from porter.verify.capture.write import Source, write_cases
 from porter.verify.case import load_case
 from porter.verify.layout import Area, Layout
-from porter.verify.problem import MapValue, Pointer, bind
+from porter.verify.problem import bind
 
 BASE = 0x7F12_3450_0000
 PTX = """.version 8.3

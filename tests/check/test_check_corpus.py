@@ -16,7 +16,7 @@ from porter.verify.hazards import check_case
 from porter.verify.mutant_runs import Setup
 from porter.verify.mutants import mutants
 from porter.verify.mutation import MutantRow, mutate
-from porter.verify.results import Verdict
+from porter.verify.outcome import Verdict
 from porter.verify.settings import SimOptions
 
 pytestmark = pytest.mark.external

@@ -21,10 +21,10 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.ptx import ast
 from porter.report.json import schema
+from porter.verify.arguments import MapValue, Scalar
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
 from porter.verify.images import Image
-from porter.verify.problem import MapValue, Scalar
 
 CASE = """\
 version: 1

@@ -10,13 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from porter.build.nvcc import compile_ptx
+from porter.build.port_plan import PortPlan, materialize
 from porter.cli.main import main
 from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
 from porter.passes.port import port_sources
 from porter.ptx.ast import Block, Function, Instruction, Statement
 from porter.ptx.parser import parse_module
-from porter.verify.builder import PORT_ARCH, PortPlan, compile_request, materialize
+from porter.verify.builder import PORT_ARCH, compile_request
 from porter.verify.case import Case, load_case
 from porter.verify.problem import bind
 

@@ -10,7 +10,8 @@ import pytest
 from porter.verify.backends import SimBackend, SimOptions
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
-from porter.verify.results import Verdict, VerifyResult
+from porter.verify.outcome import Verdict
+from porter.verify.results import VerifyResult
 from porter.verify.runner import VerifyOptions, verify
 
 CORPUS = Path(__file__).parents[2] / "corpus"

@@ -14,18 +14,20 @@ import pytest
 from porter.build import dsl
 from porter.build.cache import Cache
 from porter.build.dsl import DslRequest, compile_dsl
+from porter.build.port_plan import PortPlan
 from porter.build.ptxas import Resources
-from porter.build.table import SHARED_LIMIT, require_shared_memory
+from porter.build.table import require_shared_memory
 from porter.cli.gate import GateOptions, compile_ports, gate_exit
 from porter.cli.inputs import is_dsl_source
 from porter.cli.porting import Ported, PortedRoot
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.ptx.arch import SHARED_LIMIT
 from porter.report.environment import probe
 from porter.verify.backends import SimBackend
-from porter.verify.builder import PortPlan, ToolkitBuilder
+from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.line_map import placed_in_original
-from porter.verify.results import Verdict
+from porter.verify.outcome import Verdict
 from porter.verify.runner import VerifyOptions, verify
 
 CORPUS = Path(__file__).parents[2] / "corpus"

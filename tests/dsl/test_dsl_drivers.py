@@ -15,7 +15,7 @@ from external import EXTERNAL, Missing, write_case
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
-from porter.verify.results import Verdict
+from porter.verify.outcome import Verdict
 from porter.verify.runner import VerifyOptions, verify
 
 pytestmark = [pytest.mark.external, pytest.mark.slow]

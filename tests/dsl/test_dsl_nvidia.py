@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from porter.build.port_plan import PortPlan
 from porter.diagnostics import ExitCode
 from porter.lang.cute_dsl import parse_dsl
 from porter.model.dsl.names import hopper_only
 from porter.passes.dsl.port import port_python
 from porter.verify.backends import SimBackend
-from porter.verify.builder import PortPlan, ToolkitBuilder
+from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
-from porter.verify.results import Verdict
+from porter.verify.outcome import Verdict
 from porter.verify.runner import VerifyOptions, verify
 
 EXAMPLES = "data/cutlass/examples/python/CuTeDSL/hopper"

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, PorterError
 from porter.passes.dsl.port import port_python
 from porter.verify.backends import SimBackend
-from porter.verify.builder import PORT_ARCH, BuiltKernel, PortPlan, ToolkitBuilder
+from porter.verify.builder import PORT_ARCH, BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
+from porter.verify.outcome import Verdict
 from porter.verify.problem import bind
-from porter.verify.results import Verdict, VerifyResult
+from porter.verify.results import VerifyResult
 from porter.verify.runner import VerifyOptions, verify
 
 pytestmark = pytest.mark.external
@@ -48,7 +50,7 @@ def built(path: Path, arch: str = PORT_ARCH) -> BuiltKernel:
     case = load_case(path)
     source = case.kernel
     if arch == PORT_ARCH:
-        from porter.verify.builder import materialize
+        from porter.build.port_plan import materialize
 
         source = materialize(PortPlan(files=dict(port_python(case.kernel).files)), case.kernel)
     return ToolkitBuilder().build(bind(case), source, arch)

@@ -14,9 +14,10 @@ from porter.build.ptxas import Assembled
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, PorterError
 from porter.ptx.parser import parse_module
-from porter.verify.backends import RunResult, SimBackend, make_backend
+from porter.verify.backends import RunResult, SimBackend
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import load_case
+from porter.verify.choose_backend import make_backend
 from porter.verify.gpu import backend as module
 from porter.verify.gpu import emulation
 from porter.verify.gpu.backend import AutoBackend, GpuBackend

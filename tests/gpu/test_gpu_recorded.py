@@ -16,6 +16,7 @@ from porter.build.toolchain import Toolkit
 from porter.ptx import ast
 from porter.ptx.parser import parse_module
 from porter.ptx.tensormap import TensorMap, TensorMapType
+from porter.verify.arguments import MapValue, Pointer, Raw
 from porter.verify.bound_maps import BoundMap
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import load_case
@@ -25,7 +26,7 @@ from porter.verify.gpu.backend import GpuBackend
 from porter.verify.gpu.process import GpuProcess
 from porter.verify.images import make_image, placed, recorded_again
 from porter.verify.inputs import generate
-from porter.verify.problem import LaunchValues, MapValue, Pointer, Problem, Raw, bind
+from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.settings import GpuOptions
 
 CHILD = str(Path(__file__).parent / "fake_gpu_child.py")

@@ -19,8 +19,8 @@ from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
 from porter.verify.gpu.selfcheck import BitsRow, compare_bits, read_simulated, simulated
 from porter.verify.images import Image, make_image
+from porter.verify.outcome import Verdict
 from porter.verify.problem import LaunchValues, Problem
-from porter.verify.results import Verdict
 
 PTX = (
     ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 c)\n"

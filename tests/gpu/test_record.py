@@ -15,11 +15,12 @@ from small_case import small_case
 from porter.diagnostics import Code, PorterError
 from porter.ptx.parser import parse_module
 from porter.ptx.tensormap import TensorMap, TensorMapSwizzle, TensorMapType
+from porter.verify.arguments import Pointer, Scalar
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import Case
 from porter.verify.images import Image, make_image
-from porter.verify.problem import LaunchValues, Pointer, Problem, Scalar, bind
+from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.record import Record, ReplayBackend, _plain, environment, load, record_case, save
 
 PTX = ".version 9.0\n.target %s\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 c)\n{\n  ret;\n}\n"

@@ -21,9 +21,9 @@ from porter.sim import GlobalMemory, Options
 from porter.sim.results import Schedule
 from porter.verify.backends import simulator_options
 from porter.verify.hazards import OneRun, check_runs
+from porter.verify.outcome import Verdict
 from porter.verify.program import LaunchHook, LaunchRecord, ProgramOptions, ProgramOutcome, run_program
 from porter.verify.program.results import as_run
-from porter.verify.results import Verdict
 from porter.verify.settings import SimOptions
 
 pytestmark = pytest.mark.external

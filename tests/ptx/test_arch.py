@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.ptx import arch, tmem
+from porter.ptx import arch
 
 
 def test_names() -> None:
@@ -24,9 +24,6 @@ def test_names() -> None:
 
 def test_limits() -> None:
     assert arch.limits("sm_90a").shared_per_block == arch.limits("sm_100a").shared_per_block == 232448
-    assert arch.limits("sm_90a").tmem_columns == 0
-    assert arch.limits("sm_100a").tmem_columns == tmem.COLUMNS
-    assert arch.limits("sm_100a").tmem_lanes == tmem.LANES
     assert set(arch.LIMITS) == {target.sm for target in arch.TARGETS.values()}
 
 

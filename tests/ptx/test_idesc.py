@@ -12,7 +12,7 @@ from cute_layout import cute_header
 
 from porter.ptx.idesc import FIELDS, InstructionDescriptor
 from porter.ptx.types import ElementType as T
-from porter.ptx.umma import AB_TYPES, Kind, UmmaOp, legal_m, legal_n, portable_n_step
+from porter.ptx.umma import AB_TYPES, Kind, UmmaOp, legal_m, legal_n
 
 F16_TILE = InstructionDescriptor(Kind.F16, 128, 128, T.F32, T.F16, T.F16)
 
@@ -121,9 +121,6 @@ def test_block_scaled_rows() -> None:
     assert legal_m(Kind.MXF8F6F4, 2) == (128, 256)
     assert legal_m(Kind.MXF8F6F4, 2, sparse=True) == (256,)
 
-
-def test_portable_step() -> None:
-    assert [portable_n_step(m, g) for m, g in ((64, 1), (128, 1), (128, 2), (256, 2))] == [8, 16, 16, 16]
 
 
 def parse(text: str) -> UmmaOp:

@@ -9,16 +9,9 @@ import re
 import numpy as np
 import pytest
 from cute_layout import CuteLayout, cute_header
+from wgmma_as_umma import sm90_to_sm100
 
-from porter.ptx.smem_desc import (
-    FIELDS_SM90,
-    FIELDS_SM100,
-    SWIZZLE_CODES,
-    SmemDescriptor,
-    element_offset,
-    encode_offset,
-    sm90_to_sm100,
-)
+from porter.ptx.smem_desc import FIELDS_SM90, FIELDS_SM100, SWIZZLE_CODES, SmemDescriptor, element_offset, encode_offset
 from porter.ptx.swizzle import SwizzleMode
 
 SHARED_MODES = [SwizzleMode.NONE, SwizzleMode.B32, SwizzleMode.B64, SwizzleMode.B128]

@@ -6,21 +6,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cute_layout import CuteLayout, cute_header, find_alias, parse_layout
+from wgmma_as_umma import a_fragment_pieces, accumulator_pieces, d_position_f16, wgmma_to_umma
 
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.tmem import a_cell, d_cell, d_layout
-from porter.ptx.tmem_access import Shape, a_fragment_pieces, accumulator_pieces, cell, unpacked_columns
+from porter.ptx.tmem_access import Shape, cell, unpacked_columns
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind
-from porter.ptx.wgmma import (
-    WgmmaOp,
-    a_position,
-    d_position,
-    d_position_f16,
-    legal_n,
-    umma_kind,
-    wgmma_to_umma,
-)
+from porter.ptx.wgmma import WgmmaOp, a_position, d_position, legal_n, umma_kind
 
 THREADS = np.arange(128)[:, None]
 ALL_N = range(8, 257, 8)

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
 from porter.report import json as report_json
+from porter.report import verification
+from porter.report.exits import verification_exit
 from porter.report.terminal import comparison_text, verdict_table
 from porter.verify.compare import same_bits, same_values, within
 from porter.verify.dtypes import DTYPES
-from porter.verify.results import Row, RunFinding, RunSummary, Verdict, VerifyResult, worst_exit
+from porter.verify.outcome import RunFinding, RunSummary, Verdict
+from porter.verify.results import Row, VerifyResult
 
 F32 = DTYPES["f32"]
 
@@ -44,7 +47,7 @@ def test_a_result_with_everything_in_it_is_valid():
     bad = comparison([[1.0, np.nan], [np.inf, 4.0]])
     where = Location("a.cu", 3, 4)
     diagnostic = Diagnostic(Code.PORT_DIFFERS, where, {"tensor": "C", "count": 2, "total": 4})
-    document = report_json.verify(result(row(Verdict.ERROR, (diagnostic,), (bad,)), row()))
+    document = verification.document(result(row(Verdict.ERROR, (diagnostic,), (bad,)), row()))
     text = report_json.dumps(document)
     parsed = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     jsonschema.validate(parsed, report_json.schema("verify"))
@@ -76,11 +79,11 @@ def test_the_worst_exit_code(codes, worst):
 
 def test_nothing_run_is_never_clean():
     assert result().verdict is Verdict.INCOMPLETE
-    assert result().exit_code is ExitCode.INCONCLUSIVE
-    assert result(row(), row(Verdict.INCOMPLETE)).exit_code is ExitCode.INCONCLUSIVE
+    assert verification_exit(result()) is ExitCode.INCONCLUSIVE
+    assert verification_exit(result(row(), row(Verdict.INCOMPLETE))) is ExitCode.INCONCLUSIVE
     assert result(row(), row(Verdict.INCOMPLETE)).verdict is Verdict.INCOMPLETE
-    assert result(row(Verdict.ERROR)).exit_code is ExitCode.DIFFERENT
-    assert result(row()).exit_code is ExitCode.OK
+    assert verification_exit(result(row(Verdict.ERROR))) is ExitCode.DIFFERENT
+    assert verification_exit(result(row())) is ExitCode.OK
 
 
 def test_comparisons_in_words():

@@ -84,6 +84,12 @@ def test_members_of_a_mask_meet_across_branches() -> None:
     assert download(memory, out, 32, np.uint32).tolist() == [60] * 16 + [3] * 16
 
 
+def test_movmatrix_transposes() -> None:
+    matrices = np.arange(128, dtype=np.uint16).reshape(2, 8, 8)
+    got = apply("movmatrix.sync.aligned.m8n8.trans.b16 %d, %a;", "b32", ("b32", matrices.reshape(-1).view(np.uint32)))
+    np.testing.assert_array_equal(got.view(np.uint16).reshape(2, 8, 8), matrices.swapaxes(1, 2))
+
+
 @pytest.mark.parametrize("trans", ["", ".trans"])
 def test_ldmatrix_and_stmatrix_are_inverse(trans: str) -> None:
     body = f""".reg .b32 %r<20>; .reg .b64 %d<6>; .shared .align 16 .b8 a[512]; .shared .align 16 .b8 b[512];

@@ -12,12 +12,13 @@ import pytest
 from test_datapath_tcgen05 import accumulator
 from test_datapath_wgmma import place
 from umma_calls import LIBRARY, WIDTH, empty_tmem, issue, padded, pairs, umma, values
+from wgmma_as_umma import sm90_to_sm100
 
 from porter.ptx import tmem
 from porter.ptx.block_scale import ScaleType, scale_count
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.idesc_scaled import ScaledDescriptor
-from porter.ptx.smem_desc import SmemDescriptor, sm90_to_sm100
+from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.types import ElementType as T

@@ -12,11 +12,11 @@ import pytest
 from test_datapath_tcgen05 import accumulator
 from test_datapath_wgmma import DTYPES, place, random_tile
 from umma_calls import empty_tmem, issue, pairs, umma, values
+from wgmma_as_umma import sm90_to_sm100
 
 from porter.ptx import tmem
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.idesc_scaled import ScaledDescriptor
-from porter.ptx.smem_desc import sm90_to_sm100
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from test_datapath_wgmma import DTYPES, MODES, place, random_tile
 from umma_calls import POISON, empty_tmem, issue, umma
+from wgmma_as_umma import a_fragment_pieces, accumulator_pieces, sm90_to_sm100, wgmma_to_umma
 
 from porter.ptx import tmem
 from porter.ptx.idesc import InstructionDescriptor
-from porter.ptx.smem_desc import sm90_to_sm100
 from porter.ptx.swizzle import SwizzleMode
-from porter.ptx.tmem_access import Shape, a_fragment_pieces, accumulator_pieces
+from porter.ptx.tmem_access import Shape
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind, UmmaOp
-from porter.ptx.wgmma import WgmmaOp, legal_d_types, legal_n, wgmma_to_umma
+from porter.ptx.wgmma import WgmmaOp, legal_d_types, legal_n
 from porter.sim.datapath import tcgen05, tmem_access
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.wgmma import wgmma

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from test_datapath_wgmma import place
+from wgmma_as_umma import sm90_to_sm100
 
 from porter.ptx import tmem
-from porter.ptx.smem_desc import sm90_to_sm100
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tmem_copy import TmemCopy
 from porter.sim.datapath.errors import DatapathError

@@ -6,11 +6,12 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from wgmma_as_umma import d_position_f16, sm90_to_sm100
 
-from porter.ptx.smem_desc import SmemDescriptor, sm90_to_sm100
+from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
-from porter.ptx.wgmma import WgmmaOp, a_position, d_position, d_position_f16
+from porter.ptx.wgmma import WgmmaOp, a_position, d_position
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.operands import decode, read_smem_operand
 from porter.sim.datapath.wgmma import wgmma

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from test_datapath_wgmma import place
 from umma_calls import empty_tmem, issue, padded, umma
+from wgmma_as_umma import sm90_to_sm100
 
 from porter.ptx.idesc import InstructionDescriptor
-from porter.ptx.smem_desc import sm90_to_sm100
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind

@@ -11,10 +11,11 @@ import pytest
 from core_ptx import download, module_text, run
 from test_datapath_wgmma import place
 from umma_calls import empty_tmem, umma
+from wgmma_as_umma import sm90_to_sm100
 
 from porter.ptx import tmem
 from porter.ptx.idesc import InstructionDescriptor
-from porter.ptx.smem_desc import SmemDescriptor, sm90_to_sm100
+from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind

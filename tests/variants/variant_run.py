@@ -22,13 +22,13 @@ from variant_types import KINDS, STEPS, TILES, Values, Variant, Want, expected
 from porter.build.cache import default_directory
 from porter.build.entry import demangle
 from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.port_plan import PortPlan, materialize
 from porter.cli.porting import Ported, port_paths
 from porter.diagnostics import Diagnostic, ExitCode, PorterError, Severity
 from porter.ptx import ast
 from porter.ptx.parser import parse_module
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
 from porter.sim.check.hazard import Hazard
-from porter.verify.builder import PortPlan, materialize
 
 LONGEST = 60
 """Seconds that Porter may take for one of these files."""

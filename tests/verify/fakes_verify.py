@@ -12,11 +12,12 @@ import numpy as np
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx import ast
+from porter.verify.arguments import MapValue, Scalar
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
 from porter.verify.images import Image, _offsets
-from porter.verify.problem import LaunchValues, MapValue, Problem, Scalar
-from porter.verify.results import RunFinding
+from porter.verify.outcome import RunFinding
+from porter.verify.problem import LaunchValues, Problem
 
 Kernel = Callable[[dict[str, np.ndarray]], None]
 

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from porter.verify.builder import PortPlan, materialize
+from porter.build.port_plan import PortPlan, materialize
 
 THREADS = 8
 

@@ -7,9 +7,10 @@ from fakes_verify import CASE, write_case
 
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.ptx.tensormap import TensorMapSwizzle, TensorMapType
+from porter.verify.arguments import MapAddress, MapValue, Pointer, Scalar, Struct
 from porter.verify.case import cases_of, load_case
 from porter.verify.images import make_image
-from porter.verify.problem import MapAddress, MapValue, Pointer, Scalar, Struct, bind
+from porter.verify.problem import bind
 
 ROOT = Path(__file__).resolve().parents[2]
 

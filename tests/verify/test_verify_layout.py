@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from porter.ptx.tensormap import TensorMap, TensorMapType
+from porter.verify.arguments import MapValue
 from porter.verify.layout import Area, Layout
-from porter.verify.problem import MapValue
 
 AREAS = [Area("A", 1 << 40, 4096), Area("B", 2 << 40, 4096)]
 REACH = 1 << 39

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from fakes_verify import FakeBackend, FakeBuilder, gemm, write_case
 
+from porter.build.port_plan import PortPlan
 from porter.cli.verify import other_schedules
 from porter.diagnostics import Code, ExitCode
-from porter.verify.builder import PortPlan
+from porter.report.exits import verification_exit
 from porter.verify.case import DslSpec, load_case
-from porter.verify.results import Verdict, VerifyResult
+from porter.verify.outcome import Verdict
+from porter.verify.results import VerifyResult
 from porter.verify.runner import Again, VerifyOptions, verify
 from porter.verify.settings import SimOptions
 
@@ -44,7 +46,7 @@ def test_a_schedule_that_changes_the_originals_values_shows_its_race(tmp_path: P
     result = run(tmp_path, (gemm, gemm), (original, port))
     assert codes(result) == [Code.ORIGINAL_RACES]
     assert [r.verdict for r in result.rows] == [Verdict.CLEAN, Verdict.REVIEW]
-    assert result.exit_code is ExitCode.OK
+    assert verification_exit(result) is ExitCode.OK
     (found,) = result.rows[1].diagnostics
     assert "random schedule" in found.message
     assert "porter hazards" in found.code.value.next_step
@@ -53,20 +55,20 @@ def test_a_schedule_that_changes_the_originals_values_shows_its_race(tmp_path: P
 def test_a_schedule_that_changes_only_the_ports_values_is_the_ports_mistake(tmp_path: Path) -> None:
     result = run(tmp_path, (gemm, gemm), (gemm, wrong))
     assert codes(result) == [Code.PORT_DIFFERS]
-    assert result.exit_code is ExitCode.DIFFERENT
+    assert verification_exit(result) is ExitCode.DIFFERENT
 
 
 def test_what_did_not_end_for_lack_of_budget_is_no_race(tmp_path: Path) -> None:
     result = run(tmp_path, (gemm, gemm), ("incomplete", gemm))
     assert codes(result) == [Code.RUN_INCOMPLETE]
-    assert result.exit_code is ExitCode.INCONCLUSIVE
+    assert verification_exit(result) is ExitCode.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("original", [wrong, "error"])
 def test_an_original_that_is_right_under_another_schedule_gives_no_verdict(tmp_path: Path, original) -> None:
     result = run(tmp_path, (original, wrong), None, others={"eager": gemm})
     assert codes(result) == [Code.ORIGINAL_RACES]
-    assert result.exit_code is ExitCode.INCONCLUSIVE
+    assert verification_exit(result) is ExitCode.INCONCLUSIVE
     result = run(tmp_path, (original, gemm), None, others={"eager": wrong, "late": gemm}, schedule="random")
     assert codes(result) == [Code.ORIGINAL_RACES]
 
@@ -74,7 +76,7 @@ def test_an_original_that_is_right_under_another_schedule_gives_no_verdict(tmp_p
 def test_an_original_that_is_wrong_under_every_schedule_is_wrong(tmp_path: Path) -> None:
     result = run(tmp_path, (wrong, wrong), None, others={"eager": wrong})
     assert codes(result) == [Code.ORIGINAL_DIFFERS]
-    assert result.exit_code is ExitCode.DIFFERENT
+    assert verification_exit(result) is ExitCode.DIFFERENT
 
 
 # Ports of CuTe DSL kernels ------------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ def test_a_mistake_that_one_seed_shows_is_found_and_ends_the_search(tmp_path: Pa
     result = dsl_run(tmp_path, gemm, wrong, gemm, families=("normal",))
     assert codes(result) == [Code.PORT_DIFFERS]
     assert [row.schedule_seed for row in result.rows] == [None, None, 0]
-    assert result.exit_code is ExitCode.DIFFERENT
+    assert verification_exit(result) is ExitCode.DIFFERENT
 
 
 @pytest.mark.parametrize("usual", [("late", 3), ("eager", 3), ("random", 3)])

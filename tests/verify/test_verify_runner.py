@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 from fakes_verify import CASE, FakeBackend, FakeBuilder, gemm, write_case
 
+from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, ExitCode, PorterError
-from porter.verify.builder import PortPlan
+from porter.report.exits import verification_exit
 from porter.verify.case import load_case
-from porter.verify.results import Verdict, VerifyResult
+from porter.verify.outcome import Verdict
+from porter.verify.results import VerifyResult
 from porter.verify.runner import VerifyOptions, verify
 
 PORT = PortPlan(source=Path("ported.cu"))
@@ -39,7 +41,7 @@ def test_a_right_port_is_clean_in_every_family(tmp_path):
     result = run(tmp_path, sizes=({}, {"M": 128}))
     assert [r.verdict for r in result.rows] == [Verdict.CLEAN] * 14
     assert {r.family for r in result.rows} >= {"integers", "index", "normal", "wide", "special", "nonfinite"}
-    assert result.exit_code is ExitCode.OK
+    assert verification_exit(result) is ExitCode.OK
     assert all(r.controls >= 3 for r in result.rows)
     assert all(c.kind == "bits" for r in result.rows for c in r.between)
 
@@ -81,7 +83,7 @@ def last_tile_missing(c):
 def test_a_wrong_port_fails_in_every_family(tmp_path, change, family, arithmetic):
     result = run(tmp_path, port=damaged(change), families=[family], arithmetic=arithmetic)
     assert codes(result) == {Code.PORT_DIFFERS}
-    assert result.exit_code is ExitCode.DIFFERENT
+    assert verification_exit(result) is ExitCode.DIFFERENT
     assert all(c.ok for r in result.rows for c in r.original)
 
 
@@ -152,7 +154,7 @@ def test_a_comparison_that_cannot_tell_is_an_error(tmp_path):
     result = run(tmp_path, original=zero, port=zero, families=["normal"], text=text)
     assert codes(result) == {Code.CONTROL_PASSED}
     assert result.verdict is Verdict.ERROR
-    assert result.exit_code is ExitCode.DIFFERENT
+    assert verification_exit(result) is ExitCode.DIFFERENT
 
 
 def test_a_reference_blind_to_the_end_of_the_sum_is_an_error(tmp_path):
@@ -211,7 +213,7 @@ def test_a_write_in_the_gap_between_rows_is_found(tmp_path):
 def test_a_run_that_does_not_finish_is_never_clean(tmp_path, status, verdict, exit_code, code):
     result = run(tmp_path, port=status, families=["integers"])
     assert result.verdict is verdict
-    assert result.exit_code is exit_code
+    assert verification_exit(result) is exit_code
     assert codes(result) == {code}
     assert "stand-in finding" in result.rows[0].diagnostics[0].message
 
@@ -222,7 +224,7 @@ def test_a_build_failure_is_the_error_of_its_rows(tmp_path):
                     VerifyOptions(families=["integers"]))  # fmt: skip
     assert result.verdict is Verdict.ERROR
     assert codes(result) == {Code.NVCC_ERROR}
-    assert result.exit_code is ExitCode.BUILD_FAILED
+    assert verification_exit(result) is ExitCode.BUILD_FAILED
 
 
 def test_arguments_are_checked_against_the_kernel_before_anything_runs(tmp_path):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from porter.ptx.forms.grammar import COUNTS, Completion, Form, Modifiers, form
+from porter.ptx.tmem import ALLOCATIONS
 from porter.ptx.tmem_access import Shape, is_legal_count
 
 _C = Completion
@@ -15,7 +16,7 @@ _LATER = "sm_100a@8.7 sm_101a@8.7 sm_100f@8.8 sm_101f@8.8 sm_110f@9.0"
 # Family targets name scale vectors by block size only.
 _VECTOR = f"size=scale_vec::1X|scale_vec::2X|scale_vec::4X: {_ONE_CHIP}"
 
-_COLUMNS = "u32(32|64|128|256|512)"
+_COLUMNS = f"u32({'|'.join(map(str, ALLOCATIONS))})"
 _NUM = "<num:x1|x2|x4|x8|x16|x32|x64|x128>"
 _SHAPES = "16x64b|16x128b|16x256b|32x32b"
 

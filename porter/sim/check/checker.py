@@ -9,34 +9,28 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.sim.check.catalog import KINDS
-from porter.sim.check.clocks import ORDER, Clocks, Done
+from porter.sim.check.clocks import ORDER, Done
 from porter.sim.check.global_memory import GlobalMemoryCheck
-from porter.sim.check.global_shadow import GlobalAccess
-from porter.sim.check.hazard import Hazard, Level, Severity, Site, edge
+from porter.sim.check.hazard import Level
 from porter.sim.check.issues import Channel, Groups, Issue
-from porter.sim.check.judge import Verdict, judge_shared, judge_tensor, race_name
+from porter.sim.check.judge import Verdict, judge_shared, judge_tensor
 from porter.sim.check.lanes import Lanes, lane_of
 from porter.sim.check.mbarriers import MbarrierLife
+from porter.sim.check.reports import Reports
 from porter.sim.check.shadow import GRANULE, Access, Shadow, describe_bytes, describe_cells
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 
 
-class Checker:
+class Checker(Reports):
     def __init__(self, machine: Machine, level: Level) -> None:
-        self.machine = machine
-        self.level = level
-        per_cluster = machine.warps_per_cta * machine.cluster_size
-        self.clocks = Clocks(machine.W, per_cluster)
+        super().__init__(machine, level)
         self.shared = [Shadow() for _ in range(machine.n_cta)]
         self.tensor = [Shadow() for _ in range(machine.n_cta)]
         self.global_memory = GlobalMemoryCheck(self)
@@ -44,7 +38,6 @@ class Checker:
         self.mbarriers = MbarrierLife(self)
         # The byte indices and active lanes of the threads' access that is being checked.
         self.acting: tuple[Array, Array] | None = None
-        self.hazards: dict[Any, Hazard] = {}
         # Issues of the instruction being executed, in the order in which the engine will get them.
         self.queue: deque[Issue] = deque()
         # Footprints in Tensor Memory by what gives them.
@@ -52,7 +45,6 @@ class Checker:
         self.landing: Issue | None = None
         self.mbar_messages: dict[tuple[int, int], Array] = {}
         self.mbar_phases: dict[tuple[int, int], Array] = {}
-        self.mbar_inits: dict[tuple[int, int], Access] = {}
         # Arrivals of other blocks' threads on a block's mbarriers.
         self.remote: dict[int, list[Access]] = {}
         self.barriers: dict[tuple[int, int], tuple[Array | None, set[int]]] = {}
@@ -146,10 +138,6 @@ class Checker:
             shadow.written |= new.bits
         shadow.insert(new)
 
-    def generic(self, kind: str, at: int, warp: int, write: bool, bits: int, item: int) -> Access:
-        now = self.clocks.now(warp)
-        return Access(kind, at, warp, None, write, "generic", bits, [now], now, item=item)
-
     def asynchronous(
         self, kind: str, at: int, warp: int, lane: int | None, write: bool, proxy: str, bits: int, pair: Any = None
     ) -> Access:
@@ -233,84 +221,6 @@ class Checker:
         for warp in self.cluster_waiting.pop(cluster, set()):
             self.clocks.receive(warp, self.cluster_phases[cluster])
 
-    # Reports ------------------------------------------------------------------------------------------
-
-    def site(self, access: Access | GlobalAccess) -> Site:
-        M = self.machine
-        ins = M.program.code[access.at]
-        if isinstance(access, GlobalAccess):
-            # Its block may be one of an earlier wave.
-            what, block = _GLOBAL_WHAT.get(access.kind, access.kind), access.wave.position(access.warp)
-        else:
-            what = _WHAT.get((access.kind, access.proxy), access.kind)
-            block = M.block_position(int(M.warp_cta[access.warp]))
-        return Site(
-            what=what,
-            opcode=ins.opcode,
-            ptx_line=ins.line,
-            loc=ins.loc,
-            block=block,
-            warp=access.warp % M.warps_per_cta,
-            lane=access.lane,
-        )
-
-    def report(
-        self,
-        verdict: Verdict,
-        old: Access | GlobalAccess | None,
-        new: Access | GlobalAccess,
-        where: str,
-        cta: int | None,
-    ) -> None:
-        """`cta` is the block whose memory it is, None for global memory."""
-        relied = False
-        if isinstance(old, Access) and isinstance(new, Access):
-            relied = self._consumed(old, new) or self._by_warpgroup(old, new)
-        lenient = verdict.strict or relied
-        if verdict.doubtful and self.level == "practice":
-            return
-        lenient = lenient and self.level == "practice"
-        severity: Severity = "review" if lenient or verdict.doubtful else "error"
-        # Unrolled loops repeat one source line; each line is reported once.
-        key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
-        found = self.hazards.get(key)
-        lacking = edge(verdict.missing, verdict.remedy, relied and not verdict.strict)
-        if found is not None:
-            found.count += 1
-            found.edges.add(lacking)
-            return
-        if cta is not None:
-            x, y, z = self.machine.block_position(cta)
-            where = f"{where} of block {x},{y},{z}" if where else f"block {x},{y},{z}"
-        self.hazards[key] = Hazard(
-            kind=KINDS[verdict.id],
-            severity=severity,
-            race=race_name(old, new),
-            kernel=self.machine.program.entry.name,
-            first=None if old is None else self.site(old),
-            second=self.site(new),
-            where=where,
-            missing=verdict.missing,
-            remedy=verdict.remedy,
-            strict=verdict.strict,
-            edges={lacking},
-        )
-
-    def _place(self, at: int) -> tuple[object, str]:
-        ins = self.machine.program.code[at]
-        return ins.loc or ins.line, ins.opcode
-
-    def _consumed(self, old: Access, new: Access) -> bool:
-        """A load whose registers had all been used before: the register dependence has waited for it."""
-        used = old.notes.get("consumed")
-        return old.kind == "ld" and not old.done and used is not None and self.clocks.knows(new.warp, ORDER, [used])
-
-    def _by_warpgroup(self, old: Access, new: Access) -> bool:
-        """A wgmma reads what another warp of its warpgroup knows to be there. The ISA wants a barrier; the four
-        warps of a wgmma meet before it all the same, and NVIDIA's tutorial wgmma_sm90 relies on that."""
-        group = new.notes.get("warpgroup", ())
-        return any(self.clocks.knows(warp, ORDER, old.done) for warp in group)
-
     # Ends ---------------------------------------------------------------------------------------------
 
     def remote_arrival(self, at: int, warp: int, cta: int, done: Done | None = None) -> None:
@@ -355,22 +265,3 @@ class Checker:
 
 _GONE = Verdict("H26", "a wait of the other block for this access before it ends", "barrier.cluster")
 _PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "barrier.cluster")
-
-_WHAT = {
-    ("arrival", "generic"): "arrival on another block's mbarrier", ("wait", "generic"): "wait on an mbarrier",
-    ("register", "generic"): "use of registers", ("wgmma", "generic"): "wgmma using registers",
-    ("commit", "generic"): "tcgen05.commit", ("setmaxnreg", "generic"): "setmaxnreg",
-    ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
-    ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",
-    ("mma", "tensor"): "tcgen05.mma on Tensor Memory", ("mma", "async"): "tcgen05.mma reading shared memory",
-    ("cp", "tensor"): "tcgen05.cp to Tensor Memory", ("cp", "async"): "tcgen05.cp reading shared memory",
-    ("ld", "tensor"): "tcgen05.ld", ("st", "tensor"): "tcgen05.st", ("dealloc", "tensor"): "tcgen05.dealloc",
-    ("wgmma", "async"): "wgmma reading shared memory", ("copy", "async"): "asynchronous copy to shared memory",
-    ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "generic"): "cp.async",
-}  # fmt: skip
-_GLOBAL_WHAT = {
-    "load": "load from global memory", "write": "store to global memory", "atomic": "atomic on global memory",
-    "copy": "asynchronous copy from global memory", "store": "asynchronous copy to global memory",
-    "reduce": "asynchronous reduction in global memory", "cp.async": "cp.async from global memory",
-    "tensor map": "asynchronous copy reading its tensor map",
-}  # fmt: skip

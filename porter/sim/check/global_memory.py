@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,10 @@ from porter.sim.check.flags import FlagUser
 from porter.sim.check.foreign import Imports
 from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalState, Wave
 from porter.sim.check.judge_global import GlobalJudge
+from porter.sim.check.reports import Reports
 from porter.sim.datapath.tma import Mode, boxes
+from porter.sim.machine import Machine
 from porter.sim.memory import Allocation
-
-if TYPE_CHECKING:
-    from porter.sim.check.checker import Checker
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 _WEAK = MemoryOrder()
@@ -32,7 +30,7 @@ _ROUNDS = 4
 class GlobalMemoryCheck:
     """Of one wave. `follow` hands it what earlier waves of the launch did."""
 
-    def __init__(self, check: Checker) -> None:
+    def __init__(self, check: Reports) -> None:
         self.check = check
         M: Machine = check.machine
         self.machine = M

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from porter.sim import copy_groups, exec_bulk, exec_launch, exec_store_async, exec_tensor_copy
 from porter.sim.bulk_operands import AsyncStoreForm, AsyncStoreOperands, BulkForm, BulkLoadOperands, BulkStoreOperands
@@ -12,12 +12,9 @@ from porter.sim.check.hooks_sync import check_init
 from porter.sim.check.issues import Groups, Issue
 from porter.sim.check.shadow import range_bits
 from porter.sim.datapath.tma import covered_bytes
+from porter.sim.machine import Machine
 from porter.sim.tensor_copy_operands import TensorCopyForm, TensorLoadOperands, TensorStoreOperands
 from porter.sim.threads import Issuer, Signal, active_lanes, issuers, per_lane
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
-
 
 # Copies that complete on an mbarrier --------------------------------------------------------------------
 

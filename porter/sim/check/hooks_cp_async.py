@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from porter.sim import exec_cp_async, exec_memory, global_access
 from porter.sim.check.issues import Groups, Issue
 from porter.sim.check.shadow import Access, byte_bits
+from porter.sim.machine import Machine
 from porter.sim.threads import active_warps
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 
 def cp_async(M: Machine, at: int, idx: Any, n: int, mask: Any, operands: exec_cp_async.CopyOperands) -> None:

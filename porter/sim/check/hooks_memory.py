@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,7 @@ from porter.sim import exec_atomic, exec_memory, exec_tensormap, exec_warp, glob
 from porter.sim.check.lanes import TOGETHER
 from porter.sim.check.shadow import byte_bits
 from porter.sim.exec_atomic import AtomicForm
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from porter.sim import registers
+from porter.sim import exec_registers
 from porter.sim.check.judge import Verdict
+from porter.sim.check.shadow import Access
+from porter.sim.machine import Machine
+from porter.sim.registers import Move
 from porter.sim.threads import active_warps
-
-if TYPE_CHECKING:
-    from porter.sim.check.shadow import Access
-    from porter.sim.machine import Machine
 
 _SAME = Verdict("R1", "the same setmaxnreg in all warps of the warpgroup", "", strict=True)
 
 
 def registers_dec(M: Machine, at: int, idx: Any, n: int, mask: Any, count: int) -> None:
-    registers.registers_dec(M, at, idx, n, mask, count)
+    exec_registers.registers_dec(M, at, idx, n, mask, count)
     for _, warp in active_warps(M, idx, n, mask):
         _compare(M, warp)
 
@@ -25,7 +24,7 @@ def registers_dec(M: Machine, at: int, idx: Any, n: int, mask: Any, count: int) 
 def registers_inc(M: Machine, at: int, idx: Any, n: int, mask: Any, guard: Any, count: int) -> Any:
     moves = M.registers.moves
     before = {warp: len(moves.get(warp, ())) for warp in M.warps(idx).tolist()}
-    result = registers.registers_inc(M, at, idx, n, mask, guard, count)
+    result = exec_registers.registers_inc(M, at, idx, n, mask, guard, count)
     for warp, done in before.items():
         if len(moves.get(warp, ())) > done:
             _compare(M, warp)
@@ -34,7 +33,7 @@ def registers_inc(M: Machine, at: int, idx: Any, n: int, mask: Any, guard: Any, 
 
 def _compare(M: Machine, warp: int) -> None:
     """The warp's latest move, with those of its warpgroup that have come as far."""
-    moves: dict[int, list[registers.Move]] = M.registers.moves
+    moves: dict[int, list[Move]] = M.registers.moves
     if warp not in moves:
         return
     done, last = len(moves[warp]), moves[warp][-1]
@@ -48,14 +47,14 @@ def _compare(M: Machine, warp: int) -> None:
 
 def block_ended(M: Machine, cta: int) -> None:
     """Warps that have executed fewer than others of their warpgroup."""
-    moves: dict[int, list[registers.Move]] = M.registers.moves
+    moves: dict[int, list[Move]] = M.registers.moves
     for warp in range(cta * M.warps_per_cta, (cta + 1) * M.warps_per_cta):
         fewest = min(len(moves.get(other, ())) for other in M.registers.group(warp))
         if len(moves.get(warp, ())) > fewest:
             M.check.report(_SAME, None, _access(M, warp, moves[warp][fewest]), "", cta)
 
 
-def _access(M: Machine, warp: int, move: registers.Move) -> Access:
+def _access(M: Machine, warp: int, move: Move) -> Access:
     found: Access = M.check.generic("setmaxnreg", move.at, warp, True, 1, 4)
     return found
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,10 @@ from porter.sim import exec_mbarrier, sync
 from porter.sim.check import registers
 from porter.sim.check.clocks import ASYNC, ORDER
 from porter.sim.check.judge import Verdict
+from porter.sim.codegen import Context
+from porter.sim.machine import Machine
 from porter.sim.progress import GONE
 from porter.sim.threads import active_warps
-
-if TYPE_CHECKING:
-    from porter.sim.codegen import Context
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 
@@ -49,7 +47,7 @@ def fence_event(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of:
             check.lanes.sync(warp)
         elif what == "mbarrier_init":
             event = check.clocks.fence_inits(warp)
-            for init in check.mbar_inits.values():
+            for init in check.mbarriers.inits.values():
                 # The fence concerns the thread's own initializations.
                 if init.warp == warp:
                     init.done.append(event)
@@ -155,7 +153,7 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
         k = int(M.warp_cta[warp]) // M.cluster_size
         relaxed = "relaxed" in M.program.code[at].parts
         message = check.clocks.release_relaxed(warp) if relaxed else check.clocks.release(warp)
-        for init in check.mbar_inits.values():
+        for init in check.mbarriers.inits.values():
             if init.warp == warp:
                 init.notes.setdefault("arrived", int(M.cluster_phase[k]))
         check.cluster_messages[k] = check.clocks.merge(check.cluster_messages.get(k), message)
@@ -195,7 +193,7 @@ def _places(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> list
 def check_init(M: Machine, at: int, warp: int, slot: int, cta: int, asynchronous: bool) -> None:
     """An mbarrier is used: its initialization must be known, and fenced if another proxy or block uses it."""
     check: Any = M.check
-    init = check.mbar_inits.get((slot, cta))
+    init = check.mbarriers.inits.get((slot, cta))
     if init is None:
         return
     remote = int(M.warp_cta[warp]) != cta
@@ -228,7 +226,7 @@ def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count
         for place in places:
             init = check.generic("mbarrier.init", at, warp, True, 1, 8)
             check.mbarriers.initialized(place, init, place in valid)
-            check.mbar_inits[place] = init
+            check.mbarriers.inits[place] = init
             check.mbar_messages.pop(place, None)
 
 
@@ -269,7 +267,7 @@ def mbar_arrive(
         if split:
             arrival = check.generic("arrival", at, warp, True, 1, 8)
             where = f"mbarrier {M.mbar.offsets[place[0]]:#x}"
-            check.report(_MISCOUNTED, check.mbar_inits.get(place), arrival, where, place[1])
+            check.report(_MISCOUNTED, check.mbarriers.inits.get(place), arrival, where, place[1])
     for place, arrivals in messages.items():
         for warp, message in arrivals:
             if (place, warp) not in late:

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.packing import operand_element_bits
+from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.tmem_access import TmemAccess
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 from porter.ptx.zero_columns import ZeroColumns
 from porter.sim import exec_tcgen05, exec_tmem
-from porter.sim.addresses import OFFSET_MASK
 from porter.sim.check.clocks import ASYNC, CARRIED, EXACT, FENCED, GLOBAL, ORDER, PARKED, TENSOR
 from porter.sim.check.footprints import operand_bits
 from porter.sim.check.hooks_sync import check_init
@@ -29,10 +29,8 @@ from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_copy import copy_cells
 from porter.sim.exec_tmem import blocks_of_group
 from porter.sim.loaded_registers import results
+from porter.sim.machine import Machine
 from porter.sim.threads import active_lanes, active_warps, int_or_none, issuers, per_lane, per_lane_or_none
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

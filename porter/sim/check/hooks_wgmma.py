@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from porter.sim import exec_tensor
 from porter.sim.check.footprints import operand_bits, operand_rows_bits
 from porter.sim.check.issues import Groups
 from porter.sim.datapath.errors import DatapathError
+from porter.sim.machine import Machine
 from porter.sim.threads import per_lane, per_lane_or_none
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 
 def wgmma_issue(

@@ -9,16 +9,14 @@ the instructions that a warp executes together do not order memory (PTX ISA 9.7.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.sim.check.clocks import Clocks
 from porter.sim.check.shadow import GRANULE
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
+from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 

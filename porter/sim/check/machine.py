@@ -27,7 +27,7 @@ from porter.sim.check.issues import Issue
 from porter.sim.check.registers import RegisterWatch
 from porter.sim.codegen import RUNTIME, Context
 from porter.sim.engine import Engine, Operation
-from porter.sim.machine import Machine
+from porter.sim.executor import Executor
 from porter.sim.mbarrier import Mbarriers
 
 Array = npt.NDArray[Any]
@@ -89,7 +89,7 @@ class CheckingMbarriers(Mbarriers):
             self.check.phase_done(int(slot[i]), int(cta[i]), int(after[i]))
 
 
-class CheckingMachine(Machine):
+class CheckingMachine(Executor):
     """A wave of blocks with a checker."""
 
     check: Checker
@@ -105,7 +105,7 @@ class CheckingMachine(Machine):
             self.compiler.namespace[name] = hook
         self.compiler.namespace.update(hooks_sync.EVENTS)
 
-    def follow(self, before: Machine | None) -> None:
+    def follow(self, before: Executor | None) -> None:
         super().follow(before)
         if before is not None:
             self.check.global_memory.follow(before.check.global_memory.state)

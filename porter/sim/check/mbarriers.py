@@ -5,15 +5,13 @@ overwriting (PTX ISA 9.7.13.15)."""
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from porter.ptx.memory_order import Scope, mbarrier_scope
 from porter.sim.check.clocks import ORDER
 from porter.sim.check.judge import Verdict
+from porter.sim.check.reports import Reports
 from porter.sim.check.shadow import Access, describe_bytes, range_bits
-
-if TYPE_CHECKING:
-    from porter.sim.check.checker import Checker
 
 _BYTES = 8
 Place = tuple[int, int]
@@ -23,9 +21,10 @@ Place = tuple[int, int]
 class MbarrierLife:
     """Of one wave."""
 
-    def __init__(self, check: Checker) -> None:
+    def __init__(self, check: Reports) -> None:
         self.check = check
         self.machine = check.machine
+        self.inits: dict[Place, Access] = {}
         self.bits = [0] * self.machine.n_cta
         # Each warp's last use of an mbarrier, and what overwrote one.
         self.uses: dict[Place, dict[int, Access]] = {}
@@ -47,7 +46,7 @@ class MbarrierLife:
         if was_valid:
             edge = "mbarrier.inval before the location is initialized anew"
             strict = not self._in_use(place)
-            old = self.check.mbar_inits.get(place)
+            old = self.inits.get(place)
             self.check.report(Verdict("M2", edge, "mbarrier.inval", strict=strict), old, init, self.where(place), cta)
             self._after_all_uses("M2", place, init)
         self.bits[cta] |= range_bits(self.machine.mbar.offsets[slot], _BYTES)

@@ -5,17 +5,15 @@ wgmma written without a wgmma.fence, sources of a tcgen05.st overwritten before 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from porter.ptx import ast
 from porter.sim.check.judge import Verdict
+from porter.sim.codegen import Context
 from porter.sim.loaded_registers import is_load, origins, results
+from porter.sim.machine import Machine
 from porter.sim.operand_registers import matrix_registers, uses_and_defs
 from porter.sim.program import Program
-
-if TYPE_CHECKING:
-    from porter.sim.codegen import Context
-    from porter.sim.machine import Machine
 
 
 @dataclass

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.memory_order import Scope
+from porter.ptx.tmem import COLUMNS
 from porter.sim.check.clocks import Done
 
 Array = npt.NDArray[Any]
 
 GRANULE = 2
 LANE_GROUP = 16
-COLUMNS = 512
 
 
 @dataclass(eq=False, slots=True)

@@ -123,8 +123,3 @@ def mma_warps(
     return _registers(op, np.stack(done))
 
 
-def mma_sync(
-    op: MmaOp, a: Words, b: Words, c: Words, *, mode: Arithmetic = "float64", arch: Architecture = "sm_90"
-) -> Array:
-    """The same for one warp: [32, registers]."""
-    return mma_warps(op, a[None], b[None], c[None], mode=mode, arch=arch)[0]

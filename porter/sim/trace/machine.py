@@ -17,7 +17,7 @@ import numpy.typing as npt
 from porter.ptx import ast
 from porter.sim.codegen import Context
 from porter.sim.engine import Engine, Operation
-from porter.sim.machine import Machine
+from porter.sim.executor import Executor
 from porter.sim.mbarrier import Mbarriers
 from porter.sim.trace import labels
 from porter.sim.trace.tracer import Tracer
@@ -75,7 +75,7 @@ class TracingMbarriers(Mbarriers):
             self.machine.tracer.phase_done(*place)
 
 
-class TracingMachine(Machine):
+class TracingMachine(Executor):
     """Mixed into a kind of machine by `traced`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -121,9 +121,9 @@ class TracingMachine(Machine):
         self.tracer.exited(warps)
 
 
-def traced(kind: type[Machine]) -> type[Machine]:
+def traced(kind: type[Executor]) -> type[Executor]:
     """A kind of machine, with a tracer."""
-    return cast("type[Machine]", _mixed(TracingMachine, kind))
+    return cast("type[Executor]", _mixed(TracingMachine, kind))
 
 
 _MIXED: dict[tuple[Any, Any], Any] = {}

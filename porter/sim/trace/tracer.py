@@ -6,17 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.sim.engine import Operation
+from porter.sim.machine import Machine
 from porter.sim.trace import labels
 from porter.sim.trace.recorder import Group, Kind, Recorder, Slice, Track
-
-if TYPE_CHECKING:
-    from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
 Lanes = Array | None

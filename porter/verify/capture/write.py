@@ -18,6 +18,7 @@ from porter.build.entry import function_name
 from porter.diagnostics import Code, PorterError
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.ptx.tensormap import TensorMap, TensorMapInterleave, TensorMapL2Promotion, TensorMapSwizzle
+from porter.verify.arguments import MapValue, Pointer
 from porter.verify.arithmetic import APPROXIMATE
 from porter.verify.capture.events import Block, Captured, CapturedLaunch, Refusal
 from porter.verify.capture.modules import KernelCode, Modules
@@ -26,7 +27,7 @@ from porter.verify.capture.types import MAP_TYPES, parameter_types, pointee
 from porter.verify.case import CASE_FILE, load_case
 from porter.verify.dtypes import DTYPES
 from porter.verify.layout import Area, Layout
-from porter.verify.problem import MapValue, Pointer, bind
+from porter.verify.problem import bind
 from porter.verify.program.kernel_facts import kernel_facts
 
 _NAME_LENGTH = 40

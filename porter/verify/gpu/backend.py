@@ -16,14 +16,15 @@ from porter.diagnostics import Code, PorterError
 from porter.hopper import Site
 from porter.ptx.arch import target
 from porter.ptx.tensormap import ENCODED_BYTES
+from porter.verify.arguments import MapAddress, MapValue, Pointer
 from porter.verify.backends import Backend, RunResult, SimBackend
 from porter.verify.builder import BuiltKernel
 from porter.verify.gpu.emulation import Emulation, Lowerer, trap_finding
 from porter.verify.gpu.process import GpuFailure, GpuInfo, GpuProcess
 from porter.verify.images import Image, placed, recorded_again
+from porter.verify.outcome import RunFinding
 from porter.verify.params import argument_bytes
-from porter.verify.problem import LaunchValues, MapAddress, MapValue, Pointer, Problem
-from porter.verify.results import RunFinding
+from porter.verify.problem import LaunchValues, Problem
 from porter.verify.settings import GpuOptions, SimOptions
 
 GUARD_BYTES = 4096

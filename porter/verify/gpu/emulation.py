@@ -21,7 +21,7 @@ from porter.hopper.library import HOST_VARIABLE, LIBRARY_SOURCE, HostBlock, past
 from porter.hopper.lower import TARGET
 from porter.ptx import ast
 from porter.verify.gpu.process import GpuFailure, GpuProcess
-from porter.verify.results import RunFinding
+from porter.verify.outcome import RunFinding
 from porter.verify.settings import GpuOptions
 
 PATIENCE_SECONDS = 10.0

@@ -25,9 +25,9 @@ from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.images import Image, make_image
 from porter.verify.inputs import Family, choose, generate
+from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem
 from porter.verify.record import inputs_digest, kernel_digest, original_of
-from porter.verify.results import Verdict
 
 # Floating-point sums by atomics come in any order.
 _ATOMIC_SUM = re.compile(r"^\s*(?:@!?%\w+\s+)?(?:red|atom)\.\S*add\S*\.(?:f16|bf16|f32|f64)", re.MULTILINE)

@@ -18,13 +18,13 @@ from dsl_variant_types import KINDS, TILES, Variant
 
 from porter.build.cache import default_directory
 from porter.build.dsl import DslRequest, compile_dsl
+from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.passes.dsl.port import port_python
 from porter.ptx import ast
 from porter.ptx.parser import parse_module
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
 from porter.sim.check.hazard import Hazard
-from porter.verify.builder import PortPlan, materialize
 from porter.verify.inherited import split
 from porter.verify.line_map import LineMap
 

@@ -26,10 +26,10 @@ from porter.lang.text import LineIndex, Span
 from porter.model.dsl.names import hopper_only
 from porter.ptx.ast import Instruction
 from porter.ptx.table import UnknownInstruction, check, known_opcode
-from porter.report.effort import Effort
 from porter.rules.load import load_rules
 from porter.rules.match import matches, text_matches
 from porter.rules.rule import Region, Rule, When
+from porter.scan.levels import Effort
 
 SOURCE_TARGET = "sm_90a"
 TARGET = "sm_100a"

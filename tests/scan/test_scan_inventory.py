@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from porter.cli.main import main
-from porter.report.constructs import _MARKS, cuda_inventory, library_rules
-from porter.report.inventory import take_inventory
 from porter.report.json import schema
+from porter.scan.constructs import _MARKS, cuda_inventory, library_rules
+from porter.scan.inventory import take_inventory
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 

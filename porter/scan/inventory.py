@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is in sources: kernels, constructs, what each becomes, how much could be read, how much work a port is.
 
-`porter.report.constructs` reads one file, `porter.report.effort` asks the port engine; this module walks trees.
+`porter.scan.constructs` reads one file, `porter.scan.effort` asks the port engine; this module walks trees.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
 from porter.model.dsl.reach import uses_kernels
-from porter.report.constructs import (
+from porter.scan.constructs import (
     BUILD_FILES,
     TARGET,
-    Construct,
     FileInventory,
     build_inventory,
     cuda_inventory,
     dsl_inventory,
     embedded_inventory,
-    source_inventory,
 )
-from porter.report.effort import LEVELS, Effort, library_effort, port_effort
-from porter.report.unread_headers import headers_not_found
+from porter.scan.effort import library_effort, port_effort
+from porter.scan.levels import LEVELS, Effort
+from porter.scan.unread_headers import headers_not_found
 
 _POOL_FROM = 64
 """Trees with fewer files are read in this process: starting others costs more than it saves."""
@@ -315,19 +314,3 @@ def _python(path: Path) -> DslFile:
 def refuse_python(path: Path) -> PorterError:
     """Why a Python file without kernels is not read."""
     return PorterError(Code.NO_KERNEL, Location(str(path)), path=path)
-
-
-__all__ = [
-    "Construct",
-    "Effort",
-    "FileInventory",
-    "Inventory",
-    "Total",
-    "dsl_inventory",
-    "python_drivers",
-    "python_kernels",
-    "refuse_python",
-    "source_files",
-    "source_inventory",
-    "take_inventory",
-]

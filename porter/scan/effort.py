@@ -5,41 +5,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, PorterError, Severity
 from porter.lang.sources import is_python, load_sources
 from porter.lang.text import EditGroup, Safety
+from porter.passes.dsl.port import port_python
+from porter.passes.embedded import port_cuda_file, port_python_strings
+from porter.rules.engine import Selection, pattern_groups
+from porter.scan.constructs import library_rules
+from porter.scan.levels import Effort
 
-LEVELS = ("unknown", "none", "low", "medium", "high")
 _REASONS = 4
-
-
-@dataclass(frozen=True)
-class Effort:
-    """`none`: nothing is Hopper-only. `low`: ported, every edit keeps the meaning by construction. `medium`:
-    ported, but something is to be looked at. `high`: something is left for the user. `unknown`: not asked, or its
-    headers were not found."""
-
-    level: str = "none"
-    why: tuple[str, ...] = ()
 
 
 def port_effort(path: str, include_dirs: Sequence[Path] = ()) -> Effort:
     """What the engine makes of a CUDA file with its local headers, or of a CuTe DSL file."""
     try:
         if is_python(Path(path)):
-            from porter.passes.dsl.port import port_python
-            from porter.passes.embedded import port_python_strings
-
             strings = port_python_strings(Path(path))
             if strings is not None:
                 return _judged(strings.diagnostics, strings.groups)
             dsl = port_python(Path(path), search=include_dirs)
             return _judged(dsl.diagnostics, dsl.groups)
-        from porter.passes.embedded import port_cuda_file
-
         result = port_cuda_file(load_sources(Path(path), include_dirs))
         return _judged(result.diagnostics, result.groups)
     except PorterError as error:
@@ -53,9 +41,6 @@ def port_effort(path: str, include_dirs: Sequence[Path] = ()) -> Effort:
 def library_effort(path: str) -> Effort:
     """The effort of a file whose Hopper-only constructs are those of a library: no kernel needs to be analysed
     to know that they are left."""
-    from porter.report.constructs import library_rules
-    from porter.rules.engine import Selection, pattern_groups
-
     try:
         sources = load_sources(Path(path))
     except PorterError as error:

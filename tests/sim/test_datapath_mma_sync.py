@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ldmatrix, stmatrix, movmatrix and mma.sync against their element-wise definition."""
+"""mma.sync against its element-wise definition."""
 
 from __future__ import annotations
 
@@ -13,66 +13,7 @@ import numpy as np
 import pytest
 
 from porter.ptx.mma import MmaOp, a_position, b_position, d_position
-from porter.sim.datapath.errors import DatapathError
-from porter.sim.datapath.matrix import ldmatrix, movmatrix, stmatrix
-from porter.sim.datapath.mma_sync import mma_sync
-
-
-def scattered_rows(rng: np.random.Generator) -> np.ndarray:
-    """A row address for each thread, no two alike."""
-    return rng.permutation(64)[:32].astype(np.uint32) * 16 + 512
-
-
-@pytest.mark.parametrize("num", [1, 2, 4])
-@pytest.mark.parametrize("trans", [False, True])
-def test_ldmatrix(num: int, trans: bool) -> None:
-    rng = np.random.default_rng(1)
-    smem = rng.integers(0, 256, 2048, dtype=np.uint8)
-    addresses = scattered_rows(rng)
-    got = ldmatrix(smem, addresses, num, trans)
-    halves = smem.view(np.uint16)
-    for thread in range(32):
-        for matrix in range(num):
-            pair = []
-            for i in range(2):
-                row, column = thread // 4, 2 * (thread % 4) + i
-                if trans:
-                    row, column = column, row
-                pair.append(int(halves[addresses[8 * matrix + row] // 2 + column]))
-            assert got[thread, matrix] == pair[0] | pair[1] << 16
-
-
-@pytest.mark.parametrize("num", [1, 2, 4])
-@pytest.mark.parametrize("trans", [False, True])
-def test_stmatrix_is_the_inverse(num: int, trans: bool) -> None:
-    rng = np.random.default_rng(2)
-    addresses = scattered_rows(rng)
-    registers = rng.integers(0, 1 << 32, (32, num), dtype=np.uint32)
-    smem = np.full(2048, 0xAB, np.uint8)
-    stmatrix(smem, addresses, registers, trans)
-    np.testing.assert_array_equal(ldmatrix(smem, addresses, num, trans), registers)
-    written = np.zeros(2048, bool)
-    for address in addresses[: 8 * num]:
-        written[address : address + 16] = True
-    assert (smem[~written] == 0xAB).all()
-
-
-def test_movmatrix_transposes() -> None:
-    matrix = np.arange(64, dtype=np.uint16).reshape(8, 8)
-    registers = np.ascontiguousarray(matrix).view(np.uint32).reshape(32)
-    want = np.ascontiguousarray(matrix.T).view(np.uint32).reshape(32)
-    np.testing.assert_array_equal(movmatrix(registers), want)
-
-
-def test_row_addresses_are_checked() -> None:
-    smem = np.zeros(256, np.uint8)
-    addresses = np.arange(32, dtype=np.uint32) * 16
-    assert ldmatrix(smem, addresses, 2, False).shape == (32, 2)
-    with pytest.raises(DatapathError, match="outside"):
-        ldmatrix(smem, addresses, 4, False)
-    with pytest.raises(DatapathError, match="multiple of 16"):
-        stmatrix(smem, addresses + 8, np.zeros((32, 1), np.uint32), False)
-
+from porter.sim.datapath.mma_sync import mma_warps
 
 MMA_CASES = [
     ("m16n8k16.row.col.f32.f16.f16.f32", np.float16),
@@ -108,7 +49,7 @@ def test_mma_sync(shape: str, dtype: type, mode: str) -> None:
         return np.ascontiguousarray(matrix[d_position(lanes[:, 0], np.arange(4)[None, :])]).view(np.uint32)
 
     a_registers, b_registers = pack(a, a_position, op.a_registers), pack(b, b_position, op.b_registers)
-    got = mma_sync(op, a_registers, b_registers, accumulator(c), mode=mode)
+    got = mma_warps(op, a_registers[None], b_registers[None], accumulator(c)[None], mode=mode)[0]
     want = (a.astype(np.float64) @ b.astype(np.float64).T + c).astype(d_dtype)
     np.testing.assert_array_equal(got, accumulator(want))
 
@@ -159,7 +100,8 @@ def test_mma_sync_of_other_shapes(shape: str, low: int, high: int) -> None:
 
     rows = packed(a, lambda *place: a_position(*place, op.m), op.a_registers)
     start = result(c)
-    words = mma_sync(op, rows, packed(b, b_position, op.b_registers), start.view(f"u{start.itemsize}"), mode="exact")
+    columns = packed(b, b_position, op.b_registers)
+    words = mma_warps(op, rows[None], columns[None], start.view(f"u{start.itemsize}")[None], mode="exact")[0]
     if op.bits:
         pairs = (x != y if op.bits == "xor" else x & y for x, y in ((a[:, None, :], b[None, :, :]),))
         want = next(pairs).sum(axis=2) + c

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `porter build`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from porter.cli.commands.shared import Command
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="A finished port to build; without it Porter makes one.")  # fmt: skip
+@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="The case that names entry and template arguments.")  # fmt: skip
+def build() -> None:
+    """Build FILE for sm_90a and its port for sm_100a; registers, spills, stack, shared memory side by side.
+
+    A case beside FILE names the kernel and its template arguments; without one, all kernels that the file
+    itself instantiates are built.
+    """

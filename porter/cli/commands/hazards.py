@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `porter hazards`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from porter.cli.commands.shared import Command, compile_options, simulator_options
+
+
+@click.command(cls=Command)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, metavar="[-- PROGRAM ARGUMENTS...]")
+@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="The case to use instead of the one beside the kernel.")  # fmt: skip
+@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="A finished port to check; without it Porter makes one.")  # fmt: skip
+@click.option("--only", type=click.Choice(["original", "port"]), default=None,
+              help="Check only one of the two.")  # fmt: skip
+@click.option("--arch", default=None, metavar="ARCH", help="Check PATH as it is, compiled for ARCH; no port.")
+@click.option("--level", type=click.Choice(["strict", "practice"]), default=None,
+              help="What counts as an error [default: strict for ports, else practice].")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+              help="Runs under the random schedule, with seeds from --seed on.")  # fmt: skip
+@click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
+@click.option("--sarif", "sarif_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Also write the hazards as SARIF 2.1.0.")  # fmt: skip
+@click.option("--kernel", default=None, metavar="NAME", help="PTX: which entry, if there are several.")
+@click.option("--grid", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks.")
+@click.option("--block", default="32", show_default=True, metavar="X,Y,Z", help="PTX: threads.")
+@click.option("--cluster", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks of a cluster.")
+@click.option("--smem", type=click.IntRange(min=0), default=0, metavar="BYTES",
+              help="PTX: dynamic shared memory.")  # fmt: skip
+@click.option("--arg", "args", multiple=True, metavar="VALUE",
+              help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
+@compile_options
+@simulator_options
+def hazards() -> None:
+    """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
+    directory, a PTX module (with --grid, --block, --arg), or a whole program with its own main(), given as .cu
+    source or as an executable.
+
+    Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
+    where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5). What a
+    port has from its original is counted apart; next to a port the original's hazards set no exit code.
+    """

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `porter plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from porter.cli.commands.shared import Command
+
+
+@click.command(cls=Command)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else local headers are.")  # fmt: skip
+def plan() -> None:
+    """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
+
+    Exit code 3: constructs are refused; they are named with their place, and the kernels that stay because of them.
+    """

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `porter port`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from porter.cli.commands.shared import Command
+
+
+@click.command(cls=Command)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write all files of the port below DIR.")  # fmt: skip
+@click.option("--apply", is_flag=True, help="Write the port over the originals.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if there is anything to port.")
+@click.option("--allow-dirty", is_flag=True, help="With --apply: also over files that are not committed.")
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (ID or prefix; repeatable).")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (ID or prefix; repeatable).")
+@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="A directory of rules of your own (YAML; repeatable).")  # fmt: skip
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else local headers are; they are ported with the file.")  # fmt: skip
+@click.option("--mend", "mends", is_flag=True,
+              help="Also offer what the original itself lacks, found by running its case in the checking simulator: "
+                   "fences and barriers, as groups of safety review.")  # fmt: skip
+@click.option("--compile/--no-compile", "compiles", default=True, show_default=True,
+              help="Compile port (sm_100a) and original (sm_90a), where there is a CUDA compiler.")  # fmt: skip
+@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="For the compiler: a macro (repeatable).")
+@click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
+              help="For the compiler: passed to nvcc as it is, such as -isystem=DIR (repeatable).")  # fmt: skip
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=None, metavar="N",
+              help="Compilations at once (default: as many as there are cores).")  # fmt: skip
+def port() -> None:
+    """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
+
+    Local headers are ported with the files that include them. Exit code 3: constructs were left. A kernel that is
+    refused stays as it is for sm_90a, and traps elsewhere; what can be ported of its file is. Exit code 4: the
+    compiler takes the original and refuses the port; nothing is written.
+    """

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a command is declared, and the options that several have."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class Command(click.Command):
+    """Options and help; the function that is declared is never called. What the command does is the function of the
+    same name in the module of the same name in `porter.cli`: loading it takes longer than any `--help` should."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        work = getattr(importlib.import_module(f"porter.cli.{self.name}"), str(self.name))
+        return ctx.invoke(work, **ctx.params)
+
+
+def simulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--seed, --schedule, --arithmetic, --budget."""
+    for option in reversed(
+        [
+            click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+                         help="Seed of inputs and of the random schedule."),
+            click.option("--schedule", type=click.Choice(["eager", "late", "random"]), default="late",
+                         show_default=True, help="When asynchronous operations land."),
+            click.option("--arithmetic", type=click.Choice(["float64", "exact"]), default="float64",
+                         show_default=True, help="How tensor cores add: fast, or as the hardware does."),
+            click.option("--budget", type=click.IntRange(min=1), default=None, metavar="N",
+                         help="Most warp instructions that one run may execute."),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--mode, --gpu-timeout."""
+    for option in reversed(
+        [
+            click.option("--mode", type=click.Choice(["eager", "deferred"]), default="deferred", show_default=True,
+                         help="When emulated tensor-core operations take effect (backend hopper)."),
+            click.option("--gpu-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True,
+                         metavar="SECONDS", help="Longest time for one launch on a GPU."),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--trace, --timeline, --trace-blocks, --trace-kernel, --trace-limit."""
+    for option in reversed(
+        [
+            click.option("--trace", "trace_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                         help="Write what happened in which order, for ui.perfetto.dev or chrome://tracing."),
+            click.option("--timeline", is_flag=True, help="Print it as a picture."),
+            click.option("--trace-blocks", default=None, metavar="LIST",
+                         help="Thread blocks to record: `all`, or numbers in launch order such as 0-3,8 "
+                              "[default: the first 4, in whole clusters]."),
+            click.option("--trace-kernel", default=None, metavar="NAME",
+                         help="Record only kernels whose name has NAME in it."),
+            click.option("--trace-limit", type=click.IntRange(min=1), default=None, metavar="N",
+                         help="Most events to record  [default: 200000]"),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """-I, -D, -l and --nvcc-flag, for programs given as source."""
+    for option in reversed(
+        [
+            click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+                         help="Program source: include directory."),
+            click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Program source: macro."),
+            click.option("-l", "libraries", multiple=True, metavar="NAME",
+                         help="Program source: library to link with, such as cuda."),
+            click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
+                         help="Program source: passed to nvcc as it is."),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `porter verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from porter.cli.commands.shared import Command, gpu_options, simulator_options
+from porter.verify.backend_names import BACKENDS
+
+
+@click.command(cls=Command)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="The case to use instead of the one beside the kernel.")  # fmt: skip
+@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="A finished port to verify; without it Porter makes one.")  # fmt: skip
+@click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
+              help="Recorded cases: the CUDA C++ file the kernel was compiled from, to make the port of.")  # fmt: skip
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Recorded cases: include directory of the source.")  # fmt: skip
+@click.option("--original-only", is_flag=True, help="Only compare the original with the reference.")
+@click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
+@click.option("--sizes", multiple=True, metavar="SIZES",
+              help="`default`, `all`, or M=128,N=256,...; repeatable [default: `default` with all input families, "
+                   "and with one each what that cannot show: other instantiations, edges, a long loop].")  # fmt: skip
+@click.option("--hazards/--no-hazards", default=None,
+              help="Also look for hazards in the same runs, with the first input family of each size "
+                   "[default: on the simulator, where there is a port].")  # fmt: skip
+@simulator_options
+@click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
+              help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
+@gpu_options
+@click.option("--against", type=click.Path(path_type=Path), metavar="FILE",
+              help="A record to compare the port with, instead of running the original.")  # fmt: skip
+def verify() -> None:
+    """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
+
+    The kernel is ported unless --port or --original-only is given; original and port are built, run on the
+    same inputs, and compared with the float64 reference and with each other. A recorded case (porter capture) is
+    compared with what was recorded, in the hardware's arithmetic; it has a port if its source is known. On the
+    simulator the integer inputs run once more under a random schedule: a buffer given back too early shows only
+    there. Ports of CuTe DSL kernels run under the late, the eager and two random schedules, whatever is asked for.
+    Values and synchronization are checked in one go, on the levels of `porter hazards`. What the port has from its
+    original is said, and sets no exit code. The last lines say what was not run.
+    """

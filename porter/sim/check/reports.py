@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all parts of the checker share: the clocks, and the hazards that they report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from porter.sim.check.catalog import KINDS
+from porter.sim.check.clocks import ORDER, Clocks
+from porter.sim.check.global_shadow import GlobalAccess
+from porter.sim.check.hazard import Hazard, Level, Severity, Site, edge
+from porter.sim.check.judge import Verdict, race_name
+from porter.sim.check.shadow import Access
+from porter.sim.machine import Machine
+
+
+class Reports:
+    """Of one wave."""
+
+    def __init__(self, machine: Machine, level: Level) -> None:
+        self.machine = machine
+        self.level = level
+        self.clocks = Clocks(machine.W, machine.warps_per_cta * machine.cluster_size)
+        self.hazards: dict[Any, Hazard] = {}
+
+    def generic(self, kind: str, at: int, warp: int, write: bool, bits: int, item: int) -> Access:
+        now = self.clocks.now(warp)
+        return Access(kind, at, warp, None, write, "generic", bits, [now], now, item=item)
+
+    def site(self, access: Access | GlobalAccess) -> Site:
+        M = self.machine
+        ins = M.program.code[access.at]
+        if isinstance(access, GlobalAccess):
+            # Its block may be one of an earlier wave.
+            what, block = _GLOBAL_WHAT.get(access.kind, access.kind), access.wave.position(access.warp)
+        else:
+            what = _WHAT.get((access.kind, access.proxy), access.kind)
+            block = M.block_position(int(M.warp_cta[access.warp]))
+        return Site(
+            what=what,
+            opcode=ins.opcode,
+            ptx_line=ins.line,
+            loc=ins.loc,
+            block=block,
+            warp=access.warp % M.warps_per_cta,
+            lane=access.lane,
+        )
+
+    def report(
+        self,
+        verdict: Verdict,
+        old: Access | GlobalAccess | None,
+        new: Access | GlobalAccess,
+        where: str,
+        cta: int | None,
+    ) -> None:
+        """`cta` is the block whose memory it is, None for global memory."""
+        relied = False
+        if isinstance(old, Access) and isinstance(new, Access):
+            relied = self._consumed(old, new) or self._by_warpgroup(old, new)
+        lenient = verdict.strict or relied
+        if verdict.doubtful and self.level == "practice":
+            return
+        lenient = lenient and self.level == "practice"
+        severity: Severity = "review" if lenient or verdict.doubtful else "error"
+        # Unrolled loops repeat one source line; each line is reported once.
+        key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
+        found = self.hazards.get(key)
+        lacking = edge(verdict.missing, verdict.remedy, relied and not verdict.strict)
+        if found is not None:
+            found.count += 1
+            found.edges.add(lacking)
+            return
+        if cta is not None:
+            x, y, z = self.machine.block_position(cta)
+            where = f"{where} of block {x},{y},{z}" if where else f"block {x},{y},{z}"
+        self.hazards[key] = Hazard(
+            kind=KINDS[verdict.id],
+            severity=severity,
+            race=race_name(old, new),
+            kernel=self.machine.program.entry.name,
+            first=None if old is None else self.site(old),
+            second=self.site(new),
+            where=where,
+            missing=verdict.missing,
+            remedy=verdict.remedy,
+            strict=verdict.strict,
+            edges={lacking},
+        )
+
+    def _place(self, at: int) -> tuple[object, str]:
+        ins = self.machine.program.code[at]
+        return ins.loc or ins.line, ins.opcode
+
+    def _consumed(self, old: Access, new: Access) -> bool:
+        """A load whose registers had all been used before: the register dependence has waited for it."""
+        used = old.notes.get("consumed")
+        return old.kind == "ld" and not old.done and used is not None and self.clocks.knows(new.warp, ORDER, [used])
+
+    def _by_warpgroup(self, old: Access, new: Access) -> bool:
+        """A wgmma reads what another warp of its warpgroup knows to be there. The ISA wants a barrier; the four
+        warps of a wgmma meet before it all the same, and NVIDIA's tutorial wgmma_sm90 relies on that."""
+        group = new.notes.get("warpgroup", ())
+        return any(self.clocks.knows(warp, ORDER, old.done) for warp in group)
+
+
+_WHAT = {
+    ("arrival", "generic"): "arrival on another block's mbarrier", ("wait", "generic"): "wait on an mbarrier",
+    ("register", "generic"): "use of registers", ("wgmma", "generic"): "wgmma using registers",
+    ("commit", "generic"): "tcgen05.commit", ("setmaxnreg", "generic"): "setmaxnreg",
+    ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
+    ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",
+    ("mma", "tensor"): "tcgen05.mma on Tensor Memory", ("mma", "async"): "tcgen05.mma reading shared memory",
+    ("cp", "tensor"): "tcgen05.cp to Tensor Memory", ("cp", "async"): "tcgen05.cp reading shared memory",
+    ("ld", "tensor"): "tcgen05.ld", ("st", "tensor"): "tcgen05.st", ("dealloc", "tensor"): "tcgen05.dealloc",
+    ("wgmma", "async"): "wgmma reading shared memory", ("copy", "async"): "asynchronous copy to shared memory",
+    ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "generic"): "cp.async",
+}  # fmt: skip
+_GLOBAL_WHAT = {
+    "load": "load from global memory", "write": "store to global memory", "atomic": "atomic on global memory",
+    "copy": "asynchronous copy from global memory", "store": "asynchronous copy to global memory",
+    "reduce": "asynchronous reduction in global memory", "cp.async": "cp.async from global memory",
+    "tensor map": "asynchronous copy reading its tensor map",
+}  # fmt: skip

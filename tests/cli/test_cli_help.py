@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--help` answers at once: it loads the options of a command, and nothing of what the command does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from porter.cli.main import main
+from porter.sim.trace.recorder import DEFAULT_BLOCKS, DEFAULT_LIMIT
+
+COMMANDS = main.list_commands(click.Context(main))
+
+HEAVY = ("cutlass", "jsonschema", "ml_dtypes", "numpy", "tree_sitter", "yaml")
+PARTS = ("build", "hopper", "lang", "model", "passes", "ptx", "rules", "scan", "sim", "verify")
+"""Whose modules no `--help` needs, but for the names that options may have as values."""
+LIGHT = {"porter.verify", "porter.verify.backend_names"}
+
+CPU_SECONDS = 0.6
+"""Twice what it may take, for machines that are busy or slow."""
+
+ASK = """
+import json, sys, time
+from porter.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code
+print(json.dumps([time.process_time(), sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=lambda c: " ".join(c) or "porter")
+def test_help_loads_nothing_heavy(command: list[str]) -> None:
+    asked = [sys.executable, "-c", ASK, *command, "--help"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: ")
+    seconds, modules = json.loads(done.stderr)
+    ours = tuple(f"porter.{part}" for part in PARTS)
+    assert not [m for m in modules if m.partition(".")[0] in HEAVY or (m.startswith(ours) and m not in LIGHT)]
+    assert seconds < CPU_SECONDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_are_what_the_command_takes(name: str) -> None:
+    """Options and what they are for stand in two modules."""
+    declared = main.get_command(click.Context(main), name)
+    assert declared is not None
+    work = getattr(__import__(f"porter.cli.{name}", fromlist=[name]), name).__wrapped__
+    session, *taken = work.__code__.co_varnames[: work.__code__.co_argcount]
+    assert session == "session"
+    assert {p.name for p in declared.params} == set(taken)
+
+
+def test_help_tells_what_a_trace_records() -> None:
+    done = subprocess.run([sys.executable, "-m", "porter", "sim", "--help"], capture_output=True, text=True, check=True)
+    text = " ".join(done.stdout.split())
+    assert f"[default: the first {DEFAULT_BLOCKS}, in whole clusters]" in text
+    assert f"[default: {DEFAULT_LIMIT}]" in text
