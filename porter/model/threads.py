@@ -14,9 +14,10 @@ from tree_sitter import Node
 from porter.lang.asm import AsmStatement
 from porter.lang.cuda import CudaFile, find, walk
 from porter.model.facts import Doubt, Index
-from porter.model.functions import Call, Function, declared_name
+from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.program import Program
 from porter.model.pure import is_pure, is_toolkit
+from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS
 
 _SPECIAL = re.compile(r"%(?:tid|laneid|warpid|lanemask_\w+|clock\w*)\b|\b(?:elect|atom)\.")
@@ -69,6 +70,8 @@ class Threads:
 
     def call_differs(self, call: Call) -> bool:
         """Whether a call may give another value in another thread that hands it the same."""
+        if call.name in CASTS:
+            return False
         fact = self.program.facts.of_call(call)
         if fact is not None:
             return isinstance(fact, Index | Doubt)
@@ -108,7 +111,8 @@ class Threads:
         if known is not None:
             return known
         found = self._names[id(function)] = set(self.names(function.parent)) if function.parent is not None else set()
-        for param in function.params:
+        # a launch hands all threads of a kernel the same
+        for param in function.params if function.style is not Style.KERNEL else ():
             calls = [c for c in self.program.callers(function) if param.index < len(c.args)]
             if any(self.differ(c.caller, c.args[param.index]) for c in calls):
                 found.add(param.name)

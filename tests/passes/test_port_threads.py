@@ -13,6 +13,7 @@ CLEAR = "for (int i = 0; i < 8; ++i) acc[i] = 0.f;"
 APART = [
     ("threadIdx.x % 32 == 0", ""),
     ("threadIdx.y == 0", ""),
+    ("static_cast<int>(threadIdx.x) == 0", ""),
     ("warp % 2", "__device__ int warp;\n#define warp (threadIdx.x / 32)\n"),
     ("LANE == 0", "#define LANE (threadIdx.x % 32)\n"),
     ("LANE() == 0", "#define LANE() (threadIdx.x % 32)\n"),
@@ -87,10 +88,18 @@ def test_what_some_threads_clear_is_not_cleared_for_all(tmp_path: Path, conditio
         ("elected > 3", "__constant__ int elected;\n"),
         ("next_lane_id(k)", "__device__ int next_lane_id(int k) { return k % 2; }\n"),
         ("k == warpSize", ""),
+        ("static_cast<unsigned>(steps) > 3", ""),
+        ("reinterpret_cast<uint64_t>(out) == 0", ""),
     ],
 )  # fmt: skip
 def test_what_all_threads_clear_is_an_mma_that_overwrites(tmp_path: Path, condition: str, before: str) -> None:
     text = ported(tmp_path, _clearing(condition, before))
+    assert CLEAR not in text[text.index("__global__") :]
+
+
+def test_a_launch_hands_all_threads_the_same(tmp_path: Path) -> None:
+    launch = "void run(float* out, const Plan& plan) { kernel<<<1, 128>>>(out, plan.a(), plan.b(), plan.steps()); }\n"
+    text = ported(tmp_path, _clearing("steps > 3", "struct Plan;\n") + launch)
     assert CLEAR not in text[text.index("__global__") :]
 
 
