@@ -270,7 +270,7 @@ def reached(dsl: Any, body: str, block: tuple[int, ...] | None) -> list[int]:
         function = next(iter(module.body.operations)).operation
         inner = [o.operation for o in function.regions[0].blocks[0].operations]
         here = next(iter(inner[-1].regions[0].blocks[0].operations)).operation
-        with dsl._Scratch():
+        with dsl._scratch():
             threads = dsl._Threads(function)
             return sorted(threads.reach(here, function))
 
