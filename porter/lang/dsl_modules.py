@@ -225,12 +225,12 @@ def close(root: Path, directories: Sequence[Path] = ()) -> Closure:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE for the root; modules that cannot be read are left out.
     """
     first = read_dsl(root)
-    search = _Search(root.absolute(), first.import_statements, directories)
+    search = _Search(Path(os.path.abspath(root)), first.import_statements, directories)
     file = read_dsl(root, _package(search.name, root))
     closure = Closure(Module(search.name, file, True), {})
     closure.modules[search.name] = closure.root
     pending = [closure.root]
-    here = root.absolute()
+    here = Path(os.path.abspath(root))
     while pending:
         module = pending.pop()
         if module.ported and module is not closure.root:

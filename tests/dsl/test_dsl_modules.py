@@ -248,6 +248,19 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert set(port_python(Path("kernel.py")).files) == {"kernel.py", "helper.py", "porter_dsl.py"}
 
 
+@pytest.mark.parametrize(("inside", "name"), [("pkg", "k.py"), ("pkg/sub", "../k.py"), (".", "pkg/../pkg/k.py")])
+def test_the_support_module_lies_where_the_package_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str, name: str
+) -> None:
+    empty = {"pkg/__init__.py": "", "pkg/sub/__init__.py": ""}
+    project(tmp_path, {"pkg/k.py": HEAD + "from .helper import multiply\n" + KERNEL, "pkg/helper.py": MMA, **empty})
+    monkeypatch.chdir(tmp_path / inside)
+    code, text = run_cli("port", name, "-o", str(tmp_path / "out"), "--no-compile")
+    assert code == 0, text
+    assert (tmp_path / "out" / f"{SUPPORT}.py").is_file()
+    assert f"import {SUPPORT}" in (tmp_path / "out" / "pkg" / "k.py").read_text()
+
+
 def test_a_module_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     root = project(tmp_path, {"kernel.py": HEAD + "import bad\n" + KERNEL, "bad.py": "def (:\n"}) / "kernel.py"
     assert set(port(root)) == {"kernel.py", "porter_dsl.py"}
