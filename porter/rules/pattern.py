@@ -64,6 +64,11 @@ def captures_in(text: str) -> list[str]:
     return _CAPTURE.findall(text)
 
 
+def filled(text: str, captured: Mapping[str, str]) -> str:
+    """A text with what its captures are bound to."""
+    return _CAPTURE.sub(lambda found: captured[found[1]], text)
+
+
 def compiled(text: str) -> Pattern:
     """The pattern that a text is.
 

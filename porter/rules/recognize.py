@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 
 from porter.model.facts import KINDS, Fact, Recognizer
-from porter.rules.pattern import Pattern, PatternError, captures_in, compiled
+from porter.rules.pattern import Pattern, PatternError, captures_in, compiled, filled
 from porter.rules.rule import Rule
 
 CONDITIONS = ("const", "int", "name")
@@ -52,9 +52,7 @@ class FactPattern:
             if not isinstance(value, str):
                 found[name] = value
                 continue
-            text = value
-            for capture in captures_in(value):
-                text = text.replace(f"${capture}", captured[capture])
+            text = filled(value, captured)
             if types[name] == "str":
                 found[name] = text
                 continue
@@ -62,7 +60,8 @@ class FactPattern:
             if number is None:
                 return None
             found[name] = number
-        return self.kind(**found)  # type: ignore[arg-type]
+        make: Callable[..., Fact] = self.kind
+        return make(**found)
 
 
 def _holds(condition: str, text: str, evaluate: Callable[[str], int | None]) -> bool:

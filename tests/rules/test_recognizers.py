@@ -10,8 +10,10 @@ import pytest
 
 from porter.cli.main import main
 from porter.diagnostics import PorterError
+from porter.model.facts import Wait
 from porter.rules.load import load_rules, read_rule_file
 from porter.rules.pattern import PatternError, compiled
+from porter.rules.recognize import fact_patterns
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "passes"))
 
@@ -59,6 +61,11 @@ rules:
 )
 def test_pattern(pattern: str, rest: str, bound: dict[str, str] | None) -> None:
     assert next(compiled(pattern).bind(rest), None) == bound
+
+
+def test_names_of_captures_may_begin_alike() -> None:
+    recognizer = fact_patterns("R1", ["house::wait<$N, $NAME>()"], {"wait": {"pending": "$N - $NAME"}}, {})[0]
+    assert recognizer.bind("<1, LEFT>()", lambda _: None) == Wait("1 - LEFT")
 
 
 @pytest.mark.parametrize(

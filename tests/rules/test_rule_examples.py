@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from porter.lang.cuda import find
 from porter.lang.sources import load_sources
-from porter.model.facts import KINDS, Doubt
+from porter.model.facts import KINDS, Doubt, Fact
 from porter.model.program import build_program
 from porter.passes.dsl.port import port_python
 from porter.passes.port import port_sources
@@ -53,7 +54,8 @@ def _check_facts(path: Path, rule: Rule, example: Example) -> None:
     doubts = [f for f in found if isinstance(f, Doubt)]
     facts = [f for f in found if f is not None and not isinstance(f, Doubt)]
     assert bool(doubts) == example.is_near, doubts
-    assert facts == [KINDS[kind](**dict(values)) for kind, values in example.facts]  # type: ignore[arg-type]
+    make: Mapping[str, Callable[..., Fact]] = KINDS
+    assert facts == [make[kind](**dict(values)) for kind, values in example.facts]
 
 
 def _check(result: Any, path: Path, rule: Rule, example: Example) -> None:
