@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from tree_sitter import Node
 
@@ -21,11 +20,9 @@ from porter.model.names.lookup import Known
 from porter.model.names.paths import path_of
 from porter.model.names.symbols import Path
 from porter.model.names.types import INTEGERS
+from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
 from porter.ptx.arch import WARP
-
-if TYPE_CHECKING:
-    from porter.model.program import Program
 
 Values = tuple["int | None", ...]
 """A value for each thread, None where it is not known. Negative values count as not known: whether they wrap depends on

@@ -19,9 +19,7 @@ from porter.model.program import Program
 from porter.model.pure import is_pure, is_toolkit
 from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS
-
-_SPECIAL = re.compile(r"%(?:tid|laneid|warpid|lanemask_\w+|clock\w*)\b|\b(?:elect|atom)\.")
-"""What tells threads of a CTA apart in PTX (PTX ISA 10, 9.7.13.9, 9.7.13.4)."""
+from porter.ptx.special import PER_THREAD
 
 _EXIT = re.compile(r"(?<![\w.])exit\s*;")
 
@@ -90,7 +88,7 @@ class Threads:
         if known is None:
             # a recursive call tells nothing new
             self._varying[id(function)] = False
-            asm = any(_SPECIAL.search(s.template) for s in function.asm)
+            asm = any(PER_THREAD.search(s.template) for s in function.asm)
             known = asm or any(self._differs(function, n, set()) for n in walk(function.body))
             self._varying[id(function)] = known
         return known
@@ -102,7 +100,7 @@ class Threads:
         vocabulary = self.program.vocabulary
         words = self._macros.words(name)
         return any(r.kind is Index for word in words for r in vocabulary.get(word, ())) or bool(
-            _SPECIAL.search(self._macros.text(name).replace("%%", "%"))
+            PER_THREAD.search(self._macros.text(name).replace("%%", "%"))
         )
 
     def names(self, function: Function) -> set[str]:
@@ -130,7 +128,7 @@ class Threads:
     def _written_apart(self, function: Function) -> Iterator[str]:
         """Variables that asm statements and callees write what may be another value in another thread."""
         for statement in function.asm:
-            if _SPECIAL.search(statement.template):
+            if PER_THREAD.search(statement.template):
                 yield from (o.expr.strip() for o in statement.operands if o.is_output)
         for call in function.calls:
             for index, argument in enumerate(call.args):

@@ -38,6 +38,7 @@ APART = [
 WRITTEN = [
     ('asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));', ""),
     ('asm volatile("mov.u32 %0, %%tid.x;" : "=r"(lane));', ""),
+    ('asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(lane));', ""),
     ("read(lane);", "__device__ void read(int& x) { x = threadIdx.x; }\n"),
     ("read(lane);", '__device__ void read(int& x) { asm volatile("mov.u32 %0, %%laneid;" : "=r"(x)); }\n'),
     ("read(&lane);", "__device__ void read(int* x) { *x = threadIdx.x; }\n"),
