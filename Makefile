@@ -48,6 +48,7 @@ test-all: venv
 
 lint: venv
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
 golden: venv

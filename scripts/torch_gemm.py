@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A corpus kernel inside a PyTorch extension, as a program to capture from. Needs PyTorch, nvcc and a Hopper GPU.
 
-    python scripts/torch_gemm.py            # builds the extension, and runs it
+python scripts/torch_gemm.py            # builds the extension, and runs it
 """
 
 from __future__ import annotations

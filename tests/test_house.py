@@ -31,9 +31,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "verify": frozenset({"build", "sim", "hopper", "ptx"}),
     "scan": frozenset({"passes", "rules", "model", "lang", "ptx"}),
     "report": frozenset({"verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
-    "cli": frozenset(
-        {"report", "scan", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}
-    ),
+    "cli": frozenset({"report", "scan", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
 }
 # Parts that must not see each other even through a third one.
 NEVER_REACHES = [("lang", "sim"), ("sim", "lang"), ("sim", "model"), ("passes", "sim"), ("ptx", "lang")]

@@ -229,9 +229,7 @@ def record(compiled: Any, passed: list[Any], sizes: dict[str, list[int]], compil
         return _call(ctypes.CDLL(str(library)), function, passed, sizes)
 
 
-def _call(
-    library: ctypes.CDLL, function: str, passed: list[Any], sizes: dict[str, list[int]]
-) -> list[dict[str, Any]]:
+def _call(library: ctypes.CDLL, function: str, passed: list[Any], sizes: dict[str, list[int]]) -> list[dict[str, Any]]:
     launches: list[dict[str, Any]] = []
     problems: list[str] = []
 
@@ -243,9 +241,7 @@ def _call(
             return 1
         return 0
 
-    hook = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
-    )(on_launch)
+    hook = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))(on_launch)
     ctypes.c_void_p.in_dll(library, "porter_on_launch").value = ctypes.cast(hook, ctypes.c_void_p).value
     handle = ctypes.pointer(ctypes.pointer(ctypes.c_void_p()))
     device = ctypes.pointer(ctypes.c_int32(0))

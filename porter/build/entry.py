@@ -32,8 +32,7 @@ def probe_text(kernel: str, looked_up_in: Sequence[str] = ()) -> str:
     """
     directives = "".join(f"using namespace {name};\n" for name in looked_up_in)
     return (
-        directives
-        + f"template <auto* Kernel> __device__ int {_PROBE};\ntemplate __device__ int {_PROBE}<&{kernel}>;\n"
+        directives + f"template <auto* Kernel> __device__ int {_PROBE};\ntemplate __device__ int {_PROBE}<&{kernel}>;\n"
     )
 
 
@@ -67,8 +66,7 @@ def _same(inside: str, name: str) -> bool:
     if mine != theirs:
         return False
     shifts = {
-        _sequence(a) - _sequence(b)
-        for a, b in zip(_REFERENCE.findall(inside), _REFERENCE.findall(name), strict=True)
+        _sequence(a) - _sequence(b) for a, b in zip(_REFERENCE.findall(inside), _REFERENCE.findall(name), strict=True)
     }
     return len(shifts - {0}) <= 1
 

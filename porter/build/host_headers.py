@@ -94,9 +94,7 @@ class HostHeaders:
 _COMMON = "porter_host_library.h"
 
 
-def host_headers(
-    source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Sequence[Path] = ()
-) -> HostHeaders:
+def host_headers(source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Sequence[Path] = ()) -> HostHeaders:
     """Stand-ins for the host headers that a translation unit may include, made from how its files use them."""
     texts: list[str] = []
     wanted: set[str] = set()

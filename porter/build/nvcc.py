@@ -76,9 +76,7 @@ class CompiledPtx:
         return demangle(self.entry) if self.entry else ""
 
 
-def compile_ptx(
-    request: CompileRequest, toolkit: Toolkit | None = None, cache: Cache | None = None
-) -> CompiledPtx:
+def compile_ptx(request: CompileRequest, toolkit: Toolkit | None = None, cache: Cache | None = None) -> CompiledPtx:
     """Compile one kernel to PTX. Without `toolkit` the first of `search_toolkits` is used, without `cache`
     the user's.
 
@@ -149,9 +147,7 @@ def _entry(request: CompileRequest, toolkit: Toolkit, cache: Cache) -> tuple[_Un
     )
 
 
-def _first_accepted(
-    request: CompileRequest, kernel: str, toolkit: Toolkit, cache: Cache
-) -> tuple[_Unit | None, str]:
+def _first_accepted(request: CompileRequest, kernel: str, toolkit: Toolkit, cache: Cache) -> tuple[_Unit | None, str]:
     """The compilation of the first reading of the name that nvcc takes, and the log of the first refusal."""
     # Without arguments it may still be a template that has defaults for all.
     readings = [kernel] if request.template_args else [kernel, f"{kernel}<>"]
@@ -211,9 +207,7 @@ class _ProbeRefused(Exception):
 def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: Cache) -> _Unit:
     source = request.source.absolute()
     unit = f'#include "{source.as_posix()}"\n' + probe_unit
-    options = common_flags(
-        request.std, request.include_dirs, request.defines, request.flags, request.lineinfo
-    )
+    options = common_flags(request.std, request.include_dirs, request.defines, request.flags, request.lineinfo)
     for directory in request.quote_dirs:
         options += ["-Xcompiler", "-iquote", "-Xcompiler", str(directory.absolute())]
     absent = host_headers(source, request.include_dirs, request.quote_dirs)
@@ -250,7 +244,12 @@ def common_flags(
 
 
 def _run_nvcc(
-    toolkit: Toolkit, flags: list[str], unit: str, host: str, request: CompileRequest, source: Path,
+    toolkit: Toolkit,
+    flags: list[str],
+    unit: str,
+    host: str,
+    request: CompileRequest,
+    source: Path,
     absent: HostHeaders,
 ) -> tuple[str, str, list[Path]]:
     with tempfile.TemporaryDirectory(prefix="porter-") as name:

@@ -70,9 +70,7 @@ def assemble(
         source = Path(directory) / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.ptx"
         target = source.with_suffix(".cubin")
         source.write_text(ptx, encoding="utf-8", errors="surrogateescape")
-        done = run(
-            [toolkit.ptxas, "-v", f"-arch={arch}", *flags, source.name, "-o", target.name], cwd=source.parent
-        )
+        done = run([toolkit.ptxas, "-v", f"-arch={arch}", *flags, source.name, "-o", target.name], cwd=source.parent)
         if done.status != 0:
             raise refusal(done.log, ptx, arch)
         result = Assembled(*parse_log(done.log), done.log, target.read_bytes())

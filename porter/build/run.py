@@ -72,12 +72,8 @@ def run(command: Sequence[str | Path], *, cwd: Path | None = None, timeout: floa
     except subprocess.TimeoutExpired:
         raise PorterError(Code.COMPILER_TIMEOUT, tool=Path(words[0]).name, seconds=int(timeout)) from None
     except OSError as error:
-        raise PorterError(
-            Code.TOOL_MISSING, tool=Path(words[0]).name, place=error.strerror or str(error)
-        ) from None
-    return Run(
-        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-    )
+        raise PorterError(Code.TOOL_MISSING, tool=Path(words[0]).name, place=error.strerror or str(error)) from None
+    return Run(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 
 def messages(log: str) -> list[CompilerMessage]:

@@ -63,9 +63,7 @@ class ResourceRow:
             "kernel": self.kernel,
             "before": {"arch": self.before_arch, "warnings": list(self.before_warnings)},
             "after": {"arch": self.after_arch, "warnings": list(self.after_warnings)},
-            "metrics": {
-                m.name: {"before": m.before, "after": m.after, "delta": m.delta} for m in self.metrics
-            },
+            "metrics": {m.name: {"before": m.before, "after": m.after, "delta": m.delta} for m in self.metrics},
         }
 
 

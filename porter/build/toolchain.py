@@ -120,9 +120,7 @@ def _attempt(origin: str, place: Path) -> Attempt:
     """Look at a toolkit root, its `bin` directory, or an `nvcc`."""
     nvcc = place
     if place.is_dir():
-        nvcc = next(
-            (p for p in (place / "bin" / "nvcc", place / "nvcc") if p.is_file()), place / "bin" / "nvcc"
-        )
+        nvcc = next((p for p in (place / "bin" / "nvcc", place / "nvcc") if p.is_file()), place / "bin" / "nvcc")
     if not nvcc.is_file():
         return Attempt(origin, str(place), None, "no nvcc" if place.exists() else "no such directory")
     try:
@@ -177,9 +175,7 @@ def _version(nvcc: Path, modified: int) -> tuple[tuple[int, int], str, Path] | N
     release = re.search(r"release (\d+)\.(\d+), (V[\d.]+)", told.stdout)
     if release is None:
         return None
-    dry = subprocess.run(
-        [nvcc, "--dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, timeout=60
-    )
+    dry = subprocess.run([nvcc, "--dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, timeout=60)
     top = re.search(r"^#\$ TOP=(.*)$", dry.stderr, re.MULTILINE)
     root = Path(os.path.normpath(top.group(1).strip())) if top else nvcc.resolve().parent.parent
     return (int(release.group(1)), int(release.group(2))), release.group(3), root

@@ -161,9 +161,7 @@ def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit
     return nvcc_pair(request, after, toolkit)
 
 
-def _embedded(
-    work: _Work, old: bytes, new: bytes, options: GateOptions, toolkit: Toolkit, spare: Path
-) -> None:
+def _embedded(work: _Work, old: bytes, new: bytes, options: GateOptions, toolkit: Toolkit, spare: Path) -> None:
     """Sources in strings, each as the device code that it holds. Those that the port left alone are not compiled."""
     name = work.root.path
     if is_python(Path(name)) or b'R"' in old:
@@ -176,8 +174,11 @@ def _embedded(
                 trees = [write_tree({name: text}, (), spare) for text in (left, right)]
                 requests = [
                     CompileRequest(
-                        tree.place(Path(name)), arch, include_dirs=options.include_dirs,
-                        defines=options.defines, flags=options.flags,
+                        tree.place(Path(name)),
+                        arch,
+                        include_dirs=options.include_dirs,
+                        defines=options.defines,
+                        flags=options.flags,
                     )
                     for tree, arch in zip(trees, (ORIGINAL_ARCH, PORT_ARCH), strict=True)
                 ]

@@ -76,9 +76,7 @@ def hazards(
         module = parse_ptx(_text(path), str(path))
         entry = pick_entry(module, kernel, str(path))
         values = [read_argument(a) for a in args]
-        runs.append(
-            check_bare(module, entry, launch, values, path.name, chosen or "practice", options, numbers)
-        )
+        runs.append(check_bare(module, entry, launch, values, path.name, chosen or "practice", options, numbers))
     elif case_path is None and path.is_file() and not _has_case(path):
         require_program(path)
         toolkit = find_toolkit(session.toolkit)
@@ -88,9 +86,7 @@ def hazards(
         def run(settings: SimOptions) -> OneRun:
             return as_run(run_source_or_executable(request, settings, toolkit, ORIGINAL_ARCH))
 
-        runs.append(
-            check_runs(run, path.name, "program", "", label, chosen or "practice", options, numbers)
-        )
+        runs.append(check_runs(run, path.name, "program", "", label, chosen or "practice", options, numbers))
     else:
         builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
         programs = [only] if only else ["port"] if port_path else ["original", "port"]

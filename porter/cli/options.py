@@ -51,8 +51,6 @@ def _one_size(text: str) -> dict[str, Number]:
     return sizes
 
 
-
-
 def read_gpu_options(mode: str, seconds: float, toolkit: Path | None) -> GpuOptions:
     return GpuOptions(seconds=seconds, mode=cast(Literal["eager", "deferred"], mode), toolkit=toolkit)
 
@@ -75,9 +73,7 @@ def read_launch(grid: str, block: str, cluster: str, smem: int) -> LaunchValues:
     Raises:
         PorterError: BAD_OPTION.
     """
-    return LaunchValues(
-        _triple("--grid", grid), _triple("--block", block), _triple("--cluster", cluster), smem
-    )
+    return LaunchValues(_triple("--grid", grid), _triple("--block", block), _triple("--cluster", cluster), smem)
 
 
 def _triple(option: str, text: str) -> tuple[int, int, int]:

@@ -115,9 +115,7 @@ def _document(
         {
             "path": path,
             "changed": path in set(ported.changed),
-            "diff": file_diff(path, ported.old.get(path), ported.new[path], ported.groups).decode(
-                "utf-8", "replace"
-            ),
+            "diff": file_diff(path, ported.old.get(path), ported.new[path], ported.groups).decode("utf-8", "replace"),
         }
         for path in sorted(ported.new)
     ]

@@ -103,4 +103,3 @@ def executable_of(request: Request, toolkit: Toolkit, default_arch: str, folder:
     if request.report is not None:
         request.report(host_headers_note(request.path, built.stood_in))
     return executable
-

@@ -99,9 +99,7 @@ def _case_beside(path: Path) -> Path | None:
         raise
 
 
-def _ptx(
-    path: Path, kernel: str | None, launch: Any, args: Sequence[str], options: SimOptions
-) -> dict[str, Any]:
+def _ptx(path: Path, kernel: str | None, launch: Any, args: Sequence[str], options: SimOptions) -> dict[str, Any]:
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
@@ -181,9 +179,7 @@ def _finish(
     return code
 
 
-def _program(
-    session: Session, request: Request, options: SimOptions, traced: Callable[[], dict[str, Any]]
-) -> ExitCode:
+def _program(session: Session, request: Request, options: SimOptions, traced: Callable[[], dict[str, Any]]) -> ExitCode:
     outcome = run_source_or_executable(request, options, find_toolkit(session.toolkit), ORIGINAL_ARCH)
     session.show(Text(outcome.stdout, end=""))
     if outcome.stderr:

@@ -21,7 +21,6 @@ from porter.sim.trace.recorder import DEFAULT_LIMIT, Recorder
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-
 def recorder(
     trace_path: Path | None, timeline: bool, blocks: str | None, kernel: str | None, limit: int | None
 ) -> Recorder | None:

@@ -54,7 +54,7 @@ EMBEDDED_SOURCE = error(
     ExitCode.UNPORTED,
     "CUDA source in a string is not ported: {reason}",
     "Sources that are compiled at run time are read in place, so the text in the file has to be the source itself.",
-    "Write the source as a raw string in triple quotes (r\"\"\"...\"\"\"), or put it into a file of its own.",
+    'Write the source as a raw string in triple quotes (r"""..."""), or put it into a file of its own.',
 )
 INCLUDE_NOT_READ = error(
     "PT1007",

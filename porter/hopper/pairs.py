@@ -110,5 +110,3 @@ def _at_home(sequel: Sequel, address: Operand, rank: Operand) -> Reg:
     sequel.add("and.b32", offset, address, Imm(OFFSET_MASK))
     sequel.add("mapa.shared::cluster.u32", result, offset, rank)
     return result
-
-

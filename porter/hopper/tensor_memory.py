@@ -32,7 +32,6 @@ class Setting:
         return "gpu" if self.pair else "cta"
 
 
-
 KINDS = {
     Kind.F16: 0, Kind.TF32: 1, Kind.F8F6F4: 2, Kind.I8: 3, Kind.MXF8F6F4: 4, Kind.MXF4: 5, Kind.MXF4NVF4: 6,
 }  # fmt: skip

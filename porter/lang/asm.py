@@ -196,9 +196,7 @@ _WRAPPERS = (
 )
 
 
-def asm_in_macro(
-    file: CudaFile, macro: MacroDefinition, macros: Mapping[str, str] | None = None
-) -> list[AsmStatement]:
+def asm_in_macro(file: CudaFile, macro: MacroDefinition, macros: Mapping[str, str] | None = None) -> list[AsmStatement]:
     """The asm statements in a macro's body, with spans in the file.
 
     The body is parsed as statements, declarations or members, whichever fits best. Pieces that are macro
@@ -373,5 +371,3 @@ def _read_ptx(text: str) -> tuple[Template | None, str | None]:
         return parse_template(text), None
     except PtxSyntaxError as error:
         return None, str(error)
-
-

@@ -11,9 +11,7 @@ from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_de
 from porter.lang.cuda import CudaFile
 from porter.lang.sources import SourceSet
 
-_MATTERS = re.compile(
-    rb"\bwgmma\b|\b__global__\b|\b(?:asm|__asm__)\b|\bsetmaxnreg\b|\bSM90_\w+|\bwarpgroup_\w+"
-)
+_MATTERS = re.compile(rb"\bwgmma\b|\b__global__\b|\b(?:asm|__asm__)\b|\bsetmaxnreg\b|\bSM90_\w+|\bwarpgroup_\w+")
 """Words that make an unparsed region one that a port may depend on."""
 _NAMED = 5
 """Missing headers that a summary names."""

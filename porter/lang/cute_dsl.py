@@ -405,9 +405,7 @@ class _Reader:
         if name in self.wanted:
             scope.bind(name, None)
 
-    def _function(
-        self, node: Function | ast.Lambda, scope: Scope, stack: list[tuple[ast.AST, Scope]]
-    ) -> bool:
+    def _function(self, node: Function | ast.Lambda, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
         inner = Scope(scope)
         arguments = node.args
         everything = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]

@@ -41,9 +41,7 @@ class _Matcher(difflib.SequenceMatcher[bytes]):
     def get_opcodes(self) -> list[tuple[Any, int, int, int, int]]:
         head, tail = self._head, self._tail
         codes: list[tuple[Any, int, int, int, int]] = [("equal", 0, head, 0, head)] if head else []
-        codes += [
-            (t, a0 + head, a1 + head, b0 + head, b1 + head) for t, a0, a1, b0, b1 in super().get_opcodes()
-        ]
+        codes += [(t, a0 + head, a1 + head, b0 + head, b1 + head) for t, a0, a1, b0, b1 in super().get_opcodes()]
         if tail:
             end_a, end_b = self._ends
             codes.append(("equal", end_a, end_a + tail, end_b, end_b + tail))
@@ -117,9 +115,7 @@ def file_diff(path: str, old: bytes | None, new: bytes, groups: Sequence[EditGro
     return b"".join(notes + head + body)
 
 
-def unified_diff(
-    old: Mapping[str, bytes], new: Mapping[str, bytes], groups: Sequence[EditGroup] = ()
-) -> bytes:
+def unified_diff(old: Mapping[str, bytes], new: Mapping[str, bytes], groups: Sequence[EditGroup] = ()) -> bytes:
     """The diff of a set of files, in order of their paths. Files only in `new` are created."""
     return b"".join(file_diff(path, old.get(path), new[path], groups) for path in sorted(new))
 

@@ -239,9 +239,7 @@ def _template_keyword(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Re
 
 
 def _device_lambdas(code: bytes, plain: bytes, uses: MacroUses) -> Iterator[Replacement]:
-    pattern = (
-        rb"(?<=\])(?:\s*(?:__device__|__host__|__forceinline__|[A-Z]\w*_DEVICE|[A-Z]\w*_INLINE))+(?=\s*[({])"
-    )
+    pattern = rb"(?<=\])(?:\s*(?:__device__|__host__|__forceinline__|[A-Z]\w*_DEVICE|[A-Z]\w*_INLINE))+(?=\s*[({])"
     for match in re.finditer(pattern, plain):
         yield match.start(), match.end(), blanked(match.group())
 

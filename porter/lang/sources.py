@@ -93,9 +93,7 @@ def read_source(path: Path) -> bytes:
     except IsADirectoryError:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, path=str(path)) from None
     except OSError as error:
-        raise PorterError(
-            Code.UNREADABLE_SOURCE, path=str(path), reason=error.strerror or str(error)
-        ) from None
+        raise PorterError(Code.UNREADABLE_SOURCE, path=str(path), reason=error.strerror or str(error)) from None
     if b"\0" in data:
         raise PorterError(Code.NOT_TEXT, path=str(path))
     return data
@@ -236,5 +234,3 @@ def _tidy(path: Path) -> str:
         elif part != ".":
             parts.append(part)
     return Path(*parts).as_posix() if parts else "."
-
-

@@ -76,9 +76,7 @@ class EditConflict(ValueError):
     """Two edit groups claim the same bytes."""
 
     def __init__(self, first: EditGroup, second: EditGroup, edit: Edit) -> None:
-        super().__init__(
-            f"{first.rule} and {second.rule} both edit {edit.path}[{edit.span.start}:{edit.span.end}]"
-        )
+        super().__init__(f"{first.rule} and {second.rule} both edit {edit.path}[{edit.span.start}:{edit.span.end}]")
         self.first, self.second, self.edit = first, second, edit
 
 

@@ -164,4 +164,3 @@ def _written(string: Embedded, edit: Edit) -> Edit | None:
     start, end = (min(max(at, string.span.start), string.span.end) for at in (edit.span.start, edit.span.end))
     text = string.literal(edit.replacement)
     return None if text is None else Edit(edit.path, Span(start, end), text)
-

@@ -65,9 +65,7 @@ class Helpers:
 
     def mirror(self, element: str, packed: bool) -> Mirror:
         """The loads and stores for accumulators with this register constraint."""
-        return self.mirrors.setdefault(
-            (element, packed), Mirror(element, packed, beside_floats=self.float_registers)
-        )
+        return self.mirrors.setdefault((element, packed), Mirror(element, packed, beside_floats=self.float_registers))
 
     def text(self) -> str:
         """The namespace, ready to stand before the first function that uses it."""

@@ -107,9 +107,7 @@ class MmaOp:
         return MmaOp(k, d, a, b, satfinite, m, bits, sparse)
 
 
-def a_position(
-    lane: IntLike, register: IntLike, element: IntLike, a_bits: int, m: int = M
-) -> tuple[IntLike, IntLike]:
+def a_position(lane: IntLike, register: IntLike, element: IntLike, a_bits: int, m: int = M) -> tuple[IntLike, IntLike]:
     """(row, k) of an element of an A register, element 0 in the lowest bits."""
     per = max(32 // a_bits, 1)
     halves = m // 8

@@ -63,9 +63,7 @@ def metadata_cell(
     return first + row % 16 + 0 * chunk, chunk // 8 + 0 * row, NIBBLE * (chunk % 8) + 0 * row
 
 
-def metadata_register(
-    row: IntLike, chunk: IntLike, element_bits: int, selector: int
-) -> tuple[IntLike, IntLike]:
+def metadata_register(row: IntLike, chunk: IntLike, element_bits: int, selector: int) -> tuple[IntLike, IntLike]:
     """(thread of the warpgroup, lowest bit) of a chunk's nibble in wgmma's metadata register.
 
     `selector` is sp-sel: which pair of each four threads supplies the metadata of 16- and 32-bit types.

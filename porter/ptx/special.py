@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 
-PER_THREAD = re.compile(
-    r"%(?:tid|laneid|warpid|lanemask_\w+|clock\w*|globaltimer\w*|pm\d\w*)\b|\b(?:elect|atom)\."
-)
+PER_THREAD = re.compile(r"%(?:tid|laneid|warpid|lanemask_\w+|clock\w*|globaltimer\w*|pm\d\w*)\b|\b(?:elect|atom)\.")
 """What in a text of PTX may be another value in another thread of a CTA whatever it is handed: special registers, and
 instructions that choose a thread or count them (section 10; 9.7.13.9, 9.7.13.4)."""
 

@@ -155,5 +155,3 @@ def lane_problem(lane: int, shape: Shape, warp_rank: int) -> str | None:
     if lane % shape.lane_alignment:
         return f"the lane of a .{shape.value} access is a multiple of {shape.lane_alignment}, not {lane}"
     return None
-
-

@@ -63,9 +63,7 @@ def _toolkits(explicit: Path | None) -> list[Probe]:
         what = attempt.toolkit.name + (" (not used: an earlier one is)" if chosen else "")
         rows.append(Probe(f"CUDA: {attempt.origin}", True, what, "build, verify"))
         chosen = True
-    summary = (
-        "the first found is used" if chosen else "none found (pip install 'cuda-toolkit[nvcc,cudart,cccl]')"
-    )
+    summary = "the first found is used" if chosen else "none found (pip install 'cuda-toolkit[nvcc,cudart,cccl]')"
     return [*rows, Probe("CUDA compiler", chosen, summary, "build, verify", True)]
 
 

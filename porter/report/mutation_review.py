@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explanations of survivors that no run can give: a YAML list that people write.
 
-    - mutants: [drop cp.async.bulk.wait_group.read]   # what and to which opcode, or how that begins
-      kernels: [dsl_gemm]                             # cases; left out: any
-      source: tma_store_wait                          # in one of the source lines; left out: any
-      nth: [1, 2]                                     # which of the instructions with the opcode; left out: any
-      why: The ring of buffers is not filled a second time.
+- mutants: [drop cp.async.bulk.wait_group.read]   # what and to which opcode, or how that begins
+  kernels: [dsl_gemm]                             # cases; left out: any
+  source: tma_store_wait                          # in one of the source lines; left out: any
+  nth: [1, 2]                                     # which of the instructions with the opcode; left out: any
+  why: The ring of buffers is not filled a second time.
 """
 
 from __future__ import annotations

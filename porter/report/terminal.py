@@ -196,9 +196,7 @@ def _count(value: int | None) -> str:
 def _delta(value: int | None) -> Text:
     if value is None:
         return Text("-", style="dim")
-    return Text(
-        f"{value:+d}" if value else "0", style="red" if value > 0 else "green" if value < 0 else "dim"
-    )
+    return Text(f"{value:+d}" if value else "0", style="red" if value > 0 else "green" if value < 0 else "dim")
 
 
 def histogram_text(c: Comparison) -> str:

@@ -135,9 +135,7 @@ def cuda_inventory(
     found = source_inventory(file, target)
     said: list[Diagnostic] = []
     if found.unread:
-        said = [
-            d for d in reading_findings(SourceSet(path, {path: file})) if d.code is not Code.UNRESOLVED_INCLUDE
-        ]
+        said = [d for d in reading_findings(SourceSet(path, {path: file})) if d.code is not Code.UNRESOLVED_INCLUDE]
     return found, said
 
 

@@ -13,6 +13,8 @@ from porter.sim.machine import Machine
 from porter.sim.results import Stop
 
 Array = npt.NDArray[Any]
+
+
 def shared_place(M: Machine, cta: int, address: int, nbytes: int, at: int, warp: int, lane: int) -> tuple[int, int]:
     """(block, byte offset) of a shared address as seen by a thread of block `cta`."""
     rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
@@ -40,5 +42,3 @@ def signal_of(M: Machine, cta: int, mbar: int, target: int, pair: bool, at: int)
         rank = (rank & ~1) | (mbar >> RANK_SHIFT & 1)
     offset = mbar & OFFSET_MASK
     return M.mbar.resolve(cta, rank << RANK_SHIFT | offset if M.clustered else offset, at)
-
-

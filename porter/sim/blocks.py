@@ -14,9 +14,7 @@ from porter.sim.program import EXIT, BasicBlock, Program
 
 # The leading instructions. "warp": executed by all the warp's threads (or its member mask) together.
 # "wait": may have to wait. "group": executed by the four warps of a warpgroup together.
-_WARP_HEADS = frozenset(
-    ("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma")
-)
+_WARP_HEADS = frozenset(("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma"))
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
 
 

@@ -17,9 +17,7 @@ _ELEMENT_NAMES = {"f8e4m3": "e4m3", "f8e5m2": "e5m2"}
 _FRACTION = {Rounding.RZ23: 23, Rounding.RZ13: 13, Rounding.RNE10: 10}
 _UNITS: dict[Architecture, Unit] = {"sm_90": "wgmma", "sm_100": "tcgen05"}
 
-APPROXIMATE = re.compile(
-    r"^\s*(?:@!?%\w+\s+)?(?:ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|div)\.approx", re.MULTILINE
-)
+APPROXIMATE = re.compile(r"^\s*(?:@!?%\w+\s+)?(?:ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|div)\.approx", re.MULTILINE)
 """PTX instructions whose last bits are documented as a bound only (PTX ISA 9.0 §9.7.3)."""
 
 ARCHITECTURES: tuple[Architecture, ...] = ("sm_90", "sm_100")

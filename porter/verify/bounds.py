@@ -22,9 +22,7 @@ from porter.verify.tensor import Tensor
 _EPILOGUE_ROUNDINGS = 4
 
 
-def bound(
-    problem: Problem, tensor: Tensor, expected: Float64, terms: Float64, arch: str, arithmetic: str
-) -> Float64:
+def bound(problem: Problem, tensor: Tensor, expected: Float64, terms: Float64, arch: str, arithmetic: str) -> Float64:
     """The largest legal |result - expected| of each element of an output.
 
     `terms` is the sum of the absolute values of all terms of the element (`oracle.magnitude`), `arch` starts

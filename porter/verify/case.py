@@ -185,9 +185,7 @@ def load_case(path: Path) -> Case:
         problem = getattr(error, "problem", None) or str(error)
         raise PorterError(Code.CASE_NOT_YAML, where, path=path, problem=problem) from None
     if not isinstance(data, dict):
-        raise PorterError(
-            Code.CASE_NOT_YAML, Location(str(path)), path=path, problem="not a mapping of fields"
-        )
+        raise PorterError(Code.CASE_NOT_YAML, Location(str(path)), path=path, problem="not a mapping of fields")
     _validate(path, data, node)
     return _build(path, data)
 
@@ -335,7 +333,14 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         **{
             key: data[key]
             for key in (
-                "magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare", "tolerance",
+                "magnitude",
+                "defines",
+                "reduction",
+                "accumulate",
+                "operand",
+                "exact",
+                "compare",
+                "tolerance",
             )
             if key in data
         },
@@ -372,7 +377,10 @@ def _check_names(case: Case) -> None:
             seen[name] = group
     more = [(f"other_sizes[{index}]", sizes) for index, sizes in enumerate(case.other_sizes)]
     named: list[tuple[str, Mapping[str, Any]]] = [
-        *more, ("mutate_sizes", case.mutate_sizes), ("steps", case.steps), ("multiples", case.multiples)
+        *more,
+        ("mutate_sizes", case.mutate_sizes),
+        ("steps", case.steps),
+        ("multiples", case.multiples),
     ]
     for where, sizes in named:
         for name in sizes:

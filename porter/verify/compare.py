@@ -56,9 +56,7 @@ class Comparison:
         return self.mismatches == 0
 
 
-def _ulps(
-    dtype: DType, expected: Array, actual: Array
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def _ulps(dtype: DType, expected: Array, actual: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """ULP distances (0 where one is not finite), and where both are finite."""
     finite = np.isfinite(dtype.decode(expected)) & np.isfinite(dtype.decode(actual))
     distance = np.abs(dtype.ordered(expected) - dtype.ordered(actual))

@@ -130,9 +130,7 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Number:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
             return FUNCTIONS[name](*(_value(arg, names) for arg in args))
         case ast.Call(func=func):
-            raise ExpressionError(
-                f"unknown function {ast.unparse(func)} (known: {', '.join(sorted(FUNCTIONS))})"
-            )
+            raise ExpressionError(f"unknown function {ast.unparse(func)} (known: {', '.join(sorted(FUNCTIONS))})")
     raise ExpressionError(f"`{ast.unparse(node)}` is not allowed here")
 
 
@@ -183,9 +181,7 @@ def evaluate_reference(text: str, names: Mapping[str, Any], magnitude: bool = Fa
     for node in ast.walk(tree):
         if not isinstance(node, _REFERENCE_NODES):
             raise ExpressionError(f"{type(node).__name__} is not allowed in a reference")
-        if isinstance(node, ast.Attribute) and (
-            node.attr.startswith("_") or node.attr in _FORBIDDEN_ATTRIBUTES
-        ):
+        if isinstance(node, ast.Attribute) and (node.attr.startswith("_") or node.attr in _FORBIDDEN_ATTRIBUTES):
             raise ExpressionError(f"attribute {node.attr} is not allowed in a reference")
         if isinstance(node, ast.Name) and node.id not in scope:
             raise ExpressionError(f"unknown name {node.id} (known: {', '.join(sorted([*names, 'np']))})")

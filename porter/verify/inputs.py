@@ -182,9 +182,7 @@ FAMILIES: dict[str, Family] = {
     for f in (
         Family("integers", "small integers, every sum exact", _integers, exact=True, floats_only=False),
         Family("index", "codes that name the element they come from", _index, exact=True, floats_only=False),
-        Family(
-            "positive", "large integers of one sign", _positive, exact=True, floats_only=False, integers_only=True
-        ),
+        Family("positive", "large integers of one sign", _positive, exact=True, floats_only=False, integers_only=True),
         Family("normal", "standard normal", _normal),
         Family("uniform", "one sign, truncation adds up", _uniform),
         Family("wide", "exponents spread over the range", _wide),

@@ -35,9 +35,7 @@ class Expectation:
         return self.family.exact and self.problem.case.exact
 
     def allowed(self, tensor: Tensor, arch: str) -> Float64:
-        return bound(
-            self.problem, tensor, self.expected[tensor.name], self.terms[tensor.name], arch, self.arithmetic
-        )
+        return bound(self.problem, tensor, self.expected[tensor.name], self.terms[tensor.name], arch, self.arithmetic)
 
     def against_reference(self, tensor: Tensor, actual: Array, arch: str) -> Comparison:
         expected = self.expected[tensor.name]
@@ -70,9 +68,7 @@ class Expectation:
             return compare.same_bits(tensor.name, tensor.dtype, original, port)
         both = self.allowed(tensor, ORIGINAL_ARCH) + self.allowed(tensor, PORT_ARCH)
         terms = self.terms[tensor.name]
-        return compare.both_within(
-            tensor.name, tensor.dtype, original, port, both, terms, self.family.classes
-        )
+        return compare.both_within(tensor.name, tensor.dtype, original, port, both, terms, self.family.classes)
 
 
 def expectation(

@@ -40,9 +40,7 @@ def magnitude(problem: Problem, inputs: Mapping[str, Float64]) -> dict[str, Floa
     return {name: np.abs(values) for name, values in found.items()}
 
 
-def _evaluate(
-    problem: Problem, inputs: Mapping[str, Float64], text: str | None, magnitude: bool
-) -> dict[str, Float64]:
+def _evaluate(problem: Problem, inputs: Mapping[str, Float64], text: str | None, magnitude: bool) -> dict[str, Float64]:
     def error(what: str) -> PorterError:
         return PorterError(Code.CASE_REFERENCE, place(problem.case, "reference"), problem=what)
 

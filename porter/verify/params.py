@@ -36,13 +36,9 @@ def argument_bytes(
     """
     wanted = problem.arguments
     if function is None:
-        return [
-            _packed(problem, f"params[{i}]", argument, address, map_bytes)[0] for i, argument in enumerate(wanted)
-        ]
+        return [_packed(problem, f"params[{i}]", argument, address, map_bytes)[0] for i, argument in enumerate(wanted)]
     if len(wanted) != len(function.params):
-        raise _error(
-            problem, "params", f"{len(wanted)} arguments, but the kernel takes {len(function.params)}"
-        )
+        raise _error(problem, "params", f"{len(wanted)} arguments, but the kernel takes {len(function.params)}")
     return [
         _value(problem, f"params[{i}]", argument, param, address, map_bytes)
         for i, (argument, param) in enumerate(zip(wanted, function.params, strict=True))
@@ -119,9 +115,7 @@ def _packed(
             return data + bytes(-len(data) % widest), widest
 
 
-def with_contents(
-    data: bytes, contains: Sequence[Inside], address: Address, map_bytes: MapBytes
-) -> bytes:
+def with_contents(data: bytes, contains: Sequence[Inside], address: Address, map_bytes: MapBytes) -> bytes:
     """Recorded bytes with the addresses and tensor maps of this run in their places."""
     result = bytearray(data)
     for at, what in contains:

@@ -56,7 +56,6 @@ class RecordedExpectation:
 def recorded_expectation(problem: Problem, family: Family, inputs: Mapping[str, Array]) -> RecordedExpectation:
     """Raises what `recorded_elements` raises."""
     expected = {
-        t.name: inputs[t.name] if t.after is None else recorded_elements(problem, t, t.after)
-        for t in problem.outputs
+        t.name: inputs[t.name] if t.after is None else recorded_elements(problem, t, t.after) for t in problem.outputs
     }
     return RecordedExpectation(problem, family, inputs, expected)

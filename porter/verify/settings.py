@@ -23,7 +23,6 @@ class GpuOptions:
     toolkit: Path | None = None
 
 
-
 @dataclass(frozen=True)
 class SimOptions:
     """How the simulator runs: see `porter.sim.Options`; `gpu` is for the other backends. `checking` is the level

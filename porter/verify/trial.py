@@ -98,8 +98,7 @@ def _between(
     if not all(outputs.values()):
         return ()
     return tuple(
-        wanted.between(t, outputs["original"][t.name], outputs["port"][t.name])
-        for t in wanted.problem.outputs
+        wanted.between(t, outputs["original"][t.name], outputs["port"][t.name]) for t in wanted.problem.outputs
     )
 
 
@@ -118,15 +117,11 @@ def _summary(program: Program, backend: str, result: RunResult) -> RunSummary:
 def _not_finished(case: Case, program: Program, result: RunResult) -> Diagnostic:
     code = Code.RUN_INCOMPLETE if result.status == "incomplete" else Code.RUN_FAILED
     reason = "; ".join(f"{f.code.id}: {f.message}" for f in result.findings[:3]) or "no reason given"
-    detail = "\n".join(
-        f"{f.code.id}: {f.message}" + (f" ({f.where})" if f.where else "") for f in result.findings
-    )
+    detail = "\n".join(f"{f.code.id}: {f.message}" + (f" ({f.where})" if f.where else "") for f in result.findings)
     return Diagnostic(code, Location(str(case.kernel)), {"program": program.name, "reason": reason}, detail)
 
 
-def _memory_damage(
-    case: Case, program: Program, before: Mapping[str, Image], result: RunResult
-) -> list[Diagnostic]:
+def _memory_damage(case: Case, program: Program, before: Mapping[str, Image], result: RunResult) -> list[Diagnostic]:
     found = []
     where = Location(str(case.path))
     for name, image in before.items():
@@ -157,9 +152,7 @@ def _difference(code: Code, problem: Problem, comparison: Comparison) -> Diagnos
         "count": comparison.mismatches,
         "total": comparison.elements,
     }
-    return Diagnostic(
-        code, Location(str(problem.case.kernel)), values, describe_difference(problem, comparison)
-    )
+    return Diagnostic(code, Location(str(problem.case.kernel)), values, describe_difference(problem, comparison))
 
 
 def describe_difference(problem: Problem, comparison: Comparison) -> str:

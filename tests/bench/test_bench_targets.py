@@ -97,9 +97,7 @@ def test_exact_arithmetic(gemm: Gemm, benchmark: Any, figure: Record) -> None:
         figure("bit-exact arithmetic, whole run", gemm.macs / benchmark.stats.stats.min / 1e6, 100, "M MAC/s")
 
 
-def test_float64_arithmetic(
-    gemm: Gemm, benchmark: Any, figure: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_float64_arithmetic(gemm: Gemm, benchmark: Any, figure: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tensor cores of a run: from descriptors, shared memory and accumulators to rounded accumulators."""
     spent: list[float] = []
     inner = accumulators.compute

@@ -165,7 +165,7 @@ def test_comments_and_own_macros_declare_nothing() -> None:
 
 def test_a_program_that_calls_such_a_library_does_not_link(tmp_path: Path, toolkit: Toolkit, cache: Cache) -> None:
     source = tmp_path / "main.cu"
-    text = '#include <nvToolsExt.h>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); BODY return 0; }\n'
+    text = "#include <nvToolsExt.h>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); BODY return 0; }\n"
     source.write_text(text.replace("BODY", ""))
     build_program(source, "sm_90a", tmp_path / "program", toolkit=toolkit, cache=cache)
     source.write_text(text.replace("BODY", 'nvtxRangePushA("x");'))

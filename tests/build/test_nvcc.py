@@ -138,9 +138,7 @@ def test_missing_header_and_file(tmp_path: Path, toolkit: Toolkit, cache: Cache)
     assert error.value.diagnostic.code is Code.FILE_NOT_FOUND
 
 
-def test_defines_include_dirs_and_flags_reach_the_compiler(
-    tmp_path: Path, toolkit: Toolkit, cache: Cache
-) -> None:
+def test_defines_include_dirs_and_flags_reach_the_compiler(tmp_path: Path, toolkit: Toolkit, cache: Cache) -> None:
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "v.cuh").write_text("#define V 7\n")
     path = tmp_path / "k.cu"

@@ -55,9 +55,7 @@ def test_table_of_a_kernel_and_its_changed_form(tmp_path: Path, toolkit: Toolkit
         "  __shared__ float s[32];\n  s[threadIdx.x] = *a;\n  __syncthreads();\n  *b = s[3];\n}\n"
     )
     after.write_text(SPILLING)
-    row = compare(
-        CompileRequest(before, "sm_90a", "k"), CompileRequest(after, "sm_100a", "k"), toolkit, cache
-    )
+    row = compare(CompileRequest(before, "sm_90a", "k"), CompileRequest(after, "sm_100a", "k"), toolkit, cache)
     assert (row.kernel, row.before_arch, row.after_arch) == ("k", "sm_90a", "sm_100a")
     assert [m.name for m in row.metrics] == [name for name, _ in COLUMNS]
     assert row.metric("static_smem").before == 128

@@ -114,7 +114,7 @@ def test_addresses_in_memory_move_with_their_tensors(cases: Path) -> None:
 
 def test_pointers_into_the_middle(cases: Path) -> None:
     problem = bind(load_case(cases / "001_scale" / "case.yaml"))
-    (at, what), = problem.arguments[0].contains
+    ((at, what),) = problem.arguments[0].contains
     assert (at, what.tensor, what.offset) == (0, "arg0", 64)
 
 

@@ -51,8 +51,6 @@ def run(folder: Path, body: str, threads: int = 128) -> MutationResult:
 
 def row(result: MutationResult, how: str, opcode: str, nth: int = 1) -> MutantRow:
     (found,) = [
-        r
-        for r in result.rows
-        if r.mutant.how == how and r.mutant.instruction.opcode == opcode and r.mutant.nth == nth
+        r for r in result.rows if r.mutant.how == how and r.mutant.instruction.opcode == opcode and r.mutant.nth == nth
     ]
     return found

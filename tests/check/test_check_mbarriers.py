@@ -11,7 +11,11 @@ CLUSTER_SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
 RANK = ".reg .b32 %x; mov.u32 %x, %cluster_ctarank; setp.eq.u32 %p2, %x, 0;\n"
 
 # Block 1 stores into block 0's shared memory and arrives on its mbarrier; block 0 waits and reads.
-REMOTE = RANK + INIT.format(count=32) + CLUSTER_SYNC + """@%p2 bra READER;
+REMOTE = (
+    RANK
+    + INIT.format(count=32)
+    + CLUSTER_SYNC
+    + """@%p2 bra READER;
 mapa.shared::cluster.u32 %r20, %r2, 0; mapa.shared::cluster.u32 %r21, %r8, 0;
 mad.lo.u32 %r20, %r0, 4, %r20; st.shared::cluster.u32 [%r20], %r0;
 {before} {arrive} _, [%r21];
@@ -21,7 +25,10 @@ W: {wait} %p6, [%r8], 0; @!%p6 bra W;
 {after}
 mad.lo.u32 %r3, %r0, 4, %r2; ld.shared.u32 %r4, [%r3];
 JOIN:
-""" + CLUSTER_SYNC + "ret;"
+"""
+    + CLUSTER_SYNC
+    + "ret;"
+)
 ARRIVE = "mbarrier.arrive.{}shared::cluster.b64"
 WAIT = "mbarrier.try_wait.parity.{}shared::cta.b64"
 
@@ -275,11 +282,14 @@ def test_a_count_that_one_of_two_commits_reaches_releases_too_early() -> None:
     two = f"@%p0 {COMMIT}\n@%p0 {MMA.format(enable='%p4')}\n@%p0 {COMMIT}\n"
     start = MULTICAST.partition("@!%p0 bra JOIN")[0].replace(CLUSTER_SYNC, "bar.sync 0;\n")
     start = start.replace("mbarrier.init.shared.b64 [%r8], 1;", "mbarrier.init.shared.b64 [%r8], COUNT;")
-    end = try_wait("W1", 0, "wait") + """tcgen05.fence::after_thread_sync;
+    end = (
+        try_wait("W1", 0, "wait")
+        + """tcgen05.fence::after_thread_sync;
 shl.b32 %r13, %r1, 21; add.u32 %r13, %r13, %r10;
 tcgen05.ld.sync.aligned.16x256b.x1.b32 {%r40, %r41, %r42, %r43}, [%r13]; tcgen05.wait::ld.sync.aligned;
 tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
 @!%p1 bra END; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 64; END: ret;"""
+    )
     body = start + f"@%p0 {MMA.format(enable='%p3')}\n" + two + end
     assert not found(check(body.replace("COUNT", "2")))
     wrong = [check(body.replace("COUNT", "1"), schedule="random", seed=seed) for seed in range(4)]

@@ -120,11 +120,18 @@ def test_shared_memory_that_was_never_written() -> None:
     assert found(check(NEIGHBOUR + LOAD + "ret;", "sm_90a")) == {"U1"}
 
 
-PRODUCED = """@%p0 mbarrier.init.shared.b64 [%r8], {count};
+PRODUCED = (
+    """@%p0 mbarrier.init.shared.b64 [%r8], {count};
 bar.sync 0;
-""" + STORE + """mbarrier.arrive{relaxed}.shared.b64 %d9, [%r8];
+"""
+    + STORE
+    + """mbarrier.arrive{relaxed}.shared.b64 %d9, [%r8];
 W: mbarrier.try_wait.parity.shared.b64 %p6, [%r8], {parity}; @!%p6 bra W;
-""" + NEIGHBOUR + LOAD + "ret;"
+"""
+    + NEIGHBOUR
+    + LOAD
+    + "ret;"
+)
 
 
 def test_mbarriers_order_arrivals_before_waits_of_their_phase() -> None:

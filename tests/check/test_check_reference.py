@@ -106,15 +106,20 @@ TENSOR = {
     "after": "tcgen05.fence::after_thread_sync;",
     "bar": "bar.sync 0;",
 }
-TENSOR_START = "add.u32 %r96, %r2, 4096;\n" + "\n".join(
-    f"@%p0 mbarrier.init.shared.b64 [%r96+{8 * i}], 1;" for i in range(45)
-) + """
+TENSOR_START = (
+    "add.u32 %r96, %r2, 4096;\n"
+    + "\n".join(f"@%p0 mbarrier.init.shared.b64 [%r96+{8 * i}], 1;" for i in range(45))
+    + """
 fence.mbarrier_init.release.cluster;
 @!%p1 bra NOALLOC; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], 32; NOALLOC:
 bar.sync 0; tcgen05.fence::after_thread_sync; ld.shared.u32 %r10, [%r9];
-""" + FILL + DESCRIPTORS + """fence.proxy.async.shared::cta; bar.sync 0;
+"""
+    + FILL
+    + DESCRIPTORS
+    + """fence.proxy.async.shared::cta; bar.sync 0;
 add.u32 %r91, %r10, 16; mov.u32 %r90, %r10; add.u32 %r14, %r13, 16; mov.u32 %r98, %r1;
 """
+)
 FREE = "@!%p1 bra OUT; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 32; OUT: ret;"
 _TENSOR_IDS = {"H1", "H2", "H3", "H4", "H5", "H6"}
 

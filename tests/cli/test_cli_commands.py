@@ -54,9 +54,7 @@ def test_help_names_every_command():
         assert porter(name, "--help").output
 
 
-@pytest.mark.parametrize(
-    "args", [["scan"], ["scan", "--nonsense", "x"], ["frobnicate"], ["--format", "xml", "scan"]]
-)
+@pytest.mark.parametrize("args", [["scan"], ["scan", "--nonsense", "x"], ["frobnicate"], ["--format", "xml", "scan"]])
 def test_wrong_usage_is_exit_code_2(args):
     assert "Usage" in porter(*args, code=2).output
 
@@ -112,9 +110,7 @@ def test_doctor_without_a_compiler_is_exit_code_1(monkeypatch):
 # --- scan
 
 
-ASM = (
-    'asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));'
-)
+ASM = 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));'
 
 
 def test_scan_counts_what_is_hopper_only(tmp_path):

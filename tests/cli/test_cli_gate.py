@@ -124,9 +124,7 @@ def test_a_port_that_does_not_compile_is_exit_code_4(
 
 @needs_compiler
 @pytest.mark.parametrize("options", [["-o", "OUT"], ["--apply", "--allow-dirty"], ["--check"]], ids=lambda o: o[0])
-def test_a_refused_port_is_not_written(
-    tmp_path: Path, emitted: Callable[[str, str], None], options: list[str]
-) -> None:
+def test_a_refused_port_is_not_written(tmp_path: Path, emitted: Callable[[str, str], None], options: list[str]) -> None:
     kernel = project(tmp_path / "k")
     emitted(*BROKEN["the front end refuses it"])
     result = porter("port", kernel, *[str(tmp_path / "out") if o == "OUT" else o for o in options], code=4)
@@ -149,9 +147,7 @@ def test_no_compile_writes_it_and_says_so(
     assert compilations == []
 
 
-def test_without_a_compiler_the_port_is_written_and_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiler_the_port_is_written_and_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("porter.build.toolchain.search_toolkits", lambda explicit=None: iter(()))
     kernel = project(tmp_path / "k")
     result = porter("port", kernel, "-o", tmp_path / "out")
@@ -285,9 +281,7 @@ def test_a_header_alone_and_several_files(tmp_path: Path, compilations: list[str
 
 
 @needs_compiler
-def test_one_refused_port_keeps_all_from_being_written(
-    tmp_path: Path, emitted: Callable[[str, str], None]
-) -> None:
+def test_one_refused_port_keeps_all_from_being_written(tmp_path: Path, emitted: Callable[[str, str], None]) -> None:
     good, bad = project(tmp_path / "good"), project(tmp_path / "bad")
     bad.write_text("#define REFUSED 1\n" + PLAIN)
     emitted(r"$", "\n#ifdef REFUSED\n__device__ int broken = undeclared;\n#endif\n")

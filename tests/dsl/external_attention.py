@@ -104,10 +104,26 @@ FAR = 1 << 30
 
 
 def flash_forward(
-    d: int, tile_m: int, tile_n: int, overlap: bool = True, rs: bool = True, causal: bool = False, s: int = 0,
-    t: int = 0, dtype: str = "bf16", fails: str = "", dv: int = 0, heads: tuple[int, int] = (1, 1),
-    pack: bool = False, window: tuple[int, int] | None = None, cap: float = 0, starts: tuple[int, int] | None = None,
-    used: int = 0, page: int = 0, sink: bool = False, dynamic: bool = False,
+    d: int,
+    tile_m: int,
+    tile_n: int,
+    overlap: bool = True,
+    rs: bool = True,
+    causal: bool = False,
+    s: int = 0,
+    t: int = 0,
+    dtype: str = "bf16",
+    fails: str = "",
+    dv: int = 0,
+    heads: tuple[int, int] = (1, 1),
+    pack: bool = False,
+    window: tuple[int, int] | None = None,
+    cap: float = 0,
+    starts: tuple[int, int] | None = None,
+    used: int = 0,
+    page: int = 0,
+    sink: bool = False,
+    dynamic: bool = False,
 ) -> ExternalCase:
     """`heads` are those of queries and of keys, `window` the columns to the left and to the right, `cap` what scores
     are held to, `starts` where the second of two sequences starts in rows and in columns, `used` how many columns
@@ -130,14 +146,33 @@ def flash_forward(
     if window:
         arguments += [f"window_size_left=cutlass.Int32({window[0]})", f"window_size_right=cutlass.Int32({window[1]})"]
     driver = FLASH_FORWARD.format(
-        d=d, dv=dv, tile_m=tile_m, tile_n=tile_n, overlap=overlap, rs=rs, causal=causal, local=window is not None,
-        group=heads[0] // heads[1], pack=pack, score=f"utils.create_softcap_scoremod({cap})" if cap else None,
-        gather=page not in (0, tile_n), arguments="".join(f"{a}, " for a in arguments),
+        d=d,
+        dv=dv,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        overlap=overlap,
+        rs=rs,
+        causal=causal,
+        local=window is not None,
+        group=heads[0] // heads[1],
+        pack=pack,
+        score=f"utils.create_softcap_scoremod({cap})" if cap else None,
+        gather=page not in (0, tile_n),
+        arguments="".join(f"{a}, " for a in arguments),
         tensors="".join(f"    {parameter}: cute.Tensor,\n" for _, parameter, _, _ in more),
     )
     case = FLASH_FORWARD_CASE.format(
-        scale=d**-0.5, s=s, t=t, d=d, dv=dv, dtype=dtype, heads=heads[0], kv_heads=heads[1], one=one,
-        rows=f"{len(order)}, {page}" if page else f"{one}T", names="".join(f"{name}, " for _, _, name, _ in more),
+        scale=d**-0.5,
+        s=s,
+        t=t,
+        d=d,
+        dv=dv,
+        dtype=dtype,
+        heads=heads[0],
+        kv_heads=heads[1],
+        one=one,
+        rows=f"{len(order)}, {page}" if page else f"{one}T",
+        names="".join(f"{name}, " for _, _, name, _ in more),
         declared="".join(f"  {name}: {{dtype: {text}}}\n" for _, _, name, text in more),
         dynamic=str(dynamic).lower(),
         # Long rows of positive numbers give probabilities that are all alike.
@@ -286,10 +321,22 @@ BACKWARD_MAGNITUDE = (
 
 
 def flash_backward(
-    d: int, tile_m: int, tile_n: int, s: int, t: int, dtype: str = "bf16", fails: str = "", dv: int = 0,
-    heads: tuple[int, int] = (1, 1), stages: tuple[int, int, int] = (2, 2, 2),
-    swap: tuple[bool, bool, bool] = (True, False, False), atoms: tuple[int, int] = (2, 1), alone: bool = False,
-    causal: bool = False, window: tuple[int, int] | None = None, ordered: bool = False,
+    d: int,
+    tile_m: int,
+    tile_n: int,
+    s: int,
+    t: int,
+    dtype: str = "bf16",
+    fails: str = "",
+    dv: int = 0,
+    heads: tuple[int, int] = (1, 1),
+    stages: tuple[int, int, int] = (2, 2, 2),
+    swap: tuple[bool, bool, bool] = (True, False, False),
+    atoms: tuple[int, int] = (2, 1),
+    alone: bool = False,
+    causal: bool = False,
+    window: tuple[int, int] | None = None,
+    ordered: bool = False,
     cap: float = 0,
 ) -> ExternalCase:
     """`heads` are those of queries and of keys, `window` the columns to the left and to the right; `swap` says whose
@@ -301,11 +348,22 @@ def flash_backward(
     if window:
         arguments += [f"window_size_left=cutlass.Int32({window[0]})", f"window_size_right=cutlass.Int32({window[1]})"]
     driver = FLASH_BACKWARD.format(
-        d=d, dv=dv, tile_m=tile_m, tile_n=tile_n, group=groups, causal=causal, local=window is not None,
-        ordered=ordered, stages=stages, swap=swap, atoms=atoms, alone=alone,
+        d=d,
+        dv=dv,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        group=groups,
+        causal=causal,
+        local=window is not None,
+        ordered=ordered,
+        stages=stages,
+        swap=swap,
+        atoms=atoms,
+        alone=alone,
         score=f"utils.create_softcap_scoremod({cap})" if cap else None,
         slope=f"utils.create_softcap_scoremod_bwd({cap})" if cap else None,
-        arguments="".join(f"{a}, " for a in arguments), tensors="    turns: cute.Tensor,\n" if ordered else "",
+        arguments="".join(f"{a}, " for a in arguments),
+        tensors="    turns: cute.Tensor,\n" if ordered else "",
     )
     shapes = {"dK": "[1, T, G, D]", "dV": "[1, T, G, DV]"}
     if groups > 1:
@@ -313,9 +371,20 @@ def flash_backward(
     kind = "f32" if groups > 1 else dtype
     turns = f"  Turns: {{dtype: s32, shape: [1, H, {s // tile_m}, 1], role: scratch, fill: 0}}\n"
     case = FLASH_BACKWARD_CASE.format(
-        scale=d**-0.5, tile_m=tile_m, s=s, t=t, d=d, dv=dv, dtype=dtype, heads=heads[0], kv_heads=heads[1],
-        results=f"{kind}, shape: {shapes['dK']}", results_v=f"{kind}, shape: {shapes['dV']}",
-        fill=", fill: 0" if groups > 1 else "", names="Turns, " if ordered else "", declared=turns if ordered else "",
+        scale=d**-0.5,
+        tile_m=tile_m,
+        s=s,
+        t=t,
+        d=d,
+        dv=dv,
+        dtype=dtype,
+        heads=heads[0],
+        kv_heads=heads[1],
+        results=f"{kind}, shape: {shapes['dK']}",
+        results_v=f"{kind}, shape: {shapes['dV']}",
+        fill=", fill: 0" if groups > 1 else "",
+        names="Turns, " if ordered else "",
+        declared=turns if ordered else "",
     )
     magnitude = BACKWARD_MAGNITUDE.replace("UNIT", "(H // G)" if groups > 1 else "SCALE")
     for name, shape in shapes.items():
@@ -323,8 +392,11 @@ def flash_backward(
     case = case.replace("bounds(Q, K, V, dO, L, P)", magnitude)
     left, right = window or (FAR, 0 if causal else FAR)
     reference = BACKWARD_REFERENCE.format(
-        left=left, right=right, sums=(tile_n, 2, atoms[0], swap[1]) if groups > 1 else (),
-        rows=(tile_m, 1 if alone else 2, atoms[1], swap[2]), cap=cap,
+        left=left,
+        right=right,
+        sums=(tile_n, 2, atoms[0], swap[1]) if groups > 1 else (),
+        rows=(tile_m, 1 if alone else 2, atoms[1], swap[2]),
+        cap=cap,
     )
     return ExternalCase("flash_attn", driver, case, {"reference.py": reference}, fails)
 
@@ -395,9 +467,7 @@ def attention(inputs, sizes):
 
 
 def fmha(needs: str, folder: str, s: int = 128, d: int = 64) -> ExternalCase:
-    return ExternalCase(
-        needs, FMHA, FMHA_CASE.format(folder=folder, s=s, d=d), {"reference.py": FMHA_REFERENCE}
-    )
+    return ExternalCase(needs, FMHA, FMHA_CASE.format(folder=folder, s=s, d=d), {"reference.py": FMHA_REFERENCE})
 
 
 NEWEST = "cute/hopper/kernel"

@@ -61,8 +61,18 @@ def experts(inputs, sizes):
 
 
 def experts(
-    module: str, kernel: str, tile: tuple[int, int], body: str, magnitude: str, options: str = "", more: str = "",
-    cluster: tuple[int, int] = (1, 1), n: int = 256, gather: bool = False, out: str = "f32", half: bool = False,
+    module: str,
+    kernel: str,
+    tile: tuple[int, int],
+    body: str,
+    magnitude: str,
+    options: str = "",
+    more: str = "",
+    cluster: tuple[int, int] = (1, 1),
+    n: int = 256,
+    gather: bool = False,
+    out: str = "f32",
+    half: bool = False,
     tokens: int = 0,
 ) -> ExternalCase:
     """100 tokens with two experts each; three tiles of rows, of which one is full, one half, one nearly empty.
@@ -75,13 +85,28 @@ def experts(
     chosen = [0, 0, 2, 2][:count]
     scaled = not gather
     driver = EXPERTS.format(
-        module=module, kernel=kernel, tile=tile, cluster=cluster, options=options, more=more,
-        scales="scales: cute.Tensor, " if scaled else "", passed="scales, " if scaled else "",
+        module=module,
+        kernel=kernel,
+        tile=tile,
+        cluster=cluster,
+        options=options,
+        more=more,
+        scales="scales: cute.Tensor, " if scaled else "",
+        passed="scales, " if scaled else "",
     )
     case = EXPERTS_CASE.format(
-        m=tile[0] * count, n=n, width=n // 2 if half else n, results=tokens or tile[0] * count,
-        rows_a=100 if gather else "M", out=out, tiles=count, chosen=chosen, limits=limits, rows=rows,
-        names="Scales, " if scaled else "", magnitude=magnitude,
+        m=tile[0] * count,
+        n=n,
+        width=n // 2 if half else n,
+        results=tokens or tile[0] * count,
+        rows_a=100 if gather else "M",
+        out=out,
+        tiles=count,
+        chosen=chosen,
+        limits=limits,
+        rows=rows,
+        names="Scales, " if scaled else "",
+        magnitude=magnitude,
         declared="  Scales: {dtype: f32, shape: [100, 2], role: input}\n" if scaled else "",
     )
     reference = EXPERTS_REFERENCE.format(rows=rows, chosen=chosen, limits=limits, tile=tile[0], body=body)
@@ -94,10 +119,15 @@ def experts_results(tile: tuple[int, int], fused: bool = True, **fields: Any) ->
     if fused:
         body = "out[token // 2, :, 0] += s[token // 2, token % 2] * (expert @ a[row])"
     return experts(
-        "contiguous_grouped_gemm_finalize_fusion", "Sm90ContiguousGroupedGemmFinalizeFusionKernel", tile, body,
+        "contiguous_grouped_gemm_finalize_fusion",
+        "Sm90ContiguousGroupedGemmFinalizeFusionKernel",
+        tile,
+        body,
         # Sums in memory are rounded to its type.
-        "512 * np.max(A) * np.max(B) * K * (1 + np.max(Scales))", options=f"use_fused_finalize={fused}",
-        tokens=100 if fused else 200, **fields,
+        "512 * np.max(A) * np.max(B) * K * (1 + np.max(Scales))",
+        options=f"use_fused_finalize={fused}",
+        tokens=100 if fused else 200,
+        **fields,
     )
 
 
@@ -105,9 +135,16 @@ def experts_inputs(tile: tuple[int, int], function: str, body: str, **fields: An
     """The first GEMM, which gathers its rows, with an activation."""
     body = f"x = expert @ a[token // 2]\n            {body}"
     return experts(
-        "contiguous_gather_grouped_gemm_act_fusion", "Sm90ContiguousGatherGroupedGemmActFusionKernel", tile, body,
-        "(1 + np.max(A) * np.max(B) * K) ** 2", options=f"activation_type=ActivationType.{function}.value",
-        more=", ActivationType", gather=True, out="bf16", **fields,
+        "contiguous_gather_grouped_gemm_act_fusion",
+        "Sm90ContiguousGatherGroupedGemmActFusionKernel",
+        tile,
+        body,
+        "(1 + np.max(A) * np.max(B) * K) ** 2",
+        options=f"activation_type=ActivationType.{function}.value",
+        more=", ActivationType",
+        gather=True,
+        out="bf16",
+        **fields,
     )
 
 
@@ -247,7 +284,9 @@ def inverse(inputs, sizes):
 
 def delta_inverse() -> ExternalCase:
     return ExternalCase(
-        "flashinfer", DELTA_INVERSE, DELTA_INVERSE_CASE.format(keys=keys()),
+        "flashinfer",
+        DELTA_INVERSE,
+        DELTA_INVERSE_CASE.format(keys=keys()),
         {"reference.py": DELTA_KEYS + DELTA_INVERSE_REFERENCE},
     )
 

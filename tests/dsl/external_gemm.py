@@ -46,7 +46,10 @@ def gemm(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: cuda.CUstream):
 
 
 def quack_gemm(
-    tile: tuple[int, int], cluster: tuple[int, int, int] = (1, 1, 1), options: str = "", clusters: int = 2,
+    tile: tuple[int, int],
+    cluster: tuple[int, int, int] = (1, 1, 1),
+    options: str = "",
+    clusters: int = 2,
     **fields: object,
 ) -> ExternalCase:
     driver = QUACK_GEMM.format(tile=tile, cluster=cluster, options=options, clusters=clusters)

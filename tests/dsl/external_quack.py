@@ -67,26 +67,51 @@ MADE = "Kernel = {epilogue}._mint({operands}, 9, {paired}, {packed}, (), Roundin
 
 
 def quack_fused(
-    tensors: Mapping[str, str], body: str, magnitude: str, imports: str, made: str, arguments: str = "",
-    tile: tuple[int, int] = (128, 128), options: str = "", setting: str = "", c: str = "None", lengths: str = "None",
-    dynamic: bool = False, sizes: str = "{M: 256, N: 256, K: 192}", schedule: str = "cutlass.Int32(2)",
+    tensors: Mapping[str, str],
+    body: str,
+    magnitude: str,
+    imports: str,
+    made: str,
+    arguments: str = "",
+    tile: tuple[int, int] = (128, 128),
+    options: str = "",
+    setting: str = "",
+    c: str = "None",
+    lengths: str = "None",
+    dynamic: bool = False,
+    sizes: str = "{M: 256, N: 256, K: 192}",
+    schedule: str = "cutlass.Int32(2)",
 ) -> ExternalCase:
     """`tensors` are the arguments by name; `c` is one of them in lower case."""
     driver = QUACK_FUSED.format(
-        imports=imports, made=made, tile=tile, options=options, setting=setting, arguments=arguments, c=c,
-        lengths=lengths, schedule=schedule,
+        imports=imports,
+        made=made,
+        tile=tile,
+        options=options,
+        setting=setting,
+        arguments=arguments,
+        c=c,
+        lengths=lengths,
+        schedule=schedule,
         parameters="".join(f"    {name.lower()}: cute.Tensor,\n" for name in tensors),
     )
     case = QUACK_FUSED_CASE.format(
-        sizes=sizes, dynamic=str(dynamic).lower(), names=", ".join(tensors), magnitude=magnitude,
+        sizes=sizes,
+        dynamic=str(dynamic).lower(),
+        names=", ".join(tensors),
+        magnitude=magnitude,
         tensors="".join(f"  {name}: {{{text}}}\n" for name, text in tensors.items()),
     )
     return ExternalCase("quack", driver, case, {"reference.py": FUSED_REFERENCE.format(body=body)})
 
 
 def quack_library(
-    epilogue: str, operands: tuple[tuple[str, str], ...] = (), paired: bool = False, packed: bool = False,
-    add: bool = False, **fields: Any,
+    epilogue: str,
+    operands: tuple[tuple[str, str], ...] = (),
+    paired: bool = False,
+    packed: bool = False,
+    add: bool = False,
+    **fields: Any,
 ) -> ExternalCase:
     """A kernel with one of quack's epilogues."""
     function = epilogue.partition("(")[0]

@@ -145,7 +145,7 @@ def test_a_copy_of_a_tree_is_the_same_request_and_names_its_own_files(
 
 # --- absent packages
 
-USES = '''
+USES = """
 import os
 from contextlib import nullcontext
 from functools import partial
@@ -213,7 +213,7 @@ try:
 except ImportError:
     maybe = None
 assert maybe is None
-'''  # noqa: E501
+"""  # noqa: E501
 
 
 @external
@@ -382,9 +382,7 @@ def test_a_driver_needs_no_kernel_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "tested"), [("4.8.1", True), ("4.6.2", True), ("4.5.3", False), ("4.10.0", False)])
-def test_versions_that_are_not_tested_are_named(
-    version: str, tested: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_that_are_not_tested_are_named(version: str, tested: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dsl, "dsl_version", lambda: version)
     note = dsl.dsl_untested()
     assert (note is None) is tested

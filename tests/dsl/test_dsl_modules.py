@@ -194,9 +194,7 @@ def test_the_written_port_can_be_imported(tmp_path: Path, site: Path, monkeypatc
         "cutlass/cute/nvgpu/warpgroup.py": "fence = 1\n",
     })  # fmt: skip
     (out / "porter_dsl.py").write_text("fence = 2\n")
-    program = (
-        "import driver as d; print(d.multiply.__module__, d.helper.fence, d.multiply.__globals__['fence'])"
-    )
+    program = "import driver as d; print(d.multiply.__module__, d.helper.fence, d.multiply.__globals__['fence'])"
     done = subprocess.run([sys.executable, "-c", program], cwd=out, capture_output=True, text=True, check=False,
                           env={"PYTHONPATH": f"{fakes}:{site}"})  # fmt: skip
     assert done.stdout == "pkg_sm100.mma 2 2\n", done.stderr

@@ -108,19 +108,19 @@ def test_import(tmp_path: Path, name: str) -> None:
 USES = {
     "in full": ("cute.nvgpu.warpgroup.fence()", "porter_dsl.fence()"),
     "from the package": ("cutlass.cute.nvgpu.warpgroup.wait_group(0)", "porter_dsl.wait_group(0)"),
-    "with a name below": (
-        "x = cute.nvgpu.warpgroup.Field.ACCUMULATE.value", "x = porter_dsl.Field.ACCUMULATE.value"
-    ),
+    "with a name below": ("x = cute.nvgpu.warpgroup.Field.ACCUMULATE.value", "x = porter_dsl.Field.ACCUMULATE.value"),
     "over lines": ("x = (cute.nvgpu\n     .warpgroup\n     .fence)", "x = (porter_dsl.fence)"),
     "the module as a value": ("f(cute.nvgpu.warpgroup)", "f(porter_dsl)"),
     "as a value": ("g = partial(cute.nvgpu.warpgroup.wait_group, 0)", "g = partial(porter_dsl.wait_group, 0)"),
     "of a parent module": (
-        "from cutlass.cute import nvgpu\nnvgpu.warpgroup.fence()", "from cutlass.cute import nvgpu\nporter_dsl.fence()"
+        "from cutlass.cute import nvgpu\nnvgpu.warpgroup.fence()",
+        "from cutlass.cute import nvgpu\nporter_dsl.fence()",
     ),
     "of an alias": ("nv = cute.nvgpu\nnv.warpgroup.fence()", "nv = cute.nvgpu\nporter_dsl.fence()"),
     "an alias of itself": ("wg = cute.nvgpu.warpgroup\nwg.fence()", "wg = porter_dsl\nwg.fence()"),
     "of a star import": (
-        "from cutlass.cute.nvgpu import *\nwarpgroup.fence()", "from cutlass.cute.nvgpu import *\nporter_dsl.fence()"
+        "from cutlass.cute.nvgpu import *\nwarpgroup.fence()",
+        "from cutlass.cute.nvgpu import *\nporter_dsl.fence()",
     ),
     "in a decorator": ("@cute.nvgpu.warpgroup.fence\ndef f(): pass", "@porter_dsl.fence\ndef f(): pass"),
     "as a default": ("def f(x=cute.nvgpu.warpgroup.Field): pass", "def f(x=porter_dsl.Field): pass"),
@@ -171,7 +171,8 @@ BESIDE = {
         "from cutlass.base_dsl import BaseDSL\narch = porter_dsl.get_arch_enum()",
     ),
     "the architecture in full": (
-        "arch = cutlass.base_dsl.BaseDSL._get_dsl().get_arch_enum()", "arch = porter_dsl.get_arch_enum()"
+        "arch = cutlass.base_dsl.BaseDSL._get_dsl().get_arch_enum()",
+        "arch = porter_dsl.get_arch_enum()",
     ),
     "the architecture of a subclass": (
         "from cutlass.cutlass_dsl import CuTeDSL as D\nif D._get_dsl().get_arch_enum() >= x: pass",
@@ -251,7 +252,7 @@ TEXTS = {
     "the capability": ("assert major == 9", "assert major == 10"),
     "the pair": ("f.get_device_capability() >= (9, 0)", "f.get_device_capability() >= (10, 0)"),
     "in one quotation mark": ("x = 'sm_90'", "x = 'sm_100'"),
-    "in three": ("x = \"\"\"sm_90a\"\"\"", "x = \"\"\"sm_100a\"\"\""),
+    "in three": ('x = """sm_90a"""', 'x = """sm_100a"""'),
     "with a prefix": ("x = rf'sm_90'", "x = rf'sm_100'"),
     "behind quotation marks in a comment": ("# it's\nx = 'sm_90'", "# it's\nx = 'sm_100'"),
     "behind an escaped quotation mark": ("x = '\\'', 'sm_90'", "x = '\\'', 'sm_100'"),

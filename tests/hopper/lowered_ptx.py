@@ -105,9 +105,7 @@ def run(
         sms = memory.alloc(layout.sms, fill=0)
         report = memory.alloc(4096, fill=0)
         block = HostBlock(tmem, states, queue, sms, report, patience, ctas, mode, arithmetic).encode()
-        variables = tuple(
-            replace(v, initial=tuple(block)) if v.name == HOST_VARIABLE else v for v in module.variables
-        )
+        variables = tuple(replace(v, initial=tuple(block)) if v.name == HOST_VARIABLE else v for v in module.variables)
         assert variables != module.variables
         module = replace(module, variables=variables)
     entry = module.entries()[0]

@@ -126,18 +126,14 @@ def both(
     given = given or inputs(tensor, 1)
     original = run(parse_module(tensor.text), tensor.launch, given, tensor.out_bytes)
     assert original.ok, original.why
-    lowered = run(
-        lowered_module(tensor.text), tensor.launch, given, tensor.out_bytes, mode=mode, arithmetic=arithmetic
-    )
+    lowered = run(lowered_module(tensor.text), tensor.launch, given, tensor.out_bytes, mode=mode, arithmetic=arithmetic)
     assert lowered.ok, lowered.why
     assert set(lowered.allocated) == set(lowered.pending) == {0}
     shape = (tensor.group, 128, tensor.columns)
     return [x.view(np.uint32).reshape(shape) for x in (given[1], original.output, lowered.output)]
 
 
-def wrong(
-    tensor: Tensor, places: dict[str, slice], mode: str = "deferred", given: Given | None = None
-) -> list[str]:
+def wrong(tensor: Tensor, places: dict[str, slice], mode: str = "deferred", given: Given | None = None) -> list[str]:
     """The instructions whose results differ. Each has changed something."""
     before, want, got = both(tensor, mode, given=given)
     for name, columns in places.items():
@@ -182,9 +178,7 @@ def test_four_bit_products_are_near() -> None:
         np.testing.assert_allclose(got[..., columns], want[..., columns], rtol=1e-6, atol=1e-5)
 
 
-STEPS = "".join(
-    mma(f"{ONE}f16", A + 2 * i, B + 2 * i, idesc(128, 16), enable) for i, enable in enumerate((1, 1, 0, 1))
-)
+STEPS = "".join(mma(f"{ONE}f16", A + 2 * i, B + 2 * i, idesc(128, 16), enable) for i, enable in enumerate((1, 1, 0, 1)))
 
 
 def test_products_onto_one_accumulator_keep_their_order() -> None:
@@ -260,9 +254,7 @@ def test_tensor_copies_of_a_pair(multicast: bool, mode: str, schedule: str) -> N
     launch = Launch((2, 1, 1), (128, 1, 1), (2, 1, 1), 2 * pair_copy_kernel.TILE_BYTES)
     original = run(parse_module(text), launch, [source], size, tensor_map=tensor_map)
     assert original.ok, original.why
-    lowered = run(
-        lowered_module(text), launch, [source], size, mode=mode, schedule=schedule, tensor_map=tensor_map
-    )
+    lowered = run(lowered_module(text), launch, [source], size, mode=mode, schedule=schedule, tensor_map=tensor_map)
     assert lowered.ok, lowered.why
     assert len(set(original.output.view(np.uint16).tolist())) == source.size
     np.testing.assert_array_equal(original.output, lowered.output)

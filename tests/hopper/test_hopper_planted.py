@@ -26,9 +26,7 @@ except PorterError as error:
 
 A, B = descriptor(0, 0, 1024, 2), descriptor(16384, 0, 1024, 2)
 ONE = Tensor(mma("cta_group::1.kind::f16", A, B, 1 << 4 | 16 >> 3 << 17 | 64 >> 4 << 24, 0) + COMMIT, columns=32)
-PAIR = Tensor(
-    mma("cta_group::2.kind::f16", A, B, 1 << 4 | 32 >> 3 << 17 | 256 >> 4 << 24, 0) + COMMIT_PAIR, 2, 32
-)
+PAIR = Tensor(mma("cta_group::2.kind::f16", A, B, 1 << 4 | 32 >> 3 << 17 | 256 >> 4 << 24, 0) + COMMIT_PAIR, 2, 32)
 
 
 def caught(tensor: Tensor) -> str:

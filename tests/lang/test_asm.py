@@ -212,8 +212,7 @@ def test_crlf_macro() -> None:
 
 def test_unread_asm_is_reported() -> None:
     file = parse(
-        "void f() { asm volatile(SOME_TEXT(1) : (x), ; }\n"
-        '// asm volatile(\nint asm_count; const char *s = "asm (";\n'
+        'void f() { asm volatile(SOME_TEXT(1) : (x), ; }\n// asm volatile(\nint asm_count; const char *s = "asm (";\n'
     )
     found = asm_statements(file)
     unread = unread_asm(file)

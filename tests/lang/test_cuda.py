@@ -86,18 +86,14 @@ def test_macros_that_stand_for_specifiers_are_resolved() -> None:
 
 
 def test_specifiers_of_an_unmasked_kernel() -> None:
-    file = parse_cuda(
-        "x.cu", b'extern "C" __global__ void k(int *p) { *p = 1; }\nstatic int g() { return 1; }\n'
-    )
+    file = parse_cuda("x.cu", b'extern "C" __global__ void k(int *p) { *p = 1; }\nstatic int g() { return 1; }\n')
     kernel, other = find(file.root, "function_definition")
     assert "__global__" in function_specifiers(file, kernel)
     assert "__global__" not in function_specifiers(file, other)
 
 
 def test_clean_source_is_not_masked() -> None:
-    source = (
-        b"// and or not\n__global__ void __launch_bounds__(128) k(int *p) { if (p and not q) { *p = 1; } }\n"
-    )
+    source = b"// and or not\n__global__ void __launch_bounds__(128) k(int *p) { if (p and not q) { *p = 1; } }\n"
     file = parse_cuda("x.cu", source)
     assert file.masked == source
     assert file.rules == ()
@@ -113,7 +109,7 @@ def test_what_is_certain_is_masked_with_one_parse(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(cuda, "parse_tree", parse)
     source = (
-        b"#define MY_CALL __device__ inline\n#define MY_REPEAT _Pragma(\"unroll\")\n"
+        b'#define MY_CALL __device__ inline\n#define MY_REPEAT _Pragma("unroll")\n'
         b"MY_CALL MY_CALL void f() {\n  MY_REPEAT\n  for (;;) g();\n}\n"
         b"OTHER_HOST_DEVICE static void h() {\n  OTHER_UNROLL\n  for (;;) g();\n}\n"
     )

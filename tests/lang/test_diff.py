@@ -119,9 +119,7 @@ def test_hunks_name_their_rules(tmp_path: Path) -> None:
     old = {"k.cu": LINES}
     groups = [
         group("PT2001", [(LINES.index(b"line 5\n"), LINES.index(b"line 5\n") + 6, b"changed")]),
-        group(
-            "PT2002", [(LINES.index(b"line 50\n"), LINES.index(b"line 50\n"), b"inserted\n")], Safety.REVIEW
-        ),
+        group("PT2002", [(LINES.index(b"line 50\n"), LINES.index(b"line 50\n"), b"inserted\n")], Safety.REVIEW),
         group(
             "PT2003",
             [
@@ -160,6 +158,4 @@ def test_every_changed_line_has_a_rule(tmp_path: Path) -> None:
             continue
         headers = [line for line in diff.splitlines() if line.startswith(b"@@")]
         for header in headers:
-            assert any(line.startswith(b"# rule") and line.endswith(header) for line in diff.splitlines()), (
-                trial
-            )
+            assert any(line.startswith(b"# rule") and line.endswith(header) for line in diff.splitlines()), trial

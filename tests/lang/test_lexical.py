@@ -39,10 +39,7 @@ def test_directives_with_continuations_are_blanked_from_plain() -> None:
 
 
 def test_macro_parameters_and_body_spans() -> None:
-    source = (
-        b'#define A\n#define B "x" // note\n'
-        b"# define C(a, \\\n  b) \\\n  do { f(a); \\\n  } while (b)\nint x;\n"
-    )
+    source = b'#define A\n#define B "x" // note\n# define C(a, \\\n  b) \\\n  do { f(a); \\\n  } while (b)\nint x;\n'
     macros = {m.name: m for m in Lexed(source).macros()}
     assert macros["A"].params is None
     assert macros["A"].body == b""

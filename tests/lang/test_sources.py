@@ -22,8 +22,7 @@ def test_local_includes_are_followed_once_and_in_order(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
-            "src/k.cu": b'#include <cuda.h>\n#include "b.cuh"\n#include "../inc/a.h"\n'
-            b'#include "gone.h"\nint k;\n',
+            "src/k.cu": b'#include <cuda.h>\n#include "b.cuh"\n#include "../inc/a.h"\n#include "gone.h"\nint k;\n',
             "src/b.cuh": b'#pragma once\n#include "../inc/a.h"\n#include "sub/c.h"\n',
             "src/sub/c.h": b'#include "../b.cuh"\nint c;\n',
             "inc/a.h": b"int a;\n",

@@ -94,7 +94,7 @@ BOUNDS = {
 def test_warpgroups(bounds: str) -> None:
     """A static_assert holds T to 256; U is open."""
     text = GEMM.replace("__global__ void __launch_bounds__(128)", f"template <int T, int U> __global__ void {bounds}")
-    text = text.replace("float acc[8] = {0};", "static_assert(T == 256, \"\"); float acc[8] = {0};")
+    text = text.replace("float acc[8] = {0};", 'static_assert(T == 256, ""); float acc[8] = {0};')
     constants = "constexpr int kM = 64;\nconstexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }\n"
     roles = Modelled(constants + text).kernel.roles
     assert (roles.value, roles.count) == BOUNDS[bounds]

@@ -126,7 +126,7 @@ def test_a_function_of_the_same_name_stays(tmp_path: Path, fence: str, before: s
 
 @pytest.mark.parametrize("fence", ["cute::warpgroup_arrive()", "::cute::warpgroup_arrive()", "warpgroup_arrive()"])
 def test_a_library_whose_text_is_at_hand_is_read_like_any_source(tmp_path: Path, fence: str) -> None:
-    before = "namespace cute { __device__ void warpgroup_arrive() { asm volatile(\"wgmma.fence.sync.aligned;\"); } }\n"
+    before = 'namespace cute { __device__ void warpgroup_arrive() { asm volatile("wgmma.fence.sync.aligned;"); } }\n'
     text = ported(tmp_path, _calling(fence, before + "using namespace cute;\n"))
     assert "void warpgroup_arrive() { tcgen05::sync_warpgroup(); }" in text
     assert f"{fence};" in text[text.index("float acc[8]") :]

@@ -67,7 +67,7 @@ def test_binaries_are_told_from_ptx(nvcc: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize("mode", ["size", "speed", "balance"])
 def test_compressed_ptx_is_unpacked(nvcc: Callable[..., Path], mode: str) -> None:
-    plain, = images(nvcc("plain.fatbin", "-fatbin", "-no-compress", gencode("90a", "compute")).read_bytes())
+    (plain,) = images(nvcc("plain.fatbin", "-fatbin", "-no-compress", gencode("90a", "compute")).read_bytes())
     data = nvcc(f"{mode}.fatbin", "-fatbin", f"-compress-mode={mode}", gencode("90a", "compute")).read_bytes()
     (image,) = images(data)
     assert image.compressed
@@ -76,7 +76,6 @@ def test_compressed_ptx_is_unpacked(nvcc: Callable[..., Path], mode: str) -> Non
     damaged = dataclasses.replace(image, payload=image.payload[: len(image.payload) // 2])
     with pytest.raises(FatbinError, match="cannot be unpacked"):
         _ = damaged.ptx
-
 
 
 def test_an_empty_fat_binary_has_no_images() -> None:

@@ -101,9 +101,7 @@ def test_an_exhausted_budget_is_incomplete(run: Run) -> None:
 
 
 def test_kernel_output_stands_between_the_programs(run: Run) -> None:
-    assert run("print").stdout == (
-        "before\nkernel says 7 on 900\nkernel says 7 on 900\nafter\nlast cudaSuccess\n"
-    )
+    assert run("print").stdout == ("before\nkernel says 7 on 900\nkernel says 7 on 900\nafter\nlast cudaSuccess\n")
 
 
 def test_dynamic_shared_memory_needs_opting_in(run: Run) -> None:
@@ -175,9 +173,7 @@ def test_an_unanswered_call_names_itself_and_stops(run: Run, mode: str, function
     assert function in outcome.stderr
     assert outcome.exit_status == 126
     assert outcome.status == "incomplete"
-    assert [(d.code, d.values) for d in outcome.diagnostics] == [
-        (Code.PROGRAM_UNANSWERED, {"function": function})
-    ]
+    assert [(d.code, d.values) for d in outcome.diagnostics] == [(Code.PROGRAM_UNANSWERED, {"function": function})]
 
 
 def test_launches_share_variables(run: Run) -> None:

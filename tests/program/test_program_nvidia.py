@@ -53,12 +53,8 @@ BLACKWELL = partial(
 TUTORIALS = {
     "wgmma_sm90": HOPPER("hopper/wgmma_sm90.cu", args=("N", "T"), sizes=(256, 128, 256), row_major=""),
     "wgmma_sm90-TN": HOPPER("hopper/wgmma_sm90.cu", args=("T", "N"), sizes=(128, 256, 192), row_major="AB"),
-    "wgmma_tma_sm90": HOPPER(
-        "hopper/wgmma_tma_sm90.cu", args=("N", "T"), sizes=(256, 128, 256), row_major=""
-    ),
-    "wgmma_tma_sm90-TN": HOPPER(
-        "hopper/wgmma_tma_sm90.cu", args=("T", "N"), sizes=(256, 256, 192), row_major="AB"
-    ),
+    "wgmma_tma_sm90": HOPPER("hopper/wgmma_tma_sm90.cu", args=("N", "T"), sizes=(256, 128, 256), row_major=""),
+    "wgmma_tma_sm90-TN": HOPPER("hopper/wgmma_tma_sm90.cu", args=("T", "N"), sizes=(256, 256, 192), row_major="AB"),
     "01_mma_sm100": BLACKWELL("blackwell/01_mma_sm100.cu", sizes=(256, 512, 128)),
     "02_mma_tma_sm100": BLACKWELL("blackwell/02_mma_tma_sm100.cu", sizes=(256, 256, 192)),
     # Clusters of 4 x 4 blocks, in the last two of them pairs that share an MMA.

@@ -122,7 +122,6 @@ def test_block_scaled_rows() -> None:
     assert legal_m(Kind.MXF8F6F4, 2, sparse=True) == (256,)
 
 
-
 def parse(text: str) -> UmmaOp:
     return UmmaOp.parse(tuple(text.split(".")))
 

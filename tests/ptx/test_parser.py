@@ -134,9 +134,7 @@ def test_calls() -> None:
 
 
 def test_tables_and_labels() -> None:
-    found = body(
-        "L: .branchtargets A, B;\nP: .callprototype (.param .b32 _) _ (.param .b64 _);\nA: ret;\nB:\nret;"
-    )
+    found = body("L: .branchtargets A, B;\nP: .callprototype (.param .b32 _) _ (.param .b64 _);\nA: ret;\nB:\nret;")
     assert found[0] == BranchTargets("branchtargets", "L", ("A", "B"))
     assert found[1] == BranchTargets("callprototype", "P", ("( .param .b32 _ )", "_", "( .param .b64 _ )"))
     assert found[2] == Label("A", 7)
@@ -144,9 +142,7 @@ def test_tables_and_labels() -> None:
 
 
 def test_registers_of_an_asm_scope_are_found_by_name() -> None:
-    found = body(
-        "{ .reg .pred p, q; .reg .b32 t<2>;\n { setp.eq.u32 p|q, t1, t2; }\n @p bra p; }\nmov.b32 %r1, p;"
-    )
+    found = body("{ .reg .pred p, q; .reg .b32 t<2>;\n { setp.eq.u32 p|q, t1, t2; }\n @p bra p; }\nmov.b32 %r1, p;")
     assert isinstance(found[0], Block)
     assert found[0].body[:3] == (RegDecl("pred", "p"), RegDecl("pred", "q"), RegDecl("b32", "t", 2))
     inner = found[0].body[3]

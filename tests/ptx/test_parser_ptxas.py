@@ -17,9 +17,7 @@ from porter.ptx.printer import to_text
 from porter.ptx.table import check, lookup
 
 PTXAS = find_ptxas()
-needs_compiler = pytest.mark.skipif(
-    PTXAS is None, reason="the CUDA compiler package (nvidia) is not installed"
-)
+needs_compiler = pytest.mark.skipif(PTXAS is None, reason="the CUDA compiler package (nvidia) is not installed")
 
 # Calls, tables of targets, initialised data, nested scopes, vectors, local memory, constants of every kind.
 SOURCE = r"""
@@ -189,9 +187,7 @@ def test_ptxas_takes_the_printed_text(text: str, tmp_path: Path) -> None:
     code = []
     for path in (original, printed):
         out = path.with_suffix(".cubin")
-        run = subprocess.run(
-            [PTXAS, f"-arch={module.target}", "-v", path, "-o", out], capture_output=True, text=True
-        )
+        run = subprocess.run([PTXAS, f"-arch={module.target}", "-v", path, "-o", out], capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
         code.append([line for line in run.stderr.split("\n") if "registers" in line or "stack frame" in line])
     # The same program uses the same resources.

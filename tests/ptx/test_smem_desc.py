@@ -84,9 +84,7 @@ def test_mn_major_offsets(mode: SwizzleMode, bits: int) -> None:
     width = WIDTH[mode]
     lbo, sbo = 4096 + 16, 1024 + 32
     outer, inner = (sbo, lbo) if mode is SwizzleMode.NONE else (lbo, sbo)
-    canonical = CuteLayout(
-        ((t, width, spans), (8, 32 // 8)), ((1, t, outer // size), (width * t, inner // size))
-    )
+    canonical = CuteLayout(((t, width, spans), (8, 32 // 8)), ((1, t, outer // size), (width * t, inner // size)))
     mn, k = np.arange(t * width * spans)[:, None], np.arange(32)[None, :]
     offset = element_offset(mn, k, element_bits=bits, mn_major=True, swizzle=mode, lbo=lbo, sbo=sbo)
     np.testing.assert_array_equal(offset, canonical(mn, k) * size)
@@ -96,9 +94,7 @@ def test_mn_major_tf32_offsets() -> None:
     """128-byte spans of MN, four K to an atom: ((32,m),(4,k)):((1,LBO),(32,SBO))."""
     canonical = CuteLayout(((32, 4), (4, 2)), ((1, 512), (32, 128)))
     mn, k = np.arange(128)[:, None], np.arange(8)[None, :]
-    offset = element_offset(
-        mn, k, element_bits=32, mn_major=True, swizzle=SwizzleMode.B128_ATOM32, lbo=2048, sbo=512
-    )
+    offset = element_offset(mn, k, element_bits=32, mn_major=True, swizzle=SwizzleMode.B128_ATOM32, lbo=2048, sbo=512)
     np.testing.assert_array_equal(offset, canonical(mn, k) * 4)
 
 

@@ -110,9 +110,7 @@ def test_operands_say_what_they_are() -> None:
     found = bind(one("tcgen05.mma.cta_group::1.kind::f16 [%d], %a, %b, %i, %p, 2;"))
     assert [row.name for row, _ in found] == ["d", "a", "b", "idesc", "enable_input_d", "scale_input_d"]
     assert found[0][0].space == "tmem"
-    short = bind(
-        one("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%a, %b, %c, %d}, %x, %y, %p, 1, -1;")
-    )
+    short = bind(one("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%a, %b, %c, %d}, %x, %y, %p, 1, -1;"))
     assert [row.name for row, _ in short] == ["d", "a", "b", "scale_d", "scale_a", "scale_b"]
 
 

@@ -33,9 +33,7 @@ RUNS = [
 @functools.cache
 def samples() -> dict[str, Instruction]:
     """Text and syntax of the sample instructions."""
-    texts = dict.fromkeys(
-        text for row in FORMS for opcode in opcodes(row) for text in instructions(row, opcode)
-    )
+    texts = dict.fromkeys(text for row in FORMS for opcode in opcodes(row) for text in instructions(row, opcode))
     found = {}
     for text in texts:
         # The declarations tell the parser which names are registers.

@@ -16,9 +16,7 @@ from porter.ptx.tensormap import (
     TensorMapType,
 )
 
-MATRIX = TensorMap(
-    TensorMapType.BFLOAT16, 0x7E0000001000, (256, 128), (512,), (64, 32), swizzle=TensorMapSwizzle.B128
-)
+MATRIX = TensorMap(TensorMapType.BFLOAT16, 0x7E0000001000, (256, 128), (512,), (64, 32), swizzle=TensorMapSwizzle.B128)
 LARGEST = TensorMap(
     TensorMapType.FLOAT32,
     (1 << 57) - 16,

@@ -54,9 +54,7 @@ def test_cells(shape: Shape, count: int) -> None:
 def test_cells_equal_cute() -> None:
     """All load traits of the header, packed ones too: each half of each register."""
     header = cute_header("atom/copy_traits_sm100.hpp")
-    pattern = re.compile(
-        r"struct Copy_Traits<SM100_TMEM_LOAD_(16|32)dp(\d+)b(\d+)x(_16b)?>\s*\{(.*?)\n\};", re.DOTALL
-    )
+    pattern = re.compile(r"struct Copy_Traits<SM100_TMEM_LOAD_(16|32)dp(\d+)b(\d+)x(_16b)?>\s*\{(.*?)\n\};", re.DOTALL)
     seen = set()
     for datapaths, bits, repeats, packed, body in pattern.findall(header):
         name = f"{datapaths}x{bits}b"

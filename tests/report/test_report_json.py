@@ -32,9 +32,7 @@ def result(*rows):
 
 def row(verdict=Verdict.CLEAN, diagnostics=(), comparisons=()):
     run = RunSummary("port", "sm_100a", "sim", "ok", (RunFinding(Code.INTERNAL, "m", block=(0, 1, 2)),))
-    return Row(
-        "c", {"M": 1}, "normal", 0, verdict, comparisons, comparisons, runs=(run,), diagnostics=diagnostics
-    )
+    return Row("c", {"M": 1}, "normal", 0, verdict, comparisons, comparisons, runs=(run,), diagnostics=diagnostics)
 
 
 @pytest.mark.parametrize("kind", report_json.KINDS)
@@ -95,9 +93,7 @@ def test_comparisons_in_words():
     assert comparison_text(same_bits("C", F32, values, values)) == "same bits"
     assert comparison_text(same_values("C", F32, np.array([1.0, 2.0]), values)) == "equal"
     poison = np.frombuffer(b"\xff" * 8, np.float32)
-    assert (
-        comparison_text(same_values("C", F32, np.array([1.0, 2.0]), poison)) == "2 of 2 differ, 2 unwritten"
-    )
+    assert comparison_text(same_values("C", F32, np.array([1.0, 2.0]), poison)) == "2 of 2 differ, 2 unwritten"
 
 
 def test_a_narrow_terminal_leaves_nothing_out():

@@ -47,9 +47,7 @@ def accumulators(rng: np.random.Generator, d_type: T, shape: tuple[int, ...]) ->
 @pytest.mark.parametrize("registers", [False, True])
 @pytest.mark.parametrize("mode", ["float64", "exact"])
 @pytest.mark.parametrize(("shape", "types", "trans_a", "trans_b"), FORMS)
-def test_many_as_one_by_one(
-    shape: str, types: str, trans_a: bool, trans_b: bool, mode: str, registers: bool
-) -> None:
+def test_many_as_one_by_one(shape: str, types: str, trans_a: bool, trans_b: bool, mode: str, registers: bool) -> None:
     """Three warpgroups in two blocks, two steps, the second one negated or not."""
     rng = np.random.default_rng(7)
     op = parse(shape, types)

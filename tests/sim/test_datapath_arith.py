@@ -268,12 +268,8 @@ def test_subnormal_operands_align_as_the_smallest_normal() -> None:
     small = np.array([2.0**-24, 2.0**-39, 2.0**-40])
     bits = small.astype(np.float32).view(np.uint32)
     assert one([small[0]], [1.0], small[2], rule, "exact") == bits[0]
-    assert one([small[0]], [1.0], small[1], rule, "exact") == int(
-        np.float32(2.0**-24 + 2.0**-39).view(np.uint32)
-    )
-    assert one([2.0**-12], [2.0**-12], small[2], rule, "exact") == int(
-        np.float32(2.0**-24 + 2.0**-40).view(np.uint32)
-    )
+    assert one([small[0]], [1.0], small[1], rule, "exact") == int(np.float32(2.0**-24 + 2.0**-39).view(np.uint32))
+    assert one([2.0**-12], [2.0**-12], small[2], rule, "exact") == int(np.float32(2.0**-24 + 2.0**-40).view(np.uint32))
 
 
 @pytest.mark.parametrize("mode", ["float64", "exact"])
@@ -302,9 +298,7 @@ def test_integers_wrap_or_clamp(mode: str) -> None:
     wrap = dot_rule("sm_90", "wgmma", T.S8, T.S8, T.S32)
     clamp = dot_rule("sm_90", "wgmma", T.S8, T.S8, T.S32, saturate=True)
     np.testing.assert_array_equal(fused_dot(a, b, c, wrap, mode), (exact % 2**32).astype(np.uint32))
-    np.testing.assert_array_equal(
-        fused_dot(a, b, c, clamp, mode).view(np.int32), np.clip(exact, -(2**31), 2**31 - 1)
-    )
+    np.testing.assert_array_equal(fused_dot(a, b, c, clamp, mode).view(np.int32), np.clip(exact, -(2**31), 2**31 - 1))
 
 
 def test_float64_mode_rounds_once() -> None:

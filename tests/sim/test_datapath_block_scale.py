@@ -195,9 +195,7 @@ def test_unscaled_narrow_operands(element: T, a_major: bool, b_major: bool) -> N
         mode = SwizzleMode.NONE if major else SwizzleMode.B32
         descriptors.append(sm90_to_sm100(place(smem, start, tile, mode, major).encode("sm_90")))
     op = umma("cta_group::1.kind::f8f6f4")
-    idesc = InstructionDescriptor(
-        Kind.F8F6F4, 64, 48, T.F32, element, element, a_mn_major=a_major, b_mn_major=b_major
-    )
+    idesc = InstructionDescriptor(Kind.F8F6F4, 64, 48, T.F32, element, element, a_mn_major=a_major, b_mn_major=b_major)
     issue(
         op, idesc.encode(), smem=[smem], tmem=[memory], d_addr=0, a_desc=descriptors[0], b_desc=descriptors[1],
         enable_d=False,

@@ -25,10 +25,9 @@ def positions(modes: Modes) -> list[int]:
     return [sum(i * s for i, (_, s) in zip(reversed(c), modes, strict=True)) for c in itertools.product(*ranges)]
 
 
-def moved(
-    source: tuple[Modes, Modes], target: tuple[Modes, Modes]
-) -> dict[tuple[int, int], tuple[int, int]]:
+def moved(source: tuple[Modes, Modes], target: tuple[Modes, Modes]) -> dict[tuple[int, int], tuple[int, int]]:
     """{(target thread, byte): (source thread, byte)} where both hold the same bits."""
+
     def places(layout: tuple[Modes, Modes]) -> dict[int, tuple[int, int]]:
         found: dict[int, tuple[int, int]] = {}
         for (t, base), (v, offset) in itertools.product(*(enumerate(positions(m)) for m in layout)):

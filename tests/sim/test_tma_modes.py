@@ -130,16 +130,21 @@ def test_gather_in_a_kernel(mode: Any) -> None:
     source = upload(memory, data)
     tensor_map = TensorMap(TensorMapType.UINT16, source, (64, 20), (128,), (64, 1))
     where, out = upload(memory, np.frombuffer(tensor_map.encode(), np.uint8)), memory.alloc(512)
-    body = HEAD + """
+    body = (
+        HEAD
+        + """
     @!%p0 bra W;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 512; mov.u32 %r3, 0; mov.u32 %r4, 4; mov.u32 %r5, 9;
     mov.u32 %r6, 2; mov.u32 %r7, 11;
     cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes
       [%r1], [%d0, {%r3, %r4, %r5, %r6, %r7}], [%r2];
-    """ + WAIT + """
+    """
+        + WAIT
+        + """
     shl.b32 %r8, %r0, 4; add.u32 %r9, %r1, %r8; ld.shared.b128 %q, [%r9];
     cvt.u64.u32 %d2, %r8; add.u64 %d2, %d2, %d1; st.global.b128 [%d2], %q; ret;
     """
+    )
     text = module_text(["map", "out"], ".reg .b128 %q;" + body, "sm_100a")
     outcome = run(text, [where, out], memory, options=Options(mode=mode, level="strict"))
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
@@ -153,13 +158,16 @@ def test_the_checker_follows_a_gather(wait: bool) -> None:
     memory = GlobalMemory()
     tensor_map = TensorMap(TensorMapType.UINT16, upload(memory, data), (64, 20), (128,), (64, 1))
     where = upload(memory, np.frombuffer(tensor_map.encode(), np.uint8))
-    body = HEAD + f"""
+    body = (
+        HEAD
+        + f"""
     @!%p0 bra W;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 512; mov.u32 %r3, 0;
     cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes
       [%r1], [%d0, {{%r3, %r3, %r3, %r3, %r3}}], [%r2];
     {WAIT if wait else "W:"} ld.shared.u32 %r4, [%r1+508]; {"" if wait else WAIT.replace("W", "X")} ret;
     """
+    )
     options = Options(mode="checking", level="strict", schedule="late")
     outcome = run(module_text(["map", "out"], body, "sm_100a"), [where, 0], memory, options=options)
     assert bool(outcome.hazards) is not wait
@@ -168,12 +176,15 @@ def test_the_checker_follows_a_gather(wait: bool) -> None:
 def test_bytes_chosen_by_a_mask() -> None:
     memory = GlobalMemory()
     out = memory.alloc(64, fill=0xEE)
-    body = HEAD + """
+    body = (
+        HEAD
+        + """
     st.shared.u8 [%r1], 0; shl.b32 %r3, %r0, 1; add.u32 %r3, %r3, %r1; cvt.u16.u32 %h0, %r0; st.shared.u16 [%r3], %h0;
     fence.proxy.async.shared::cta; bar.sync 0; mov.u16 %h1, 0x8421;
     @%p0 cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%d1], [%r1], 64, %h1;
     @%p0 cp.async.bulk.commit_group; @%p0 cp.async.bulk.wait_group 0; ret;
     """
+    )
     outcome = run(module_text(["map", "out"], body, "sm_100a"), [0, out], memory)
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     full = np.arange(32, dtype=np.uint16).view(np.uint8)
@@ -192,7 +203,9 @@ def test_reduction_into_shared_memory(op: str, kind: str) -> None:
     memory = GlobalMemory()
     both = upload(memory, np.concatenate([old, new]))
     out = memory.alloc(64)
-    body = HEAD + f"""
+    body = (
+        HEAD
+        + f"""
     shl.b32 %r3, %r0, 2; cvt.u64.u32 %d2, %r3; add.u64 %d3, %d0, %d2; ld.global.u32 %r4, [%d3];
     add.u32 %r5, %r1, %r3; st.shared.u32 [%r5], %r4; fence.proxy.async.shared::cta; bar.sync 0; add.u32 %r6, %r1, 64;
     @!%p0 bra W; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 64;
@@ -200,6 +213,7 @@ def test_reduction_into_shared_memory(op: str, kind: str) -> None:
     {WAIT} setp.lt.u32 %p2, %r0, 16; add.u64 %d4, %d1, %d2; ld.shared.u32 %r7, [%r5]; @%p2 st.global.u32 [%d4], %r7;
     ret;
     """
+    )
     outcome = run(module_text(["map", "out"], body), [both, out], memory)
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     want = {"add": old + new, "min": np.minimum(old, new), "xor": old ^ new if dtype.kind == "u" else old,

@@ -160,8 +160,11 @@ def test_a_random_schedule_finds_what_is_in_flight(parts: tuple[str, ...]) -> No
 
 
 # The columns go to another allocation before the operation lands: they are allocated, but no longer the same.
-AGAIN = SYNC + """ @!%p1 bra END; {free} tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], {columns};
+AGAIN = (
+    SYNC
+    + """ @!%p1 bra END; {free} tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], {columns};
 {again} {free} END: ret;"""
+)
 
 
 @pytest.mark.parametrize(("mode", "schedule"), LATE)

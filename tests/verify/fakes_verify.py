@@ -100,9 +100,7 @@ class FakeBackend:
         function(arrays, after) if function.__code__.co_argcount == 2 else function(arrays)
         for name, image in after.items():
             inner = image.data[image.guard : image.guard + image.tensor.nbytes]
-            inner.view(image.tensor.dtype.container)[_offsets(image.tensor.shape, image.tensor.strides)] = (
-                arrays[name]
-            )
+            inner.view(image.tensor.dtype.container)[_offsets(image.tensor.shape, image.tensor.strides)] = arrays[name]
         return RunResult("ok", (), after, warp_instructions=10)
 
 

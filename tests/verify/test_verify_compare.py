@@ -18,9 +18,7 @@ def f32(*values):
 
 def bounded(actual, expected=EXPECTED, allowed=0.01, classes=False):
     n = len(expected)
-    return within(
-        "C", F32, np.asarray(expected, float), actual, np.full(n, allowed), np.full(n, 10.0), classes
-    )
+    return within("C", F32, np.asarray(expected, float), actual, np.full(n, allowed), np.full(n, 10.0), classes)
 
 
 def test_within_the_bound_passes_and_beyond_fails():
@@ -90,9 +88,7 @@ def test_port_against_original_within_both_bounds():
 
 def test_half_an_ulp_of_the_output_is_not_counted_as_error():
     expected = np.array([1 + 2.0**-11])
-    found = within(
-        "C", F16, expected, np.array([1.0], np.float16), np.array([2.0**-10]), np.array([1.0]), False
-    )
+    found = within("C", F16, expected, np.array([1.0], np.float16), np.array([2.0**-10]), np.array([1.0]), False)
     assert found.ok
     assert found.max_scaled == 0
     assert found.max_error == 2.0**-11

@@ -22,6 +22,7 @@ from porter.diagnostics import ExitCode, PorterError
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = ROOT / "corpus" / NAME / f"{NAME}.cu"
 
+
 def _compiler_missing() -> str | None:
     try:
         find_toolkit()

@@ -189,9 +189,7 @@ def test_a_changed_input_is_found(tmp_path):
 
 
 def test_a_write_in_the_gap_between_rows_is_found(tmp_path):
-    text = CASE.replace(
-        "C: {dtype: f32, shape: [M, N],", "C: {dtype: f32, shape: [M, N], strides: [N + 8, 1],"
-    )
+    text = CASE.replace("C: {dtype: f32, shape: [M, N],", "C: {dtype: f32, shape: [M, N], strides: [N + 8, 1],")
     assert run(tmp_path, families=["integers"], text=text).verdict is Verdict.CLEAN
 
     def strays(t, after):

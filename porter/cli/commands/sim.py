@@ -21,9 +21,7 @@ from porter.cli.commands.shared import Command, compile_options, simulator_optio
 @click.option("--grid", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks.")
 @click.option("--block", default="32", show_default=True, metavar="X,Y,Z", help="PTX: threads.")
 @click.option("--cluster", default="1", show_default=True, metavar="X,Y,Z", help="PTX: blocks of a cluster.")
-@click.option(
-    "--smem", type=click.IntRange(min=0), default=0, metavar="BYTES", help="PTX: dynamic shared memory."
-)
+@click.option("--smem", type=click.IntRange(min=0), default=0, metavar="BYTES", help="PTX: dynamic shared memory.")
 @click.option("--arg", "args", multiple=True, metavar="VALUE",
               help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
 @compile_options

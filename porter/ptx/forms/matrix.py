@@ -88,9 +88,7 @@ def _mma(pattern: str, needs: str, operands: str = _MMA, sparse: bool = False, *
     section = "9.7.14.6" if sparse else "9.7.14.5"
     if sparse:
         also = (*also, "metadata=sp::ordered_metadata: sm_80@8.5")
-    return form(
-        f"{name}.sync.aligned.{pattern}", operands, section, needs, *also, issue="warp", rule=_one_width
-    )
+    return form(f"{name}.sync.aligned.{pattern}", operands, section, needs, *also, issue="warp", rule=_one_width)
 
 
 def _scaled(shape: str, kind: str, size: str, types: str, scale: str) -> Form:

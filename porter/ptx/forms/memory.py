@@ -71,9 +71,7 @@ FORMS: tuple[Form, ...] = (
         "9.7.9.8",
         _EVICT2,
     ),
-    _access(
-        f"ld.volatile.{_SMEM_GLOBAL}?.<prefetch>?.<vec>?.<mem_type>", "=d:mem_type*vec, [a@space]", "9.7.9.8"
-    ),
+    _access(f"ld.volatile.{_SMEM_GLOBAL}?.<prefetch>?.<vec>?.<mem_type>", "=d:mem_type*vec, [a@space]", "9.7.9.8"),
     _access(
         f"ld.<sem:relaxed|acquire>.<scope>.{_SMEM_GLOBAL}?.<evict1>?.<evict2>?.L2::cache_hint?.<prefetch>?"
         ".<vec>?.<mem_type>",
@@ -81,12 +79,8 @@ FORMS: tuple[Form, ...] = (
         "9.7.9.8",
         _EVICT2,
     ),
-    _access(
-        "ld.mmio.relaxed.<scope:sys>.<space:global>?.<mem_type>", "=d:mem_type, [a@space]", "9.7.9.8", _MMIO
-    ),
-    _access(
-        "ld.<space:global>.<cop:ca|cg|cs>?.nc.L2::cache_hint?.<prefetch>?.<vec>?.<mem_type>", _LOAD, "9.7.9.9"
-    ),
+    _access("ld.mmio.relaxed.<scope:sys>.<space:global>?.<mem_type>", "=d:mem_type, [a@space]", "9.7.9.8", _MMIO),
+    _access("ld.<space:global>.<cop:ca|cg|cs>?.nc.L2::cache_hint?.<prefetch>?.<vec>?.<mem_type>", _LOAD, "9.7.9.9"),
     _access(
         "ld.<space:global>.nc.<evict1>?.<evict2>?.L2::cache_hint?.<prefetch>?.<vec>?.<mem_type>",
         _LOAD,
@@ -94,9 +88,7 @@ FORMS: tuple[Form, ...] = (
         _EVICT2,
     ),
     _access("ldu.<space:global>?.<vec:v2|v4>?.<mem_type>", "=d:mem_type*vec, [a@space]", "9.7.9.10"),
-    _access(
-        f"st.weak?.{_ST_SPACE}?.<cop:wb|cg|cs|wt>?.L2::cache_hint?.<vec>?.<mem_type>", _STORE, "9.7.9.11"
-    ),
+    _access(f"st.weak?.{_ST_SPACE}?.<cop:wb|cg|cs|wt>?.L2::cache_hint?.<vec>?.<mem_type>", _STORE, "9.7.9.11"),
     _access(
         "st.weak?.<space:global>?.<evict1>?.<evict2>?.L2::cache_hint?.<vec>?.<mem_type>",
         _STORE,
@@ -110,9 +102,7 @@ FORMS: tuple[Form, ...] = (
         "9.7.9.11",
         _EVICT2,
     ),
-    _access(
-        "st.mmio.relaxed.<scope:sys>.<space:global>?.<mem_type>", "[=a@space], b:mem_type", "9.7.9.11", _MMIO
-    ),
+    _access("st.mmio.relaxed.<scope:sys>.<space:global>?.<mem_type>", "[=a@space], b:mem_type", "9.7.9.11", _MMIO),
     form(
         "st.async.weak?.<space:shared::cluster>?.mbarrier::complete_tx::bytes.<vec:v2|v4>?"
         ".<type:b32|b64|u32|u64|s32|s64|f32|f64>",
@@ -122,9 +112,7 @@ FORMS: tuple[Form, ...] = (
         completion=Completion.MBARRIER_TX,
         rule=lambda m: m.get("vec") != "v4" or m["type"][1:] == "32",
     ),
-    form(
-        "st.bulk.weak?.<space:shared::cta>?", "[=a@space], size:u64, initval:imm(0)", "9.7.9.13", "sm_100@8.6"
-    ),
+    form("st.bulk.weak?.<space:shared::cta>?", "[=a@space], size:u64, initval:imm(0)", "9.7.9.13", "sm_100@8.6"),
     # Over several devices.
     *(
         form(
@@ -184,9 +172,7 @@ FORMS: tuple[Form, ...] = (
     ),
     form("prefetchu.L1", "[&a]", "9.7.9.15"),
     form("prefetch.<space:const|param>?.tensormap", "[&a@space]", "9.7.9.15", "sm_90@8.0"),
-    form(
-        "applypriority.<space:global>?.L2::evict_normal", "[&a@space], size:imm(128)", "9.7.9.16", "sm_80@7.4"
-    ),
+    form("applypriority.<space:global>?.L2::evict_normal", "[&a@space], size:imm(128)", "9.7.9.16", "sm_80@7.4"),
     form("discard.<space:global>?.L2", "[=a@space], size:imm(128)", "9.7.9.17", "sm_80@7.4"),
     form(
         "createpolicy.range.<space:global>?.<primary:L2::evict_last|L2::evict_normal|L2::evict_first"
@@ -263,9 +249,7 @@ def _atomics() -> list[Form]:
     ):
         operands = f"{result}[+a@space], b:type, policy:b64?L2_cache_hint"
         for op, types, needs in _UPDATES:
-            rows.append(
-                form(f"{name}.{order}.<op:{op}>.L2::cache_hint?.<type:{types}>", operands, section, needs)
-            )
+            rows.append(form(f"{name}.{order}.<op:{op}>.L2::cache_hint?.<type:{types}>", operands, section, needs))
         rows.append(
             form(
                 f"{name}.{order}.<op:add>.noftz.L2::cache_hint?.<type:f16|f16x2|bf16|bf16x2>",

@@ -18,9 +18,7 @@ FORMS: tuple[Form, ...] = (
     form("bar.cta?.sync", f"{_BARRIER}, {_THREADS}?", "9.7.13.1", issue="cta"),
     form("bar.cta?.arrive", f"{_BARRIER}, {_THREADS}", "9.7.13.1", issue="cta"),
     form("bar.cta?.red.popc.u32", f"=d:u32, {_BARRIER}, {_THREADS}?, c:pred", "9.7.13.1", issue="cta"),
-    form(
-        "bar.cta?.red.<op:and|or>.pred", f"=p:pred, {_BARRIER}, {_THREADS}?, c:pred", "9.7.13.1", issue="cta"
-    ),
+    form("bar.cta?.red.<op:and|or>.pred", f"=p:pred, {_BARRIER}, {_THREADS}?, c:pred", "9.7.13.1", issue="cta"),
     form("barrier.cta?.sync.aligned?", f"{_BARRIER}, {_THREADS}?", "9.7.13.1", issue="cta"),
     form("barrier.cta?.arrive.aligned?", f"{_BARRIER}, {_THREADS}", "9.7.13.1", issue="cta"),
     form(
@@ -54,9 +52,7 @@ FORMS: tuple[Form, ...] = (
         "9.7.13.4",
         "sm_90@8.6",
     ),
-    form(
-        "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster", "", "9.7.13.4", "sm_90@8.6"
-    ),
+    form("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster", "", "9.7.13.4", "sm_90@8.6"),
     form("membar.<level:cta|gl|sys>", "", "9.7.13.4"),
     form("membar.proxy.alias", "", "9.7.13.4", "sm_70@7.5"),
     # Objects in shared memory.
@@ -196,8 +192,7 @@ FORMS: tuple[Form, ...] = (
         "[=response@space], [+mbar@space]",
         "9.7.13.17",
         "sm_100@8.6",
-        "multicast_cluster_all: sm_100a@8.6 sm_101a@8.6 sm_120a@8.7 sm_100f@8.8 sm_101f@8.8 sm_120f@8.8"
-        " sm_110f@9.0",
+        "multicast_cluster_all: sm_100a@8.6 sm_101a@8.6 sm_120a@8.7 sm_100f@8.8 sm_101f@8.8 sm_120f@8.8 sm_110f@9.0",
         completion=Completion.MBARRIER_TX,
     ),
     form(

@@ -75,12 +75,8 @@ def _transfers() -> list[Form]:
                     completion=_C.TCGEN05_LD, issue="warp", rule=_legal,
                 )
             )  # fmt: skip
-    rows.append(
-        form("tcgen05.wait::ld.sync.aligned", "", "9.7.16.8.5", _TCGEN05, awaits=_C.TCGEN05_LD, issue="warp")
-    )
-    rows.append(
-        form("tcgen05.wait::st.sync.aligned", "", "9.7.16.8.5", _TCGEN05, awaits=_C.TCGEN05_ST, issue="warp")
-    )
+    rows.append(form("tcgen05.wait::ld.sync.aligned", "", "9.7.16.8.5", _TCGEN05, awaits=_C.TCGEN05_LD, issue="warp"))
+    rows.append(form("tcgen05.wait::st.sync.aligned", "", "9.7.16.8.5", _TCGEN05, awaits=_C.TCGEN05_ST, issue="warp"))
     return rows
 
 
@@ -125,9 +121,7 @@ def _products() -> list[Form]:
     rows: list[Form] = []
 
     def add(pattern: str, operands: str, section: str, needs: str, *also: str) -> None:
-        rows.append(
-            form(pattern, operands, section, needs, *also, completion=_C.TCGEN05_COMMIT, rule=_keeps_a)
-        )
+        rows.append(form(pattern, operands, section, needs, *also, completion=_C.TCGEN05_COMMIT, rule=_keeps_a))
 
     for sparse in (False, True):
         sp, meta = ("sp.", "[meta@tmem], ") if sparse else ("", "")

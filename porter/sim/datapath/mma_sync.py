@@ -121,5 +121,3 @@ def mma_warps(
         else:
             done.append(fused_dot(one_a, one_b, start, rule, mode))
     return _registers(op, np.stack(done))
-
-

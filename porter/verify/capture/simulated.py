@@ -71,9 +71,7 @@ class _Recorder:
         self._before: list[tuple[Area, bytes]] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
-    def __call__(
-        self, when: Literal["before", "after"], launch: LaunchRecord, memory: GlobalMemory
-    ) -> None:
+    def __call__(self, when: Literal["before", "after"], launch: LaunchRecord, memory: GlobalMemory) -> None:
         if when == "before":
             self._before = self._begin(launch, memory)
         elif self._before is not None:

@@ -108,9 +108,7 @@ class _Case:
     def __init__(self, launch: CapturedLaunch, code: KernelCode, folder: Path, source: Source) -> None:
         self.launch, self.code, self.folder, self.source = launch, code, folder, source
         self.names = _names(launch)
-        self.layout = Layout(
-            [Area(n, b.address, b.size) for n, b in self.names.items()], lambda number: f"map{number}"
-        )
+        self.layout = Layout([Area(n, b.address, b.size) for n, b in self.names.items()], lambda number: f"map{number}")
         self.types = parameter_types(launch.kernel)
         self.params = [self.layout.contents(p) for p in launch.params]
         self.inside = {

@@ -57,7 +57,7 @@ def product(mma: cute.TiledMma, sA: cute.Tensor, sB: cute.Tensor, mC: cute.Tenso
 
 
 '''
-KERNEL = '''
+KERNEL = """
 @cute.kernel
 def kernel(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, tiles: cutlass.Int32,
            {declared},
@@ -82,7 +82,7 @@ def gemm(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, tiles: cutlass.Int32, s
     a_layout = sm90_utils.make_smem_layout_a(a_major, (M, N, TILE_K), a.element_type, TILES)
     b_layout = sm90_utils.make_smem_layout_b(b_major, (M, N, TILE_K), b.element_type, TILES)
     kernel(a, b, c, tiles, {names}, a_layout, b_layout).launch(grid=[1, 1, 1], block={block}, stream=stream)
-'''
+"""
 MADE = """    {name} = sm90_utils.make_trivial_tiled_mma(
         a.element_type, b.element_type, *modes, ACC, ({m}, {n}, 1), tiler_mn=(64, {columns}),
         a_source=warpgroup.OperandSource.{source},

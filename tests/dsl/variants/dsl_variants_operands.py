@@ -45,10 +45,32 @@ for k in cutlass.range(cute.size(rA, mode=[2]), unroll_full=True):
     cute.gemm(mma, acc, rA[None, None, k], tCrB[None, None, k, t], acc)
 """
 rs("k_blocks_in_a_loop", PARTS, ADDS, loop(COPY, FENCE, IN_A_LOOP, COMMIT, WAIT), STORE)
-rs("k_blocks_in_a_loop_in_flight", PARTS, ADDS, "t = 0\n", COPY, FENCE, IN_A_LOOP, COMMIT,
-   loop(WAIT, COPY, FENCE, IN_A_LOOP, COMMIT, over="t in cutlass.range(1, tiles, unroll=1)"), WAIT, STORE)
-rs("k_blocks_in_a_loop_of_a_branch", PARTS, ADDS, loop(COPY, FENCE, "if t % 2 == 0:\n"
-   + textwrap.indent(IN_A_LOOP, "    ") + "else:\n" + textwrap.indent(IN_A_LOOP, "    "), COMMIT, WAIT), STORE)
+rs(
+    "k_blocks_in_a_loop_in_flight",
+    PARTS,
+    ADDS,
+    "t = 0\n",
+    COPY,
+    FENCE,
+    IN_A_LOOP,
+    COMMIT,
+    loop(WAIT, COPY, FENCE, IN_A_LOOP, COMMIT, over="t in cutlass.range(1, tiles, unroll=1)"),
+    WAIT,
+    STORE,
+)
+rs(
+    "k_blocks_in_a_loop_of_a_branch",
+    PARTS,
+    ADDS,
+    loop(
+        COPY,
+        FENCE,
+        "if t % 2 == 0:\n" + textwrap.indent(IN_A_LOOP, "    ") + "else:\n" + textwrap.indent(IN_A_LOOP, "    "),
+        COMMIT,
+        WAIT,
+    ),
+    STORE,
+)
 rs("a_of_each_k_block_in_the_same_registers", PARTS, ADDS, "block = rA[None, None, 0]", loop("""
     for k in cutlass.range_constexpr(cute.size(rA, mode=[2])):
         cute.autovec_copy(tCsA[None, None, k, t], block)
@@ -194,17 +216,29 @@ shape("n_512_of_two_tiles", n=512, mmas={"mma": Mma((1, 1), 256)})
 shape("m_256_of_one_warpgroup", m=256)
 
 SHARED = {"mma": Mma(), "half": Mma((1, 1), 32)}
-shape("two_atoms_of_one_accumulator", ZERO + "half.set(warpgroup.Field.ACCUMULATE, True)\n" + """
+shape(
+    "two_atoms_of_one_accumulator",
+    ZERO
+    + "half.set(warpgroup.Field.ACCUMULATE, True)\n"
+    + """
 thr2 = half.get_slice(tidx)
 hB = half.make_fragment_B(thr2.partition_B(cute.local_tile(sB, (32, TILE_K), (1, 0, None))))
 fragment = half.make_fragment_C(half.partition_shape_C((M, 32)))
 right = cute.make_tensor(acc.iterator + cute.size(fragment), fragment.layout)
-""" + loop(step(), """
+"""
+    + loop(
+        step(),
+        """
 warpgroup.fence()
 cute.gemm(half, right, tCrA[None, None, None, t], hB[None, None, None, t], right)
 warpgroup.commit_group()
 warpgroup.wait_group(0)
-""") + STORE, mmas=SHARED, want="c = p.sum(0) * np.where(col >= 32, 2, 1)")
+""",
+    )
+    + STORE,
+    mmas=SHARED,
+    want="c = p.sum(0) * np.where(col >= 32, 2, 1)",
+)
 
 
 def epilogue(name: str, body: str, **values: object) -> None:
