@@ -14,10 +14,9 @@ from typing import Protocol
 from tree_sitter import Node
 
 from porter.lang.text import Span
-from porter.model.functions import Call, Function
+from porter.model.functions import Call, Component, Function, Path
 from porter.model.names.outside import Verdict, qualified
 from porter.model.names.resolver import Names
-from porter.model.names.symbols import Component, Path
 
 
 @dataclass(frozen=True)

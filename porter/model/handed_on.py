@@ -9,8 +9,7 @@ from functools import cached_property
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.model.functions import Call, Function, Param, Style
-from porter.model.names.symbols import ClassScope
+from porter.model.functions import Call, ClassScope, Function, Param, Style
 from porter.model.program import PACK, Program
 from porter.model.pure import is_pure, is_toolkit
 from porter.model.uses import Reading, Use, joined, uses_in

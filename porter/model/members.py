@@ -11,8 +11,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.lang.text import Span
-from porter.model.functions import Function, Style, array_extents, declared_name
-from porter.model.names.symbols import ClassScope
+from porter.model.functions import ClassScope, Function, Style, array_extents, declared_name
 from porter.model.objects import object_root
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve

@@ -14,7 +14,8 @@ from porter.lang.macros import Macros
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants, visible
 from porter.model.facts import TENSOR_CORE, Commit, Doubt, Facts, Fence, Vocabulary, Wait
-from porter.model.functions import Call, Function, Style, declarations_of, functions_of, uses_of_object_macros
+from porter.model.function_reader import declarations_of, functions_of, uses_of_object_macros
+from porter.model.functions import Call, Function, Style
 from porter.model.library_calls import as_statement, unread_macros
 from porter.model.names.resolver import CALL_OPERATOR, Names
 from porter.model.scopes import LOOPS

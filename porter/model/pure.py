@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 
-from porter.model.functions import Call
+from porter.model.functions import Call, Component, Path
 from porter.model.names.outside import Verdict
-from porter.model.names.symbols import Component, Path
 from porter.model.program import Program
 
 _NAMESPACES: tuple[tuple[str, ...], ...] = ((), ("std",), ("cuda", "std"))

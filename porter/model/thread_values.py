@@ -15,10 +15,9 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
 from porter.model.facts import Broadcast, Constant, Index
-from porter.model.functions import Call, Function, Style
+from porter.model.functions import Call, Function, Path, Style
 from porter.model.names.lookup import Known
 from porter.model.names.paths import path_of
-from porter.model.names.symbols import Path
 from porter.model.names.types import INTEGERS
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from porter.model.constants import Constants
+from porter.model.functions import ClassScope
 from porter.model.names.lookup import Lookup, same_argument
-from porter.model.names.symbols import ClassScope
 from porter.model.names.types import FLOATS, INTEGERS, Type
 
 

@@ -11,10 +11,10 @@ from tree_sitter import Node
 
 from porter.lang.cuda import parse_tree
 from porter.model.constants import Constants
+from porter.model.functions import Alias, ClassScope, Path
 from porter.model.names.index import CLASSES
 from porter.model.names.lookup import MOST_SCOPES, Lookup, Site
 from porter.model.names.paths import path_of
-from porter.model.names.symbols import ClassScope, Path
 from porter.model.names.types import UNKNOWN, Type, builtin
 
 _DEPTH = 16
@@ -124,10 +124,7 @@ class Declared:
             return UNKNOWN
         return Type("name", "".join(written.split()))
 
-    def alias(self, alias: object, args: tuple[str, ...] | None, depth: int) -> Type:
-        from porter.model.names.symbols import Alias
-
-        assert isinstance(alias, Alias)
+    def alias(self, alias: Alias, args: tuple[str, ...] | None, depth: int) -> Type:
         if depth > _DEPTH:
             return UNKNOWN
         site = self.lookup.alias_site(alias)

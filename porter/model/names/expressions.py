@@ -10,10 +10,9 @@ from dataclasses import replace
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.model.functions import Function, Style
+from porter.model.functions import ClassScope, Function, FunctionSymbol, Style
 from porter.model.names.declared import Declared, adjusted
 from porter.model.names.lookup import Lookup, Site
-from porter.model.names.symbols import ClassScope, FunctionSymbol
 from porter.model.names.types import COMPONENTS, FLOATS, INTEGERS, UNKNOWN, Type, arithmetic
 from porter.model.scopes import Variable, resolve
 

@@ -9,9 +9,18 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile, enclosing, find, walk
-from porter.model.functions import Function, Style, declared_name
+from porter.model.functions import (
+    Alias,
+    ClassScope,
+    Function,
+    FunctionSymbol,
+    Path,
+    Scope,
+    Style,
+    TemplateParam,
+    declared_name,
+)
 from porter.model.names.paths import path_of, template_heads, template_params, using_paths
-from porter.model.names.symbols import Alias, ClassScope, FunctionSymbol, Path, Scope, TemplateParam
 
 CLASSES = ("class_specifier", "struct_specifier", "union_specifier")
 PREPROCESSOR = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")

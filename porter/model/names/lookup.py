@@ -12,10 +12,9 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.constants import Constants
-from porter.model.functions import Function, Style
+from porter.model.functions import Alias, ClassScope, Component, Function, FunctionSymbol, Path, Scope, Style
 from porter.model.names.index import CLASSES, Index, aliases_in, is_directive
 from porter.model.names.paths import path_of, template_heads, template_params, using_paths
-from porter.model.names.symbols import Alias, ClassScope, Component, FunctionSymbol, Path, Scope
 
 _DEPTH = 24
 """Aliases of aliases that are followed."""

@@ -14,10 +14,9 @@ from enum import Enum
 
 from tree_sitter import Node
 
-from porter.model.functions import Function, Style
+from porter.model.functions import ClassScope, Function, Path, Scope, Style
 from porter.model.names.lookup import Local, Lookup, Site, sees
 from porter.model.names.paths import path_of
-from porter.model.names.symbols import ClassScope, Path, Scope
 from porter.model.scopes import resolve
 
 _DEPTH = 8

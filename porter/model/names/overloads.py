@@ -11,11 +11,10 @@ from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.model.constants import Constants
-from porter.model.functions import Function, Param
+from porter.model.functions import ClassScope, Function, FunctionSymbol, Param, TemplateParam
 from porter.model.names.conversions import MAYBE, Conversion, Conversions, Deduced, Rank
 from porter.model.names.declared import Declared, adjusted
 from porter.model.names.lookup import Lookup, Site, same_argument
-from porter.model.names.symbols import ClassScope, FunctionSymbol, TemplateParam
 from porter.model.names.types import UNKNOWN, Type, builtin
 
 PACK = "parameter_pack_expansion"

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.model.functions import declared_name
-from porter.model.names.symbols import Component, Path, TemplateParam
+from porter.model.functions import Component, Path, TemplateParam, declared_name
 
 _PLAIN = (
     "identifier",

@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile
 from porter.model.constants import Constants
-from porter.model.functions import Call, Function, Param, Style
+from porter.model.functions import Call, ClassScope, Function, FunctionSymbol, Param, Path, Scope, Style
 from porter.model.names.declared import Declared
 from porter.model.names.expressions import Expressions
 from porter.model.names.index import Index, Indexer
@@ -18,7 +18,6 @@ from porter.model.names.lookup import Found, Known, Lookup, Site
 from porter.model.names.outside import Outside, Verdict
 from porter.model.names.overloads import PACK, Overloads, has_default
 from porter.model.names.paths import path_of
-from porter.model.names.symbols import ClassScope, FunctionSymbol, Path, Scope
 from porter.model.names.types import Type
 from porter.model.scopes import resolve
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from porter.model.names.symbols import ClassScope
+from porter.model.functions import ClassScope
 
 INTEGERS = {
     "bool": 0,
