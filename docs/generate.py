@@ -16,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from porter.cli.config import KEYS as KEYS_OF_CONFIG
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
 from porter.hopper.support import lowering
 from porter.model.facts import KINDS as FACTS
@@ -476,6 +477,42 @@ sizes; survivors run once more under a random schedule.
 
 """
 
+CONFIGURATION = """# Configuration
+
+Settings of a project stand in `porter.toml`, or in `[tool.porter]` of `pyproject.toml`. The nearest one counts: in the
+directory of the source that a command is given or above, up to the root of its repository; of two in one directory,
+`porter.toml`. A `pyproject.toml` without `[tool.porter]` is passed over. Commands without a source look from the
+working directory on. `porter --config FILE` takes another file, `porter --no-config` none; `porter -v COMMAND` and
+`porter doctor` say which one is used.
+
+```toml
+rules = ["house/rules"]
+include-dirs = ["include"]
+defines = ["STAGES=4"]
+ignore = ["PTR211"]
+```
+
+The command line wins: its `--select`, `--ignore`, `--mend` and `--compile` are taken instead of the file's; its
+directories and rules are searched before the file's, its macros and flags stand behind them, and a macro that it
+defines is left out of the file's. What is said of rules holds for every command that makes a port, so that
+`porter verify` proves the port that `porter port` writes.
+
+Paths lead from the directory of the file. A file that is broken, a key that there is not, and a value of the wrong type
+end the command with exit code 2 and the file and line (PT0015); so do sources with different configurations (PT0016).
+
+| key | value | option | |
+|---|---|---|---|
+"""
+
+_KINDS = {"flag": "true or false", "texts": "list of texts", "directories": "list of directories",
+          "paths": "list of paths"}  # fmt: skip
+
+
+def configuration_page() -> str:
+    rows = [f"| `{name}` | {_KINDS[key.kind]} | `{key.option}` | {key.what} |" for name, key in KEYS_OF_CONFIG.items()]
+    return CONFIGURATION + "\n".join(rows) + "\n"
+
+
 RECORDS = DOCS / "results" / "mutation"
 
 
@@ -489,6 +526,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "diagnostics.md": diagnostics_page(),
         DOCS / "rules.md": rules_page(),
+        DOCS / "configuration.md": configuration_page(),
         DOCS / "cases.md": cases_page(),
         DOCS / "hazards.md": hazards_page(),
         DOCS / "instructions.md": instructions_page(),

@@ -42,7 +42,11 @@ def build(session: Session, file: Path, port_path: Path | None, case_path: Path 
     with session.progress() as tell:
         if tell is not None:
             tell(f"building {file} and its port")
-        rows, stood_in = _from_case(problem, file, ported, toolkit) if problem else _whole(file, ported, toolkit)
+        rows, stood_in = (
+            _from_case(problem, file, ported, toolkit)
+            if problem
+            else _whole(file, ported, toolkit, session.include_dirs)
+        )
     left += host_headers_note(file, stood_in)
     if not rows:
         raise PorterError(Code.NOTHING_TO_BUILD, path=file)
@@ -92,11 +96,13 @@ def _port_of(problem: Problem, file: Path, ported: Path) -> DslCompiled:
         raise placed_in_original(error, file, ported, problem.case.include_dirs) from None
 
 
-def _whole(file: Path, ported: Path, toolkit: Toolkit) -> tuple[list[ResourceRow], list[str]]:
+def _whole(
+    file: Path, ported: Path, toolkit: Toolkit, include_dirs: tuple[Path, ...]
+) -> tuple[list[ResourceRow], list[str]]:
     if is_python(file):
         # Only a case says how a Python kernel is constructed and called.
         raise PorterError(Code.CASE_NOT_FOUND, path=file)
-    here = (file.parent,)
+    here = (file.parent, *include_dirs)
     before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
     after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=here), toolkit)
     rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, PORT_ARCH), toolkit)

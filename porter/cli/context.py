@@ -40,6 +40,16 @@ class Session:
     color: str = "auto"
     verbosity: int = 0
     toolkit: Path | None = None
+    config: Path | None = None
+    """The configuration file that is used."""
+    no_config: bool = False
+    rules: tuple[Path, ...] = ()
+    """Files and directories of rules beside Porter's own."""
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    include_dirs: tuple[Path, ...] = ()
+    """What the configuration says of every port: the rules it is made with, those it is made without, and where
+    headers are."""
 
     @property
     def json(self) -> bool:
@@ -147,7 +157,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def current() -> Session:
     """The session of the running command."""
-    found = click.get_current_context().find_root().meta.get(_SESSION)
+    context = click.get_current_context(silent=True)
+    found = context.find_root().meta.get(_SESSION) if context is not None else None
     return found if isinstance(found, Session) else Session()
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from rich import box
 from rich.table import Table
 
+from porter.cli.config import FILE, read_config
 from porter.cli.context import Session, command
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
@@ -14,12 +15,19 @@ from porter.report.environment import Probe, is_usable, probe
 
 @command
 def doctor(session: Session) -> ExitCode:
-    probes = probe(session.toolkit)
+    probes = [*probe(session.toolkit), _configuration(session)]
     code = ExitCode.OK if is_usable(probes) else ExitCode.FINDINGS
     session.show(_table(probes))
     body = {"usable": code is ExitCode.OK, "probes": [vars(p) for p in probes]}
     session.write_json(report_json.document("doctor", code, body))
     return code
+
+
+def _configuration(session: Session) -> Probe:
+    """The file that sources here have their settings from."""
+    found = session.config
+    what = f"{found}: {', '.join(read_config(found).values) or 'no key'}" if found is not None else f"no {FILE} here"
+    return Probe("configuration", found is not None, what, "settings of a project's own")
 
 
 def _table(probes: list[Probe]) -> Table:

@@ -16,7 +16,7 @@ from porter.report.explain import explain as explanation_of
 def explain(session: Session, name: str | None, every: bool) -> ExitCode:
     if every == (name is not None):
         raise PorterError(Code.BAD_OPTION, option="explain", problem="give either an ID or --list")
-    found = all_codes() if name is None else [explanation_of(name)]
+    found = all_codes() if name is None else [explanation_of(name, session.rules)]
     for one in found:
         _show(session, one, short=every)
     entries = [{"name": e.name, "title": e.title, "fields": dict(e.fields)} for e in found]

@@ -50,11 +50,24 @@ class _Commands(click.Group):
 @click.option("-v", "--verbose", count=True, help="More figures; tracebacks of internal errors.")
 @click.option("--toolkit", type=click.Path(path_type=Path), default=None, metavar="DIR",
               help="CUDA toolkit to use instead of CUDA_HOME, PATH or the PyPI packages.")  # fmt: skip
-def main(form: str, color: str, quiet: int, verbose: int, toolkit: Path | None) -> None:
+@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), default=None, metavar="FILE",
+              help="Settings, instead of the nearest porter.toml or pyproject.toml above the sources.")  # fmt: skip
+@click.option("--no-config", is_flag=True, help="No settings of any file.")
+def main(
+    form: str,
+    color: str,
+    quiet: int,
+    verbose: int,
+    toolkit: Path | None,
+    config: Path | None,
+    no_config: bool,
+) -> None:
     """Ports NVIDIA Hopper (SM90a) kernels to datacenter Blackwell (SM100a) and proves the port.
 
     Exit codes: `porter explain exit-codes`.
     """
     # Trees and models are many objects that live long: the collector would go through them again and again.
     gc.set_threshold(10_000, 10, 10)
-    install(Session(format=form, color=color, verbosity=verbose - quiet, toolkit=toolkit))
+    if config is not None and no_config:
+        raise click.UsageError("--config and --no-config exclude each other")
+    install(Session(form, color, verbose - quiet, toolkit, config, no_config))

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from porter.cli.context import Session, command
 from porter.cli.inputs import case_directories, require_directories
-from porter.cli.porting import roots
+from porter.cli.porting import port_options, roots
 from porter.diagnostics import ExitCode, worst_exit
 from porter.lang.sources import is_python, load_sources
 from porter.passes.dsl.port import DslPortResult, port_python
@@ -26,6 +26,7 @@ from porter.scan.inventory import python_kernels
 @command
 def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...]) -> ExitCode:
     require_directories("-I", include_dirs)
+    options = port_options(session)
     plans: list[KernelPlan] = []
     left: list[LeftKernel] = []
     diagnostics = []
@@ -33,14 +34,15 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     python: list[tuple[str, DslPortResult]] = []
     for root in roots(paths):
         result: PortResult | DslPortResult | EmbeddedPortResult
-        if is_python(root) and not python_kernels(root) and (strings := port_python_strings(root)) is not None:
+        if is_python(root) and not python_kernels(root) and (strings := port_python_strings(root, options)) is not None:
             result = strings
             plans += strings.plans
         elif is_python(root):
-            result = port_python(root, search=(*include_dirs, *case_directories(root)))
+            search = (*include_dirs, *case_directories(root))
+            result = port_python(root, options.select, options.ignore, options.rule_directories, search)
             python.append((str(root), result))
         else:
-            result = port_cuda_file(load_sources(root, include_dirs))
+            result = port_cuda_file(load_sources(root, include_dirs), options)
             plans += result.plans
         diagnostics += result.diagnostics
         left += getattr(result, "left", ())

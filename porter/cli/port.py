@@ -35,7 +35,6 @@ def port(
     allow_dirty: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
-    rule_dirs: tuple[Path, ...],
     include_dirs: tuple[Path, ...],
     mends: bool,
     compiles: bool,
@@ -48,7 +47,7 @@ def port(
     if allow_dirty and not apply:
         raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
     require_directories("-I", include_dirs)
-    ported = port_paths(paths, split_list(select), split_list(ignore), include_dirs, rule_dirs)
+    ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore))
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if apply and not allow_dirty:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from porter.build.port_plan import PortPlan
+from porter.cli.context import Session, current
 from porter.cli.inputs import case_directories, is_dsl_source
+from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, worst_exit
 from porter.lang.embedded import embedded_in_python
 from porter.lang.sources import SourceSet, is_python, load_sources
@@ -114,19 +116,27 @@ def _has_source(path: Path) -> bool:
         return error.diagnostic.code is Code.EMBEDDED_SOURCE
 
 
+def port_options(session: Session) -> PortOptions:
+    """What a session says of every port that it makes."""
+    return PortOptions(
+        tuple(split_list(session.select)), tuple(split_list(session.ignore)), tuple(map(str, session.rules))
+    )
+
+
 def port_paths(
     paths: Iterable[Path],
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
     include_dirs: Sequence[Path] = (),
-    rule_dirs: Sequence[Path] = (),
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
 ) -> Ported:
-    """Port files and trees; quoted includes are also looked for in `include_dirs`, rules in `rule_dirs`.
+    """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`.
 
     Raises:
         PorterError: what the front end and the engine raise.
     """
-    options = PortOptions(tuple(select), tuple(ignore), tuple(map(str, rule_dirs)))
+    options = port_options(current())
+    if select is not None and ignore is not None:
+        options = replace(options, select=tuple(select), ignore=tuple(ignore))
     found = roots(paths)
     try:
         return _port_roots(found, options, include_dirs)
@@ -185,7 +195,7 @@ def plan_of(
     diagnostics then say which. Kernels that were left do not matter where `entry` is another one."""
     if port is not None:
         return PortPlan(source=port), []
-    ported = port_paths([kernel], include_dirs=include_dirs)
+    ported = port_paths([kernel], (*include_dirs, *current().include_dirs))
     names = {left.kernel for left in ported.left}
     if ported.exit_code is not ExitCode.OK and (not names or entry.rsplit("::", 1)[-1] in names):
         left = Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)})

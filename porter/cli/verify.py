@@ -50,7 +50,7 @@ def verify(
     case_path: Path | None,
     port_path: Path | None,
     source: Path | None,
-    include_dirs: tuple[Path, ...],
+    source_dirs: tuple[Path, ...],
     original_only: bool,
     families: tuple[str, ...],
     sizes: tuple[str, ...],
@@ -78,7 +78,7 @@ def verify(
         raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
     if source is not None:
         require_file(source, "verify --source")
-    require_directories("-I", include_dirs)
+    require_directories("-I", source_dirs)
     began = time.perf_counter()
     if any(_is_recorded(item) for item in cases or paths):
         arithmetic = "exact"  # What hardware computed is compared with in its own arithmetic.
@@ -100,7 +100,7 @@ def verify(
         options = VerifyOptions(split_list(families) or None, ({},), seed, schedule, tell, under=under)
         for item in cases if cases is not None else paths:
             try:
-                case = _with_source(item if isinstance(item, Case) else load_case(item), source, include_dirs)
+                case = _with_source(item if isinstance(item, Case) else load_case(item), source, source_dirs)
                 checking = _checking(settings) if checks and hazards is not False else None
                 chosen = replace(options, sizes=read_sizes(sizes, case), checking=checking)
                 if backend_used.name == "sim":

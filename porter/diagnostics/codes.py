@@ -25,6 +25,8 @@ class Code(Enum):
     IS_DIRECTORY = files.IS_DIRECTORY
     NOTHING_TO_RUN = files.NOTHING_TO_RUN
     NOTHING_TO_BUILD = files.NOTHING_TO_BUILD
+    CONFIG_FILE = files.CONFIG_FILE
+    CONFIG_DIFFERS = files.CONFIG_DIFFERS
     INTERNAL = files.INTERNAL
 
     # PT1xxx: front ends

@@ -96,6 +96,20 @@ NOTHING_TO_BUILD = error(
     "There is no kernel in this file, or only templates of kernels that nothing in it uses.",
     "Pass the file that holds the kernel; a case beside it names the template arguments.",
 )
+CONFIG_FILE = error(
+    "PT0015",
+    ExitCode.USAGE,
+    "configuration: {problem}",
+    "Settings of a project stand in porter.toml, or in [tool.porter] of pyproject.toml, beside its sources or above.",
+    "Mend the place that is named (docs/configuration.md has all keys), or pass --no-config.",
+)
+CONFIG_DIFFERS = error(
+    "PT0016",
+    ExitCode.USAGE,
+    "{one} and {other} have different configurations: {file}, and {other_file}",
+    "One run has one configuration, that which stands nearest to its sources.",
+    "Run the command for each of them, or pass --config FILE or --no-config.",
+)
 INTERNAL = error(
     "PT0099",
     ExitCode.USAGE,

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 from porter.diagnostics import EXIT_CODE_TEXT, Code, PorterError
 from porter.lang.text import Safety
@@ -28,11 +30,11 @@ class Explanation:
     fields: tuple[tuple[str, str], ...]
 
 
-def explain(name: str) -> Explanation:
+def explain(name: str, rules_of_ones_own: Sequence[Path] = ()) -> Explanation:
     """The explanation of a diagnostic or rule ID (any case), or of the word `exit-codes`.
 
     Raises:
-        PorterError: UNKNOWN_ID, with close names in the detail.
+        PorterError: UNKNOWN_ID, with close names in the detail; what reading rules raises.
     """
     if name.lower() == "exit-codes":
         fields = tuple((str(int(code)), text) for code, text in EXIT_CODE_TEXT.items())
@@ -40,7 +42,7 @@ def explain(name: str) -> Explanation:
     code = Code.by_id(name)
     if code is not None:
         return explain_code(code)
-    rules = {rule.id: rule for rule in load_rules()}
+    rules = {rule.id: rule for rule in load_rules(tuple(map(str, rules_of_ones_own)))}
     if name.upper() in rules:
         return explain_rule(rules[name.upper()])
     near = get_close_matches(name.upper(), [*(c.id for c in Code), *rules], n=3)

@@ -30,19 +30,19 @@ def mappings_directory() -> Path:
 
 
 def load_rules(extra_directories: Sequence[str] = ()) -> list[Rule]:
-    """All rules, Porter's own first, ordered by ID within each directory.
+    """All rules, Porter's own first, ordered by ID within each directory; one file may stand for a directory.
 
     Raises:
         PorterError: RULE_FILE (unreadable or invalid file), RULE_DUPLICATE (an ID defined twice),
-            FILE_NOT_FOUND (a directory that does not exist).
+            FILE_NOT_FOUND (a file or directory that does not exist).
     """
     rules = list(_own_rules())
     seen = {r.id: r for r in rules}
     for directory in extra_directories:
         path = Path(directory)
-        if not path.is_dir():
+        if not path.exists():
             raise PorterError(Code.FILE_NOT_FOUND, path=directory)
-        for rule in _read_directory(path):
+        for rule in _read_directory(path) if path.is_dir() else read_rule_file(path):
             if rule.id in seen:
                 raise PorterError(Code.RULE_DUPLICATE, Location(rule.source), rule=rule.id, other=seen[rule.id].source)
             seen[rule.id] = rule

@@ -94,24 +94,25 @@ class FileInventory:
 
 
 @functools.cache
-def library_rules() -> tuple[Rule, ...]:
+def library_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
     """Rules that name constructs of libraries which are not ported."""
-    return tuple(r for r in load_rules() if r.report is not None and r.pattern is not None)
+    return tuple(r for r in load_rules(directories) if r.report is not None and r.pattern is not None)
 
 
 @functools.cache
-def _beside_rules() -> tuple[Rule, ...]:
+def _beside_rules(directories: tuple[str, ...]) -> tuple[Rule, ...]:
     regions = (Region.DIRECTIVE, Region.CODE, Region.STRING)
     return tuple(
         r
-        for r in load_rules()
+        for r in load_rules(directories)
         if r.pattern is not None and r.replace is not None and r.when is When.PORTED and r.region in regions
     )
 
 
 @functools.cache
-def _text_rules() -> tuple[Rule, ...]:
-    return tuple(r for r in load_rules() if r.pattern is not None and r.replace is not None and r.region is Region.TEXT)
+def _text_rules(directories: tuple[str, ...]) -> tuple[Rule, ...]:
+    rules = load_rules(directories)
+    return tuple(r for r in rules if r.pattern is not None and r.replace is not None and r.region is Region.TEXT)
 
 
 @functools.cache
@@ -128,11 +129,16 @@ _PASS_OF_PTX = {
 
 
 def cuda_inventory(
-    path: str, source: bytes, target: str = TARGET, macros: MacroUses = NO_MACROS
+    path: str,
+    source: bytes,
+    target: str = TARGET,
+    macros: MacroUses = NO_MACROS,
+    rules: tuple[str, ...] = (),
 ) -> tuple[FileInventory, list[Diagnostic]]:
-    """The inventory of one CUDA source, and what of it was not understood (PT1xxx)."""
+    """The inventory of one CUDA source, and what of it was not understood (PT1xxx). `rules`: directories of rules
+    beside Porter's own."""
     file = parse_cuda(path, source, macros)
-    found = source_inventory(file, target)
+    found = source_inventory(file, target, rules)
     said: list[Diagnostic] = []
     if found.unread:
         said = [d for d in reading_findings(SourceSet(path, {path: file})) if d.code is not Code.UNRESOLVED_INCLUDE]
@@ -140,17 +146,17 @@ def cuda_inventory(
 
 
 def embedded_inventory(
-    path: Path, source: bytes, strings: Sequence[Embedded], target: str = TARGET
+    path: Path, source: bytes, strings: Sequence[Embedded], target: str = TARGET, rules: tuple[str, ...] = ()
 ) -> tuple[FileInventory, list[Diagnostic]]:
     """The inventory of the CUDA sources in a file's strings; coverage is that of the strings."""
     text = bytearray(blanked(source))
     for string in strings:
         text[string.span.start : string.span.end] = string.shadow[string.span.start : string.span.end]
-    found, said = cuda_inventory(path.as_posix(), bytes(text), target)
+    found, said = cuda_inventory(path.as_posix(), bytes(text), target, rules=rules)
     return replace(found, lines=_line_count(source), nbytes=len(source)), said
 
 
-def source_inventory(file: CudaFile, target: str = TARGET) -> FileInventory:
+def source_inventory(file: CudaFile, target: str = TARGET, rules: tuple[str, ...] = ()) -> FileInventory:
     """The inventory of one parsed CUDA source."""
     statements: list[AsmStatement] = []
     unread = [file.location(where) for where in file.unparsed]
@@ -165,9 +171,9 @@ def source_inventory(file: CudaFile, target: str = TARGET) -> FileInventory:
             unread.append(statement.where)
             notes.append(f"{statement.where}: inline PTX not read: {statement.ptx_error}")
     constructs = [*_instructions(statements, target), *_unread_wgmma(file, statements)]
-    if any(mark in file.source for mark in _MARKS):
-        constructs += _from_rules(file, library_rules(), "hopper", "library")
-        constructs += _from_rules(file, _beside_rules(), "beside", "host")
+    if rules or any(mark in file.source for mark in _MARKS):
+        constructs += _from_rules(file, library_rules(rules), "hopper", "library")
+        constructs += _from_rules(file, _beside_rules(rules), "beside", "host")
     return FileInventory(
         path=file.path,
         lines=_line_count(file.source),
@@ -366,7 +372,7 @@ def _is_own(file: CudaFile, where: Span) -> bool:
     return True
 
 
-def build_inventory(path: Path) -> FileInventory | None:
+def build_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory | None:
     """Architecture flags of a build file; None if there are none, or it is no text."""
     try:
         source = path.read_bytes()
@@ -375,7 +381,7 @@ def build_inventory(path: Path) -> FileInventory | None:
     index = LineIndex(source)
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], Location] = {}
-    for rule in _text_rules():
+    for rule in _text_rules(rules):
         for match in text_matches(rule, str(path), source):
             key = (match.text.strip(), rule.becomes)
             counts[key] += 1
@@ -393,7 +399,7 @@ def build_inventory(path: Path) -> FileInventory | None:
 _ASM = re.compile(rb"wgmma\.(?:mma_async|fence|commit_group|wait_group)[\w.]*\.sync")
 
 
-def dsl_inventory(path: Path) -> FileInventory:
+def dsl_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory:
     """A CuTe DSL file: the names that it takes from the cutlass package, and MMAs in inline PTX.
 
     Raises:
@@ -409,7 +415,7 @@ def dsl_inventory(path: Path) -> FileInventory:
     order = {"hopper": 0, "both": 1}
     constructs = [
         Construct(name, status, counts[name, status], file.location(file.span(first[name, status])), "dsl",
-                  _dsl_becomes(name, status))
+                  _dsl_becomes(name, status, rules))
         for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
     ]  # fmt: skip
     asm = list(_ASM.finditer(file.source)) if b"wgmma" in file.source else []
@@ -429,9 +435,9 @@ def dsl_inventory(path: Path) -> FileInventory:
 
 
 @functools.lru_cache(4096)
-def _dsl_becomes(name: str, status: str) -> str:
+def _dsl_becomes(name: str, status: str, directories: tuple[str, ...]) -> str:
     """What the rule on a name says."""
-    for rule in load_rules() if status == "hopper" else ():
+    for rule in load_rules(directories) if status == "hopper" else ():
         if rule.region is Region.NAME and rule.pattern is not None and rule.pattern.fullmatch(name):
             return rule.becomes
     return "unchanged"

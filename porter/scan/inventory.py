@@ -23,6 +23,7 @@ from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
 from porter.model.dsl.reach import uses_kernels
+from porter.passes.port import PortOptions
 from porter.scan.constructs import (
     BUILD_FILES,
     TARGET,
@@ -36,6 +37,7 @@ from porter.scan.effort import library_effort, port_effort
 from porter.scan.levels import LEVELS, Effort
 from porter.scan.unread_headers import headers_not_found
 
+_AS_IT_IS = PortOptions()
 _POOL_FROM = 64
 """Trees with fewer files are read in this process: starting others costs more than it saves."""
 
@@ -124,12 +126,13 @@ def take_inventory(
     jobs: int = 1,
     effort: bool = True,
     include_dirs: Sequence[Path] = (),
+    options: PortOptions = _AS_IT_IS,
 ) -> Inventory:
     """The inventory of files and directories, local headers of named files included, each file once. Headers are also
     looked for in `include_dirs`.
 
     A named file that cannot be read is raised; one met in a directory becomes a diagnostic. Without `effort`
-    the port engine is not run.
+    the port engine is not run; `options` are those that it gets, and whose rules are looked for.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NO_SOURCES, NOT_TEXT, UNKNOWN_SOURCE_KIND.
@@ -147,18 +150,19 @@ def take_inventory(
                 chosen[source] = True
     sources = list(chosen)
     macros = _macros(s for s in sources if not is_python(s))
-    read = partial(_read_one, target=target, macros=macros, named=frozenset(s for s in sources if chosen[s]))
+    rules, named = options.rule_directories, frozenset(s for s in sources if chosen[s])
+    read = partial(_read_one, target=target, macros=macros, named=named, rules=rules)
     files: dict[str, FileInventory] = {}
     for file, found in _spread(read, sources, jobs):
         problems += found
         if file is not None:
             files[file.path] = file
     for build in builds:
-        flags = build_inventory(build)
+        flags = build_inventory(build, rules)
         if flags is not None:
             files[flags.path] = flags
     if effort:
-        _judge(files, jobs, include_dirs)
+        _judge(files, jobs, include_dirs, options)
     else:
         files = {p: replace(f, effort=Effort("unknown")) for p, f in files.items()}
     cuda = [s for s in sources if not is_python(s)]
@@ -196,18 +200,18 @@ def _macros(sources: Iterable[Path]) -> MacroUses:
 
 
 def _read_one(
-    path: Path, target: str, macros: MacroUses, named: frozenset[Path]
+    path: Path, target: str, macros: MacroUses, named: frozenset[Path], rules: tuple[str, ...]
 ) -> tuple[FileInventory | None, list[Diagnostic]]:
     """One file, and what has to be said about it; nothing for Python files in a tree that hold no kernels."""
     try:
         if is_python(path):
             if b"kernel" in read_source(path) and python_kernels(path):
-                return dsl_inventory(path), []
+                return dsl_inventory(path, rules), []
             source, strings = embedded_in_python(path)
             if strings:
-                return embedded_inventory(path, source, strings, target)
-            return (dsl_inventory(path), []) if path in named else (None, [])
-        return cuda_inventory(path.as_posix(), read_source(path), target, macros)
+                return embedded_inventory(path, source, strings, target, rules)
+            return (dsl_inventory(path, rules), []) if path in named else (None, [])
+        return cuda_inventory(path.as_posix(), read_source(path), target, macros, rules)
     except PorterError as error:
         if path in named:
             raise
@@ -237,17 +241,20 @@ def _spread(function: Callable[[_Item], _Result], items: Sequence[_Item], jobs: 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
-def _judge(files: dict[str, FileInventory], jobs: int, include_dirs: Sequence[Path]) -> None:
+def _judge(files: dict[str, FileInventory], jobs: int, include_dirs: Sequence[Path], options: PortOptions) -> None:
     """Set the effort of every file that holds something Hopper-only, itself or in a local header: what the engine
     makes of it; of a header, what it makes of the kernels that include it."""
     todo = {p: f for p, f in files.items() if f.needs_port and f.kind != "build"}
     reached = _reached(files, {p for p, f in todo.items() if f.has_wgmma}) if todo else {}
     roots = {p for p, f in todo.items() if f.kind == "dsl" or (f.has_wgmma and not f.library)}
+    if options.rule_directories:
+        # what a rule recognizes may have no word of Hopper in it
+        roots |= {p for p, f in files.items() if f.kind == "cuda" and f.kernels}
     roots |= {root for found in reached.values() for root in found}
     # A header that some kernel includes is judged with that kernel.
     roots = {r for r in roots if files[r].kernels or not reached.get(r)}
     ordered = sorted(roots)
-    judge = partial(port_effort, include_dirs=tuple(include_dirs))
+    judge = partial(port_effort, include_dirs=tuple(include_dirs), options=options)
     judged = dict(zip(ordered, _spread(judge, ordered, jobs), strict=True))
     for path, file in {**todo, **{r: files[r] for r in ordered}}.items():
         found = judged.get(path)
@@ -255,7 +262,7 @@ def _judge(files: dict[str, FileInventory], jobs: int, include_dirs: Sequence[Pa
             root = max(reached[path], key=lambda r: LEVELS.index(judged[r].level))
             found = Effort(judged[root].level, (f"with {root}", *judged[root].why))
         if found is None:
-            found = library_effort(path)
+            found = library_effort(path, options.rule_directories)
         files[path] = replace(file, effort=found)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, compile_options, simulator_options
+from porter.cli.commands.shared import Command, compile_options, rules_option, simulator_options
 
 
 @click.command(cls=Command)
@@ -37,6 +37,7 @@ from porter.cli.commands.shared import Command, compile_options, simulator_optio
               help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
 @compile_options
 @simulator_options
+@rules_option
 def hazards() -> None:
     """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
     directory, a PTX module (with --grid, --block, --arg), or a whole program with its own main(), given as .cu

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command
+from porter.cli.commands.shared import Command, rules_option
 
 
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are.")  # fmt: skip
+@rules_option
 def plan() -> None:
     """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
 

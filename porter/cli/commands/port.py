@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command
+from porter.cli.commands.shared import Command, rules_option
 
 
 @click.command(cls=Command)
@@ -19,8 +19,7 @@ from porter.cli.commands.shared import Command
 @click.option("--allow-dirty", is_flag=True, help="With --apply: also over files that are not committed.")
 @click.option("--select", multiple=True, metavar="RULE", help="Only these rules (ID or prefix; repeatable).")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (ID or prefix; repeatable).")
-@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="A directory of rules of your own (YAML; repeatable).")  # fmt: skip
+@rules_option
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @click.option("--mend", "mends", is_flag=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command
+from porter.cli.commands.shared import Command, rules_option
 
 
 @click.command(cls=Command)
@@ -18,6 +18,7 @@ from porter.cli.commands.shared import Command
               help="Processes that read and judge files (default: one per CPU).")  # fmt: skip
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are.")  # fmt: skip
+@rules_option
 def scan() -> None:
     """List kernels and Hopper constructs of files or trees, what each becomes, and how much work a port is.
 

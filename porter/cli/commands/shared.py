@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+
+from porter.cli.context import current, fail, install
+from porter.diagnostics import PorterError
 
 
 class Command(click.Command):
@@ -16,8 +20,35 @@ class Command(click.Command):
     same name in the module of the same name in `porter.cli`: loading it takes longer than any `--help` should."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        self._configure(ctx)
         work = getattr(importlib.import_module(f"porter.cli.{self.name}"), str(self.name))
         return ctx.invoke(work, **ctx.params)
+
+    def _configure(self, ctx: click.Context) -> None:
+        """What the project's configuration says of the options that are not given."""
+        config = importlib.import_module("porter.cli.config")
+        session = current()
+        try:
+            session = config.configure(ctx, session)
+        except PorterError as error:
+            fail(session, error)
+        install(session)
+        if session.verbosity > 0 and session.config is not None:
+            session.remark(f"configuration: {session.config}")
+
+
+def _take_rules(ctx: click.Context, option: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
+    install(replace(current(), rules=value))
+    return value
+
+
+def rules_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--rules: for every command that reads or ports sources. The session has them."""
+    return click.option(
+        "--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="DIR",
+        expose_value=False, callback=_take_rules,
+        help="Rules of your own: a directory of YAML files, or one file (repeatable).",
+    )(function)  # fmt: skip
 
 
 def simulator_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, gpu_options, simulator_options
+from porter.cli.commands.shared import Command, gpu_options, rules_option, simulator_options
 from porter.verify.backend_names import BACKENDS
 
 
@@ -19,7 +19,7 @@ from porter.verify.backend_names import BACKENDS
               help="A finished port to verify; without it Porter makes one.")  # fmt: skip
 @click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
               help="Recorded cases: the CUDA C++ file the kernel was compiled from, to make the port of.")  # fmt: skip
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+@click.option("-I", "source_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Recorded cases: include directory of the source.")  # fmt: skip
 @click.option("--original-only", is_flag=True, help="Only compare the original with the reference.")
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
@@ -35,6 +35,7 @@ from porter.verify.backend_names import BACKENDS
 @gpu_options
 @click.option("--against", type=click.Path(path_type=Path), metavar="FILE",
               help="A record to compare the port with, instead of running the original.")  # fmt: skip
+@rules_option
 def verify() -> None:
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
 
