@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Examples of rules are their tests: run one, and say in what it differs from what the rule's file says."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from porter.lang.cuda import find
+from porter.lang.diff import unified_diff
+from porter.lang.sources import is_python, load_sources
+from porter.model.facts import KINDS, Doubt, Fact
+from porter.model.program import build_program
+from porter.passes.dsl.port import DslPortResult, port_python
+from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.rules.recognize import vocabulary
+from porter.rules.rule import Example, Rule
+
+Stated = tuple[tuple[str, tuple[tuple[str, str | int | bool], ...]], ...]
+
+_HOPPER = '__device__ void f() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
+"""What build files and the like are ported beside."""
+_DSL = "CuTe DSL"
+_NAMES = ("field_expression", "qualified_identifier", "identifier")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an example comes to: the text of its file after the port, the IDs of rules that made an edit, those of
+    messages; of a recognizer the facts, as rule files state them, and why places were not taken for one."""
+
+    text: str = ""
+    rules: frozenset[str] = frozenset()
+    diagnostics: tuple[str, ...] = ()
+    facts: Stated = ()
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One example of a rule, counted from 0. `problems` is empty if it holds."""
+
+    rule: Rule
+    number: int
+    found: Found
+    problems: tuple[str, ...]
+
+    @property
+    def example(self) -> Example:
+        return self.rule.examples[self.number]
+
+    def accepted(self) -> dict[str, object]:
+        """What the file has to say for the example to hold: values by key. Empty if what is wrong is for its author."""
+        if self.rule.recognizers:
+            if self.found.doubts or self.example.is_near or not self.example.facts:
+                return {}
+            return {"facts": [{kind: dict(values)} for kind, values in self.found.facts]}
+        if self.example.diagnostics:
+            return {"diagnostics": list(self.found.diagnostics)} if self.found.diagnostics else {}
+        if self.rule.id not in self.found.rules or not _holds_lines(self.example, self.found.text):
+            return {}
+        return {"after": self.found.text}
+
+
+def try_examples(rules: Sequence[Rule], directories: Sequence[str] = ()) -> Iterator[Tried]:
+    """Run all examples of rules, with those of `directories` beside Porter's own.
+
+    Raises:
+        PorterError: what the front ends and the engine raise of an example that is no source.
+    """
+    for rule in rules:
+        for number, example in enumerate(rule.examples):
+            with tempfile.TemporaryDirectory(prefix="porter-rule-") as folder:
+                found = run_example(rule, example, Path(folder), directories)
+            yield Tried(rule, number, found, tuple(differences(rule, example, found)))
+
+
+def run_example(rule: Rule, example: Example, folder: Path, directories: Sequence[str] = ()) -> Found:
+    """What an example comes to, with its files written to `folder`."""
+    path = folder / example.file
+    path.write_text(example.before, "utf-8")
+    if rule.recognizers:
+        return _facts(path, rule)
+    root, options = path, PortOptions(rule_directories=tuple(directories))
+    result: PortResult | DslPortResult
+    if is_python(path) and rule.family == _DSL:
+        result = port_python(path, rule_directories=options.rule_directories)
+    else:
+        if path.suffix not in (".cu", ".cuh", ".h", ".hpp", ".cpp"):
+            root = folder / "kernel.cu"
+            root.write_text(_HOPPER)
+        result = port_sources(load_sources(root), options)
+    written: Mapping[str, bytes] = {**result.files, **result.build_files}
+    return Found(
+        text=written.get(str(path), example.before.encode()).decode(),
+        rules=frozenset(g.rule for g in result.groups),
+        diagnostics=tuple(dict.fromkeys(d.code.id for d in result.diagnostics)),
+    )
+
+
+def _facts(path: Path, rule: Rule) -> Found:
+    """Only what the rule itself recognizes counts."""
+    program = build_program(load_sources(path), vocabulary([rule]))
+    found = [program.facts.of_call(c) for f in program.functions for c in f.calls]
+    found += [
+        program.facts.of_name(f, n)
+        for f in program.functions
+        for n in find(f.body, *_NAMES)
+        if n.parent is None or n.parent.type not in ("call_expression", "field_expression", *_NAMES)
+    ]
+    return Found(
+        facts=tuple(_stated(f) for f in found if f is not None and not isinstance(f, Doubt)),
+        doubts=tuple(f.what for f in found if isinstance(f, Doubt)),
+    )
+
+
+def _stated(fact: Fact) -> tuple[str, tuple[tuple[str, str | int | bool], ...]]:
+    """A fact as a rule file states it: fields that have their default are left out."""
+    kind = next(name for name, made in KINDS.items() if made is type(fact))
+    return kind, _but_defaults(kind, {f.name: getattr(fact, f.name) for f in fields(fact)})
+
+
+def _but_defaults(kind: str, values: Mapping[str, str | int | bool]) -> tuple[tuple[str, str | int | bool], ...]:
+    named = [(f, values[f.name]) for f in fields(KINDS[kind]) if f.name in values]
+    return tuple((f.name, value) for f, value in named if value != f.default)
+
+
+def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
+    """A sentence for each thing that is not as the example says."""
+    if rule.recognizers:
+        if example.is_near and not found.doubts:
+            yield f"it is no near miss: {_listed(found.facts) or 'nothing is recognized'}"
+        if not example.is_near and found.doubts:
+            yield from (f"it is a near miss: {doubt}" for doubt in found.doubts)
+        wanted = tuple((kind, _but_defaults(kind, dict(values))) for kind, values in example.facts)
+        if not example.is_near and found.facts != wanted:
+            yield f"the facts are {_listed(found.facts) or 'none'}, not {_listed(wanted) or 'none'}"
+        return
+    for code in example.diagnostics:
+        if code not in found.diagnostics:
+            yield f"{code} is not said; what is said is {', '.join(found.diagnostics) or 'nothing'}"
+    if example.after is not None and found.text != example.after:
+        name = example.file
+        diff = unified_diff({name: example.after.encode()}, {name: found.text.encode()}, ())
+        yield "the result is another:\n" + diff.decode("utf-8", "replace").rstrip()
+    yield from (f"the result has no `{line}`" for line in example.expect if line not in found.text)
+    yield from (f"the result has `{line}`" for line in example.absent if line in found.text)
+    if not example.diagnostics and rule.id not in found.rules:
+        said = f"; what is said is {', '.join(found.diagnostics)}" if found.diagnostics else ""
+        yield f"the rule makes no edit{said}"
+
+
+def _holds_lines(example: Example, text: str) -> bool:
+    return all(line in text for line in example.expect) and not any(line in text for line in example.absent)
+
+
+def _listed(facts: Sequence[tuple[str, tuple[tuple[str, str | int | bool], ...]]]) -> str:
+    return ", ".join(f"{kind}({', '.join(f'{n}={v!r}' for n, v in values)})" for kind, values in facts)
