@@ -234,7 +234,16 @@ def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: 
 def common_flags(
     std: str, include_dirs: Sequence[Path], defines: Sequence[str], flags: Sequence[str], lineinfo: bool
 ) -> list[str]:
-    """Options that every compilation takes, in a fixed order."""
+    """Options that every compilation takes, in a fixed order.
+
+    Raises:
+        PorterError: BAD_OPTION for a macro that nvcc would have a shell expand: it starts its tools through one.
+    """
+    for option, text in (*(("-D", d) for d in defines), *(("-I", str(d)) for d in include_dirs)):
+        if re.search(r"[`$]", text):
+            raise PorterError(
+                Code.BAD_OPTION, option=option, problem=f"`{text}` is text that nvcc would run in a shell"
+            )
     result = [f"-std={std}", *DEFAULT_FLAGS]
     if lineinfo:
         result.append("-lineinfo")

@@ -12,8 +12,9 @@ import numpy as np
 from porter.diagnostics import Code, PorterError
 from porter.verify.case import place
 from porter.verify.dtypes import Float64
-from porter.verify.expr import ExpressionError, evaluate_reference
+from porter.verify.expr import ExpressionError
 from porter.verify.problem import Problem
+from porter.verify.references import evaluate_reference
 
 
 def reference(problem: Problem, inputs: Mapping[str, Float64]) -> dict[str, Float64]:

@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 
-from porter.verify.expr import ExpressionError, evaluate, evaluate_reference, names_in
+from porter.verify.expr import ExpressionError, evaluate, names_in
+from porter.verify.references import evaluate_reference
 
 NAMES = {"M": 256, "N": 96, "BM": 128, "f": 0.5}
 
