@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from porter.diagnostics import Code, Diagnostic
+
 _HOST_HEADER = re.compile(
     r"(?:torch|ATen|c10|caffe2|pybind11|tvm|dlpack|nvtx3|spdlog|fmt|glog|gtest|gflags|xla|jaxlib|cudnn_frontend)/.*"
     r"|Python\.h|mpi\.h|nvml\.h|nvToolsExt\w*\.h|nvrtc\.h|nvJitLink\.h"
@@ -344,3 +346,9 @@ def _declared(name: str, after: set[str], inside: Mapping[str, set[str]]) -> str
 def _class(name: str, body: str = "") -> str:
     any_value = "::porter_host::any"
     return f"struct {name} : {any_value} {{ using any::any; {name}(); {name}(const {any_value}&);{body} }};"
+
+
+def host_headers_note(path: Path | str, stood_in: Iterable[str]) -> list[Diagnostic]:
+    """What is said about headers of host libraries that were stood in for; nothing where there were none."""
+    names = ", ".join(sorted(set(stood_in)))
+    return [Diagnostic(Code.HOST_HEADERS, None, {"path": str(path), "headers": names})] if names else []

@@ -6,12 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.build.dsl import DslCompiled
+from porter.build.host_headers import host_headers_note
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.port_plan import materialize
 from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow, compare_modules, compile_assembled, require_shared_memory, row
 from porter.build.toolchain import Toolkit, find_toolkit
-from porter.cli.building import compilable, host_headers_note
+from porter.cli.building import compilable
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_file, require_source
 from porter.cli.porting import plan_of
@@ -20,7 +21,7 @@ from porter.lang.sources import is_python
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
-from porter.verify.case import cases_of, load_case
+from porter.verify.case import cases_if_any, load_case
 from porter.verify.dsl import compile_case
 from porter.verify.line_map import placed_in_original
 from porter.verify.problem import Problem, bind
@@ -65,14 +66,8 @@ def build(session: Session, file: Path, port_path: Path | None, case_path: Path 
 
 
 def _problem(file: Path, case_path: Path | None) -> Problem | None:
-    if case_path is None:
-        try:
-            case_path = cases_of(file)[0]
-        except PorterError as error:
-            if error.diagnostic.code is Code.CASE_NOT_FOUND:
-                return None
-            raise
-    return bind(load_case(case_path))
+    found = [case_path] if case_path is not None else cases_if_any(file)
+    return bind(load_case(found[0])) if found else None
 
 
 def _from_case(problem: Problem, file: Path, ported: Path, toolkit: Toolkit) -> tuple[list[ResourceRow], list[str]]:

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 
 from porter.build.cache import default_directory
 from porter.build.port_plan import write_whole
 from porter.build.toolchain import Toolkit
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics import Code, Location, PorterError
 from porter.lang.embedded import kernel_in_python
 from porter.lang.sources import is_python
 from porter.verify.builder import ToolkitBuilder
@@ -19,12 +18,6 @@ from porter.verify.builder import ToolkitBuilder
 def make_builder(toolkit: Toolkit | None) -> ToolkitBuilder:
     """Without a toolkit the first one is found on first use."""
     return ToolkitBuilder(toolkit, compilable)
-
-
-def host_headers_note(path: Path | str, stood_in: Iterable[str]) -> list[Diagnostic]:
-    """What is said about headers of host libraries that were stood in for; nothing where there were none."""
-    names = ", ".join(sorted(set(stood_in)))
-    return [Diagnostic(Code.HOST_HEADERS, None, {"path": str(path), "headers": names})] if names else []
 
 
 def compilable(source: Path, entry: str) -> Path:

@@ -1,309 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compile gate of `porter port`: from what was ported to what is compiled, and what is said about it."""
+"""What was ported, as the compile gate takes it."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-from porter.build.dsl import dsl_untested
-from porter.build.entry import function_name, kernel_names
-from porter.build.gate import MACHINE, Gated, Module, Outcome, Pair, kernels, nvcc_pair, run_pairs, spills
-from porter.build.nvcc import CompileRequest
-from porter.build.ptxas import assemble
-from porter.build.table import ResourceRow, require_shared_memory
-from porter.build.toolchain import Toolkit, find_toolkit
-from porter.build.tree import Tree, write_tree
-from porter.cli.building import host_headers_note
-from porter.cli.porting import Ported, PortedRoot
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
-from porter.lang.embedded import device_sources
-from porter.lang.lexical import Lexed
+from porter.build.gate import Gated
 from porter.lang.sources import is_python
-from porter.scan.inventory import python_kernels
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
-from porter.verify.case import cases_of, load_case
-from porter.verify.dsl import compile_case
-from porter.verify.line_map import placed_in_original
-from porter.verify.problem import Problem, bind
-
-Tell = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class GateOptions:
-    """How to compile: what originals need, the toolkit (None: the first that is found), and how many compilations run
-    at once (None: one a core)."""
-
-    include_dirs: tuple[Path, ...] = ()
-    defines: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    toolkit: Path | None = None
-    jobs: int | None = None
-
-
-@dataclass
-class _Work:
-    """What is compiled of one root: pairs with the trees that their ports lie in, and why anything is left out."""
-
-    root: PortedRoot
-    pairs: list[tuple[Pair, Tree]] = field(default_factory=list)
-    notes: list[Diagnostic] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+from porter.passes.ported import Ported, PortedRoot
+from porter.verify.gate import GateOptions, Tell, Unit, compile_units
 
 
 def compile_ports(ported: Ported, options: GateOptions, tell: Tell | None = None) -> list[Gated]:
-    """Compile every root that changed, and its original.
-
-    Raises:
-        PorterError: BAD_TOOLKIT for a toolkit that is given and none.
-    """
-    roots = [r for r in ported.roots if set(r.files) & set(ported.changed)]
-    if not roots:
-        return []
-    try:
-        found = find_toolkit(options.toolkit)
-    except PorterError as error:
-        if error.diagnostic.code is not Code.NO_TOOLKIT:
-            raise
-        return [_left_out(r.path, error.diagnostic.message) for r in roots]
-    with tempfile.TemporaryDirectory(prefix="porter-") as spare:
-        works = [_work(ported, root, options, found, Path(spare)) for root in roots]
-        outcomes = iter(run_pairs([p for w in works for p, _ in w.pairs], options.jobs, tell))
-        judged = [_judged(w, [next(outcomes) for _ in w.pairs], ported) for w in works]
-    made = {function_name(n) for _, names in judged for n in names}
-    return [_with_unmade(gated, ported, made) for gated, _ in judged]
-
-
-def gate_exit(results: Iterable[Gated]) -> ExitCode:
-    """BUILD_FAILED where a compiler refused a port; UNPORTED where tracing showed only what cannot be ported."""
-    refused = [exit_code_of(g.diagnostics) for g in results if g.status == "refused"]
-    if any(code is not ExitCode.UNPORTED for code in refused):
-        return ExitCode.BUILD_FAILED
-    return ExitCode.UNPORTED if refused else ExitCode.OK
+    """As `porter.verify.gate.compile_units`, for every root that changed."""
+    return compile_units([_unit(ported, root) for root in ported.changed_roots], options, tell)
 
 
 def not_compiled(ported: Ported, reason: str) -> list[Gated]:
     """Every root that changed, without a word to the compiler."""
-    changed = set(ported.changed)
-    return [Gated(r.path, "not compiled", reason) for r in ported.roots if set(r.files) & changed]
+    return [Gated(root.path, "not compiled", reason) for root in ported.changed_roots]
 
 
-def _left_out(path: str, reason: str) -> Gated:
-    note = Diagnostic(Code.NOT_COMPILED, None, {"path": path, "reason": reason})
-    return Gated(path, "not compiled", reason, diagnostics=(note,))
-
-
-# --- what is compiled
-
-
-def _work(ported: Ported, root: PortedRoot, options: GateOptions, toolkit: Toolkit, spare: Path) -> _Work:
-    work = _Work(root)
-    path = Path(root.path)
-    old = {name: ported.old[name] for name in root.files}
-    new = {name: ported.new[name] for name in root.files}
-    if root.dsl:
-        new = ported.elsewhere([*root.files, *root.added])
-    try:
-        if not is_python(path):
-            tree = write_tree(new, options.include_dirs, spare)
-            for request in _requests(path, options):
-                work.pairs.append((_cuda_pair(request, path, tree, toolkit), tree))
-            if ported.old[root.path] != ported.new[root.path]:
-                _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
-        elif root.dsl or python_kernels(path):
-            tree = write_tree(new, (), spare)
-            _dsl(work, path, tree, toolkit)
-        else:
-            _embedded(work, old[root.path], new[root.path], options, toolkit, spare)
-    except PorterError as error:
-        work.left_out.append(error.diagnostic.message)
-    except OSError as error:
-        work.left_out.append(f"cannot write the port for the compiler: {error.strerror or error}")
-    return work
-
-
-def _requests(path: Path, options: GateOptions) -> list[CompileRequest]:
-    """The original as its cases name its kernels, else as it is."""
-    found = [compile_request(p, path, ORIGINAL_ARCH) for p in _problems(path) if p.case.dsl is None]
-    found = list(dict.fromkeys(found)) or [CompileRequest(path, ORIGINAL_ARCH)]
-    return [
-        replace(
-            r,
-            include_dirs=(*options.include_dirs, *r.include_dirs),
-            defines=(*options.defines, *r.defines),
-            flags=options.flags,
-        )
-        for r in found
-    ]
-
-
-def _problems(path: Path) -> list[Problem]:
-    """The cases beside a file that can be read; one that cannot is the business of `porter verify`."""
-    problems = []
-    with suppress(PorterError):
-        for case_path in cases_of(path):
-            with suppress(PorterError):
-                case = load_case(case_path)
-                if case.recorded is None:
-                    problems.append(bind(case))
-    return problems
-
-
-def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit) -> Pair:
-    include_dirs = tree.include_dirs(request.include_dirs)
-    after = replace(
-        request, source=tree.place(path), arch=PORT_ARCH, include_dirs=include_dirs, quote_dirs=tree.quote_dirs
+def _unit(ported: Ported, root: PortedRoot) -> Unit:
+    return Unit(
+        root.path,
+        "dsl" if root.dsl else "strings" if is_python(Path(root.path)) else "cuda",
+        ported.elsewhere([*root.files, *root.added]) if root.dsl else {name: ported.new[name] for name in root.files},
+        partial(ported.strings, root.path),
+        ported.rewritten(root),
+        not ported.exit_code,
     )
-    return nvcc_pair(request, after, toolkit)
-
-
-def _embedded(work: _Work, old: bytes, new: bytes, options: GateOptions, toolkit: Toolkit, spare: Path) -> None:
-    """Sources in strings, each as the device code that it holds. Those that the port left alone are not compiled."""
-    name = work.root.path
-    if is_python(Path(name)) or b'R"' in old:
-        before, after = device_sources(name, old), device_sources(name, new)
-        if len(before) != len(after):
-            work.left_out.append("its strings hold another number of sources than the original's")
-            return
-        for left, right in zip(before, after, strict=True):
-            if left != right:
-                trees = [write_tree({name: text}, (), spare) for text in (left, right)]
-                requests = [
-                    CompileRequest(
-                        tree.place(Path(name)),
-                        arch,
-                        include_dirs=options.include_dirs,
-                        defines=options.defines,
-                        flags=options.flags,
-                    )
-                    for tree, arch in zip(trees, (ORIGINAL_ARCH, PORT_ARCH), strict=True)
-                ]
-                work.pairs.append((nvcc_pair(requests[0], requests[1], toolkit), trees[1]))
-
-
-def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
-    """CuTe DSL makes code for the arguments of a call only, which a case has."""
-    problems = [p for p in _problems(path) if p.case.dsl is not None]
-    if not problems:
-        work.left_out.append("no case beside it says how its CuTe DSL kernel is called")
-    with suppress(PorterError):  # that there is no DSL is said where it is used
-        work.notes += [note for note in [dsl_untested()] if note is not None]
-    for problem in problems:
-        before = _dsl_side(problem, path, ORIGINAL_ARCH, toolkit)
-        after = _dsl_side(problem, tree.place(path), PORT_ARCH, toolkit, path)
-        work.pairs.append((Pair(before, after), tree))
-
-
-def _dsl_side(
-    problem: Problem, source: Path, arch: str, toolkit: Toolkit, original: Path | None = None
-) -> Callable[[], Module]:
-    def compiled() -> Module:
-        try:
-            made = compile_case(problem, source, arch)[0]
-        except PorterError as error:
-            raise placed_in_original(error, original or source, source, problem.case.include_dirs) from None
-        assembled = assemble(toolkit, made.ptx, arch, name=source.stem)
-        require_shared_memory(assembled.resources, made.dynamic_smem, arch, source)
-        return Module(made.ptx, assembled)
-
-    return compiled
-
-
-# --- what is said
-
-
-def _judged(work: _Work, outcomes: Sequence[Outcome], ported: Ported) -> tuple[Gated, list[str]]:
-    """The verdict on one root, and the mangled names of its kernels."""
-    path = work.root.path
-    said: list[Diagnostic] = list(work.notes)
-    rows: list[ResourceRow] = []
-    names: list[str] = []
-    stood_in: list[str] = []
-    reasons = list(work.left_out)
-    refused = False
-    for (_, tree), outcome in zip(work.pairs, outcomes, strict=True):
-        if isinstance(outcome.before, PorterError):
-            said.append(_original_refused(path, outcome.before))
-            reasons.append(f"the original does not compile here: {_text(outcome.before)}")
-            continue
-        stood_in += outcome.before.stood_in
-        if isinstance(outcome.after, PorterError):
-            if outcome.after.diagnostic.code in MACHINE:
-                reasons.append(outcome.after.diagnostic.message)
-                continue
-            refused = True
-            said += _refused(path, outcome.after, tree)
-            continue
-        compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, PORT_ARCH)
-        names += outcome.before.resources
-        rows += [r for r in compiled.rows if r not in rows]
-        said += [_spill(path, r) for r in compiled.rows if spills(r)]
-        if compiled.emptied and ported.exit_code is ExitCode.OK:
-            refused = True
-            values = {"path": path, "arch": PORT_ARCH, "kernel": compiled.emptied[0]}
-            said.append(Diagnostic(Code.PORT_WITHOUT_MMA, Location(path), values))
-    said += [Diagnostic(Code.NOT_COMPILED, None, {"path": path, "reason": r}) for r in work.left_out]
-    said += host_headers_note(path, stood_in)
-    status = "refused" if refused else "not compiled" if reasons else "compiled"
-    found = Gated(
-        path, status, "; ".join(dict.fromkeys(reasons)), tuple(rows), tuple(dict.fromkeys(stood_in)),
-        diagnostics=tuple(_unique(said)),
-    )  # fmt: skip
-    return found, names
-
-
-def _unique(said: Sequence[Diagnostic]) -> list[Diagnostic]:
-    found: list[Diagnostic] = []
-    for diagnostic in said:
-        if diagnostic not in found:
-            found.append(diagnostic)
-    return found
-
-
-def _with_unmade(gated: Gated, ported: Ported, made: set[str]) -> Gated:
-    """With the kernels that are written in changed files of the root and of which no compilation made anything."""
-    root = next(r for r in ported.roots if r.path == gated.path)
-    if gated.status != "compiled":
-        return gated
-    changed = [name for name in root.files if name in set(ported.changed) and not is_python(Path(name))]
-    written = [k for name in changed for k in kernel_names(Lexed(ported.old[name]).plain.decode("utf-8", "replace"))]
-    unmade = tuple(dict.fromkeys(k for k in written if k not in made))
-    if not unmade:
-        return gated
-    values = {"path": gated.path, "kernels": ", ".join(unmade)}
-    note = Diagnostic(Code.NOT_INSTANTIATED, None, values)
-    return replace(gated, unmade=unmade, diagnostics=(*gated.diagnostics, note))
-
-
-def _text(error: PorterError) -> str:
-    return str(error.diagnostic.values.get("text") or error.diagnostic.message)
-
-
-def _original_refused(path: str, error: PorterError) -> Diagnostic:
-    values = {"path": path, "text": _text(error)}
-    return Diagnostic(Code.ORIGINAL_DOES_NOT_COMPILE, error.diagnostic.where, values)
-
-
-def _refused(path: str, error: PorterError, tree: Tree) -> list[Diagnostic]:
-    if error.diagnostic.code is Code.DSL_OBSTACLE:
-        return list(error.diagnostics)
-    where = error.diagnostic.where
-    if where is not None:
-        where = replace(where, path=tree.original_names(where.path))
-    values = {"path": path, "arch": PORT_ARCH, "text": tree.original_names(_text(error))}
-    return [Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))]
-
-
-def _spill(path: str, row: ResourceRow) -> Diagnostic:
-    values = {
-        "kernel": row.kernel,
-        "stores": row.metric("spill_stores").after,
-        "loads": row.metric("spill_loads").after,
-        "before": row.metric("registers").before,
-        "after": row.metric("registers").after,
-    }
-    return Diagnostic(Code.PORT_SPILLS, Location(path), values)

@@ -24,7 +24,7 @@ from porter.report import hazards_sarif
 from porter.report.exits import hazards_exit
 from porter.verify.bare import pick_entry, read_argument
 from porter.verify.builder import ORIGINAL_ARCH, Builder, parse_ptx
-from porter.verify.case import Case, cases_of, load_case
+from porter.verify.case import Case, cases_if_any, cases_of, load_case
 from porter.verify.expr import Number
 from porter.verify.hazards import HazardRun, OneRun, against_original, check_bare, check_case, check_runs, usual_level
 from porter.verify.line_map import LineMap
@@ -77,7 +77,7 @@ def hazards(
         entry = pick_entry(module, kernel, str(path))
         values = [read_argument(a) for a in args]
         runs.append(check_bare(module, entry, launch, values, path.name, chosen or "practice", options, numbers))
-    elif case_path is None and path.is_file() and not _has_case(path):
+    elif case_path is None and path.is_file() and not cases_if_any(path):
         require_program(path)
         toolkit = find_toolkit(session.toolkit)
         request = Request(path, arguments, arch, include_dirs, defines, flags, libraries)
@@ -113,15 +113,6 @@ def hazards(
     if sarif_path is not None:
         _write(sarif_path, json.dumps(hazards_sarif.document(runs), indent=2) + "\n")
     return worst_exit([*map(hazards_exit, runs), *(e.code.value.exit_code for e in errors)])
-
-
-def _has_case(path: Path) -> bool:
-    try:
-        return bool(cases_of(path))
-    except PorterError as error:
-        if error.diagnostic.code is Code.CASE_NOT_FOUND:
-            return False
-        raise
 
 
 def _text(path: Path) -> str:

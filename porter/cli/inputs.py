@@ -6,15 +6,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
+from porter.cli.porting import look
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import Lexed
 from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
-from porter.scan.inventory import python_drivers, python_kernels, refuse_python
-from porter.verify.case import cases_of, load_case
+from porter.lang.trees import refuse_python
+from porter.passes.ported import is_dsl_source
+from porter.verify.case import cases_of
 
 _MAIN = re.compile(rb"\bmain\s*\(")
 
@@ -34,41 +35,12 @@ def require_source(path: Path) -> None:
         PorterError: FILE_NOT_FOUND, UNKNOWN_SOURCE_KIND, NOT_TEXT, NO_KERNEL.
     """
     if is_python(path):
-        if not is_dsl_source(path) and not embedded_in_python(path)[1]:
+        if not is_dsl_source(path, look(path)) and not embedded_in_python(path)[1]:
             raise refuse_python(path)
         return
     if path.suffix.lower() not in CUDA_ENDINGS:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, Location(str(path)), path=path)
     read_source(path)
-
-
-def is_dsl_source(path: Path) -> bool:
-    """Whether a Python file has a CuTe DSL kernel; or, having no CUDA source in its strings, launches imported ones or
-    is called by a case beside it.
-
-    Raises:
-        PorterError: FILE_NOT_FOUND, NOT_TEXT, EMBEDDED_SOURCE.
-    """
-    if python_kernels(path):
-        return True
-    return not embedded_in_python(path)[1] and (bool(python_drivers(path)) or _has_dsl_case(path))
-
-
-def _has_dsl_case(path: Path) -> bool:
-    try:
-        return any(load_case(case).dsl is not None for case in cases_of(path))
-    except PorterError:
-        return False
-
-
-def case_directories(path: Path) -> tuple[Path, ...]:
-    """Where the cases beside a file look for what it imports."""
-    found: list[Path] = []
-    with suppress(PorterError):
-        for case in cases_of(path):
-            with suppress(PorterError):
-                found += load_case(case).include_dirs
-    return tuple(dict.fromkeys(found))
 
 
 def require_directories(option: str, directories: Iterable[Path]) -> None:

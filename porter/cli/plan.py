@@ -10,17 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
-from porter.cli.inputs import case_directories, require_directories
-from porter.cli.porting import port_options, roots
+from porter.cli.inputs import require_directories
+from porter.cli.porting import look, port_options
 from porter.diagnostics import ExitCode, worst_exit
-from porter.lang.sources import is_python, load_sources
-from porter.passes.dsl.port import DslPortResult, port_python
-from porter.passes.embedded import EmbeddedPortResult, port_cuda_file, port_python_strings
+from porter.passes.dsl.port import DslPortResult
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
-from porter.passes.port import PortResult
+from porter.passes.ported import port_root, roots
 from porter.report import json as report_json
-from porter.scan.inventory import python_kernels
 
 
 @command
@@ -33,16 +30,10 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
     for root in roots(paths):
-        result: PortResult | DslPortResult | EmbeddedPortResult
-        if is_python(root) and not python_kernels(root) and (strings := port_python_strings(root, options)) is not None:
-            result = strings
-            plans += strings.plans
-        elif is_python(root):
-            search = (*include_dirs, *case_directories(root))
-            result = port_python(root, options.select, options.ignore, options.rule_directories, search)
+        _, result = port_root(root, options, include_dirs, look)
+        if isinstance(result, DslPortResult):
             python.append((str(root), result))
         else:
-            result = port_cuda_file(load_sources(root, include_dirs), options)
             plans += result.plans
         diagnostics += result.diagnostics
         left += getattr(result, "left", ())

@@ -13,16 +13,19 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.files import placed_below, require_clean, write_all
-from porter.cli.gate import GateOptions, compile_ports, gate_exit, not_compiled
+from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.inputs import require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
-from porter.cli.porting import Ported, port_paths
+from porter.cli.porting import port_paths
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.lang.diff import file_diff, unified_diff
+from porter.passes.ported import Ported
 from porter.report import gate as report_gate
 from porter.report import json as report_json
+from porter.report.exits import gate_exit
 from porter.report.groups import group_body
+from porter.verify.gate import GateOptions
 
 
 @command

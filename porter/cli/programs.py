@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from porter.build.host_headers import host_headers_note
 from porter.build.program import build_program
 from porter.build.toolchain import Toolkit
-from porter.cli.building import host_headers_note
 from porter.diagnostics import Diagnostic
 from porter.lang.sources import CUDA_ENDINGS
 from porter.report.trace import kernel_name

@@ -26,7 +26,7 @@ from porter.report.program import finding_body, finding_diagnostic
 from porter.verify.backends import SimBackend, run_finding
 from porter.verify.bare import pick_entry, read_argument, run_bare
 from porter.verify.builder import ORIGINAL_ARCH, parse_ptx
-from porter.verify.case import Case, cases_of, load_case
+from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.images import make_image
 from porter.verify.inputs import choose, generate
 from porter.verify.problem import bind
@@ -89,14 +89,7 @@ def sim(
 
 
 def _case_beside(path: Path) -> Path | None:
-    if path.suffix in (".yaml", ".yml"):
-        return path
-    try:
-        return cases_of(path)[0]
-    except PorterError as error:
-        if error.diagnostic.code is Code.CASE_NOT_FOUND:
-            return None
-        raise
+    return path if path.suffix in (".yaml", ".yml") else next(iter(cases_if_any(path)), None)
 
 
 def _ptx(path: Path, kernel: str | None, launch: Any, args: Sequence[str], options: SimOptions) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from typing import Literal, cast
 
 from rich.text import Text
 
+from porter.build.host_headers import host_headers_note
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
-from porter.cli.building import host_headers_note, make_builder
+from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import cases_beside, require_directories, require_file
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list

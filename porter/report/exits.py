@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from porter.diagnostics import ExitCode, worst_exit
+from collections.abc import Iterable
+
+from porter.build.gate import Gated
+from porter.diagnostics import ExitCode, exit_code_of, worst_exit
 from porter.verify.backends import RunResult
 from porter.verify.hazards import HazardRun
 from porter.verify.outcome import Verdict
@@ -44,3 +47,11 @@ def baseline_exit(baseline: RunResult) -> ExitCode:
     if baseline.status == "error" or any(h.severity == "error" for h in baseline.hazards):
         return ExitCode.DIFFERENT
     return ExitCode.OK
+
+
+def gate_exit(results: Iterable[Gated]) -> ExitCode:
+    """BUILD_FAILED where a compiler refused a port; UNPORTED where tracing showed only what cannot be ported."""
+    refused = [exit_code_of(g.diagnostics) for g in results if g.status == "refused"]
+    if any(code is not ExitCode.UNPORTED for code in refused):
+        return ExitCode.BUILD_FAILED
+    return ExitCode.UNPORTED if refused else ExitCode.OK

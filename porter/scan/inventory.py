@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.lang.cute_dsl import JIT, DslFile, parse_dsl
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
-from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, is_python, load_sources, read_source
+from porter.lang.sources import is_python, load_sources, read_source
+from porter.lang.trees import files_below, python_kernels, refuse_python, source_files
 from porter.model.dsl.reach import uses_kernels
 from porter.passes.port import PortOptions
 from porter.scan.constructs import (
@@ -95,31 +95,6 @@ class Inventory:
         return {level: found[level] for level in LEVELS if found[level]}
 
 
-def source_files(path: Path, python: bool = True) -> list[Path]:
-    """The path itself, or every source below a directory, sorted; hidden directories are left out.
-
-    Raises:
-        PorterError: FILE_NOT_FOUND, NO_SOURCES.
-    """
-    if not path.exists():
-        raise PorterError(Code.FILE_NOT_FOUND, path=path)
-    if not path.is_dir():
-        return [path]
-    endings = CUDA_ENDINGS | PYTHON_ENDINGS if python else CUDA_ENDINGS
-    found = [p for p in _below(path) if p.suffix.lower() in endings]
-    if not found:
-        raise PorterError(Code.NO_SOURCES, path=path)
-    return found
-
-
-def _below(path: Path) -> list[Path]:
-    found = []
-    for folder, folders, names in os.walk(path):
-        folders[:] = [f for f in folders if not f.startswith(".")]
-        found += [Path(folder, name) for name in names if not name.startswith(".")]
-    return sorted(p for p in found if p.is_file())
-
-
 def take_inventory(
     paths: Sequence[Path],
     target: str = TARGET,
@@ -144,7 +119,7 @@ def take_inventory(
         if path.is_dir():
             for source in source_files(path):
                 chosen.setdefault(source, False)
-            builds += [p for p in _below(path) if p.name in BUILD_FILES or p.suffix in (".mk", ".cmake")]
+            builds += [p for p in files_below(path) if p.name in BUILD_FILES or p.suffix in (".mk", ".cmake")]
         else:
             for source in _named(path, include_dirs):
                 chosen[source] = True
@@ -288,36 +263,3 @@ def _reached(files: dict[str, FileInventory], wanted: set[str]) -> dict[str, set
         for path in seen & wanted - {root}:
             reached[path].add(root)
     return reached
-
-
-def python_kernels(path: Path) -> tuple[str, ...]:
-    """Names of the CuTe DSL kernels (functions marked `@cute.kernel`) of a Python file.
-
-    Raises:
-        PorterError: FILE_NOT_FOUND, NOT_TEXT.
-    """
-    return tuple(k.name for k in _python(path).kernels)
-
-
-def python_drivers(path: Path) -> tuple[str, ...]:
-    """Names of the CuTe DSL host functions (marked `@cute.jit`) of a Python file: they may launch kernels of modules
-    that the file imports.
-
-    Raises:
-        PorterError: FILE_NOT_FOUND, NOT_TEXT.
-    """
-    return tuple(f.name for f in _python(path).decorated(JIT))
-
-
-def _python(path: Path) -> DslFile:
-    try:
-        return parse_dsl(str(path), read_source(path))
-    except PorterError as error:
-        if error.diagnostic.code is not Code.DSL_UNREADABLE:
-            raise
-        raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
-
-
-def refuse_python(path: Path) -> PorterError:
-    """Why a Python file without kernels is not read."""
-    return PorterError(Code.NO_KERNEL, Location(str(path)), path=path)

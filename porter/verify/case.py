@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -413,6 +414,34 @@ def cases_of(path: Path) -> list[Path]:
         beside = ", ".join(f"{p.name} beside it has kernel: {_kernel_name(p)}" for p in others)
         raise PorterError(Code.CASE_NOT_FOUND, path=path, detail=beside)
     return found
+
+
+def cases_if_any(path: Path) -> list[Path]:
+    """As `cases_of`, but none where there is none."""
+    try:
+        return cases_of(path)
+    except PorterError as error:
+        if error.diagnostic.code is Code.CASE_NOT_FOUND:
+            return []
+        raise
+
+
+def case_directories(path: Path) -> tuple[Path, ...]:
+    """Where the cases beside a file look for what it imports; what cannot be read is left out."""
+    found: list[Path] = []
+    with suppress(PorterError):
+        for case in cases_of(path):
+            with suppress(PorterError):
+                found += load_case(case).include_dirs
+    return tuple(dict.fromkeys(found))
+
+
+def has_dsl_case(path: Path) -> bool:
+    """Whether a case beside a file calls it as a CuTe DSL kernel."""
+    try:
+        return any(load_case(case).dsl is not None for case in cases_of(path))
+    except PorterError:
+        return False
 
 
 def _is_case_name(path: Path) -> bool:

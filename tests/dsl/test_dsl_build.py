@@ -17,15 +17,17 @@ from porter.build.dsl import DslRequest, compile_dsl
 from porter.build.port_plan import PortPlan
 from porter.build.ptxas import Resources
 from porter.build.table import require_shared_memory
-from porter.cli.gate import GateOptions, compile_ports, gate_exit
-from porter.cli.inputs import is_dsl_source
-from porter.cli.porting import Ported, PortedRoot
+from porter.cli.gate import compile_ports
+from porter.cli.porting import look
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.passes.ported import Ported, PortedRoot, is_dsl_source
 from porter.ptx.arch import SHARED_LIMIT
 from porter.report.environment import probe
+from porter.report.exits import gate_exit
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
+from porter.verify.gate import GateOptions
 from porter.verify.line_map import placed_in_original
 from porter.verify.outcome import Verdict
 from porter.verify.runner import VerifyOptions, verify
@@ -373,12 +375,12 @@ def test_an_obstacle_in_a_copied_module_stands_at_the_installed_line(tmp_path: P
 def test_a_driver_needs_no_kernel_of_its_own(tmp_path: Path) -> None:
     driver = tmp_path / "driver.py"
     driver.write_text("from cutlass.cute import jit\nfrom kernels import Kernel\n\n@jit\ndef run(a): Kernel()(a)\n")
-    assert is_dsl_source(driver)
+    assert is_dsl_source(driver, look(driver))
     plain = tmp_path / "plain.py"
     plain.write_text("from kernels import Kernel\n\nclass Mine(Kernel):\n    pass\n")
-    assert not is_dsl_source(plain)
+    assert not is_dsl_source(plain, look(plain))
     (tmp_path / "case.yaml").write_text(CASE.replace("copy.py", "plain.py"))
-    assert is_dsl_source(plain)
+    assert is_dsl_source(plain, look(plain))
 
 
 @pytest.mark.parametrize(("version", "tested"), [("4.8.1", True), ("4.6.2", True), ("4.5.3", False), ("4.10.0", False)])

@@ -13,8 +13,9 @@ from variant_catalog import VARIANTS
 from variant_run import Outcome, run
 from variant_types import Variant, plus
 
-from porter.cli.porting import Ported, port_paths
+from porter.cli.porting import port_paths
 from porter.diagnostics import Code, Diagnostic, ExitCode
+from porter.passes.ported import Ported
 
 PLAIN = VARIANTS["plain"]
 BUMPED = VARIANTS["macro_assigned"]

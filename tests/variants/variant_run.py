@@ -23,8 +23,9 @@ from porter.build.cache import default_directory
 from porter.build.entry import demangle
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.port_plan import PortPlan, materialize
-from porter.cli.porting import Ported, port_paths
+from porter.cli.porting import port_paths
 from porter.diagnostics import Diagnostic, ExitCode, PorterError, Severity
+from porter.passes.ported import Ported
 from porter.ptx import ast
 from porter.ptx.parser import parse_module
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files and trees ported: every root with the engine for its language, and all results together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, worst_exit
+from porter.lang.embedded import device_sources, embedded_in_python
+from porter.lang.lexical import Lexed
+from porter.lang.sources import SourceSet, is_python, load_sources
+from porter.lang.text import EditGroup
+from porter.lang.trees import python_drivers, python_kernels, refuse_python, source_files
+from porter.model.dsl.reach import uses_kernels
+from porter.passes.dsl.port import DslPortResult, DslSources, port_python
+from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
+from porter.passes.partial import LeftKernel
+from porter.passes.port import PortOptions, PortResult
+
+Result = PortResult | DslPortResult | EmbeddedPortResult
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What lies beside a Python file: directories where cases look for what it imports, and whether one calls it as a
+    CuTe DSL kernel."""
+
+    search: tuple[Path, ...] = ()
+    dsl: bool = False
+
+
+Look = Callable[[Path], Beside]
+
+
+@dataclass(frozen=True)
+class PortedRoot:
+    """One file that was ported with its headers: `files` are the keys of its set."""
+
+    path: str
+    files: tuple[str, ...]
+    added: tuple[str, ...] = ()
+    """Files of the port that no original stands for."""
+    dsl: bool = False
+
+
+@dataclass
+class Ported:
+    """All files of one or more source sets before and after, by path."""
+
+    old: dict[str, bytes] = field(default_factory=dict)
+    new: dict[str, bytes] = field(default_factory=dict)
+    groups: list[EditGroup] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    exit_code: ExitCode = ExitCode.OK
+    roots: list[PortedRoot] = field(default_factory=list)
+    scaffold: dict[str, bytes] = field(default_factory=dict)
+    """Files that a port needs wherever it does not lie among the originals."""
+    left: list[LeftKernel] = field(default_factory=list)
+    """Kernels that were refused while others of their file were ported."""
+
+    def elsewhere(self, paths: Iterable[str] | None = None) -> dict[str, bytes]:
+        """The files (of these paths) for a place away from the originals."""
+        new = self.new if paths is None else {path: self.new[path] for path in paths}
+        return {**self.scaffold, **new}
+
+    @property
+    def changed(self) -> list[str]:
+        return [path for path in sorted(self.new) if self.new[path] != self.old.get(path)]
+
+    @property
+    def changed_roots(self) -> list[PortedRoot]:
+        return [r for r in self.roots if set(r.files) & set(self.changed)]
+
+    def leaves(self, entry: str) -> bool:
+        """Whether constructs were left unported that a kernel needs: kernels that were left do not matter to others."""
+        names = {left.kernel for left in self.left}
+        return self.exit_code is not ExitCode.OK and (not names or entry.rsplit("::", 1)[-1] in names)
+
+    def strings(self, path: str) -> tuple[list[bytes], list[bytes]]:
+        """The device code of sources in the strings of a file, before and after.
+
+        Raises:
+            PorterError: EMBEDDED_SOURCE.
+        """
+        old, new = self.old[path], self.new[path]
+        if old == new or not (is_python(Path(path)) or b'R"' in old):
+            return [], []
+        return device_sources(path, old), device_sources(path, new)
+
+    def rewritten(self, root: PortedRoot) -> list[str]:
+        """The plain text of the CUDA files of a root that are changed, as they were."""
+        changed = [name for name in root.files if name in set(self.changed) and not is_python(Path(name))]
+        return [Lexed(self.old[name]).plain.decode("utf-8", "replace") for name in changed]
+
+    def add(self, root: str, sources: SourceSet | DslSources | EmbeddingFile, result: Result) -> None:
+        """Take in one port. A header that two roots share has to come out the same for both.
+
+        Raises:
+            PorterError: WOULD_OVERWRITE if it does not.
+        """
+        old = {**sources.sources(), **{path: Path(path).read_bytes() for path in result.build_files}}
+        new = {**old, **result.files, **result.build_files}
+        for path, data in new.items():
+            if path in self.new and self.new[path] != data and self.new[path] != self.old.get(path):
+                if data == old.get(path):
+                    new[path] = self.new[path]
+                    continue
+                reason = f"its port for {root} is not the one for another file"
+                raise PorterError(Code.WOULD_OVERWRITE, Location(path), path=path, reason=reason)
+        self.old.update(old)
+        added = tuple(path for path in result.files if path not in old)
+        self.roots.append(PortedRoot(root, tuple(sources.sources()), added, isinstance(sources, DslSources)))
+        self.scaffold.update(getattr(result, "scaffold", {}))
+        self.new.update(new)
+        self.groups += [g for g in result.groups if g not in self.groups]
+        self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]
+        self.left += [k for k in getattr(result, "left", ()) if k not in self.left]
+        self.exit_code = worst_exit([self.exit_code, ExitCode(result.exit_code)])
+        if not result.groups and ExitCode(result.exit_code) is ExitCode.OK:
+            self.diagnostics.append(Diagnostic(Code.NOTHING_TO_PORT, None, {"path": root}))
+
+
+def roots(paths: Iterable[Path]) -> list[Path]:
+    """The files to port: named ones, and in directories those that are no headers (headers follow from
+    them)."""
+    found: list[Path] = []
+    for path in paths:
+        files = source_files(path)
+        if path.is_dir():
+            headers = {".cuh", ".h", ".hpp", ".hh", ".inl"}
+            files = [f for f in files if not is_python(f) or _has_kernel(f) or _has_source(f)]
+            files = [f for f in files if f.suffix.lower() not in headers] or files
+        found += files
+    return list(dict.fromkeys(found))
+
+
+def _has_kernel(path: Path) -> bool:
+    try:
+        return bool(python_kernels(path))
+    except PorterError:
+        return False
+
+
+def _has_source(path: Path) -> bool:
+    """Whether a Python file holds CUDA source; one in a form that is refused counts."""
+    try:
+        return bool(embedded_in_python(path)[1])
+    except PorterError as error:
+        return error.diagnostic.code is Code.EMBEDDED_SOURCE
+
+
+def is_dsl_source(path: Path, beside: Beside) -> bool:
+    """Whether a Python file has a CuTe DSL kernel; or, having no CUDA source in its strings, launches imported ones or
+    is called by a case beside it.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT, EMBEDDED_SOURCE.
+    """
+    if python_kernels(path):
+        return True
+    return not embedded_in_python(path)[1] and (bool(python_drivers(path)) or beside.dsl)
+
+
+def port_paths(paths: Iterable[Path], options: PortOptions, include_dirs: Sequence[Path], look: Look) -> Ported:
+    """Port files and trees; quoted includes are also looked for in `include_dirs`.
+
+    Raises:
+        PorterError: what the front end and the engine raise.
+    """
+    found = roots(paths)
+    try:
+        return _port_roots(found, options, include_dirs, look)
+    except PorterError as error:
+        if error.diagnostic.code is not Code.WOULD_OVERWRITE:
+            raise
+    # kernels that share a header may need helpers that differ
+    return _port_roots(found, replace(options, helpers_in_root=True), include_dirs, look)
+
+
+def port_root(
+    root: Path, options: PortOptions, include_dirs: Sequence[Path], look: Look
+) -> tuple[SourceSet | DslSources | EmbeddingFile, Result]:
+    """One file with its headers or modules.
+
+    Raises:
+        PorterError: NO_KERNEL for a Python file without any; what the front end and the engine raise.
+    """
+    if not is_python(root):
+        sources = load_sources(root, include_dirs)
+        return sources, port_cuda_file(sources, options)
+    if not python_kernels(root) and (strings := port_python_strings(root, options)) is not None:
+        return strings.sources, strings
+    beside = look(root)
+    search = (*include_dirs, *beside.search)
+    if not uses_kernels(root, search) and not is_dsl_source(root, beside):
+        raise refuse_python(root)
+    result = port_python(root, options.select, options.ignore, options.rule_directories, search)
+    return result.sources, result
+
+
+def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Sequence[Path], look: Look) -> Ported:
+    ported = Ported()
+    done = [(root, *port_root(root, options, include_dirs, look)) for root in found]
+    for root, files, port in _beside_refused(done, options):
+        ported.add(str(root), files, port)
+    return ported
+
+
+def _beside_refused(
+    done: list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Result]], options: PortOptions
+) -> list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Result]]:
+    """The same ports where no header of a refused root is changed for another root. Where one is, the kernels of the
+    refused root are left in it, and the header's functions are there in both forms."""
+    cuda = [(sources, port) for _, sources, port in done if isinstance(sources, SourceSet)]
+    pairs = [(p, port.files[p], f.source) for sources, port in cuda for p, f in sources.files.items()]
+    changed = {path for path, new, old in pairs if new != old}
+    refused = [s for s, port in cuda if ExitCode(port.exit_code) is not ExitCode.OK and not port.groups]
+    shared = frozenset(path for sources in refused for path in sources.files if path in changed)
+    if not shared:
+        return done
+    again: list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Result]] = []
+    for root, sources, port in done:
+        if isinstance(sources, SourceSet) and shared & set(sources.files):
+            leave = any(sources is s for s in refused)
+            port = port_cuda_file(sources, replace(options, leave=leave, both_forms=shared))
+        again.append((root, sources, port))
+    return again
