@@ -165,7 +165,7 @@ def config_of(starts: Iterable[Path]) -> Config:
     return read_config(path) if path is not None else Config()
 
 
-_SOURCES = ("paths", "path", "file", "source", "place")
+_SOURCES = ("paths", "path", "file", "source", "places", "place")
 """What commands call the sources that they are given."""
 
 
@@ -181,9 +181,10 @@ def configure(ctx: click.Context, session: Session) -> Session:
     if session.config is not None:
         config = read_config(session.config)
     else:
-        given = [ctx.params.get(name) for name in _SOURCES]
-        paths = [p for value in given if value for p in ([value] if isinstance(value, Path) else value)]
-        config = config_of(paths or [Path()])
+        paths: list[Any] = []
+        for value in map(ctx.params.get, _SOURCES):
+            paths += value if isinstance(value, tuple) else [value] if value else []
+        config = config_of([getattr(p, "path", p) for p in paths] or [Path()])
     for name, key in KEYS.items():
         if name not in config.values or key.parameter not in ctx.params:
             continue

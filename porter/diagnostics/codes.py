@@ -162,6 +162,9 @@ class Code(Enum):
     RULE_FILE = rules.RULE_FILE
     RULE_DUPLICATE = rules.RULE_DUPLICATE
     RULE_UNKNOWN = rules.RULE_UNKNOWN
+    RULE_EXAMPLE = rules.RULE_EXAMPLE
+    RULE_EXAMPLE_LEFT = rules.RULE_EXAMPLE_LEFT
+    RULE_PLACE = rules.RULE_PLACE
 
     @property
     def id(self) -> str:

@@ -26,3 +26,25 @@ RULE_UNKNOWN = error(
     "Rules are selected and ignored by their ID or the beginning of it; `none` selects no rule.",
     "See docs/rules.md for the IDs.",
 )
+RULE_EXAMPLE = error(
+    "PT6051",
+    ExitCode.FINDINGS,
+    "example {number} of {rule} does not hold: {problem}",
+    "The examples of a rule are its tests: what they say of a text is compared with what the engine makes of it.",
+    "Mend the rule or the example; `porter rules test --accept` writes what was found into the file.",
+)
+RULE_EXAMPLE_LEFT = error(
+    "PT6052",
+    ExitCode.UNPORTED,
+    "example {number} of {rule} does not hold, and --accept has nothing to write: {problem}",
+    "Only whole results, facts and the IDs of messages are written; lines that a result must or must not have, and "
+    "near misses, are for the author to say.",
+    "Mend the rule or the example by hand.",
+)
+RULE_PLACE = error(
+    "PT6053",
+    ExitCode.USAGE,
+    "there is {what} here",
+    "A place is given as FILE:LINE, or as FILE:LINE:COLUMN where several calls stand on one line.",
+    "Give the line on which the call begins.",
+)

@@ -15,6 +15,8 @@ from porter.model.facts import KINDS, Doubt, Fact
 from porter.model.program import build_program
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.rules.accept import Change, accepted
+from porter.rules.load import read_rule_file
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Example, Rule
 
@@ -54,9 +56,8 @@ class Tried:
     def accepted(self) -> dict[str, object]:
         """What the file has to say for the example to hold: values by key. Empty if what is wrong is for its author."""
         if self.rule.recognizers:
-            if self.found.doubts or self.example.is_near or not self.example.facts:
-                return {}
-            return {"facts": [{kind: dict(values)} for kind, values in self.found.facts]}
+            facts = _found_facts(self)
+            return {"facts": facts} if facts and self.example.facts else {}
         if self.example.diagnostics:
             return {"diagnostics": list(self.found.diagnostics)} if self.found.diagnostics else {}
         if self.rule.id not in self.found.rules or not _holds_lines(self.example, self.found.text):
@@ -127,6 +128,22 @@ def _but_defaults(kind: str, values: Mapping[str, str | int | bool]) -> tuple[tu
     return tuple((f.name, value) for f, value in named if value != f.default)
 
 
+def completed(text: str) -> tuple[str, bool]:
+    """The text of a rule file with the facts that its examples come to, and whether there are any."""
+    with tempfile.TemporaryDirectory(prefix="porter-rule-") as folder:
+        path = Path(folder) / "rules.yaml"
+        path.write_text(text, "utf-8")
+        found = [(t, _found_facts(t)) for t in try_examples(read_rule_file(path))]
+    changes = [Change(t.rule.id, t.number, {"facts": facts}) for t, facts in found if facts]
+    return accepted(text, changes), bool(changes)
+
+
+def _found_facts(tried: Tried) -> list[dict[str, dict[str, str | int | bool]]]:
+    if tried.found.doubts:
+        return []
+    return [{kind: dict(values)} for kind, values in tried.found.facts]
+
+
 def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
     """A sentence for each thing that is not as the example says."""
     if rule.recognizers:
@@ -138,6 +155,8 @@ def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
         if not example.is_near and found.facts != wanted:
             yield f"the facts are {_listed(found.facts) or 'none'}, not {_listed(wanted) or 'none'}"
         return
+    if example.after is None and not (example.expect or example.absent or example.diagnostics):
+        yield "it does not say what becomes of it"
     for code in example.diagnostics:
         if code not in found.diagnostics:
             yield f"{code} is not said; what is said is {', '.join(found.diagnostics) or 'nothing'}"

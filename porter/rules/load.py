@@ -31,18 +31,21 @@ def mappings_directory() -> Path:
 
 def load_rules(extra_directories: Sequence[str] = ()) -> list[Rule]:
     """All rules, Porter's own first, ordered by ID within each directory; one file may stand for a directory.
+    A file that is named more than once is read once.
 
     Raises:
         PorterError: RULE_FILE (unreadable or invalid file), RULE_DUPLICATE (an ID defined twice),
             FILE_NOT_FOUND (a file or directory that does not exist).
     """
     rules = list(_own_rules())
-    seen = {r.id: r for r in rules}
+    seen, read = {r.id: r for r in rules}, {Path(r.source).resolve() for r in rules}
     for directory in extra_directories:
         path = Path(directory)
         if not path.exists():
             raise PorterError(Code.FILE_NOT_FOUND, path=directory)
-        for rule in _read_directory(path) if path.is_dir() else read_rule_file(path):
+        files = [f for f in (_files(path) if path.is_dir() else [path]) if f.resolve() not in read]
+        read.update(f.resolve() for f in files)
+        for rule in _read(files):
             if rule.id in seen:
                 raise PorterError(Code.RULE_DUPLICATE, Location(rule.source), rule=rule.id, other=seen[rule.id].source)
             seen[rule.id] = rule
@@ -52,7 +55,7 @@ def load_rules(extra_directories: Sequence[str] = ()) -> list[Rule]:
 
 @cache
 def _own_rules() -> tuple[Rule, ...]:
-    rules = _read_directory(mappings_directory())
+    rules = _read(_files(mappings_directory()))
     ids = [r.id for r in rules]
     for rule in rules:
         if ids.count(rule.id) > 1:
@@ -60,9 +63,17 @@ def _own_rules() -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _read_directory(directory: Path) -> list[Rule]:
-    files = sorted([*directory.glob("*.yaml"), *directory.glob("*.yml")])
+def _files(directory: Path) -> list[Path]:
+    return sorted([*directory.glob("*.yaml"), *directory.glob("*.yml")])
+
+
+def _read(files: Iterable[Path]) -> list[Rule]:
     return sorted((r for f in files for r in read_rule_file(f)), key=lambda r: r.id)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of rule files, for editors."""
+    return _schema("facts.schema.json")
 
 
 @cache

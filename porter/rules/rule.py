@@ -77,6 +77,13 @@ class Rule:
     recognizers: tuple[Recognizer, ...] = ()
     source: str = ""
 
+    @property
+    def kind(self) -> str:
+        """Which of the kinds of rules it is: what it does with a match."""
+        if self.recognizers:
+            return "recognizer"
+        return "pass" if self.implemented_by else "refusal" if self.report is not None else "replacement"
+
     def rewritten(self, text: str) -> str | None:
         """What becomes of a text that is a match as a whole; None if it is not, or if the rule replaces nothing."""
         match = self.pattern.fullmatch(text) if self.pattern is not None else None

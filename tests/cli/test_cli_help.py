@@ -6,14 +6,27 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
 
+from porter.cli.commands.shared import Command
 from porter.cli.main import main
 from porter.sim.trace.recorder import DEFAULT_BLOCKS, DEFAULT_LIMIT
 
-COMMANDS = main.list_commands(click.Context(main))
+
+def commands(of: click.Group, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """All commands with the words that call them; groups come before what is in them."""
+    for name in of.list_commands(click.Context(of)):
+        found = of.get_command(click.Context(of), name)
+        assert found is not None
+        yield (*names, name), found
+        if isinstance(found, click.Group):
+            yield from commands(found, *names, name)
+
+
+COMMANDS = dict(commands(main))
 
 HEAVY = ("cutlass", "jsonschema", "ml_dtypes", "numpy", "tree_sitter", "yaml")
 PARTS = ("build", "hopper", "lang", "model", "passes", "ptx", "rules", "scan", "sim", "verify")
@@ -25,6 +38,7 @@ CPU_SECONDS = 0.6
 
 ASK = """
 import json, sys, time
+from porter.cli.commands.shared import Command
 from porter.cli.main import main
 try:
     main(sys.argv[1:])
@@ -34,8 +48,8 @@ print(json.dumps([time.process_time(), sorted(sys.modules)]), file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=lambda c: " ".join(c) or "porter")
-def test_help_loads_nothing_heavy(command: list[str]) -> None:
+@pytest.mark.parametrize("command", [(), *COMMANDS], ids=lambda c: " ".join(c) or "porter")
+def test_help_loads_nothing_heavy(command: tuple[str, ...]) -> None:
     asked = [sys.executable, "-c", ASK, *command, "--help"]
     done = subprocess.run(asked, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Usage: ")
@@ -45,12 +59,10 @@ def test_help_loads_nothing_heavy(command: list[str]) -> None:
     assert seconds < CPU_SECONDS
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_options_are_what_the_command_takes(name: str) -> None:
+@pytest.mark.parametrize("declared", [c for c in COMMANDS.values() if isinstance(c, Command)], ids=lambda c: c.name)
+def test_options_are_what_the_command_takes(declared: Command) -> None:
     """Options and what they are for stand in two modules."""
-    declared = main.get_command(click.Context(main), name)
-    assert declared is not None
-    work = getattr(__import__(f"porter.cli.{name}", fromlist=[name]), name).__wrapped__
+    work = declared.work.__wrapped__  # type: ignore[attr-defined]
     session, *taken = work.__code__.co_varnames[: work.__code__.co_argcount]
     assert session == "session"
     assert {p.name for p in declared.params if p.expose_value} == set(taken)

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,22 @@ from porter.diagnostics import PorterError
 
 class Command(click.Command):
     """Options and help; the function that is declared is never called. What the command does is the function of the
-    same name in the module of the same name in `porter.cli`: loading it takes longer than any `--help` should."""
+    same name in the module of the same name in `porter.cli`: loading it takes longer than any `--help` should.
+    Commands of a group have that module together, and the function is called GROUP_COMMAND."""
+
+    def __init__(self, *args: Any, group: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+    @property
+    def work(self) -> Callable[..., Any]:
+        name = f"{self.group}_{self.name}" if self.group else str(self.name)
+        found: Callable[..., Any] = getattr(importlib.import_module(f"porter.cli.{self.group or name}"), name)
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         self._configure(ctx)
-        work = getattr(importlib.import_module(f"porter.cli.{self.name}"), str(self.name))
-        return ctx.invoke(work, **ctx.params)
+        return ctx.invoke(self.work, **ctx.params)
 
     def _configure(self, ctx: click.Context) -> None:
         """What the project's configuration says of the options that are not given."""
@@ -35,6 +46,27 @@ class Command(click.Command):
         install(session)
         if session.verbosity > 0 and session.config is not None:
             session.remark(f"configuration: {session.config}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a file; `column` is 0 for the whole line."""
+
+    path: Path
+    line: int
+    column: int = 0
+
+
+class PlaceType(click.ParamType):
+    """FILE:LINE, or FILE:LINE:COLUMN."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        path, *numbers = re.split(r":(?=[1-9]\d*(?::|$))", str(value))
+        if not path or len(numbers) not in (1, 2):
+            self.fail(f"`{value}` is not FILE:LINE or FILE:LINE:COLUMN", param, ctx)
+        return Place(Path(path), *map(int, numbers))
 
 
 def _take_rules(ctx: click.Context, option: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
