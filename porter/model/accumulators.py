@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.model.functions import Call, Function, Param, Style, array_extents
+from porter.model.homes import Home, Key, Member, Scalars, TileSize
 from porter.model.members import (
     MemberField,
     field_extents,
@@ -46,6 +47,21 @@ class AccumulatorParam:
     def name(self) -> str:
         return self.params[0].name
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.params)
+
+    @property
+    def rank(self) -> int:
+        """Subscripts that select a register; -1 if the declaration does not say."""
+        return 0 if self.is_scalars else self.params[0].rank or -1
+
+    def moved(self, helper: str, tile: str) -> str:
+        """The statement that moves all registers by `helper`."""
+        if self.is_scalars:
+            return f"{helper}_each({tile}, {', '.join(self.names)});"
+        return f"{helper}({self.name}{self.path}, {tile});"
+
 
 @dataclass(eq=False)
 class AccumulatorArgument:
@@ -59,58 +75,29 @@ class AccumulatorArgument:
 
 @dataclass(eq=False)
 class Accumulator:
-    """A register array declared in `function`. Its first `depth` extents select a tile of `registers`
-    registers a thread; scalar form has no extents and `scalars` instead."""
+    """The registers of an accumulator: `home` is where they are declared, `registers` how many a thread has for a
+    tile."""
 
-    variable: Variable
+    home: Home
     registers: int
     element: str
     d_type: ElementType
-    depth: int = 0
-    scalars: tuple[str, ...] = ()
-    path: str = ""
-    """Member that holds the registers, for an accumulator of class type (`.reg`)."""
     sizes: set[int] = field(default_factory=set)
     """N of every MMA that may add to it: several where templates choose one."""
-    path_extents: list[str] = field(default_factory=list)
-    """Extents of that member."""
-    hidden_extents: bool = False
-    """Whether they are named in the class only."""
-    member: MemberField | None = None
-    """The field, if the registers are a member of the object `variable`."""
     arguments: list[AccumulatorArgument] = field(default_factory=list)
     steps: list[tuple[Function, MmaStep]] = field(default_factory=list)
 
     @property
+    def variable(self) -> Variable:
+        return self.home.variable
+
+    @property
     def function(self) -> Function:
-        return self.variable.function
+        return self.home.function
 
     @property
     def name(self) -> str:
-        return self.variable.name
-
-    @property
-    def _declared_extents(self) -> list[str]:
-        declarator = self.variable.declarator
-        return [self.function.text(n) for n in array_extents(declarator)] if declarator is not None else []
-
-    @property
-    def object_extents(self) -> list[str]:
-        """Extents of an array of objects that hold accumulators; empty for arrays of registers."""
-        return self._declared_extents if self.path or self.member is not None else []
-
-    @property
-    def extents(self) -> list[str]:
-        """Texts of the declared extents, outermost first; those of an array of objects come first."""
-        if self.member is not None:
-            return self._declared_extents + self.member.extents
-        return self._declared_extents + (self.path_extents if self.path else [])
-
-    def registers_of(self, subscripts: list[str]) -> str:
-        """The expression for the registers that the outermost subscripts select: `acc[i].d[j]`."""
-        cut = len(self.object_extents)
-        outer, inner = ("".join(f"[{s}]" for s in part) for part in (subscripts[:cut], subscripts[cut:]))
-        return f"{self.name}{outer}{self.path}{inner}"
+        return self.home.name
 
     @property
     def packed(self) -> bool:
@@ -118,30 +105,8 @@ class Accumulator:
         return self.d_type is ElementType.F16
 
     @property
-    def columns(self) -> int:
-        """Tensor Memory columns of a tile: the largest N."""
-        return max(self.sizes)
-
-    @property
-    def type_name(self) -> str:
-        """Text of the type in the declaration."""
-        declaration = self.variable.declaration
-        kind = declaration.child_by_field_name("type") if declaration is not None else None
-        return self.function.text(kind) if kind is not None else ""
-
-    @property
-    def class_type(self) -> str:
-        """Text of the declared type of an accumulator that is a class, empty for arrays and scalars."""
-        return self.type_name if self.path or self.member is not None else ""
-
-    @property
-    def tile_extents(self) -> list[str]:
-        """Extents of the array of tiles, as constant expressions behind the declaration."""
-        texts = self.extents[: self.depth]
-        for axis in range(len(self.object_extents), len(texts) if self.hidden_extents else 0):
-            whole = self.registers_of(["0"] * axis)
-            texts[axis] = f"sizeof({whole}) / sizeof({self.registers_of(['0'] * (axis + 1))})"
-        return texts
+    def size(self) -> TileSize:
+        return TileSize(max(self.sizes), len(self.sizes) == 1, self.packed)
 
 
 @dataclass(eq=False)
@@ -156,9 +121,12 @@ class AccumulatorMap:
     refusals: list[Refusal]
     member_steps: list[tuple[MemberField, MmaStep]] = field(default_factory=list)
     """MMAs onto registers that are a member, also of classes of which no object is declared."""
+    by_key: dict[Key, Accumulator] = field(default_factory=dict)
+    """By key of each variable that is an accumulator, or a register of one."""
 
-    def of(self, function: Function) -> list[Accumulator]:
-        return [a for a in self.accumulators if a.function is function]
+    def held_by(self, variable: Variable | None) -> Accumulator | None:
+        """The accumulator whose registers a variable is, or holds."""
+        return self.by_key.get(variable.key) if variable is not None else None
 
     def params_of(self, function: Function) -> list[AccumulatorParam]:
         return self.params.get(id(function), [])
@@ -182,7 +150,6 @@ class _Finder:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.result = AccumulatorMap([], {}, {}, [])
-        self._by_key: dict[tuple[int, int, str], Accumulator] = {}
         self._inner_path = ""
         self._traced: set[tuple[int, int, int]] = set()
 
@@ -206,7 +173,7 @@ class _Finder:
             if variable is None or variable.param is not None:
                 self._refuse(call.caller, call.node, f"accumulator `{step.d.name}` is not a local variable")
                 continue
-            self._reached(variable, step.d, 0, step, call.caller)
+            self._reached(variable, step.d, 0, step, call.caller, at=call.node)
 
     def _reached_member(self, method: Function, member: MemberField, step: MmaStep) -> None:
         """The registers are a member: every local object of the class holds an accumulator."""
@@ -228,13 +195,10 @@ class _Finder:
             if len(extents) > 1:
                 self._refuse(variable.function, step.d.root, f"`{variable.name}` is an array of arrays of objects")
                 continue
-            known = self._by_key.get(variable.key)
+            known = self.result.held_by(variable)
             if known is None:
-                depth = len(extents)
-                known = Accumulator(variable, step.op.d_registers, step.element, step.op.d_type, depth, member=member)
-                self._by_key[variable.key] = known
-                self.result.accumulators.append(known)
-            if known.member is None or known.member.key != member.key:
+                known = self._add(Member(variable, len(extents), member=member), step)
+            if not isinstance(known.home, Member) or known.home.member.key != member.key:
                 self._refuse(variable.function, step.d.root, f"`{variable.name}` holds several accumulators")
                 continue
             known.registers = max(known.registers, step.op.d_registers)
@@ -255,8 +219,10 @@ class _Finder:
         step: MmaStep,
         user: Function,
         argument: AccumulatorArgument | None = None,
+        at: Node | None = None,
     ) -> None:
-        """`registers` of `variable` hold a tile of `step` (or an array of tiles, `inner_depth` levels)."""
+        """`registers` of `variable` hold a tile of `step` (or an array of tiles, `inner_depth` levels). They are named
+        at `at` in the function `user`."""
         if variable.param is not None:
             self._inner_path = argument.param.path if argument is not None else ""
             self._reached_param(variable, registers, inner_depth, step)
@@ -268,60 +234,62 @@ class _Finder:
             what = f"accumulator `{variable.name}` is a reference or pointer; name what it stands for in the call"
             self._refuse(user, registers.root, what)
             return
-        extents = array_extents(variable.declarator) if variable.declarator is not None else []
-        in_class = registers.path or (argument is not None and argument.param.path)
         if registers.is_scalars:
-            depth = 0
-        elif in_class:
-            selected = registers.prefix if registers.inner else without_trailing_zeros(registers.prefix)
-            depth = max(len(selected) + inner_depth, len(extents))
-        elif not extents:
+            home: Home | None = _scalars(variable, registers, user, at or registers.root)
+        else:
+            home = self._array(variable, registers, inner_depth, argument)
+        if home is None:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is not an array of registers")
             return
-        elif registers.inner:
-            depth = len(registers.prefix)
-        elif registers.is_cast:
-            # the cast fits the array to the parameter: all of it is one tile
-            depth = len(without_trailing_zeros(registers.prefix))
-        elif argument is not None and argument.param.params[0].rank:
-            depth = len(extents) - argument.param.params[0].rank + argument.param.depth
-        else:
-            depth = len(without_trailing_zeros(registers.prefix)) + inner_depth
-        known = self._by_key.get(variable.key)
+        known = self.result.held_by(variable)
         if known is None:
-            path = registers.path or (argument.param.path if argument is not None else "")
-            known = Accumulator(
-                variable, step.op.d_registers, step.element, step.op.d_type, depth, registers.scalars, path
-            )
-            if path:
-                declaration = variable.declaration
-                classes = (
-                    self.program.names.class_of(variable.function, declaration, None) if declaration is not None else ()
-                )
-                known.path_extents = field_extents(self.program, classes, path)
-                hidden = names_in_class(classes, " ".join(known.path_extents))
-                known.hidden_extents = hidden
-                if len(known.extents) < depth:
-                    self._refuse(user, registers.root, f"the class of `{variable.name}` is defined elsewhere")
-                    return
-            self._by_key[variable.key] = known
-            self.result.accumulators.append(known)
-        if known.depth != depth or known.scalars != registers.scalars:
-            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used as tiles of different shapes")
-            return
-        if known.d_type is not step.op.d_type:
-            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used with different types")
-            return
-        if known.registers != step.op.d_registers and argument is None:
-            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used with different N")
+            if len(home.extents) < home.depth:
+                self._refuse(user, registers.root, f"the class of `{variable.name}` is defined elsewhere")
+                return
+            known = self._add(home, step)
+        what = _contradiction(known, home, step, argument)
+        if what:
+            self._refuse(user, registers.root, f"accumulator `{variable.name}` is used {what}")
             return
         known.registers = max(known.registers, step.op.d_registers)
         known.sizes.add(step.op.n)
-        if argument is not None:
-            if argument not in known.arguments:
-                known.arguments.append(argument)
-        else:
+        if argument is None:
             known.steps.append((user, step))
+        elif argument not in known.arguments:
+            known.arguments.append(argument)
+
+    def _add(self, home: Home, step: MmaStep) -> Accumulator:
+        known = Accumulator(home, step.op.d_registers, step.element, step.op.d_type)
+        self.result.by_key.update(dict.fromkeys(home.keys, known))
+        self.result.accumulators.append(known)
+        return known
+
+    def _array(
+        self, variable: Variable, registers: RegisterList, inner_depth: int, argument: AccumulatorArgument | None
+    ) -> Home | None:
+        """The home that a use of a local variable shows; None if the variable is no array."""
+        extents = array_extents(variable.declarator) if variable.declarator is not None else []
+        path = registers.path or (argument.param.path if argument is not None else "")
+        prefix = without_trailing_zeros(registers.prefix)
+        if path:
+            selected = registers.prefix if registers.inner else prefix
+            return self._in_class(variable, max(len(selected) + inner_depth, len(extents)), path)
+        if not extents:
+            return None
+        if registers.inner:
+            return Home(variable, len(registers.prefix))
+        if registers.is_cast:
+            # the cast fits the array to the parameter: all of it is one tile
+            return Home(variable, len(prefix))
+        if argument is not None and argument.param.params[0].rank:
+            return Home(variable, len(extents) - argument.param.params[0].rank + argument.param.depth)
+        return Home(variable, len(prefix) + inner_depth)
+
+    def _in_class(self, variable: Variable, depth: int, path: str) -> Home:
+        names, declaration = self.program.names, variable.declaration
+        classes = names.class_of(variable.function, declaration, None) if declaration is not None else ()
+        extents = field_extents(self.program, classes, path)
+        return Home(variable, depth, path, extents, names_in_class(classes, " ".join(extents)))
 
     def _reached_param(self, variable: Variable, registers: RegisterList, inner_depth: int, step: MmaStep) -> None:
         function = variable.function
@@ -452,6 +420,23 @@ class _Finder:
             self._refuse(
                 function, function.body, f"the calls of `{function.qualified_name or 'a lambda'}` were not found"
             )
+
+
+def _scalars(variable: Variable, registers: RegisterList, user: Function, at: Node) -> Scalars | None:
+    """The home of registers that are named one by one; None if one of them is not declared in the sources."""
+    found = [v for name in registers.scalars if (v := resolve(user, at, name)) is not None]
+    return Scalars(variable, variables=tuple(found)) if len(found) == len(registers.scalars) else None
+
+
+def _contradiction(known: Accumulator, home: Home, step: MmaStep, argument: AccumulatorArgument | None) -> str:
+    """How a use differs from what is known of the accumulator; empty if it does not."""
+    if known.home.depth != home.depth or known.home.keys != home.keys:
+        return "as tiles of different shapes"
+    if known.d_type is not step.op.d_type:
+        return "with different types"
+    if known.registers != step.op.d_registers and argument is None:
+        return "with different N"
+    return ""
 
 
 def without_trailing_zeros(subscripts: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import re
-
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
@@ -23,7 +21,7 @@ from porter.model.registers import CASTS, take_apart, without_casts
 from porter.model.scopes import PREPROCESSOR_BLOCKS, resolve
 from porter.model.tensor_core import MmaStep, Step, SyncStep, without_cast
 from porter.model.threads import Threads
-from porter.model.zeroing import Zeroing, find_zeroing, sets_registers
+from porter.model.zeroing import Zeroing, find_zeroing
 
 _SEQUENCES = frozenset(
     ("compound_statement", "else_clause", "case_statement", "labeled_statement", "template_declaration")
@@ -50,14 +48,12 @@ class FlowBuilder:
         self._uses = program.uses_tensor_core()
         self._macros = MacroUses(program, accumulators.accumulators)
         self._statements = {s.statement.node.id: s for s in program.statements}
-        self._by_key = {a.variable.key: a for a in accumulators.accumulators}
         self._calls: dict[int, dict[int, Call]] = {}
-        self._names = {n for a in accumulators.accumulators for n in (a.variable.name, *a.scalars)}
+        self._names = {n for a in accumulators.accumulators for n in a.home.names}
         self._declared: dict[int, list[Accumulator]] = {}
         for accumulator in accumulators.accumulators:
             if accumulator.variable.declaration is not None:
                 self._declared.setdefault(accumulator.variable.declaration.id, []).append(accumulator)
-        self._scalars = {(id(a.function), name): a for a in accumulators.accumulators for name in a.scalars}
         for accumulator in accumulators.accumulators:
             for found in find_zeroing(program, accumulator):
                 if self._by_some(found):
@@ -143,7 +139,7 @@ class FlowBuilder:
                 items.append(Event(Kind.LOAD, node, accumulator))
         zeroing = self.zeroing.get(node.id)
         if zeroing is not None:
-            cleared = [a for a in zeroing.accumulators if a.member is None or a in frame.bound.values()]
+            cleared = [a for a in zeroing.accumulators if not a.home.field_name or a in frame.bound.values()]
             return items + [Event(Kind.ZERO, frame.at or node, a) for a in cleared]
         kind = node.type
         if frame.at is None:
@@ -200,15 +196,15 @@ class FlowBuilder:
 
     def _initialized(self, frame: Frame, node: Node, accumulator: Accumulator) -> list[Item]:
         """What a declaration puts into the registers; one with zeros is a zeroing."""
-        if sets_registers(frame.function, accumulator):
+        if accumulator.home.is_set_where_declared():
             return [Event(Kind.WRITE, node, accumulator)]
-        member = re.escape(accumulator.path.rpartition(".")[2])
+        home = accumulator.home
         items: list[Item] = []
-        for constructor in constructors(self.program, frame.function, node, accumulator.class_type):
-            if accumulator.member is not None:
-                inner = frame.into(constructor, {accumulator.member.name: accumulator}, {}, node)
+        for constructor in constructors(self.program, frame.function, node, home.class_type):
+            if home.field_name:
+                inner = frame.into(constructor, {home.field_name: accumulator}, {}, node)
                 items.append(Branch([[], [Inlined(self._statements_of(inner, constructor.body))]]))
-            elif re.search(rf"\b{member}\b", constructor.text(constructor.body)):
+            elif home.is_set_by(constructor):
                 return [Event(Kind.WRITE, node, accumulator)]
         return items
 
@@ -319,7 +315,7 @@ class FlowBuilder:
         """The accumulator of class type that an expression reaches into by its methods."""
         root = object_root(node)
         accumulator = self._accumulator(frame, root) if root is not None else None
-        return accumulator if accumulator is not None and accumulator.class_type else None
+        return accumulator if accumulator is not None and accumulator.home.class_type else None
 
     def _accumulator(self, frame: Frame, node: Node) -> Accumulator | None:
         found = self._named(frame, node)
@@ -336,11 +332,7 @@ class FlowBuilder:
         variable = resolve(frame.function, node, name)
         if variable is None:
             return None
-        return (
-            self._by_key.get(variable.key)
-            or self._scalars.get((id(variable.function), name))
-            or frame.outer.get(variable.key)
-        )
+        return self.accumulators.held_by(variable) or frame.outer.get(variable.key)
 
     def _asm(self, frame: Frame, node: Node) -> list[Item]:
         known = self._statements.get(node.id)
@@ -365,10 +357,7 @@ class FlowBuilder:
             if frame.call is None:
                 return None
             function, root = frame.call.caller, frame.call.node
-        variable = resolve(function, root, step.d.name)
-        if variable is None:
-            return None
-        return self._by_key.get(variable.key) or self._scalars.get((id(variable.function), step.d.name))
+        return self.accumulators.held_by(resolve(function, root, step.d.name))
 
     def _constants(self, frame: Frame) -> Constants:
         return frame.constants(self.program.constants_in(frame.function))
@@ -462,7 +451,7 @@ class FlowBuilder:
             if held is None or (_declares_value(node) and not self._hands_out(frame, value)):
                 return None
             return [Event(Kind.ALIAS, frame.at or node, held, changes=not constant)]
-        full = bool(accumulator.scalars) or len(element.subscripts) >= max(1, len(accumulator.extents))
+        full = accumulator.home.is_register(element.subscripts)
         by_value = node.type == "init_declarator" and _declares_value(node)
         if full and (node.type != "init_declarator" or by_value) and not _takes_address(value):
             return None
@@ -490,7 +479,7 @@ class FlowBuilder:
             changes = any(_may_write(t, index) for t in targets) if targets else address_taken
             return [*items, Event(Kind.WRITE, at, held)] if held is not None and changes else items
         read = Event(Kind.READ, at, accumulator)
-        whole = not accumulator.scalars and len(element.subscripts) < max(1, len(accumulator.extents))
+        whole = not accumulator.home.is_register(element.subscripts)
         changes = any(_may_write(t, index) for t in targets) if targets else whole or address_taken
         if changes:
             self._changed.add(_place(frame, element.root))
@@ -508,10 +497,10 @@ class FlowBuilder:
         if root is None or root.type not in ("identifier", "this"):
             return {}
         accumulator = self._accumulator(frame, root)
-        if accumulator is not None and accumulator.member is not None:
-            return {accumulator.member.name: accumulator}
+        if accumulator is not None and accumulator.home.field_name:
+            return {accumulator.home.field_name: accumulator}
         # a method that calls another of its own object
-        return {n: a for n, a in frame.bound.items() if a.member is not None and a.member.name == n}
+        return {n: a for n, a in frame.bound.items() if a.home.field_name == n}
 
     def _objects(self, frame: Frame, call: Call) -> dict[int, Accumulator]:
         """Objects with a member accumulator that a call hands on, by index of the argument."""
@@ -519,12 +508,12 @@ class FlowBuilder:
         for index, argument in enumerate(call.args):
             element = take_apart(frame.function, argument)
             accumulator = self._accumulator(frame, element.root) if element is not None and not element.path else None
-            if accumulator is not None and accumulator.member is not None:
+            if accumulator is not None and accumulator.home.field_name:
                 found[index] = accumulator
         return found
 
     def _is_method_of(self, target: Function, held: dict[str, Accumulator]) -> bool:
-        return any(a.member is not None and a.member.is_in_class_of(target) for a in held.values())
+        return any(a.home.has_method(target) for a in held.values())
 
     def _inline(
         self, frame: Frame, call: Call, target: Function, held: dict[str, Accumulator] | None = None

@@ -38,7 +38,7 @@ class MacroUses:
         for accumulator in self._accumulators:
             if accumulator.function is not frame.function:
                 continue
-            for word in accumulator.scalars or (accumulator.name,):
+            for word in accumulator.home.names:
                 if re.search(rf"\b{re.escape(word)}\b", body) is None:
                     continue
                 at = frame.at or node
@@ -54,7 +54,7 @@ class MacroUses:
         """(name, byte offset) of macros that name the accumulator and stand where the grammar did not see a use: a
         statement macro without a semicolon, say. Call when the flow has been built."""
         function = accumulator.function
-        names = accumulator.scalars or (accumulator.name,)
+        names = accumulator.home.names
         found = []
         code = function.file.lexed.code
         for macro, body in self._bodies.items():

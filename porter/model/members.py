@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
@@ -47,6 +47,13 @@ class MemberField:
     def is_in_class_of(self, method: Function) -> bool:
         """Whether a function is a method of an object that holds the member."""
         return method.owner_class is not None and id(method.owner_class) in self.family
+
+    def tile_in(self, method: Function, beside: Callable[[str], str]) -> str:
+        """The tile as a method names it; one of a base class by `this`, which also finds it where the base depends on a
+        template's arguments. `beside` gives the name of the tile beside registers of a name."""
+        own = method.owner_class.node if method.owner_class is not None else None
+        inherited = own is not None and own.id != self.class_node.id
+        return f"this->{beside(self.stem)}" if inherited else beside(self.stem)
 
 
 def find_field(program: Program, method: Function, name: str) -> MemberField | None:

@@ -49,9 +49,8 @@ class _Named:
 
     @staticmethod
     def of(accumulator: Accumulator) -> _Named:
-        names = frozenset(accumulator.scalars or (accumulator.name,))
-        rank = 0 if accumulator.scalars else len(accumulator.extents)
-        return _Named(accumulator.function, names, rank, accumulator.path)
+        home = accumulator.home
+        return _Named(home.function, frozenset(home.names), home.rank, home.path)
 
 
 class Mentions:
@@ -69,16 +68,19 @@ class Mentions:
     def of(self, accumulator: Accumulator, skipped: list[Zeroing]) -> list[Mention]:
         """All mentions in the function that declares the registers, its lambdas included, in the order of the text.
         Left out: the declaration, operands of MMAs, arguments that are handed on as tiles, calls that only pin
-        registers, and what stands in `skipped` statements."""
-        function = accumulator.function
-        names = accumulator.scalars or (accumulator.name,)
+        registers, and what stands in `skipped` statements. Of registers that methods use: mentions of the field in the
+        methods, and of the object in the function that declares it; calls of methods, and of functions that are handed
+        the object, are followed into them and left out here."""
+        if accumulator.home.field_name:
+            return self._in_methods(accumulator, skipped) + self._of_object(accumulator)
+        function, names = accumulator.function, set(accumulator.home.names)
         found = [
             mention
-            for offset, name in self._words(function, set(names))
+            for offset, name in self._words(function, names)
             if (mention := self._direct(accumulator, function, offset, name, skipped)) is not None
         ]
-        reaching = {m for m in self.macros.by_name if self._may_name(m, set(names))}
-        for offset, macro in self._words(function, reaching - set(names)):
+        reaching = {m for m in self.macros.by_name if self._may_name(m, names)}
+        for offset, macro in self._words(function, reaching - names):
             use = self.through_macro(function, offset, _Named.of(accumulator))
             if use is not Use.NOTHING:
                 found.append(Mention(function, offset, macro, use, macro))
@@ -88,9 +90,8 @@ class Mentions:
         """Mentions of a parameter that carries an accumulator, in its function, where it is more than handed on or
         multiplied."""
         function = param.function
-        names = {p.name for p in param.params if p.name}
-        rank = 0 if param.is_scalars else param.params[0].rank or -1
-        wanted = _Named(function, frozenset(names), rank, param.path)
+        names = {n for n in param.names if n}
+        wanted = _Named(function, frozenset(names), param.rank, param.path)
         found = []
         for offset, name in self._words(function, names):
             node = function.file.root.descendant_for_byte_range(offset, offset + len(name))
@@ -99,7 +100,7 @@ class Mentions:
             variable = resolve(self._innermost(function, node), node, name)
             if variable is None or variable.param is None or self._is_neutral(node, []):
                 continue
-            use = use_of(node, wanted.rank, param.path, self.handed_on.reading(function))
+            use = use_of(node, wanted.rank, wanted.path, self.handed_on.reading(function))
             if use is not Use.NOTHING:
                 found.append(Mention(function, offset, name, use))
         reaching = {m for m in self.macros.by_name if self._may_name(m, names)}
@@ -109,19 +110,16 @@ class Mentions:
                 found.append(Mention(function, offset, macro, use, macro))
         return found
 
-    def of_member(self, accumulator: Accumulator, skipped: list[Zeroing]) -> list[Mention]:
-        """Mentions of registers that are a member: by its name in the methods of its class, and of the object in the
-        function that declares that. Calls of methods, and of functions that are handed the object, are followed into
-        them and left out here."""
-        member = accumulator.member
-        assert member is not None
+    def _in_methods(self, accumulator: Accumulator, skipped: list[Zeroing]) -> list[Mention]:
+        home = accumulator.home
+        rank = home.rank - len(home.object_extents)
         found = []
         for method in self.program.functions:
-            if not member.is_in_class_of(method) and not any(member.is_in_class_of(o) for o in _around(method)):
+            if not any(home.has_method(f) for f in (method, *_around(method))):
                 continue
             if not self._is_called(method):
                 continue
-            for offset, name in self._words(method, {member.name}):
+            for offset, name in self._words(method, {home.field_name}):
                 node = method.file.root.descendant_for_byte_range(offset, offset + len(name))
                 if node is None or (enclosing(node, "lambda_expression") is not None) != (method.parent is not None):
                     continue
@@ -134,32 +132,30 @@ class Mentions:
                 if self._is_neutral(node, [z for z in skipped if z.function.file is method.file]):
                     continue
                 start = holder if node.type == "field_identifier" and holder is not None else node
-                use = use_of(start, len(member.extents), "", self.handed_on.reading(method))
+                use = use_of(start, rank, "", self.handed_on.reading(method))
                 if use is not Use.NOTHING:
                     found.append(Mention(method, offset, name, use))
-        return found + self._of_object(accumulator)
+        return found
 
     def _of_object(self, accumulator: Accumulator) -> list[Mention]:
-        function, member = accumulator.function, accumulator.member
-        assert member is not None
+        function, home = accumulator.function, accumulator.home
+        path = f".{home.field_name}"
         found = []
         for offset, name in self._words(function, {accumulator.name}):
             node = function.file.root.descendant_for_byte_range(offset, offset + len(name))
             if node is None or node.type == "field_identifier":
                 continue
-            home = self._innermost(function, node)
-            variable = resolve(home, node, name)
-            if variable is None or variable.key != accumulator.variable.key or self._declares(accumulator, node):
+            inner = self._innermost(function, node)
+            variable = resolve(inner, node, name)
+            if self.accumulators.held_by(variable) is not accumulator or self._declares(accumulator, node):
                 continue
             if self._is_followed(node) or self._is_neutral(node, []):
                 continue
-            rank = len(accumulator.object_extents) + len(member.extents)
-            path = f".{member.name}"
-            reading = self.handed_on.reading(home)
-            if self._runs_over(node, len(member.extents), path, reading):
+            reading = self.handed_on.reading(inner)
+            if self._runs_over(node, home.rank - len(home.object_extents), path, reading):
                 use = Use.UPDATE
             else:
-                use = use_of(node, rank, path, reading) if node.type == "identifier" else Use.UNKNOWN
+                use = use_of(node, home.rank, path, reading) if node.type == "identifier" else Use.UNKNOWN
             if use is not Use.NOTHING:
                 found.append(Mention(function, offset, name, use))
         return found
@@ -220,20 +216,14 @@ class Mentions:
             return None
         home = self._innermost(function, node)
         variable = resolve(home, node, name)
-        if variable is not None and not self._same(accumulator, variable.key, variable.function, name):
+        if variable is not None and self.accumulators.held_by(variable) is not accumulator:
             return None
         if _is_declared(node) or self._declares(accumulator, node) or self._is_neutral(node, skipped):
             return None
         if node.type != "identifier" or variable is None:
             return Mention(function, offset, name, Use.UNKNOWN)
-        rank = 0 if accumulator.scalars else len(accumulator.extents)
-        use = use_of(node, rank, accumulator.path, self.handed_on.reading(home))
+        use = use_of(node, accumulator.home.rank, accumulator.home.path, self.handed_on.reading(home))
         return None if use is Use.NOTHING else Mention(function, offset, name, use)
-
-    def _same(self, accumulator: Accumulator, key: tuple[int, int, str], function: Function, name: str) -> bool:
-        if key == accumulator.variable.key:
-            return True
-        return bool(accumulator.scalars) and function is accumulator.function and name in accumulator.scalars
 
     def _innermost(self, function: Function, node: Node) -> Function:
         lambda_node = enclosing(node, "lambda_expression")
@@ -257,7 +247,7 @@ class Mentions:
             current = parent
         if current is None or current.type != "declaration":
             return False
-        return bool(accumulator.scalars) or (declaration is not None and current.id == declaration.id)
+        return accumulator.home.is_separate or (declaration is not None and current.id == declaration.id)
 
     def _is_neutral(self, node: Node, skipped: list[Zeroing]) -> bool:
         if any(z.node.start_byte <= node.start_byte < z.node.end_byte for z in skipped):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -11,6 +12,10 @@ from porter.model.functions import Function
 
 COMPONENTS = ("x", "y", "z", "w")
 """Members of CUDA's vector types."""
+_VECTOR_OF_ZEROS = re.compile(
+    r"make_u?(?:float|int)[234]\(\s*(?:0*\.?0*[fFuU]*\s*,?\s*)+\)|(?:float|int|uint)[234]\s*\{\s*\}"
+)
+_ZERO = re.compile(r"[-+]?0*\.?0*(?:[eE][-+]?\d+)?[fFuUlL]*|float\s*\(\s*0\s*\)|float\s*\{\s*\}|\{\s*\}")
 
 
 @dataclass(frozen=True)
@@ -157,3 +162,11 @@ def _row_major(extents: tuple[int, ...]) -> list[tuple[int, ...]]:
     for extent in extents:
         result = [(*head, i) for head in result for i in range(extent)]
     return result
+
+
+def is_zero(text: str) -> bool:
+    """Whether an expression is a literal zero."""
+    text = text.strip()
+    if _VECTOR_OF_ZEROS.fullmatch(text):
+        return True
+    return bool(text) and any(c in text for c in "0{") and _ZERO.fullmatch(text) is not None

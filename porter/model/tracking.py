@@ -39,9 +39,7 @@ class Holder:
 
     @property
     def names(self) -> tuple[str, ...]:
-        if self.param is not None:
-            return tuple(p.name for p in self.param.params)
-        return self.accumulator.scalars or (self.accumulator.name,)
+        return self.param.names if self.param is not None else self.accumulator.home.names
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,13 +14,7 @@ from porter.model.constants import Constants
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
 from porter.model.pure import is_toolkit
-from porter.model.registers import Element, take_apart
-from porter.model.scopes import resolve
-
-_VECTOR_OF_ZEROS = re.compile(
-    r"make_u?(?:float|int)[234]\(\s*(?:0*\.?0*[fFuU]*\s*,?\s*)+\)|(?:float|int|uint)[234]\s*\{\s*\}"
-)
-_ZERO = re.compile(r"[-+]?0*\.?0*(?:[eE][-+]?\d+)?[fFuUlL]*|float\s*\(\s*0\s*\)|float\s*\{\s*\}|\{\s*\}")
+from porter.model.registers import is_zero, take_apart
 
 
 @dataclass(eq=False)
@@ -39,25 +33,15 @@ class Zeroing:
     is_declaration: bool = False
 
 
-def is_zero(text: str) -> bool:
-    text = text.strip()
-    if _VECTOR_OF_ZEROS.fullmatch(text):
-        return True
-    return bool(text) and any(c in text for c in "0{") and _ZERO.fullmatch(text) is not None
-
-
 def find_zeroing(program: Program, accumulator: Accumulator) -> list[Zeroing]:
-    """Statements of the declaring function (and its lambdas) that zero the accumulator."""
-    if accumulator.member is not None:
-        methods = [f for f in program.functions if accumulator.member.is_in_class_of(f)]
-        return [z for method in methods for z in _zeroing_in(program, accumulator, method)]
-    return _zeroing_in(program, accumulator, accumulator.function)
+    """Statements that zero the accumulator, of the functions (and their lambdas) that may name its registers."""
+    return [z for function in accumulator.home.namers(program) for z in _zeroing_in(program, accumulator, function)]
 
 
 def _zeroing_in(program: Program, accumulator: Accumulator, function: Function) -> list[Zeroing]:
     found: list[Zeroing] = []
-    declaration = accumulator.variable.declaration if accumulator.member is None else None
-    if declaration is not None and _zero_initialized(function, accumulator):
+    declaration = accumulator.variable.declaration
+    if declaration is not None and accumulator.home.is_cleared_where_declared():
         found.append(Zeroing(declaration, function, [accumulator], is_declaration=True))
     constants = program.constants_in(function)
     for node in walk(function.body):
@@ -78,48 +62,6 @@ def _zeroing_in(program: Program, accumulator: Accumulator, function: Function) 
     return found
 
 
-def _is(function: Function, accumulator: Accumulator, element: Element) -> bool:
-    root, name = element.root, element.name
-    if accumulator.member is not None:
-        return not element.path and name == accumulator.member.name and resolve(function, root, name) is None
-    if element.path != accumulator.path:
-        # another member of the same object
-        return False
-    if name not in (accumulator.scalars or (accumulator.name,)):
-        return False
-    if accumulator.scalars:
-        return True
-    variable = resolve(function, root, name)
-    return variable is not None and variable.key == accumulator.variable.key
-
-
-def _zero_initialized(function: Function, accumulator: Accumulator) -> bool:
-    declarator = accumulator.variable.declarator
-    if accumulator.scalars:
-        declaration = accumulator.variable.declaration
-        parts = [c for c in declaration.named_children if c.type == "init_declarator"] if declaration else []
-        return len(parts) >= len(accumulator.scalars) and all(
-            is_zero(function.text(v)) for c in parts if (v := c.child_by_field_name("value")) is not None
-        )
-    value = declarator.child_by_field_name("value") if declarator is not None else None
-    if value is None:
-        return False
-    leaves = [n for n in walk(value) if n.child_count == 0 and n.is_named]
-    return value.type == "initializer_list" and all(is_zero(function.text(n)) for n in leaves)
-
-
-def sets_registers(function: Function, accumulator: Accumulator) -> bool:
-    """Whether the declaration gives the registers values other than zeros."""
-    declaration, declarator = accumulator.variable.declaration, accumulator.variable.declarator
-    if declaration is None or declarator is None or _zero_initialized(function, accumulator):
-        return False
-    parts = declaration.named_children if accumulator.scalars else [declarator]
-    values = [v for c in parts if c.type == "init_declarator" and (v := c.child_by_field_name("value")) is not None]
-    if accumulator.scalars:
-        return any(not is_zero(function.text(v)) for v in values)
-    return bool(values)
-
-
 def _memset(program: Program, function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
     inner = node.named_children[0] if node.named_children else None
     call = next((c for c in function.calls if inner is not None and c.node.id == inner.id), None)
@@ -132,7 +74,7 @@ def _memset(program: Program, function: Function, accumulator: Accumulator, node
     if len(args) != 3 or not is_zero(function.text(args[1])):
         return None
     element = take_apart(function, args[0])
-    if element is None or not _is(function, accumulator, element):
+    if element is None or not accumulator.home.is_named_by(function, element):
         return None
     size = re.sub(r"\s", "", function.text(args[2]))
     target = re.sub(r"[\s&]", "", function.text(args[0]))
@@ -140,14 +82,14 @@ def _memset(program: Program, function: Function, accumulator: Accumulator, node
         return None
     return (
         Zeroing(node, function, [accumulator], element.subscripts)
-        if len(element.subscripts) <= accumulator.depth
+        if len(element.subscripts) <= accumulator.home.depth
         else None
     )
 
 
 def _scalar_chain(function: Function, accumulator: Accumulator, node: Node) -> Zeroing | None:
     """`d0 = d1 = d2 = 0.f;` or the like, naming every scalar."""
-    if not accumulator.scalars or not node.named_children:
+    if not node.named_children:
         return None
     names: list[str] = []
     current = node.named_children[0]
@@ -157,7 +99,7 @@ def _scalar_chain(function: Function, accumulator: Accumulator, node: Node) -> Z
             return None
         names.append(function.text(left))
         current = right
-    if is_zero(function.text(current)) and set(names) == set(accumulator.scalars):
+    if is_zero(function.text(current)) and accumulator.home.are_all(set(names)):
         return Zeroing(node, function, [accumulator])
     return None
 
@@ -193,9 +135,9 @@ def _loop(function: Function, accumulator: Accumulator, node: Node, constants: C
     element = take_apart(function, left)
     if element is None or not is_zero(function.text(right)):
         return None
-    if not _is(function, accumulator, element):
+    if not accumulator.home.is_named_by(function, element):
         return None
-    extents = accumulator.extents
+    extents = accumulator.home.extents
     if len(element.subscripts) != len(extents):
         return None
     # a loop over something else may run no turn, and `d[i][i]` is not all of d
@@ -205,7 +147,7 @@ def _loop(function: Function, accumulator: Accumulator, node: Node, constants: C
     for axis, (subscript, extent) in enumerate(zip(element.subscripts, extents, strict=True)):
         bound = bounds.get(subscript)
         if bound is None:
-            if axis >= accumulator.depth or axis != len(tile):
+            if axis >= accumulator.home.depth or axis != len(tile):
                 return None
             tile.append(subscript)
         elif not _same(constants, bound[0], extent) or bound[1] != 1:
@@ -217,7 +159,7 @@ def _range_loop(function: Function, accumulator: Accumulator, node: Node) -> Zer
     """`for (auto& row : d) for (float& x : row) x = 0.f;`"""
     over = node.child_by_field_name("right")
     element = take_apart(function, over) if over is not None else None
-    if element is None or not _is(function, accumulator, element):
+    if element is None or not accumulator.home.is_named_by(function, element):
         return None
     levels = 0
     current: Node = node
@@ -244,10 +186,10 @@ def _range_loop(function: Function, accumulator: Accumulator, node: Node) -> Zer
     left, right = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
     if left is None or right is None or function.text(left) != name or not is_zero(function.text(right)):
         return None
-    whole = len(element.subscripts) + levels == len(accumulator.extents)
+    whole = len(element.subscripts) + levels == len(accumulator.home.extents)
     return (
         Zeroing(node, function, [accumulator], element.subscripts)
-        if whole and len(element.subscripts) <= accumulator.depth
+        if whole and len(element.subscripts) <= accumulator.home.depth
         else None
     )
 

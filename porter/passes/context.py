@@ -15,6 +15,7 @@ from porter.model.accumulators import Accumulator, AccumulatorMap, AccumulatorPa
 from porter.model.batches import Batches
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Function, Style
+from porter.model.homes import without_number
 from porter.model.kernels import Kernel
 from porter.model.members import MemberField
 from porter.model.program import Program, needs_warpgroup
@@ -96,11 +97,8 @@ class PortContext:
         return self.needs_context(function.parent) or function.parent.style is Style.KERNEL
 
     def member_tile(self, member: MemberField, method: Function) -> str:
-        """The tile of a member accumulator as a method names it; one of a base class by `this`, which also finds it
-        where the base depends on a template's arguments."""
-        own = method.owner_class.node if method.owner_class is not None else None
-        inherited = own is not None and own.id != member.class_node.id
-        return f"this->{self.names.member(member)}" if inherited else self.names.member(member)
+        """The tile of a member accumulator as a method names it."""
+        return member.tile_in(method, self.names.beside)
 
     def indent(self, function: Function, span: Span) -> str:
         """White space before the line that `span` starts on."""
@@ -213,30 +211,25 @@ class Names:
         return name
 
     def tile(self, accumulator: Accumulator) -> str:
-        """Name of the `Accumulator` beside a register array; equal for equal names of the array, so that a
-        macro may mention it."""
-        if accumulator.member is not None:
-            return f"{accumulator.name}.{self.member(accumulator.member)}"
-        stem = accumulator.name
-        if accumulator.scalars:
-            stem = re.sub(r"_?0+$", "", stem) or stem
-        return self._beside(stem)
+        """Name of the tile, or array of tiles, of an accumulator in the function that declares the registers."""
+        return accumulator.home.tile(self.beside)
 
     def member(self, member: MemberField) -> str:
         """Name of the tile in the class that holds the registers."""
-        return self._beside(member.stem)
+        return self.beside(member.stem)
 
-    def _beside(self, stem: str) -> str:
+    def beside(self, stem: str) -> str:
+        """Name of the tile beside registers whose name begins with `stem`."""
         if stem not in self._tiles:
             self._tiles[stem] = self.fresh(f"{stem}_tmem")
         return self._tiles[stem]
 
     def kept_tile(self, param: AccumulatorParam) -> str:
         """Name of the tile's parameter beside one that keeps its registers."""
-        return self._beside(self.scalar_param(param.name) if param.is_scalars else param.name)
+        return self.beside(self.scalar_param(param.name) if param.is_scalars else param.name)
 
     def scalar_param(self, name: str) -> str:
-        return re.sub(r"_?0+$", "", name) or name
+        return without_number(name)
 
 
 def qualified(name: str) -> str:

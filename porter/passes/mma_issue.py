@@ -82,9 +82,9 @@ def tile_expression(context: PortContext, function: Function, step: MmaStep) -> 
             return context.names.kept_tile(kept) + subscripts
         name = context.names.scalar_param(step.d.name) if step.d.is_scalars else step.d.name
         return name + subscripts
-    for accumulator in context.accumulators.accumulators:
-        if variable is not None and accumulator.variable.key == variable.key:
-            return context.names.tile(accumulator) + subscripts[: _tile_length(accumulator.depth, step)]
+    accumulator = context.accumulators.held_by(variable)
+    if accumulator is not None:
+        return context.names.tile(accumulator) + subscripts[: _tile_length(accumulator.home.depth, step)]
     return step.d.name + subscripts
 
 

@@ -55,7 +55,7 @@ def place_moves(context: PortContext) -> Moves:
         moves.loads[id(accumulator)] = []
         moves.stores[id(accumulator)] = []
         context.flow.keep_registers_true(accumulator)
-        if accumulator.member is not None:
+        if accumulator.home.field_name:
             # the waits of an object's methods do not see the object
             _refuse(context, accumulator, moves, why)
             continue
@@ -94,10 +94,10 @@ def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumul
         why.append("jumps of `goto` are not followed")
     events = events_of(flow.flow(accumulator.function))
     multiplies = [e.node for e in events if e.kind is Kind.MMA and e.accumulator is accumulator]
-    if accumulator.member is not None:
-        named = mentions.of_member(accumulator, flow.zeroing_of(accumulator))
+    named = mentions.of(accumulator, flow.zeroing_of(accumulator))
+    if accumulator.home.field_name:
         return why + [_what(m) for m in named if not _in_object(context, accumulator, m, multiplies)]
-    for mention in mentions.of(accumulator, flow.zeroing_of(accumulator)):
+    for mention in named:
         if _is_late(mention, multiplies):
             followed = flow.has_visited(accumulator.function, mention.offset, change=False)
         else:

@@ -96,11 +96,11 @@ def _accumulator(
     function = accumulator.function
     cleared = [_line(z.function, z.node) for z in context.flow.zeroing.values() if accumulator in z.accumulators]
     return AccumulatorPlan(
-        accumulator.name + accumulator.path,
+        accumulator.home.title,
         function.name,
         accumulator.d_type.value,
-        accumulator.columns,
-        " x ".join(accumulator.tile_extents) or "1",
+        accumulator.size.columns,
+        " x ".join(accumulator.home.tile_extents) or "1",
         tuple(sorted(cleared)),
         tuple(_line(function, n) for n in loads.get(id(accumulator), ())),
         tuple(_line(function, n) for n in stores.get(id(accumulator), ())),

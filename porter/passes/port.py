@@ -263,7 +263,7 @@ def _offset_by_function(owned: list[Accumulator], first: dict[int, str]) -> None
                 seen.append(id(accumulator.function))
             continue
         seen.append(id(accumulator.function))
-        base = sum(a.columns for a in owned if id(a.function) in seen[:-1])
+        base = sum(a.size.columns for a in owned if id(a.function) in seen[:-1])
         for other in owned:
             if other.function is accumulator.function:
                 first[id(other)] = str(base) if first[id(other)] == "0" else f"{base} + {first[id(other)]}"
@@ -271,15 +271,12 @@ def _offset_by_function(owned: list[Accumulator], first: dict[int, str]) -> None
 
 def _total(program: Program, accumulator: Accumulator) -> str:
     """Columns of all its tiles: a number where it is known, which needs no name to be visible."""
-    if len(accumulator.sizes) == 1:
-        tiles = [program.constants.evaluate(e) for e in accumulator.tile_extents]
+    size = accumulator.size
+    if size.certain:
+        tiles = [program.constants.evaluate(e) for e in accumulator.home.tile_extents]
         if None not in tiles:
-            return str(math.prod(t for t in tiles if t is not None) * accumulator.columns)
-    if accumulator.scalars or not accumulator.extents:
-        return str(accumulator.columns)
-    rank = len(accumulator.object_extents)
-    objects = f"sizeof({accumulator.name}) / sizeof({accumulator.name}{'[0]' * rank}) * " if rank else ""
-    return f"{objects}sizeof({accumulator.registers_of(['0'] * rank)})" + ("" if accumulator.packed else " / 2")
+            return str(math.prod(t for t in tiles if t is not None) * size.columns)
+    return accumulator.home.all_columns(size)
 
 
 def _known_columns(context: PortContext, kernel: Kernel, owned: list[Accumulator]) -> int | None:

@@ -11,6 +11,7 @@ from porter.lang.text import Span
 from porter.model.accumulators import Accumulator, AccumulatorArgument, AccumulatorParam
 from porter.model.empty_calls import is_register_fence_call
 from porter.model.functions import Function, Style
+from porter.model.homes import TilePlace
 from porter.model.scopes import LOOPS, resolve
 from porter.model.zeroing import Zeroing
 from porter.passes import overloads
@@ -103,9 +104,9 @@ def _rewrite_argument(context: PortContext, argument: AccumulatorArgument) -> No
     last = argument.call.args[argument.args.stop - 1]
     span = Span(caller.span(first).start, caller.span(last).end)
     variable = resolve(caller, registers.root, registers.name)
-    accumulator = _accumulator(context, caller, registers.root, registers.name)
+    accumulator = context.accumulators.held_by(variable)
     if accumulator is not None:
-        depth = accumulator.depth - argument.param.depth
+        depth = accumulator.home.depth - argument.param.depth
         text = context.names.tile(accumulator) + "".join(f"[{s}]" for s in registers.prefix[:depth])
     elif variable is not None and variable.param is not None:
         name = context.names.scalar_param(registers.name) if registers.is_scalars else registers.name
@@ -137,82 +138,22 @@ def _qualify(context: PortContext, argument: AccumulatorArgument) -> None:
         context.edit_once(RULE, call.caller, Span(at, at), f"{symbol.scope.qualified}::")
 
 
-def _accumulator(context: PortContext, function: Function, root: Node, name: str) -> Accumulator | None:
-    variable = resolve(function, root, name)
-    if variable is None:
-        return None
-    for accumulator in context.accumulators.accumulators:
-        if accumulator.variable.key == variable.key:
-            return accumulator
-        if accumulator.function is variable.function and name in accumulator.scalars:
-            return accumulator
-    return None
-
-
-def columns_of(accumulator: Accumulator) -> str:
-    """Columns of one tile: N, two for each 32-bit value of a thread, as a constant expression at its declaration."""
-    if accumulator.scalars or not accumulator.extents:
-        return str(accumulator.columns)
-    tile = accumulator.registers_of(["0"] * accumulator.depth)
-    return f"sizeof({tile})" + ("" if accumulator.packed else " / 2")
-
-
 def declare(context: PortContext, accumulator: Accumulator, first_column: str) -> None:
-    """Declare the tile beside its registers."""
-    function, declaration = accumulator.function, accumulator.variable.declaration
-    assert declaration is not None
-    name = context.names.tile(accumulator)
-    if accumulator.member is not None:
-        column = "" if first_column == "0" else f" + {first_column}"
-        at = function.span(declaration).end
-        pad = context.indent(function, function.span(declaration))
-        address = f"{context.names.warpgroup}.tmem{column}"
-        if context.helpers.tracked and not accumulator.object_extents:
-            lines = [f"{context.names.warpgroup}.place({name}, {first_column}, {accumulator.columns});"]
-        elif accumulator.object_extents:
-            assert accumulator.member is not None
-            tile = context.names.member(accumulator.member)
-            address += f" + i * {accumulator.columns}"
-            line = f"{accumulator.name}[i].{tile}.address = {address};"
-            lines = ["#pragma unroll", f"for (uint32_t i = 0; i < {accumulator.object_extents[0]}; ++i) {line}"]
-        else:
-            lines = [f"{name}.address = {address};"]
-        context.edit(RULE, function, Span(at, at), "".join(f"\n{pad}{line}" for line in lines))
-        return
-    pad = context.indent(function, function.span(declaration))
-    type_name = qualified("Accumulator")
-    braces = ("{", "}")
-    if context.helpers.class_tiles and accumulator.path:
-        holder = accumulator.path.rpartition(".")[0]
-        kind = accumulator.type_name
-        if holder or kind == "auto":
-            kind = f"decltype({accumulator.name}{'[0]' * len(accumulator.object_extents)}{holder})"
-        type_name, braces = f"{qualified('TileOf')}<{kind}>", ("{{", "}}")
+    """Declare the tile beside its registers, or give the one that the class declares its columns."""
+    function, home = accumulator.function, accumulator.home
+    assert accumulator.variable.declaration is not None
+    type_name, braces = qualified("Accumulator"), ("{", "}")
+    if context.helpers.class_tiles and home.holder_type:
+        type_name, braces = f"{qualified('TileOf')}<{home.holder_type}>", ("{{", "}}")
     elif context.helpers.count_type:
-        inner = "[0]" * accumulator.depth
-        count = f"sizeof({accumulator.name}{inner}) / 4" if accumulator.extents else str(accumulator.registers)
-        type_name = f"{qualified('Tile')}<{count}>"
-        braces = ("{{", "}}")
-    if accumulator.depth == 0 and context.helpers.tracked:
-        place = f"{context.names.warpgroup}.place({name}, {first_column}, {columns_of(accumulator)});"
-        lines = [f"{type_name} {name};", place]
-    elif accumulator.depth == 0:
-        address = f"{context.names.warpgroup}.tmem"
-        if first_column != "0":
-            address = f"uint32_t({address} + {first_column})"
-        lines = [f"{type_name} {name}{braces[0]}{address}{braces[1]};"]
-    else:
-        context.helpers.tile_arrays = True
-        extents = "".join(f"[{e}]" for e in accumulator.tile_extents)
-        lines = [
-            f"{type_name} {name}{extents};",
-            f"{context.names.warpgroup}.place({name}, {first_column}, {columns_of(accumulator)});",
-        ]
-    end = declaration
-    if accumulator.scalars:
-        end = _last_declaration(accumulator)
-    at = function.span(end).end
-    context.edit(RULE, function, Span(at, at), "".join(f"\n{pad}{line}" for line in lines))
+        type_name, braces = f"{qualified('Tile')}<{home.register_count(accumulator.registers)}>", ("{{", "}}")
+    name, warpgroup = context.names.tile(accumulator), context.names.warpgroup
+    tracked = context.helpers.tracked
+    place = TilePlace(name, type_name, braces, warpgroup, first_column, accumulator.size, tracked)
+    context.helpers.tile_arrays |= home.has_tile_array
+    pad = context.indent(function, function.span(accumulator.variable.declaration))
+    at = function.span(home.end_of_declaration()).end
+    context.edit(RULE, function, Span(at, at), "".join(f"\n{pad}{line}" for line in home.declaration(place)))
 
 
 def declare_members(context: PortContext) -> None:
@@ -245,22 +186,6 @@ def declare_members(context: PortContext) -> None:
         context.edit(RULE, member.method, Span(at, at), text)
 
 
-def _last_declaration(accumulator: Accumulator) -> Node:
-    """The declaration of the last scalar: a tile's registers may be declared over several statements."""
-    function, declaration = accumulator.function, accumulator.variable.declaration
-    assert declaration is not None
-    assert declaration.parent is not None
-    last = declaration
-    for name in accumulator.scalars:
-        for child in declaration.parent.named_children:
-            if child.type == "declaration" and any(
-                function.text(n).lstrip("&* ").split("=")[0].strip() == name
-                for n in child.children_by_field_name("declarator")
-            ):
-                last = max(last, child, key=lambda n: n.start_byte)
-    return last
-
-
 def rewrite_zeroing(context: PortContext) -> None:
     """Zeroing the registers becomes an overwrite by the next MMA."""
     for zeroing in context.flow.zeroing.values():
@@ -288,12 +213,10 @@ def _rewrite_zeroing(context: PortContext, zeroing: Zeroing) -> None:
     context.helpers.uses_clear = True
     lines = []
     for accumulator in cleared:
-        if accumulator.member is not None:
-            lines.append(f"{context.member_tile(accumulator.member, function)}.clear();")
-            break
-        name = context.names.tile(accumulator) + "".join(f"[{s}]" for s in zeroing.tile)
-        whole_array = accumulator.depth > len(zeroing.tile)
-        lines.append(f"{qualified('clear')}({name});" if whole_array else f"{name}.clear();")
+        tile = accumulator.home.tile_in(function, context.names.beside)
+        lines.append(accumulator.home.cleared(tile, zeroing.tile, qualified("clear")))
+    # a method clears the tile of whichever object it is called on
+    lines = list(dict.fromkeys(lines))
     lead = pad if span.start == source.rfind(b"\n", 0, span.start) + 1 else ""
     context.edit(RULE_ZERO, function, span, lead + f"\n{pad}".join(lines))
 
@@ -301,7 +224,7 @@ def _rewrite_zeroing(context: PortContext, zeroing: Zeroing) -> None:
 def _follows_declaration(accumulator: Accumulator, node: Node) -> bool:
     """Whether the statement runs exactly once after each declaration, before any MMA can."""
     declaration = accumulator.variable.declaration
-    if declaration is None or declaration.parent is None or node.parent is None or accumulator.member is not None:
+    if declaration is None or declaration.parent is None or node.parent is None:
         return False
     if declaration.parent.id != node.parent.id:
         return False
@@ -315,13 +238,10 @@ def _follows_declaration(accumulator: Accumulator, node: Node) -> bool:
 
 def _drop_initializer(context: PortContext, accumulator: Accumulator) -> None:
     """The registers are written by the load before anything reads them."""
-    function, declarator = accumulator.function, accumulator.variable.declarator
-    value = declarator.child_by_field_name("value") if declarator is not None else None
-    inner = declarator.child_by_field_name("declarator") if declarator is not None else None
-    # a class may hold more than the registers
-    if value is None or inner is None or accumulator.scalars or accumulator.path:
-        return
-    context.edit(RULE_ZERO, function, Span(function.span(inner).end, function.span(value).end), "")
+    function, found = accumulator.function, accumulator.home.initializer()
+    if found is not None:
+        declarator, value = found
+        context.edit(RULE_ZERO, function, Span(function.span(declarator).end, function.span(value).end), "")
 
 
 def remove_register_fences(context: PortContext) -> None:
@@ -333,7 +253,9 @@ def remove_register_fences(context: PortContext) -> None:
             root = call.args[0]
             while root.named_children and root.type != "identifier":
                 root = root.named_children[0]
-            if root.type != "identifier" or _accumulator(context, function, root, function.text(root)) is None:
+            if root.type != "identifier":
+                continue
+            if context.accumulators.held_by(resolve(function, root, function.text(root))) is None:
                 continue
             statement = call.node.parent
             if statement is None or statement.type != "expression_statement":

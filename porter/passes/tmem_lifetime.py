@@ -23,9 +23,6 @@ from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS
 from porter.ptx.tmem import COLUMNS
 
 RULE = "PTR140"
-_VALUES = {"float2": 2, "float4": 4, "int2": 2, "int4": 4, "uint2": 2, "uint4": 4}
-"""32-bit values of CUDA's vector types."""
-
 _NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 
 
@@ -185,21 +182,12 @@ def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accum
 
 
 def _columns(program: Program, kernel: Kernel, accumulator: Accumulator, anchor: Node) -> str | None:
-    if accumulator.class_type and (accumulator.hidden_extents or len(accumulator.sizes) > 1):
-        in_kernel = accumulator.function is kernel.function
-        share = "" if accumulator.packed else " / 2"
-        count = "".join(f"({e}) * " for e in accumulator.object_extents)
-        one_member = accumulator.hidden_extents and accumulator.path.count(".") == 1
-        member = accumulator.path.replace(".", "::") if one_member else ""
-        return f"{count}sizeof({accumulator.class_type}{member}){share}" if in_kernel else None
-    if accumulator.scalars or not accumulator.extents:
-        return str(accumulator.columns)
-    if accumulator.depth == 0 and len(accumulator.sizes) == 1:
-        return str(accumulator.columns)
-    factors = [str(_VALUES.get(accumulator.type_name, 1) * (4 if accumulator.packed else 2))]
-    extents = accumulator.extents
-    if accumulator.class_type and accumulator.object_extents:
-        factors, extents = [str(accumulator.columns)], accumulator.extents[: accumulator.depth]
+    home, size = accumulator.home, accumulator.size
+    by_class = home.class_columns(size)
+    if by_class:
+        return by_class if accumulator.function is kernel.function else None
+    number, extents = home.column_factors(size)
+    factors = [str(number)]
     for extent in extents:
         visible = _visible(program, kernel, accumulator.function, extent, anchor, 0)
         if visible is None:

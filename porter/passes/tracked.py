@@ -9,7 +9,6 @@ from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.tracking import Holder, Move
 from porter.passes.context import PortContext, qualified
-from porter.passes.epilogue import moved_each
 
 RULE = "PTR132"
 
@@ -51,12 +50,9 @@ def _call(context: PortContext, holder: Holder, operation: str) -> str:
     accumulator, param = holder.accumulator, holder.param
     mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
     mirror.sizes |= accumulator.sizes
+    helper = qualified(operation + mirror.suffix)
     if param is None:
-        mirror.request_tracking(scalars=bool(accumulator.scalars))
-        return moved_each(context, accumulator, operation + mirror.suffix)
+        mirror.request_tracking(scalars=accumulator.home.is_separate)
+        return accumulator.home.moved(operation, helper, context.names.tile(accumulator))
     mirror.request_tracking(scalars=param.is_scalars)
-    tile = context.names.kept_tile(param)
-    name = qualified(operation + mirror.suffix)
-    if param.is_scalars:
-        return f"{name}_each({tile}, {', '.join(p.name for p in param.params)});"
-    return f"{name}({param.name}{param.path}, {tile});"
+    return param.moved(helper, context.names.kept_tile(param))
