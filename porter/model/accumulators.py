@@ -198,7 +198,7 @@ class _Finder:
             known = self.result.held_by(variable)
             if known is None:
                 known = self._add(Member(variable, len(extents), member=member), step)
-            if not isinstance(known.home, Member) or known.home.member.key != member.key:
+            if (known.home.owner, known.home.field_name) != member.key:
                 self._refuse(variable.function, step.d.root, f"`{variable.name}` holds several accumulators")
                 continue
             known.registers = max(known.registers, step.op.d_registers)
