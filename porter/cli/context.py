@@ -45,6 +45,8 @@ class Session:
     no_config: bool = False
     rules: tuple[Path, ...] = ()
     """Files and directories of rules beside Porter's own."""
+    keep_hopper: bool = False
+    """Ports stand beside their originals, for a build of both."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

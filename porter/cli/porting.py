@@ -24,7 +24,10 @@ def look(path: Path) -> Beside:
 def port_options(session: Session) -> PortOptions:
     """What a session says of every port that it makes."""
     return PortOptions(
-        tuple(split_list(session.select)), tuple(split_list(session.ignore)), tuple(map(str, session.rules))
+        tuple(split_list(session.select)),
+        tuple(split_list(session.ignore)),
+        tuple(map(str, session.rules)),
+        keep_hopper=session.keep_hopper,
     )
 
 

@@ -61,6 +61,8 @@ class Code(Enum):
     DSL_SUPPORT_TAKEN = porting.DSL_SUPPORT_TAKEN
     DSL_PATCHED = porting.DSL_PATCHED
     DSL_COPIED = porting.DSL_COPIED
+    LEFT_FOR_ONE_CHIP = porting.LEFT_FOR_ONE_CHIP
+    NOT_FOR_BOTH_CHIPS = porting.NOT_FOR_BOTH_CHIPS
     DSL_OBSTACLE = porting.DSL_OBSTACLE
 
     # PT3xxx: build

@@ -147,6 +147,22 @@ DSL_SUPPORT_TAKEN = error(
     "Ports of CuTe DSL import porter_dsl from the directory that their other imports start from. Nothing was written.",
     "Move the file away, or give it another name; if an older version of Porter wrote it, delete it.",
 )
+LEFT_FOR_ONE_CHIP = error(
+    "PT2056",
+    ExitCode.UNPORTED,
+    "`{text}` is for Hopper alone; the port needs `{becomes}`",
+    "With --keep-hopper both forms of a kernel are built. A compiler option in a string names one of the targets, and "
+    "which one is wanted is known where the program runs.",
+    "Choose the option by the device's compute capability there, or port without --keep-hopper.",
+)
+NOT_FOR_BOTH_CHIPS = error(
+    "PT2057",
+    ExitCode.UNPORTED,
+    "--keep-hopper does not apply to {what}",
+    "Both forms of a kernel stand in one CUDA file, and the compiler's target chooses. Source in strings is compiled "
+    "by the program, and Python has no such choice.",
+    "Port it without --keep-hopper, into a directory of its own (-o), and choose by the device's compute capability.",
+)
 DSL_OBSTACLE = error(
     "PT2055",
     ExitCode.UNPORTED,

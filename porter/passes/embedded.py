@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, exit_code_of
 from porter.lang.cuda import location, parse_cuda
 from porter.lang.embedded import Embedded, embedded_in_cuda, embedded_in_python
+from porter.lang.forms import without_other_forms
 from porter.lang.lexical import blanked, lexed
 from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
@@ -63,6 +64,9 @@ def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> Embed
         return None
     result = _port_strings(path.as_posix(), source, strings, options)
     left = left_unread(path.as_posix(), result.diagnostics, result.has_tensor_core, options)
+    if options.keep_hopper and result.groups:
+        what = {"what": "CUDA source in a string"}
+        left = [*left, Diagnostic(Code.NOT_FOR_BOTH_CHIPS, Location(path.as_posix()), what)]
     if left:
         unchanged = {path.as_posix(): source}
         return EmbeddedPortResult(result.sources, unchanged, [], [*result.diagnostics, *left])
@@ -82,6 +86,12 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     Raises:
         PorterError: those of `port_sources`.
     """
+    shown = without_other_forms(sources)
+    if shown is not sources:
+        result = port_cuda_file(shown, options)
+        own = [g for g in result.groups if all(e.path in sources.files for e in g.edits)]
+        files = {**result.files, **apply_groups(sources.sources(), own)}
+        return replace(result, sources=sources, files=files)
     strings = embedded_in_cuda(sources.main)
     if not strings:
         return port_sources(sources, options)
@@ -94,6 +104,9 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
     found = outer.has_tensor_core or inner.has_tensor_core
     unread = left_unread(sources.root, diagnostics, found, options)
+    if options.keep_hopper and inner.groups:
+        where = location(sources.main, strings[0].span)
+        unread = [*unread, Diagnostic(Code.NOT_FOR_BOTH_CHIPS, where, {"what": "CUDA source in a string"})]
     diagnostics += unread
     if unread or any(has_stopped(r.diagnostics, r.left) for r in (outer, inner)):
         return PortResult(sources, sources.sources(), [], diagnostics)

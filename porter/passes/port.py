@@ -37,6 +37,7 @@ from porter.passes import (
     tmem_lifetime,
     tracked,
 )
+from porter.passes.both import keep_hopper
 from porter.passes.context import Names, PortContext
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
 from porter.passes.moves import place_moves
@@ -58,15 +59,17 @@ NO_RULE = "none"
 
 @dataclass(frozen=True)
 class PortOptions:
-    """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule
-    directories. `helpers_in_root`: the helpers stand in the root, so that a header comes out the same for all roots
-    that include it. `both_forms`: headers that other roots need as they are, whose functions therefore stay beside
-    their ports; `leave`: such a root, all of whose kernels are left."""
+    """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule directories.
+    `helpers_in_root`: the helpers stand in the root, so that a header comes out the same for all roots that include
+    it. `keep_hopper`: the port stands beside the original, for a build of both. `both_forms`: headers that other
+    roots need as they are, whose functions therefore stay beside their ports; `leave`: such a root, all of whose
+    kernels are left."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     rule_directories: tuple[str, ...] = ()
     helpers_in_root: bool = False
+    keep_hopper: bool = False
     both_forms: frozenset[str] = frozenset()
     leave: bool = False
 
@@ -427,6 +430,9 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if has_stopped(diagnostics, left):
         return PortResult(sources, unchanged, [], diagnostics)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
+    if options.keep_hopper:
+        both = keep_hopper(sources, groups, rules)
+        groups, diagnostics = both.groups, diagnostics + both.diagnostics
     result = PortResult(sources, apply_groups(unchanged, groups), groups, diagnostics)
     if planned.groups:
         result.has_tensor_core, result.left = True, left

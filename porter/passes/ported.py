@@ -185,7 +185,8 @@ def port_root(
     """One file with its headers or modules.
 
     Raises:
-        PorterError: NO_KERNEL for a Python file without any; what the front end and the engine raise.
+        PorterError: NO_KERNEL for a Python file without any; NOT_FOR_BOTH_CHIPS; what the front end and the engine
+            raise.
     """
     if not is_python(root):
         sources = load_sources(root, include_dirs)
@@ -197,6 +198,8 @@ def port_root(
     if not uses_kernels(root, search) and not is_dsl_source(root, beside):
         raise refuse_python(root)
     result = port_python(root, options.select, options.ignore, options.rule_directories, search)
+    if options.keep_hopper and result.groups:
+        raise PorterError(Code.NOT_FOR_BOTH_CHIPS, Location(str(root)), what="a CuTe DSL kernel")
     return result.sources, result
 
 

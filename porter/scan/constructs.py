@@ -19,6 +19,7 @@ from porter.lang.coverage import reading_findings
 from porter.lang.cuda import LANGUAGE, CudaFile, enclosing, find, function_specifiers, location, parse_cuda
 from porter.lang.cute_dsl import parse_dsl
 from porter.lang.embedded import Embedded
+from porter.lang.forms import without_other_form
 from porter.lang.lexical import blanked
 from porter.lang.masking import NO_MACROS, MacroUses
 from porter.lang.sources import SourceSet, read_source
@@ -137,7 +138,7 @@ def cuda_inventory(
 ) -> tuple[FileInventory, list[Diagnostic]]:
     """The inventory of one CUDA source, and what of it was not understood (PT1xxx). `rules`: directories of rules
     beside Porter's own."""
-    file = parse_cuda(path, source, macros)
+    file = without_other_form(parse_cuda(path, source, macros))
     found = source_inventory(file, target, rules)
     said: list[Diagnostic] = []
     if found.unread:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, rules_option
+from porter.cli.commands.shared import Command, keep_option, rules_option
 
 
 @click.command(cls=Command)
@@ -17,6 +17,7 @@ from porter.cli.commands.shared import Command, rules_option
 @click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
               help="The case that names entry and template arguments.")  # fmt: skip
 @rules_option
+@keep_option
 def build() -> None:
     """Build FILE for sm_90a and its port for sm_100a; registers, spills, stack, shared memory side by side.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, compile_options, rules_option, simulator_options
+from porter.cli.commands.shared import Command, compile_options, keep_option, rules_option, simulator_options
 
 
 @click.command(cls=Command)
@@ -38,6 +38,7 @@ from porter.cli.commands.shared import Command, compile_options, rules_option, s
 @compile_options
 @simulator_options
 @rules_option
+@keep_option
 def hazards() -> None:
     """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
     directory, a PTX module (with --grid, --block, --arg), or a whole program with its own main(), given as .cu

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, rules_option
+from porter.cli.commands.shared import Command, keep_option, rules_option
 
 
 @click.command(cls=Command)
@@ -15,6 +15,7 @@ from porter.cli.commands.shared import Command, rules_option
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are.")  # fmt: skip
 @rules_option
+@keep_option
 def plan() -> None:
     """Show the decisions of a port: warpgroups, Tensor Memory, batches in flight, and where each accumulator moves.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, rules_option
+from porter.cli.commands.shared import Command, keep_option, rules_option
 
 
 @click.command(cls=Command)
@@ -20,6 +20,7 @@ from porter.cli.commands.shared import Command, rules_option
 @click.option("--select", multiple=True, metavar="RULE", help="Only these rules (ID or prefix; repeatable).")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (ID or prefix; repeatable).")
 @rules_option
+@keep_option
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @click.option("--mend", "mends", is_flag=True,

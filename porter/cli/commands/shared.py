@@ -83,6 +83,19 @@ def rules_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_keep(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
+    install(replace(current(), keep_hopper=value))
+    return value
+
+
+def keep_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--keep-hopper: for commands that make a port. The session has it."""
+    return click.option(
+        "--keep-hopper", is_flag=True, expose_value=False, callback=_take_keep,
+        help="One source for both chips: the port stands beside the original, and the compiler's target chooses.",
+    )(function)  # fmt: skip
+
+
 def simulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--seed, --schedule, --arithmetic, --budget."""
     for option in reversed(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, gpu_options, rules_option, simulator_options
+from porter.cli.commands.shared import Command, gpu_options, keep_option, rules_option, simulator_options
 from porter.verify.backend_names import BACKENDS
 
 
@@ -36,6 +36,7 @@ from porter.verify.backend_names import BACKENDS
 @click.option("--against", type=click.Path(path_type=Path), metavar="FILE",
               help="A record to compare the port with, instead of running the original.")  # fmt: skip
 @rules_option
+@keep_option
 def verify() -> None:
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
 

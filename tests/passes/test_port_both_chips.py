@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--keep-hopper: the port stands beside the original, and the compiler's target chooses."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from kernels import GEMM, LOOP, STORE, SYNC, kernel, wrapper
+
+from porter.build.nvcc import compile_ptx
+from porter.build.port_plan import PortPlan, materialize
+from porter.cli.main import main
+from porter.diagnostics import Code, ExitCode
+from porter.lang.sources import load_sources
+from porter.passes.embedded import port_cuda_file
+from porter.passes.port import PortOptions
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
+from porter.verify.case import load_case
+from porter.verify.problem import bind
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+KERNELS = [load_case(p).kernel for p in sorted(CORPUS.glob("*/case.yaml")) if load_case(p).kernel.suffix == ".cu"]
+QUICK = ("gemm_ws", "gemm_macro", "attention_fwd")
+NAMES = re.compile(r"\b(?:sm|compute)_(?:90|100)a\b|//.*")
+MACRO = "__CUDA_ARCH_FEAT_SM100_ALL"
+HOST = re.compile(r"\(([\w.>-]*major) != 9 && \1 != 10\)")
+ADMITS = f"(defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined({MACRO}))"
+DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)")
+
+
+def chosen(text: str, blackwell: bool) -> str:
+    """The text with the choices between the chips made."""
+    kept, open_ = [], []
+    for line in text.splitlines(keepends=True):
+        match = DIRECTIVE.match(line.rstrip("\n"))
+        word = match[1] if match else ""
+        if word in ("if", "ifdef", "ifndef"):
+            ours = match is not None and match[2].strip() == f"defined({MACRO})"
+            open_.append([ours, blackwell])
+            if ours:
+                continue
+        elif open_ and open_[-1][0] and word in ("else", "endif"):
+            open_[-1][1] = not open_[-1][1]
+            if word == "endif":
+                open_.pop()
+            continue
+        if open_ and word == "endif":
+            open_.pop()
+        if all(taken for ours, taken in open_ if ours):
+            kept.append(line)
+    return "".join(kept)
+
+
+def ported(tmp_path: Path, text: str, **options: bool) -> tuple[str, list[Code], str]:
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    result = port_cuda_file(load_sources(path), PortOptions(**options))
+    return result.files[str(path)].decode(), [d.code for d in result.diagnostics], str(path)
+
+
+def both(tmp_path: Path, text: str) -> str:
+    """The port for both chips, of which each half is right: Hopper's is the original, Blackwell's the plain port."""
+    made, codes, _ = ported(tmp_path, text, keep_hopper=True)
+    plain, without, _ = ported(tmp_path, text)
+    assert made != text
+    assert plain != text
+    assert codes == without
+    # a choice ends its last line
+    assert chosen(made, False).removesuffix("\n") == text.removesuffix("\n")
+    assert chosen(made, True).removesuffix("\n") == plain.removesuffix("\n")
+    return made
+
+
+HEAD = "#include <cstdint>\n" + SYNC + wrapper(16)
+SIGNATURE = "__global__ void __launch_bounds__(128) kernel(float* out, uint64_t a, uint64_t b, int steps)"
+BODY = "    float acc[8] = {0};\n" + LOOP + STORE
+
+VARIANTS = {
+    "plain": GEMM,
+    "crlf": GEMM.replace("\n", "\r\n"),
+    "no final newline": GEMM.rstrip("\n"),
+    "template": kernel(BODY).replace("__global__", "template <int kStages>\n__global__"),
+    "namespace": HEAD + "namespace mine {\n" + SIGNATURE + " {\n" + BODY + "}\n}  // namespace mine\n",
+    "one line": HEAD + SIGNATURE + " { " + " ".join(BODY.split("\n")) + " } int after;\n",
+    "function behind it on its last line": kernel(BODY).rstrip("\n") + " __device__ int next() { return 1; }\n",
+    "conditional in the kernel": kernel(BODY.replace("wait<0>();", "wait<0>();\n#ifdef TRACE\n  ++out[0];\n#endif\n")),
+    "conditional around the kernel": HEAD + "#if !defined(NO_KERNEL)\n" + SIGNATURE + " {\n" + BODY + "}\n#endif\n",
+    "conditional over the head": HEAD
+    + "#ifdef SMALL\n" + SIGNATURE + " {\n#else\n"
+    + SIGNATURE.replace("128)", "128, 1)") + " {\n#endif\n" + BODY + "}\n",
+    "struct": "#include <cstdint>\nstruct Ops {\n    int unused;\n"
+    + re.sub(r"__device__", "static __device__", SYNC + wrapper(16)) + "};\n" + SIGNATURE + " {\n"
+    + re.sub(r"\b(arrive|commit|mma|wait)(?=[(<])", r"Ops::\1", BODY) + "}\n",
+    "two kernels": kernel(BODY) + "\n" + SIGNATURE.replace(" kernel(", " second(") + " {\n" + BODY + "}\n",
+    "host code between": HEAD + "int host();\n" + SIGNATURE + " {\n" + BODY + "}\nint more() { return 1; }\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_each_half_is_right(name: str, tmp_path: Path) -> None:
+    both(tmp_path, VARIANTS[name])
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
+def test_halves_of_the_corpus(path: Path) -> None:
+    sources = load_sources(path)
+    plain = port_cuda_file(sources, PortOptions())
+    made = port_cuda_file(sources, PortOptions(keep_hopper=True))
+    assert made.groups
+    for name, text in sources.sources().items():
+        hopper, blackwell = (chosen(made.files[name].decode(), half) for half in (False, True))
+        assert HOST.sub(r"\1 != 9", hopper).replace(ADMITS, "defined(__CUDA_ARCH_FEAT_SM90_ALL)") == text.decode()
+        ours = chosen(HOST.sub(r"\1 != 10", blackwell).replace(ADMITS, f"defined({MACRO})"), True)
+        wanted = chosen(plain.files[name].decode(), True)
+        # outside of functions' second forms, texts may name the chip that they were written for
+        assert NAMES.sub("", ours) == NAMES.sub("", wanted)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, marks=[] if p.stem in QUICK else pytest.mark.slow, id=p.parent.name)
+        for p in sorted(CORPUS.glob("*/case.yaml"))
+        if load_case(p).kernel.suffix == ".cu"
+    ],
+)
+def test_each_half_compiles_to_the_same_ptx(path: Path, tmp_path: Path) -> None:
+    case = load_case(path)
+    sources, text = load_sources(case.kernel), {}
+    for name, options in (("port", PortOptions()), ("both", PortOptions(keep_hopper=True))):
+        files = port_cuda_file(sources, options).files
+        source = materialize(PortPlan(files=files), case.kernel, tmp_path / name)
+        for arch in (ORIGINAL_ARCH, PORT_ARCH) if name == "both" else (PORT_ARCH,):
+            request = compile_request(bind(case), source, arch)
+            text[name, arch] = re.sub(r"//.*", "", compile_ptx(dataclasses.replace(request, lineinfo=False)).ptx)
+    original = compile_ptx(dataclasses.replace(compile_request(bind(case), case.kernel, ORIGINAL_ARCH), lineinfo=False))
+    assert text["both", ORIGINAL_ARCH] == re.sub(r"//.*", "", original.ptx)
+    assert "wgmma" in text["both", ORIGINAL_ARCH]
+    assert text["both", PORT_ARCH] == text["port", PORT_ARCH]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("p.major == 9", "(p.major == 9 || p.major == 10)"),
+        ("p->major != 9", "(p->major != 9 && p->major != 10)"),
+        ("major(p) == 9", "major(p) == 9"),
+        ("!(p.major == 9) && p.minor == 0", "!((p.major == 9 || p.major == 10)) && p.minor == 0"),
+        ("get()->major == 9", "(get()->major == 9 || get()->major == 10)"),
+        ("p.major >= 9", "p.major >= 9"),
+        ("p.major < 9", "p.major < 9"),
+    ],
+)
+def test_host_checks_admit_both(before: str, after: str, tmp_path: Path) -> None:
+    made, *_ = ported(tmp_path, GEMM + f"\nbool fits() {{ return {before}; }}\n", keep_hopper=True)
+    assert f"{{ return {after}; }}" in made
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("#ifdef __CUDA_ARCH_FEAT_SM90_ALL",
+         "#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL)"),
+        (
+            "#ifndef __CUDA_ARCH_FEAT_SM90_ALL",
+            "#if !defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)",
+        ),
+        (
+            "#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && X",
+            "#if (defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL)) && X",
+        ),
+        (
+            "#if !defined __CUDA_ARCH_FEAT_SM90_ALL",
+            "#if !(defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL))",
+        ),
+        ("#if __CUDA_ARCH__ >= 900", "#if __CUDA_ARCH__ >= 900"),
+        ("#if __CUDA_ARCH__ == 900", "#if (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)"),
+        ("#elif __CUDA_ARCH_SPECIFIC__ == 900",
+         "#elif (__CUDA_ARCH_SPECIFIC__ == 900 || __CUDA_ARCH_SPECIFIC__ == 1000)"),
+    ],
+)  # fmt: skip
+def test_conditions_admit_both(before: str, after: str, tmp_path: Path) -> None:
+    opened = "#if 1 == X\n" if before.startswith("#elif") else ""
+    made, *_ = ported(tmp_path, GEMM + f"\n{opened}{before}\nint here;\n#endif\n", keep_hopper=True)
+    assert f"\n{after}\nint here;\n#endif\n" in made
+
+
+def test_an_option_for_one_chip_is_reported(tmp_path: Path) -> None:
+    text = GEMM + '\nconst char* how = "-arch=sm_90a";\nconst char* said = "needs sm_90a";\n'
+    made, codes, _ = ported(tmp_path, text, keep_hopper=True)
+    assert made.endswith('const char* how = "-arch=sm_90a";\nconst char* said = "needs sm_90a";\n')
+    assert codes.count(Code.LEFT_FOR_ONE_CHIP) == 1
+
+
+def test_a_port_for_both_is_ported_already(tmp_path: Path) -> None:
+    made = both(tmp_path, GEMM)
+    again, codes, path = ported(tmp_path, made)
+    assert again == made
+    assert codes == []
+    for command in (["port", "--keep-hopper", path, "--no-compile"], ["port", path, "--no-compile"]):
+        outcome = CliRunner().invoke(main, command)
+        assert outcome.exit_code == ExitCode.OK
+        assert "PT0007" in outcome.output
+
+
+def test_what_is_new_beside_a_port_for_both_is_ported(tmp_path: Path) -> None:
+    made = both(tmp_path, GEMM) + "\n" + SIGNATURE.replace(" kernel(", " second(") + " {\n    out[0] = 1;\n}\n"
+    own = (
+        wrapper(32, name="other")
+        + SIGNATURE.replace(" kernel(", " third(")
+        + " {\n"
+        + (BODY.replace("[8]", "[16]").replace("mma(", "other("))
+        + "}\n"
+    )
+    path = tmp_path / "more.cu"
+    path.write_text(made + own.replace("arrive();", 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");'))
+    result = port_cuda_file(load_sources(path), PortOptions(keep_hopper=True))
+    assert chosen(result.files[str(path)].decode(), False).count("SM100") == 0
+    assert result.files[str(path)] == path.read_bytes() or result.groups
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_source_in_a_string_is_refused(raw: bool, tmp_path: Path) -> None:
+    if raw:
+        text = 'const char* source = R"(' + GEMM + ')";\n'
+        _, codes, path = ported(tmp_path, text, keep_hopper=True)
+        assert Code.NOT_FOR_BOTH_CHIPS in codes
+    else:
+        path = str(tmp_path / "jit.py")
+        Path(path).write_text('import cupy\nsource = r"""' + GEMM + '"""\nmodule = cupy.RawModule(code=source)\n')
+    outcome = CliRunner().invoke(main, ["port", path, "--keep-hopper", "--no-compile"])
+    assert outcome.exit_code == ExitCode.UNPORTED
+    assert "PT2057" in outcome.output
+
+
+def test_verify_with_both_forms() -> None:
+    outcome = CliRunner().invoke(main, ["verify", str(CORPUS / "gemm_macro"), "--keep-hopper"])
+    assert outcome.exit_code == ExitCode.OK, outcome.output
