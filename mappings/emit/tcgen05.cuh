@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a port brings along: small wrappers around tcgen05 and Tensor Memory.
+//
+// A section is written if its condition holds, or once for each value of a list; in it, so are the lines between
+// `//@ if` or `//@ for` and `//@ end`. $names are values, all of porter/passes/helpers.py. $at_x is where the field x of
+// an instruction descriptor begins.
+
+//@ section begin
+// ---- Tensor Memory and tcgen05 (sm_100a) --------------------------------------------------------
+
+namespace tcgen05 {
+
+//@ section ring
+// MMA batches that a warpgroup can have in flight: how far its deepest wait lags behind its commits.
+constexpr uint32_t kRing = $ring;
+
+//@ section operands if register_kinds
+// A operands from registers that a warpgroup can have in Tensor Memory at a time.
+constexpr uint32_t kOperands = $operands;
+
+//@ section thread_rank if linear_thread
+__device__ __forceinline__ uint32_t thread_rank() {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+//@ section shared_address
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+//@ section sync
+// tcgen05 operations are ordered against those of other threads only through a pair of these around the
+// barrier between them.
+__device__ __forceinline__ void fence_before_sync() {
+    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+}
+__device__ __forceinline__ void fence_after_sync() {
+    asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+}
+
+// The four warps of a warpgroup meet, on named barrier $first_barrier for warpgroup 0 and so on downwards.
+__device__ __forceinline__ void sync_warpgroup() {
+    fence_before_sync();
+    asm volatile("bar.sync %0, 128;" ::"r"($first_barrier - $thread / 128) : "memory");
+    fence_after_sync();
+}
+
+// Waits until an mbarrier has completed the phase of this parity.
+__device__ __forceinline__ void wait_phase(uint32_t barrier, uint32_t parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred complete;\n"
+        "WAIT:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 complete, [%0], %1;\n"
+        "@!complete bra WAIT;\n"
+        "}" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+}
+
+// True in the one thread that issues for its warpgroup: the elected lane of the first warp.
+__device__ __forceinline__ bool elect_issuer() {
+    uint32_t elected = 0;
+    if ($thread / 32 % 4 == 0) {
+        asm volatile(
+            "{\n"
+            ".reg .pred p;\n"
+            "elect.sync _|p, 0xffffffff;\n"
+            "selp.u32 %0, 1, 0, p;\n"
+            "}"
+            : "=r"(elected));
+    }
+    return elected != 0;
+}
+
+//@ section accumulator
+// An m${m}nN accumulator in Tensor Memory: N columns, one lane per row. Its first MMA overwrites it, later
+// ones add to it.
+//@ if tracked
+struct Warpgroup;
+
+//@ end
+struct Accumulator {
+    uint32_t address = 0;
+    bool accumulate = false;
+//@ if tracked
+    bool newer = false;  // than its registers
+    uint32_t batch = 0;  // of its last MMA
+    const Warpgroup* owner = nullptr;
+//@ end
+//@ if uses_clear
+
+    __device__ __forceinline__ void clear() { accumulate = false; }
+//@ end
+};
+
+//@ section tile if count_type
+// One whose register count shows in its type, for overloads and template arguments that go by it.
+template <$count_type kRegisters>
+struct Tile : Accumulator {};
+
+//@ section tile_of if class_tiles
+// One that shows the class of its registers, for overloads and template arguments that go by it.
+template <typename Registers>
+struct TileOf : Accumulator {};
+
+//@ section clear if tile_arrays and uses_clear
+__device__ __forceinline__ void clear(Accumulator& tile) { tile.clear(); }
+
+template <typename Tiles, uint32_t kTiles>
+__device__ __forceinline__ void clear(Tiles (&tiles)[kTiles]) {
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles; ++i) clear(tiles[i]);
+}
+
+//@ section warpgroup
+// What a warpgroup needs to issue MMAs and to learn that they are complete.
+struct Warpgroup {
+    uint32_t tmem;           // first column of its accumulators, at lane offset 0 or 16
+    uint32_t done;           // shared address of kRing mbarriers, on which its commits arrive
+    uint32_t committed = 0;  // batches committed so far
+//@ if tracked
+    uint32_t complete = 0;   // batches known to be over
+//@ end
+//@ if register_kinds
+    uint32_t operands = 0;   // A operands that MMAs may still read
+    bool open = false;       // whether some of them are in no batch yet
+    uint32_t operand_column = 0;  // where they begin, behind the accumulators
+//@ end
+//@ if tile_arrays or tracked
+
+    // Lays out tiles of `columns` columns each, from column `first` on.
+    template <typename Tiles, uint32_t kTiles>
+    __device__ __forceinline__ void place(Tiles (&tiles)[kTiles], uint32_t first, uint32_t columns) const {
+        constexpr uint32_t kEach = sizeof(Tiles) / sizeof(Accumulator);
+#pragma unroll
+        for (uint32_t i = 0; i < kTiles; ++i) place(tiles[i], first + i * kEach * columns, columns);
+    }
+    __device__ __forceinline__ void place(Accumulator& tile, uint32_t first, uint32_t) const {
+        tile.address = tmem + first;
+//@ if tracked
+        tile.owner = this;
+//@ end
+    }
+//@ end
+
+    // Closes a batch: its mbarrier completes a phase once all MMAs issued so far are complete.
+    __device__ __forceinline__ void commit() {
+//@ if guarded_commit
+        wait(kRing - 1);  // room in the ring
+//@ end
+        if (elect_issuer()) {
+//@ if deep
+            asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(done + committed % kRing * 8)
+//@ else
+            asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(done)
+//@ end
+                         : "memory");
+        }
+        ++committed;
+//@ if register_kinds
+        open = false;
+//@ end
+    }
+
+    // Waits until at most `pending` batches are in flight.
+//@ if register_kinds or tracked
+    __device__ __forceinline__ void wait(uint32_t pending) {
+//@ else
+    __device__ __forceinline__ void wait(uint32_t pending) const {
+//@ end
+//@ if register_kinds
+        if (pending == 0 && !open) operands = 0;
+//@ end
+        if (committed <= pending) return;
+        const uint32_t batch = committed - pending - 1;
+//@ if deep
+        wait_phase(done + batch % kRing * 8, batch / kRing % 2);
+//@ else
+        wait_phase(done, batch % 2);
+//@ end
+//@ if tracked
+        complete = max(complete, committed - pending);
+//@ end
+//@ if sync_in_wait
+        sync_warpgroup();  // no warp runs ahead by a batch
+//@ else
+        fence_after_sync();
+//@ end
+    }
+//@ if register_kinds
+
+    // Stores a warp's fragment of a 64-row A operand, 32 bytes of K, behind the accumulators; gives its address.
+    __device__ __forceinline__ uint32_t store_operand(uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+        if (operands == kOperands) {
+            commit();
+            wait(0);
+        }
+        open = true;
+        const uint32_t operand = tmem + operand_column + $operand_columns * operands++;
+        asm volatile("tcgen05.st.sync.aligned.16x128b.x2.b32 [%4], {%0, %1, %2, %3};"
+                     :
+                     : "r"(r0), "r"(r1), "r"(r2), "r"(r3), "r"(operand + ($thread / 32 % 4 << $quarter_bit))
+                     : "memory");
+        asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+        return operand;
+    }
+//@ end
+};
+
+//@ section shared
+// Shared memory of Tmem.
+//@ if padded_shared
+// A multiple of 1024 bytes, so that dynamic shared memory keeps its alignment behind it.
+template <uint32_t kWarpgroups>
+struct alignas(1024) Shared {
+//@ else
+template <uint32_t kWarpgroups>
+struct Shared {
+//@ end
+    uint64_t done[kWarpgroups][kRing];
+    uint32_t tmem;
+    uint32_t running;  // warps of the CTA that have not ended
+};
+
+//@ section tmem
+// Tensor Memory of a CTA whose kWarpgroups warpgroups need kColumns columns each. It is allocated here and
+// freed on every way out of the kernel.
+template <uint32_t kColumns, uint32_t kWarpgroups>
+class Tmem {
+  public:
+    __device__ __forceinline__ explicit Tmem(Shared<kWarpgroups>& shared) : shared_(shared) {
+        if ($thread / 32 == 0) {
+            asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
+                             shared_address(&shared_.tmem)),
+                         "n"(kAllocated)
+                         : "memory");
+            asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
+        }
+        if ($thread == 0) {
+            for (uint32_t i = 0; i < kWarpgroups * kRing; ++i) {
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&shared_.done[0][0]) + i * 8)
+                             : "memory");
+            }
+            shared_.running = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        }
+        fence_before_sync();
+        __syncthreads();
+        fence_after_sync();
+    }
+
+    // Whichever warp ends last frees. None waits for another, which may be at a barrier that counts ended threads.
+    __device__ __forceinline__ ~Tmem() {
+        fence_before_sync();
+        __syncwarp();
+        uint32_t running = 0;
+        if ($thread % 32 == 0) {
+            asm volatile("atom.acq_rel.cta.shared::cta.add.s32 %0, [%1], -1;"
+                         : "=r"(running)
+                         : "r"(shared_address(&shared_.running))
+                         : "memory");
+        }
+        if (__shfl_sync(0xffffffff, running, 0) == 1) {
+            fence_after_sync();
+            asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(shared_.tmem), "n"(kAllocated));
+        }
+    }
+
+    // An m$m tile takes 16 of the 32 lanes that each warp can reach, so two warpgroups share columns.
+    __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
+        return {shared_.tmem + (index % 2 << $half_lane_bit) + index / 2 * kColumns,
+//@ if register_kinds
+                shared_address(&shared_.done[index][0]), 0, 0, false,
+                kColumns - kOperands * $operand_columns};
+//@ else
+                shared_address(&shared_.done[index][0])};
+//@ end
+    }
+
+  private:
+    static constexpr uint32_t kNeeded = kColumns * ((kWarpgroups + 1) / 2);
+    static_assert(kNeeded <= $columns, "the accumulators do not fit into Tensor Memory");
+    // a power of two, at least $min_allocation
+    static constexpr uint32_t kAllocated =
+        kNeeded <= 32 ? 32 : kNeeded <= 64 ? 64 : kNeeded <= 128 ? 128 : kNeeded <= 256 ? 256 : 512;
+
+    Shared<kWarpgroups>& shared_;
+};
+
+//@ section formats
+// Formats, as the instruction descriptor encodes them (PTX ISA 9.7.16.4.2).
+//@ for formats
+constexpr uint32_t $name = $code;
+//@ end
+
+//@ section instruction_descriptor
+// Instruction descriptor of an m${m}nN product.
+//@ if saturate
+__host__ __device__ constexpr uint32_t instruction_descriptor(uint32_t d, uint32_t a, uint32_t b, uint32_t n,
+                                                              bool negate_a = false, bool negate_b = false,
+                                                              bool a_mn_major = false,
+                                                              bool b_mn_major = false, bool saturate = false) {
+    return uint32_t(saturate) << $at_saturate | d << $at_d_type | a << $at_a_type | b << $at_b_type | uint32_t(negate_a) << $at_negate_a | uint32_t(negate_b) << $at_negate_b |
+//@ else
+__host__ __device__ constexpr uint32_t instruction_descriptor(uint32_t d, uint32_t a, uint32_t b, uint32_t n,
+                                                              bool negate_a = false, bool negate_b = false,
+                                                              bool a_mn_major = false,
+                                                              bool b_mn_major = false) {
+    return d << $at_d_type | a << $at_a_type | b << $at_b_type | uint32_t(negate_a) << $at_negate_a | uint32_t(negate_b) << $at_negate_b |
+//@ end
+           uint32_t(a_mn_major) << $at_a_major | uint32_t(b_mn_major) << $at_b_major | n >> $n_shift << $at_n | ${m}u >> $m_shift << $at_m;
+}
+
+// A Hopper shared-memory descriptor becomes one of sm_100 by its version field (PTX ISA 9.7.16.4.1).
+constexpr uint64_t kDescriptorVersion = ${version}ull << $at_version;
+
+//@ section mma for kinds
+// d (+)= a * b. All threads of the warpgroup call it, one issues.
+__device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint64_t b_desc, uint32_t idesc,
+                                        bool scale_d = true) {
+    if (elect_issuer()) {
+        asm volatile(
+            "{\n"
+            ".reg .pred accumulate;\n"
+            "setp.ne.b32 accumulate, %4, 0;\n"
+            "tcgen05.mma.cta_group::1.kind::$kind [%0], %1, %2, %3, accumulate;\n"
+            "}" ::"r"(d.address),
+            "l"(a_desc | kDescriptorVersion), "l"(b_desc | kDescriptorVersion), "r"(idesc),
+            "r"(uint32_t(d.accumulate && scale_d))
+            : "memory");
+    }
+    d.accumulate = true;
+//@ if tracked
+    d.newer = true;
+    d.batch = d.owner->committed;
+//@ end
+}
+
+//@ section mma_from_registers for register_kinds
+// d (+)= a * b with the fragment of a in registers: it goes to Tensor Memory, and all four warps must have stored
+// theirs before one thread issues.
+__device__ __forceinline__ void mma_$kind(Warpgroup& tc, Accumulator& d, uint32_t a0, uint32_t a1, uint32_t a2,
+                                        uint32_t a3, uint64_t b_desc, uint32_t idesc, bool scale_d = true) {
+    const uint32_t a = tc.store_operand(a0, a1, a2, a3);
+    sync_warpgroup();
+    if (elect_issuer()) {
+        asm volatile(
+            "{\n"
+            ".reg .pred accumulate;\n"
+            "setp.ne.b32 accumulate, %4, 0;\n"
+            "tcgen05.mma.cta_group::1.kind::$kind [%0], [%1], %2, %3, accumulate;\n"
+            "}" ::"r"(d.address),
+            "r"(a), "l"(b_desc | kDescriptorVersion), "r"(idesc), "r"(uint32_t(d.accumulate && scale_d))
+            : "memory");
+    }
+    d.accumulate = true;
+//@ if tracked
+    d.newer = true;
+    d.batch = d.owner->committed;
+//@ end
+}
+
+//@ section mirrors for mirrors
+$moves
+
+//@ section end
+}  // namespace tcgen05
