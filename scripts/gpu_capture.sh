@@ -15,6 +15,7 @@ cases=build/captured-on-gpu
 rm -rf $cases
 source=corpus/gemm_ws/gemm_ws.cu
 failed=0
+export PORTER_TRUST=1
 
 step() {
   echo "\$ porter $*"

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import pickle
 import sys
 import time
@@ -166,6 +167,7 @@ def bits_job(job: tuple[Case, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def main() -> int:
+    os.environ["PORTER_TRUST"] = "1"  # the corpus is our own
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, default=Path("corpus"))
     parser.add_argument("--output", type=Path)

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 
 import pytest
+
+# Kernels and references of the tests are Python that may run.
+os.environ["PORTER_TRUST"] = "1"
 
 
 def _missing_gpu() -> str | None:

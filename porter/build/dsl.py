@@ -17,12 +17,14 @@ from typing import Any
 from porter.build.cache import Cache, digest, file_digest
 from porter.build.run import run
 from porter.build.toolchain import find_host_compiler
+from porter.build.trust import require_trust
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 
 PACKAGE = "nvidia-cutlass-dsl"
 OLDEST, NEWEST = "4.6.2", "4.8.1"
 """Versions of the package that Porter is tested with."""
 _FORMAT = "dsl 5"
+IMPORTED = "to compile a CuTe DSL kernel its file is imported and its host code is called"
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,13 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
     the environment apart from PYTHONPATH and the DSL's own variables, are taken to stay as they are.
 
     Raises:
-        PorterError: FILE_NOT_FOUND, NO_DSL, NO_HOST_COMPILER, DSL_ERROR; DSL_OBSTACLE, with the other obstacles in
-            `more`, where the support module of a port cannot do what the kernel asks for.
+        PorterError: FILE_NOT_FOUND, NOT_TRUSTED, NO_DSL, NO_HOST_COMPILER, DSL_ERROR; DSL_OBSTACLE, with the other
+            obstacles in `more`, where the support module of a port cannot do what the kernel asks for.
     """
     source = request.source.resolve()
     if not source.is_file():
         raise PorterError(Code.FILE_NOT_FOUND, path=str(request.source))
+    require_trust(request.source, IMPORTED)
     cache = cache or Cache.default()
     host = find_host_compiler()
     body = {

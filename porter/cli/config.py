@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from porter.build.trust import require_trust
 from porter.cli.context import Session
 from porter.diagnostics import Code, Location, PorterError
 
@@ -175,7 +176,7 @@ def configure(ctx: click.Context, session: Session) -> Session:
     values from it.
 
     Raises:
-        PorterError: CONFIG_FILE, CONFIG_DIFFERS.
+        PorterError: CONFIG_FILE, CONFIG_DIFFERS, NOT_TRUSTED.
     """
     if session.no_config:
         return session
@@ -189,6 +190,8 @@ def configure(ctx: click.Context, session: Session) -> Session:
     for name, key in KEYS.items():
         if name not in config.values or key.parameter not in ctx.params:
             continue
+        if name == "nvcc-flags" and session.config is None and config.path is not None:
+            require_trust(config.path, "it gives options to nvcc, which may load code")
         said, value = ctx.params[key.parameter], config.values[name]
         if key.kind == "directories":
             value = tuple(map(Path, value))

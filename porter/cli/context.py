@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import click
 from rich.console import Console, RenderableType
@@ -21,9 +21,16 @@ from porter.diagnostics import Code, Diagnostic, PorterError, Severity
 from porter.report import json as report_json
 from porter.report.blocks import block
 
+if TYPE_CHECKING:
+    from rich.status import Status
+
 _WIDTH_WITHOUT_TERMINAL = 150
 SIGNALLED = 128
 """Exit status of a program that signal N ended: this + N, as shells have it."""
+
+
+_SHOWN: list[Status] = []
+"""Status lines that are on the terminal."""
 
 
 class _Console(Console):
@@ -121,6 +128,18 @@ class Session:
             if diagnostic.severity is Severity.ERROR or self.verbosity >= 0:
                 self.err.print(block(diagnostic), end="", soft_wrap=True)
 
+    def ask(self, question: str) -> bool | None:
+        """Yes or no from whoever sits at the terminal; None where nobody does."""
+        if self.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return None
+        for status in _SHOWN:
+            status.stop()
+        try:
+            return click.confirm(question, err=True)
+        finally:
+            for status in _SHOWN:
+                status.start()
+
     @contextmanager
     def progress(self) -> Iterator[Callable[[str], None] | None]:
         """A one-line status on a terminal, or None where there is none to write on."""
@@ -129,7 +148,11 @@ class Session:
             yield None
             return
         with console.status("") as status:
-            yield lambda text: status.update(text)
+            _SHOWN.append(status)
+            try:
+                yield lambda text: status.update(text)
+            finally:
+                _SHOWN.remove(status)
 
 
 class UnwritableOutput(Exception):

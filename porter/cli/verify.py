@@ -33,6 +33,7 @@ from porter.verify.choose_backend import make_backend
 from porter.verify.coverage import Coverage
 from porter.verify.further import further_sizes
 from porter.verify.hazards import usual_level
+from porter.verify.oracle import require_trusted
 from porter.verify.record import ReplayBackend, load
 from porter.verify.results import Row, VerifyResult
 from porter.verify.runner import Again, VerifyOptions
@@ -102,6 +103,7 @@ def verify(
         for item in cases if cases is not None else paths:
             try:
                 case = _with_source(item if isinstance(item, Case) else load_case(item), source, source_dirs)
+                require_trusted(case)
                 checking = _checking(settings) if checks and hazards is not False else None
                 chosen = replace(options, sizes=read_sizes(sizes, case), checking=checking)
                 if backend_used.name == "sim":

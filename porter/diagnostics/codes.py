@@ -27,6 +27,7 @@ class Code(Enum):
     NOTHING_TO_BUILD = files.NOTHING_TO_BUILD
     CONFIG_FILE = files.CONFIG_FILE
     CONFIG_DIFFERS = files.CONFIG_DIFFERS
+    NOT_TRUSTED = files.NOT_TRUSTED
     INTERNAL = files.INTERNAL
 
     # PT1xxx: front ends

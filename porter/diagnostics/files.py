@@ -110,6 +110,15 @@ CONFIG_DIFFERS = error(
     "One run has one configuration, that which stands nearest to its sources.",
     "Run the command for each of them, or pass --config FILE or --no-config.",
 )
+NOT_TRUSTED = error(
+    "PT0017",
+    ExitCode.USAGE,
+    "{path} is not run: {what}",
+    "CuTe DSL kernels and reference functions are Python that has to be imported, and compiler options may load "
+    "code. That is done for sources that you trust, and nobody could be asked or the answer was no.",
+    "Look at the sources, then pass --trust, or set PORTER_TRUST=1 for a script. `porter scan`, `porter plan` and "
+    "`porter port --no-compile` run nothing.",
+)
 INTERNAL = error(
     "PT0099",
     ExitCode.USAGE,

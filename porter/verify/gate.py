@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from porter.build.dsl import dsl_untested
+from porter.build.dsl import IMPORTED, dsl_untested
 from porter.build.entry import function_name, kernel_names
 from porter.build.gate import MACHINE, Gated, Module, Outcome, Pair, kernels, nvcc_pair, run_pairs, spills
 from porter.build.host_headers import host_headers_note
@@ -19,6 +19,7 @@ from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow, require_shared_memory
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
+from porter.build.trust import require_trust
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
@@ -109,6 +110,8 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
         else:
             _embedded(work, options, toolkit, spare)
     except PorterError as error:
+        if error.diagnostic.code is Code.NOT_TRUSTED:
+            raise
         work.left_out.append(error.diagnostic.message)
     except OSError as error:
         work.left_out.append(f"cannot write the port for the compiler: {error.strerror or error}")
@@ -177,6 +180,8 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
     problems = [p for p in _problems(path) if p.case.dsl is not None]
     if not problems:
         work.left_out.append("no case beside it says how its CuTe DSL kernel is called")
+    else:
+        require_trust(path, IMPORTED)
     with suppress(PorterError):  # that there is no DSL is said where it is used
         work.notes += [note for note in [dsl_untested()] if note is not None]
     for problem in problems:

@@ -9,19 +9,30 @@ from typing import Any
 
 import numpy as np
 
+from porter.build.trust import require_trust
 from porter.diagnostics import Code, PorterError
-from porter.verify.case import place
+from porter.verify.case import Case, place
 from porter.verify.dtypes import Float64
 from porter.verify.expr import ExpressionError
 from porter.verify.problem import Problem
 from porter.verify.references import evaluate_reference
 
 
+def require_trusted(case: Case) -> None:
+    """Ask before a reference function runs.
+
+    Raises:
+        PorterError: NOT_TRUSTED.
+    """
+    if case.reference_function is not None:
+        require_trust(case.reference_function[0], "the reference of the case is a function in it")
+
+
 def reference(problem: Problem, inputs: Mapping[str, Float64]) -> dict[str, Float64]:
     """What each output tensor should hold, in float64, from inputs in float64.
 
     Raises:
-        PorterError: CASE_REFERENCE.
+        PorterError: CASE_REFERENCE, NOT_TRUSTED.
     """
     return _evaluate(problem, inputs, problem.case.reference, magnitude=False)
 
@@ -79,6 +90,7 @@ def _evaluate(problem: Problem, inputs: Mapping[str, Float64], text: str | None,
 def _call(problem: Problem, inputs: Mapping[str, Float64], error: Any) -> Any:
     if problem.case.reference_function is None:
         raise error("there is none")
+    require_trusted(problem.case)
     path, name = problem.case.reference_function
     spec = importlib.util.spec_from_file_location(f"porter_reference_{path.stem}", path)
     if spec is None or spec.loader is None:

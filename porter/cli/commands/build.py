@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, rules_option
+from porter.cli.commands.shared import Command, keep_option, rules_option, trust_option
 
 
 @click.command(cls=Command)
@@ -18,6 +18,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option
               help="The case that names entry and template arguments.")  # fmt: skip
 @rules_option
 @keep_option
+@trust_option
 def build() -> None:
     """Build FILE for sm_90a and its port for sm_100a; registers, spills, stack, shared memory side by side.
 

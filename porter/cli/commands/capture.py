@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, compile_options
+from porter.cli.commands.shared import Command, compile_options, trust_option
 
 
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False})
@@ -30,6 +30,7 @@ from porter.cli.commands.shared import Command, compile_options
 @click.option("--arch", default=None, metavar="ARCH", help="Simulator: the chip, sm_90a or sm_100a.")
 @click.option("--multiprocessors", type=click.IntRange(min=1), default=8, show_default=True, metavar="N",
               help="Simulator: how many the device reports.")  # fmt: skip
+@trust_option
 def capture() -> None:
     """Run PROGRAM and make a case of each of its launches: kernel, launch values, parameters, tensor maps, and the
     memory that it reaches, before and after. `porter verify DIR` then runs them on any backend, without the program.

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, compile_options, keep_option, rules_option, simulator_options
+from porter.cli.commands.shared import (
+    Command,
+    compile_options,
+    keep_option,
+    rules_option,
+    simulator_options,
+    trust_option,
+)
 
 
 @click.command(cls=Command)
@@ -39,6 +46,7 @@ from porter.cli.commands.shared import Command, compile_options, keep_option, ru
 @simulator_options
 @rules_option
 @keep_option
+@trust_option
 def hazards() -> None:
     """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
     directory, a PTX module (with --grid, --block, --arg), or a whole program with its own main(), given as .cu

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, rules_option, simulator_options
+from porter.cli.commands.shared import Command, rules_option, simulator_options, trust_option
 
 
 @click.command(cls=Command)
@@ -27,6 +27,7 @@ from porter.cli.commands.shared import Command, rules_option, simulator_options
 @click.option("--again", is_flag=True, help="With --record: pass over none.")
 @simulator_options
 @rules_option
+@trust_option
 def mutate() -> None:
     """Drop or weaken each commit, wait, fence, barrier, arrival and allocation of PATH's port in turn. PATH is a
     kernel, a case file, or a directory of cases.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, rules_option
+from porter.cli.commands.shared import Command, keep_option, rules_option, trust_option
 
 
 @click.command(cls=Command)
@@ -33,6 +33,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option
               help="For the compiler: passed to nvcc as it is, such as -isystem=DIR (repeatable).")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=None, metavar="N",
               help="Compilations at once (default: as many as there are cores).")  # fmt: skip
+@trust_option
 def port() -> None:
     """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command
+from porter.cli.commands.shared import Command, trust_option
 
 
 @click.command(cls=Command)
@@ -22,6 +22,7 @@ from porter.cli.commands.shared import Command
               help="Where the originals run; the simulator with the hardware's arithmetic.")  # fmt: skip
 @click.option("--gpu-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="SECONDS",
               help="Longest time for one launch on the GPU.")  # fmt: skip
+@trust_option
 def record() -> None:
     """Run the originals of PATH and keep their outputs; `porter verify --against FILE` compares ports with
     them elsewhere."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, compile_options, simulator_options, trace_options
+from porter.cli.commands.shared import Command, compile_options, simulator_options, trace_options, trust_option
 
 
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False})
@@ -23,6 +23,7 @@ from porter.cli.commands.shared import Command, compile_options, simulator_optio
               help="With --hazards: what counts as an error.")  # fmt: skip
 @trace_options
 @simulator_options
+@trust_option
 def run() -> None:
     """Run PROGRAM with its own main() and its arguments, its kernels on the simulator. No GPU takes part.
 

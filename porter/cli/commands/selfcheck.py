@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command
+from porter.cli.commands.shared import Command, trust_option
 
 
 @click.command(cls=Command)
@@ -22,6 +22,7 @@ from porter.cli.commands.shared import Command
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs.")
 @click.option("--gpu-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="SECONDS",
               help="Longest time for one launch on the GPU.")  # fmt: skip
+@trust_option
 def selfcheck() -> None:
     """Run every original below PATH in the simulator, with the hardware's arithmetic, and on the GPU, and
     compare all bits of the outputs, for every input family."""

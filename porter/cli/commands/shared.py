@@ -96,6 +96,19 @@ def keep_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_trust(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    importlib.import_module("porter.build.trust").settle(value, lambda question: current().ask(question))
+
+
+def trust_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--trust: for every command that may import Python of the user's, or compile."""
+    return click.option(
+        "--trust", is_flag=True, expose_value=False, callback=_take_trust,
+        help="Run code that the sources bring along without asking: CuTe DSL files and reference functions are "
+             "imported; compiler options of a configuration count too.",
+    )(function)  # fmt: skip
+
+
 def simulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--seed, --schedule, --arithmetic, --budget."""
     for option in reversed(

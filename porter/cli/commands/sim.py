@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, compile_options, simulator_options, trace_options
+from porter.cli.commands.shared import Command, compile_options, simulator_options, trace_options, trust_option
 
 
 @click.command(cls=Command)
@@ -27,6 +27,7 @@ from porter.cli.commands.shared import Command, compile_options, simulator_optio
 @compile_options
 @trace_options
 @simulator_options
+@trust_option
 def sim() -> None:
     """Run PATH on the simulator: a PTX module (with --grid, --block, --arg), a kernel with a case, or a whole
     program with its own main(), given as .cu source or as an executable."""

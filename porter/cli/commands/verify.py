@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, gpu_options, keep_option, rules_option, simulator_options
+from porter.cli.commands.shared import Command, gpu_options, keep_option, rules_option, simulator_options, trust_option
 from porter.verify.backend_names import BACKENDS
 
 
@@ -37,6 +37,7 @@ from porter.verify.backend_names import BACKENDS
               help="A record to compare the port with, instead of running the original.")  # fmt: skip
 @rules_option
 @keep_option
+@trust_option
 def verify() -> None:
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.
 
