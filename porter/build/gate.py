@@ -61,11 +61,12 @@ Compile = Callable[[], Module]
 @dataclass(frozen=True)
 class Pair:
     """One translation unit of an original and of its port. `plain` is the pair to compile where the original has no
-    kernel of the name that a case gives."""
+    kernel of the name that a case gives, `kept` the port compiled as the original is, where it keeps its form."""
 
     before: Compile
     after: Compile
     plain: Pair | None = None
+    kept: Compile | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Outcome:
 
     before: Module | PorterError
     after: Module | PorterError
+    kept: Module | PorterError | None = None
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,11 @@ class Kernels:
     emptied: tuple[str, ...]
 
 
-def nvcc_pair(before: CompileRequest, after: CompileRequest, toolkit: Toolkit, cache: Cache | None = None) -> Pair:
-    """Compilations with nvcc. Without a kernel's name everything is compiled that the files instantiate."""
+def nvcc_pair(
+    before: CompileRequest, after: CompileRequest, toolkit: Toolkit, cache: Cache | None = None, keeps: bool = False
+) -> Pair:
+    """Compilations with nvcc. Without a kernel's name everything is compiled that the files instantiate. `keeps`: the
+    port has the original's form too."""
 
     def compiled(request: CompileRequest) -> Module:
         ptx = compile_ptx(request, toolkit, cache)
@@ -95,8 +100,24 @@ def nvcc_pair(before: CompileRequest, after: CompileRequest, toolkit: Toolkit, c
     plain = None
     if before.entry is not None:
         bare = [replace(request, entry=None, template_args=()) for request in (before, after)]
-        plain = nvcc_pair(bare[0], bare[1], toolkit, cache)
-    return Pair(lambda: compiled(before), lambda: compiled(after), plain)
+        plain = nvcc_pair(bare[0], bare[1], toolkit, cache, keeps)
+    kept = replace(after, arch=before.arch)
+    return Pair(lambda: compiled(before), lambda: compiled(after), plain, (lambda: compiled(kept)) if keeps else None)
+
+
+_NOT_CODE = re.compile(r"//.*|^\s*\.(?:loc|file)\b.*|^\s*\.section\b[^{]*\{[^}]*\}", re.MULTILINE)
+_OF_A_FILE = re.compile(r"(_GLOBAL__N__|_INTERNAL_|__nv_static_)\w*?_cu_[0-9a-f]{8}(?:_\d+)?")
+
+
+def same_code(one: str, other: str) -> bool:
+    """Whether two texts of PTX differ in nothing but comments, places in the source and the names that nvcc makes of a
+    file's path."""
+    return _code(one) == _code(other)
+
+
+def _code(ptx: str) -> list[str]:
+    lines = _OF_A_FILE.sub(r"\1", _NOT_CODE.sub("", ptx)).splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def run_pairs(
@@ -106,7 +127,7 @@ def run_pairs(
     many are done."""
     done = 0
     lock = threading.Lock()
-    total = 2 * len(pairs)
+    total = sum(2 + (p.kept is not None) for p in pairs)
 
     def side(work: Compile) -> Module | PorterError:
         nonlocal done
@@ -121,10 +142,10 @@ def run_pairs(
                     tell(done, total)
 
     with ThreadPoolExecutor(max_workers=jobs or available_cores()) as pool:
-        running: list[tuple[Future[Module | PorterError], Future[Module | PorterError]]] = [
-            (pool.submit(side, p.before), pool.submit(side, p.after)) for p in pairs
+        running: list[list[Future[Module | PorterError]]] = [
+            [pool.submit(side, work) for work in (p.before, p.after, p.kept) if work is not None] for p in pairs
         ]
-        outcomes = [Outcome(b.result(), a.result()) for b, a in running]
+        outcomes = [Outcome(*(one.result() for one in sides)) for sides in running]
     for i, (pair, outcome) in enumerate(zip(pairs, outcomes, strict=True)):
         unnamed = isinstance(outcome.before, PorterError) and outcome.before.diagnostic.code in _UNNAMED
         if unnamed and pair.plain is not None:

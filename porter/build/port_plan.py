@@ -17,11 +17,12 @@ from porter.diagnostics import Code, PorterError
 @dataclass(frozen=True)
 class PortPlan:
     """A port: `files` by path of the original (all files of the source set, changed or not), or
-    `source`, a finished file. Other fields are launch values that the port changes; None is as in the
-    case."""
+    `source`, a finished file. `keeps_hopper`: it has the original's form too. Other fields are launch values that the
+    port changes; None is as in the case."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     source: Path | None = None
+    keeps_hopper: bool = False
     block: tuple[int, int, int] | None = None
     dynamic_smem: int | None = None
 

@@ -54,12 +54,12 @@ def plan_of(
     """The port of a kernel file: `port` if it is given, else one made here. None if constructs were left unported; the
     diagnostics then say which. Kernels that were left do not matter where `entry` is another one."""
     if port is not None:
-        return PortPlan(source=port), []
+        return PortPlan(source=port, keeps_hopper=current().keep_hopper), []
     ported = port_paths([kernel], (*include_dirs, *current().include_dirs))
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
-    return PortPlan(files=ported.elsewhere()), kept
+    return PortPlan(files=ported.elsewhere(), keeps_hopper=current().keep_hopper), kept
 
 
 def plan_of_case(case: Case, port: Path | None) -> tuple[PortPlan | None, list[Diagnostic]]:

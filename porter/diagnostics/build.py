@@ -124,6 +124,14 @@ NOT_INSTANTIATED = note(
     "instantiations and a case beside it count.",
     "Port the file that launches it, or write a case that names its template arguments.",
 )
+HOPPER_FORM_CHANGED = error(
+    "PT3054",
+    ExitCode.BUILD_FAILED,
+    "{path}: compiled for sm_90a it is not the original's code",
+    "A port for both chips keeps the original as one of its branches. Its PTX for sm_90a differs from the original's, "
+    "in more than comments and places in the source.",
+    "If the file was edited, compare its Hopper branches with the original; else report it.",
+)
 PORT_WITHOUT_MMA = error(
     "PT3018",
     ExitCode.BUILD_FAILED,

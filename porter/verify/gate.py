@@ -12,7 +12,7 @@ from typing import Literal
 
 from porter.build.dsl import IMPORTED, dsl_untested
 from porter.build.entry import function_name, kernel_names
-from porter.build.gate import MACHINE, Gated, Module, Outcome, Pair, kernels, nvcc_pair, run_pairs, spills
+from porter.build.gate import MACHINE, Gated, Module, Outcome, Pair, kernels, nvcc_pair, run_pairs, same_code, spills
 from porter.build.host_headers import host_headers_note
 from porter.build.nvcc import CompileRequest
 from porter.build.ptxas import assemble
@@ -35,7 +35,7 @@ class Unit:
     """One file that was ported, with its headers; `new` are all files of the port. `kind` is `cuda`, `dsl` or `strings`
     (Python that holds CUDA sources). `strings` gives the device code of the sources in its strings before and after,
     `written` the plain text of the CUDA files that the port changed. `whole`: no kernel was left, so that the port has
-    to have all."""
+    to have all. `keeps_hopper`: the port has the original's form too."""
 
     path: str
     kind: Literal["cuda", "dsl", "strings"]
@@ -43,6 +43,7 @@ class Unit:
     strings: Callable[[], tuple[Sequence[bytes], Sequence[bytes]]]
     written: Sequence[str] = ()
     whole: bool = True
+    keeps_hopper: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
         if unit.kind == "cuda":
             tree = write_tree(unit.new, options.include_dirs, spare)
             for request in _requests(path, options):
-                work.pairs.append((_cuda_pair(request, path, tree, toolkit), tree))
+                work.pairs.append((_cuda_pair(request, path, tree, toolkit, unit.keeps_hopper), tree))
         if unit.kind == "dsl":
             _dsl(work, path, write_tree(unit.new, (), spare), toolkit)
         else:
@@ -145,12 +146,12 @@ def _problems(path: Path) -> list[Problem]:
     return problems
 
 
-def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit) -> Pair:
+def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit, keeps: bool) -> Pair:
     include_dirs = tree.include_dirs(request.include_dirs)
     after = replace(
         request, source=tree.place(path), arch=PORT_ARCH, include_dirs=include_dirs, quote_dirs=tree.quote_dirs
     )
-    return nvcc_pair(request, after, toolkit)
+    return nvcc_pair(request, after, toolkit, keeps=keeps)
 
 
 def _embedded(work: _Work, options: GateOptions, toolkit: Toolkit, spare: Path) -> None:
@@ -230,6 +231,13 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
             refused = True
             said += _refused(path, outcome.after, tree)
             continue
+        if isinstance(outcome.kept, PorterError) and outcome.kept.diagnostic.code not in MACHINE:
+            refused = True
+            said += _refused(path, outcome.kept, tree)
+            continue
+        if isinstance(outcome.kept, Module) and not same_code(outcome.before.ptx, outcome.kept.ptx):
+            refused = True
+            said.append(Diagnostic(Code.HOPPER_FORM_CHANGED, Location(path), {"path": path}))
         compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, PORT_ARCH)
         names += outcome.before.resources
         rows += [r for r in compiled.rows if r not in rows]

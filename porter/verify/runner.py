@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from porter.build.gate import same_code
 from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 from porter.verify.backends import Backend
@@ -179,9 +180,17 @@ class _Session:
         source: Path = materialize(self.port, original)
         try:
             kernel = self.builder.build(problem, source, PORT_ARCH)
+            if self.port.keeps_hopper:
+                self._require_original(problem, source)
         except PorterError as error:
             raise placed_in_original(error, original, source, self.case.include_dirs) from None
         return [Program("port", PORT_ARCH, source, kernel, changed_launch(launch_of(problem, kernel), self.port))]
+
+    def _require_original(self, problem: Problem, port: Path) -> None:
+        """Of a port for both chips, what is compiled for Hopper has to be the original's code."""
+        sides = [self.builder.build(problem, source, ORIGINAL_ARCH) for source in (self.case.kernel, port)]
+        if not same_code(sides[0].ptx, sides[1].ptx):
+            raise PorterError(Code.HOPPER_FORM_CHANGED, Location(str(port)), path=port)
 
     def _programs(self, problem: Problem) -> list[Program]:
         return [self._original(problem), *self._ports(problem)]

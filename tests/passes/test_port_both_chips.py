@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from kernels import GEMM, LOOP, STORE, SYNC, kernel, wrapper
 
+from porter.build.gate import same_code
 from porter.build.nvcc import compile_ptx
 from porter.build.port_plan import PortPlan, materialize
 from porter.cli.main import main
 from porter.diagnostics import Code, ExitCode
 from porter.lang.sources import load_sources
+from porter.lang.text import Edit
+from porter.passes import both as both_chips
 from porter.passes.embedded import port_cuda_file
 from porter.passes.port import PortOptions
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
@@ -240,3 +245,39 @@ def test_source_in_a_string_is_refused(raw: bool, tmp_path: Path) -> None:
 def test_verify_with_both_forms() -> None:
     outcome = CliRunner().invoke(main, ["verify", str(CORPUS / "gemm_macro"), "--keep-hopper"])
     assert outcome.exit_code == ExitCode.OK, outcome.output
+
+
+@pytest.mark.parametrize("command", ["port", "verify"])
+def test_a_changed_hopper_form_is_refused(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of what is compiled for Hopper sees a branch that is not the original."""
+    whole = both_chips._beside
+
+    def changed(*arguments: Any) -> list[Edit]:
+        front, back = whole(*arguments)
+        return [front, dataclasses.replace(back, replacement=b"#error not the original\n" + back.replacement)]
+
+    monkeypatch.setattr(both_chips, "_beside", changed)
+    folder = shutil.copytree(CORPUS / "gemm_macro", tmp_path / "gemm_macro")
+    outcome = CliRunner().invoke(main, [command, str(folder / "gemm_macro.cu"), "--keep-hopper"])
+    assert outcome.exit_code == ExitCode.BUILD_FAILED, outcome.output
+
+
+def test_the_gate_compiles_both_forms() -> None:
+    path = str(CORPUS / "gemm_macro" / "gemm_macro.cu")
+    outcome = CliRunner().invoke(main, ["port", path, "--keep-hopper", "--check"])
+    assert outcome.exit_code == ExitCode.FINDINGS, outcome.output
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("mov.u32 %r1, 1;", "mov.u32 %r1, 2;", False),
+        ("mov.u32 %r1, 1;", "mov.u32 %r1, 1;\nbar.sync 0;", False),
+        ("mov.u32 %r1, 1; // a", "  mov.u32 %r1, 1; // b\n\n", True),
+        (".loc 1 2 3\nret;", ".loc 1 9 3\nret;", True),
+        ("_ZN3_INTERNAL_00c0ffee_4_k_cu_89abcdef_793fooEv", "_ZN3_INTERNAL_de_4_k_cu_01234567_793fooEv", True),
+        ("_ZN3_INTERNAL_00c0ffee_4_k_cu_89abcdef_793fooEv", "_ZN3_INTERNAL_de_4_k_cu_01234567_793barEv", False),
+    ],
+)  # fmt: skip
+def test_code_is_compared_without_places(one: str, other: str, same: bool) -> None:
+    assert same_code(one, other) is same
