@@ -21,6 +21,7 @@ from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
 from porter.hopper.support import lowering
 from porter.model.facts import KINDS as FACTS
 from porter.ptx.forms.grammar import Form, expanded
+from porter.report.mapping import map_page
 from porter.report.mutation_page import mutation_tables
 from porter.report.mutation_review import load_explanations
 from porter.rules.load import load_rules
@@ -513,6 +514,17 @@ def configuration_page() -> str:
     return CONFIGURATION + "\n".join(rows) + "\n"
 
 
+MAP_HEAD = """# What becomes of what
+
+Made from `mappings/map/*.yaml` by `make docs`; `porter map WORD` shows the same. `*`, `?` and `[]` in names are as in
+names of files.
+"""
+
+
+def mapping_page() -> str:
+    return MAP_HEAD + "\n".join(map_page()) + "\n"
+
+
 RECORDS = DOCS / "results" / "mutation"
 
 
@@ -527,6 +539,7 @@ def pages() -> dict[Path, str]:
         DOCS / "diagnostics.md": diagnostics_page(),
         DOCS / "rules.md": rules_page(),
         DOCS / "configuration.md": configuration_page(),
+        DOCS / "map.md": mapping_page(),
         DOCS / "cases.md": cases_page(),
         DOCS / "hazards.md": hazards_page(),
         DOCS / "instructions.md": instructions_page(),

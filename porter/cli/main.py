@@ -16,7 +16,7 @@ from porter.cli.context import SIGNALLED, Session, install, leave
 
 _COMMANDS = (
     "scan", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
-    "selfcheck", "record", "capture", "rules",
+    "selfcheck", "record", "capture", "rules", "map",
 )  # fmt: skip
 
 

@@ -169,6 +169,7 @@ class Code(Enum):
     RULE_EXAMPLE = rules.RULE_EXAMPLE
     RULE_EXAMPLE_LEFT = rules.RULE_EXAMPLE_LEFT
     RULE_PLACE = rules.RULE_PLACE
+    MAP_UNKNOWN = rules.MAP_UNKNOWN
 
     @property
     def id(self) -> str:

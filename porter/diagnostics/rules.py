@@ -48,3 +48,10 @@ RULE_PLACE = error(
     "A place is given as FILE:LINE, or as FILE:LINE:COLUMN where several calls stand on one line.",
     "Give the line on which the call begins.",
 )
+MAP_UNKNOWN = error(
+    "PT6054",
+    ExitCode.USAGE,
+    "the mapping table has nothing on {word}",
+    "`porter map` knows instructions, names of CuTe, CUTLASS and CuTe DSL that are for Hopper, and tcgen05.",
+    "Give the name in full or its end, or run `porter map` for all names.",
+)
