@@ -21,7 +21,8 @@ from porter.ptx.types import ElementType
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import canonical
 from porter.sim.datapath.wgmma import WgmmaForm, multiply, put_registers, take_registers
-from porter.sim.engine import Operation
+from porter.sim.effects import Effect
+from porter.sim.operation import Operation
 from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
@@ -164,6 +165,7 @@ class Fragment(Operation):
         scale: bool,
         previous: Fragment | None,
         after: Operation | None,
+        effect: Effect | None,
     ) -> None:
         self.accumulators = accumulators
         self.at = at
@@ -184,6 +186,7 @@ class Fragment(Operation):
         self.after = [] if after is None or after.done else [after]
         self.keys = ()
         self.read = None
+        self.effect = effect
         self.number = 0
         if previous is not None:
             previous.following = self

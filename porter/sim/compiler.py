@@ -127,8 +127,8 @@ class Compiler(Unit):
             if ins.guard is not None:
                 p = cg.src(ins.guard.operand, "p")
                 cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
-            if self.machine.observe is not None:
-                self.machine.observe(cg, ins)
+            if self.machine.observer is not None:
+                self.machine.observer.code(cg, ins)
             if ins.parts[0] in ("bra", "brx", "ret", "exit", "trap", "bar", "barrier", "brkpt"):
                 return emit_control(cg, ins, at, last, leads)
             emitter = EMITTERS.get(".".join(ins.parts[:2])) or EMITTERS.get(ins.parts[0])

@@ -122,8 +122,8 @@ def _listed(warps: list[tuple[int, str]]) -> str:
 
 def _describe_key(M: Machine, key: Any) -> str:
     if key[0] == "mbar":
-        arrivals = f" ({M.check.mbarriers.history(key[1], key[2])})" if M.check is not None else ""
-        return M.mbar.describe(key[1], key[2]) + arrivals
+        history = M.observer.history(key[1], key[2]) if M.observer is not None else None
+        return M.mbar.describe(key[1], key[2]) + (f" ({history})" if history else "")
     if key[0] == "bar":
         state = M.barriers.get((key[1], key[2]))
         if state is None:

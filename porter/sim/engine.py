@@ -15,41 +15,9 @@ from typing import Any
 from porter.diagnostics import Code
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.memory import MemoryAccessError
+from porter.sim.operation import Operation
 from porter.sim.results import Stop
 from porter.sim.wave import Wave
-
-
-class Operation:
-    """One asynchronous operation.
-
-    `land` performs it. `keys` are what threads may be parked on that it helps to release. `at` is the index
-    of its instruction and `warp` who issued it. `read`, if given, reads the sources and is done at the latest
-    just before `land`. `prepare`, if given, does ahead what many operations of the kind, given in issue order, can
-    share; they then land one after another with nothing between but `silent` ones, which touch no memory.
-    """
-
-    prepare: Callable[[list[Operation]], None] | None = None
-    silent: bool = False
-
-    __slots__ = ("after", "at", "done", "keys", "land", "number", "read", "warp")
-
-    def __init__(
-        self,
-        at: int,
-        warp: int,
-        land: Callable[[], None],
-        after: Sequence[Operation | None] = (),
-        keys: Sequence[Any] = (),
-        read: Callable[[], None] | None = None,
-    ) -> None:
-        self.done: bool = False
-        self.at = at
-        self.warp = warp
-        self.land = land
-        self.after = [op for op in after if op is not None and not op.done]
-        self.keys = keys
-        self.read = read
-        self.number = 0
 
 
 class Engine:
@@ -64,6 +32,8 @@ class Engine:
     def issue(self, op: Operation) -> Operation:
         """Take an operation on; lands it at once under the eager schedule."""
         self.machine.activity += 1
+        if self.machine.observer is not None:
+            self.machine.observer.issued(op)
         if not self.machine.late:
             self._run(op)
             return op
@@ -80,6 +50,8 @@ class Engine:
     def read_sources(self, op: Operation) -> None:
         """Make an operation read its sources now, if it has not."""
         if op.read is not None and not op.done:
+            if self.machine.observer is not None:
+                self.machine.observer.sources_read(op)
             read, op.read = op.read, None
             self._guarded(op, read)
 
@@ -124,7 +96,34 @@ class Engine:
         if prepare is not None and all(op.prepare is prepare for op in work):
             prepare(sorted(work, key=lambda op: op.number))
 
+    def wait(
+        self, at: int, idx: Any, n: int, mask: Any, due: Sequence[tuple[int, Sequence[Operation]]], read: bool = False
+    ) -> None:
+        """An instruction that waits: the operations of each warp of `due` land, or, with `read`, read their sources."""
+        observer = self.machine.observer
+        if observer is not None:
+            observer.waiting(at, idx, n, mask)
+        ops = dict.fromkeys(op for _, mine in due for op in mine)
+        if read:
+            for op in ops:
+                self.read_sources(op)
+        else:
+            self.land_all(ops)
+        if observer is not None:
+            observer.waited(at, due, read)
+
     def _run(self, op: Operation) -> None:
+        observer = self.machine.observer
+        if observer is None:
+            self._land(op)
+            return
+        observer.landing(op)
+        try:
+            self._land(op)
+        finally:
+            observer.landed(op)
+
+    def _land(self, op: Operation) -> None:
         self.read_sources(op)
         if op.number:
             del self.pending[op.number]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.exec_memory import _by_space, shared_index, space_of
+from porter.sim.exec_memory import by_space, shared_access, space_of
 from porter.sim.global_access import global_groups
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.machine import Machine
@@ -58,11 +58,11 @@ def _targets(
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     shift = item.bit_length() - 1
     if space in ("shared", "cluster"):
-        where = shared_index(M, at, idx, n, mask, addr, item, space == "cluster")
+        where = shared_access(M, at, idx, n, mask, addr, item, space == "cluster", "atomic")
         return [(M.smem_view(min(item, 8), 1), np.broadcast_to(where >> shift, (n, 32)), lanes)]
     if space == "generic":
         found = []
-        for window, part in _by_space(M, n, mask, addr):
+        for window, part in by_space(M, n, mask, addr):
             use = mask if part is None else part
             if window == 1:
                 address = np.asarray(addr).astype(np.uint32)
@@ -71,7 +71,10 @@ def _targets(
                 found += _targets(M, at, idx, n, use, addr, "global", item)
         return found
     found = []
-    for allocation, offsets, part in global_groups(M, at, idx, n, mask, addr, item):
+    groups = global_groups(M, at, idx, n, mask, addr, item)
+    if M.observer is not None:
+        M.observer.touches_global(at, idx, n, mask, groups, item, item, "atomic")
+    for allocation, offsets, part in groups:
         view = allocation.elements(min(item, 8), 1)
         if view is None:
             first = M.first_lane(idx, n, mask)

@@ -12,11 +12,14 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.bulk_operands import BulkForm, BulkLoadOperands, BulkStoreOperands
 from porter.sim.codegen import Context, emits, runtime
+from porter.sim.copy_effects import copied_in, copied_out
 from porter.sim.copy_groups import bulk_out
-from porter.sim.engine import Operation
+from porter.sim.effects import Outside, Shared, Span
 from porter.sim.exec_tensor_copy import tensor_copy
+from porter.sim.footprints import range_bits
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
+from porter.sim.operation import Operation
 from porter.sim.reduction import REDUCTIONS, combine
 from porter.sim.results import Stop
 from porter.sim.threads import Issuer, Signal
@@ -46,9 +49,25 @@ def bulk_load(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, 
     """cp.async.bulk and cp.reduce.async.bulk to shared memory, completing on an mbarrier."""
     for copy in operands.threads(M, at, idx, n, mask, form):
         first, offset = copy.target()
-        _check_multiples(copy.by, copy.nbytes, copy.src, offset)
         targets = copy.targets(first)
         signals = copy.signals(targets)
+        origin = copy.origin()
+        effect = (
+            None
+            if M.observer is None
+            else M.observer.issues(
+                copied_in(
+                    copy.by,
+                    targets,
+                    signals,
+                    (offset, copy.nbytes),
+                    Outside(Span(copy.src, copy.nbytes), False)
+                    if origin is None
+                    else Shared(origin[0], range_bits(origin[1], copy.nbytes), False),
+                )
+            )
+        )
+        _check_multiples(copy.by, copy.nbytes, copy.src, offset)
 
         def land(
             targets: list[int] = targets,
@@ -56,7 +75,7 @@ def bulk_load(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, 
             source: int = copy.src,
             offset: int = offset,
             nbytes: int = copy.nbytes,
-            origin: tuple[int, int] | None = copy.origin(),
+            origin: tuple[int, int] | None = origin,
         ) -> None:
             if origin is not None:
                 data = M.smem[origin[0], origin[1] : origin[1] + nbytes].copy()
@@ -67,7 +86,7 @@ def bulk_load(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, 
                 place[:] = _combined(place, data, form) if form.how else data
                 M.mbar.complete_tx(slot, c, nbytes)
 
-        M.engine.issue(Operation(at, copy.by.warp, land, keys=[("mbar", *sc) for sc in signals]))
+        M.engine.issue(Operation(at, copy.by.warp, land, keys=[("mbar", *sc) for sc in signals], effect=effect))
 
 
 @runtime
@@ -75,6 +94,15 @@ def bulk_store(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm,
     """cp.async.bulk and cp.reduce.async.bulk from shared to global memory."""
     for copy in operands.threads(M, at, idx, n, mask):
         owner, offset = copy.origin()
+        effect = (
+            None
+            if M.observer is None
+            else M.observer.issues(
+                copied_out(
+                    copy.by, (owner, offset, copy.nbytes), Span(copy.dst, copy.nbytes), (copy.dst,), bool(form.how)
+                )
+            )
+        )
         _check_multiples(copy.by, copy.nbytes, offset, copy.dst)
         box: list[Array] = []
 
@@ -95,7 +123,7 @@ def bulk_store(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm,
             else:
                 out[:] = np.where(chosen >> (np.arange(nbytes) % 16) & 1, box[0], out)
 
-        bulk_out(copy.by, read, land)
+        bulk_out(copy.by, read, land, effect)
 
 
 # Code generation ----------------------------------------------------------------------------------------

@@ -11,14 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
+from porter.ptx.forms.grammar import Completion
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.copy_groups import CopyState
-from porter.sim.engine import Operation
+from porter.sim.copy_groups import Groups
+from porter.sim.effects import Effect, Shared
 from porter.sim.exec_bulk import emit_bulk
 from porter.sim.exec_memory import shared_index
+from porter.sim.footprints import byte_bits
 from porter.sim.global_access import global_groups
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
+from porter.sim.operation import Operation
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import active_warps, per_lane
 
@@ -69,8 +72,8 @@ class CopyOperands(NamedTuple):
 runtime(CopyOperands)
 
 
-def _copies(M: Machine, warp: int) -> CopyState:
-    return M.copies.setdefault(warp, CopyState())
+def _copies(M: Machine, warp: int) -> Groups:
+    return M.copies.setdefault(warp, Groups())
 
 
 @runtime
@@ -92,13 +95,23 @@ def cp_async(M: Machine, at: int, idx: Any, n: int, mask: Any, operands: CopyOpe
     if zeros.any():
         blank, nowhere = SimpleNamespace(data=np.zeros(1, np.uint8)), np.zeros((n, 32), np.uint64)
         batches.append(CopyBatch(M, row_of, item, target, blank, nowhere, zeros, sizes * 0))
+    effects: dict[int, Effect] = {}
+    if M.observer is not None:
+        for row, warp in active_warps(M, idx, n, mask):
+            cta = int(M.warp_cta[warp])
+            bits = byte_bits(target[row][lanes[row]].astype(np.int64) - cta * M.smem_stride, item)
+            effect = Effect("cp.async", at, warp, None, [Shared(cta, bits, True)], Completion.CP_ASYNC_GROUP)
+            effects[warp] = M.observer.issues(effect)
+        whole = lanes & (sizes == item)
+        if whole.any():
+            M.observer.touches_global(at, idx, n, whole, groups, item, item, "cp.async", effects=effects)
     for _, warp in active_warps(M, idx, n, mask):
 
         def land(warp: int = warp, parts: list[CopyBatch] = batches) -> None:
             for b in parts:
                 b.land(warp)
 
-        op = Operation(at, warp, land)
+        op = Operation(at, warp, land, effect=effects.get(warp))
         M.engine.issue(op)
         _copies(M, warp).open.append(op)
 
@@ -112,13 +125,14 @@ def cp_async_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
 @runtime
 def cp_async_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> None:
     """Wait until at most `left` groups are pending; -1: until all copies have landed."""
+    due = []
     for _, warp in active_warps(M, idx, n, mask):
         state = _copies(M, warp)
-        while len(state.groups) > max(left, 0):
-            M.engine.land_all(state.groups.popleft())
+        due.append((warp, state.due(max(left, 0))))
         if left < 0:
-            M.engine.land_all(state.open)
+            due.append((warp, state.open))
             state.open = []
+    M.engine.wait(at, idx, n, mask, due)
 
 
 def arrivals(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> list[tuple[int, tuple[int, int], int]]:
@@ -147,9 +161,15 @@ def cp_async_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any,
     for warp, place, count in due:
 
         def land(slot: int = place[0], cta: int = place[1], count: int = count) -> None:
-            M.mbar._arrive(np.array([slot]), np.array([cta]), np.array([count]), at)
+            M.mbar.arrive(slot, cta, at, count)
 
-        M.engine.issue(Operation(at, warp, land, _copies(M, warp).all(), [("mbar", *place)]))
+        earlier = _copies(M, warp).all()
+        effect = None
+        if M.observer is not None:
+            after = [op.effect for op in earlier if op.effect is not None]
+            effect = Effect("arrive", at, warp, None, (), Completion.MBARRIER_ARRIVE, [place], after)
+            M.observer.issues(effect)
+        M.engine.issue(Operation(at, warp, land, earlier, [("mbar", *place)], effect=effect))
 
 
 # Code generation ----------------------------------------------------------------------------------------

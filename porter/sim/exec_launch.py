@@ -14,9 +14,10 @@ import numpy as np
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.engine import Operation
+from porter.sim.copy_effects import copied_in
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
+from porter.sim.operation import Operation
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import Issuer, Signal, issuers, per_lane
@@ -41,6 +42,9 @@ def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, m
     a, b = per_lane(address, n), per_lane(mbar, n)
     for by, i in issuers(M, at, idx, n, mask):
         targets, offset, signals = response_places(by, int(a[i]), int(b[i]), everyone)
+        effect = (
+            None if M.observer is None else M.observer.issues(copied_in(by, targets, signals, (offset, RESPONSE_BYTES)))
+        )
 
         def land(targets: list[int] = targets, offset: int = offset, signals: list[Signal] = signals) -> None:
             cancelled = M.pending.take(M.cluster_size)
@@ -49,7 +53,7 @@ def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, m
                 M.smem[target, offset : offset + RESPONSE_BYTES] = np.array(place, "<u4").view(np.uint8)
                 M.mbar.complete_tx(slot, owner, RESPONSE_BYTES)
 
-        M.engine.issue(Operation(at, by.warp, land, keys=[("mbar", *place) for place in signals]))
+        M.engine.issue(Operation(at, by.warp, land, keys=[("mbar", *place) for place in signals], effect=effect))
 
 
 @emits("clusterlaunchcontrol")

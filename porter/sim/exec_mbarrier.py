@@ -15,6 +15,7 @@ from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.mbarrier import MAX_COUNT
+from porter.sim.observer import Named
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import lane_mask
@@ -41,6 +42,7 @@ def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count
     counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes].astype(np.int64)
     ctas = np.broadcast_to(M.warp_cta[warps][:, None], (n, 32))[lanes]
     B = M.mbar
+    valid = set() if M.observer is None else {(slot, cta) for slot, cta in np.argwhere(B.valid).tolist()}
     for address, k, cta in zip(a.tolist(), counts.tolist(), ctas.tolist(), strict=True):
         offset, rank = address & OFFSET_MASK, address >> RANK_SHIFT
         if offset % 8 or offset + 8 > M.smem_size or (rank and rank != int(M.cta_rank[cta])):
@@ -54,6 +56,8 @@ def mbar_init(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count
         B.count[slot, cta] = B.pending[slot, cta] = k
         B.tx[slot, cta] = B.phase[slot, cta] = 0
     M.activity += 1
+    if M.observer is not None:
+        M.observer.initialized(at, Named(warps, lanes, *B.locate(at, idx, n, lanes, addr), M.n_cta), valid)
 
 
 @runtime
@@ -61,6 +65,8 @@ def mbar_inval(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> N
     lanes = lane_mask(n, mask)
     if lanes.any():
         slot, cta = M.mbar.locate(at, idx, n, lanes, addr)
+        if M.observer is not None:
+            M.observer.invalidates(at, Named(M.warps(idx), lanes, slot, cta, M.n_cta))
         M.mbar.valid[slot, cta] = False
 
 
@@ -79,6 +85,8 @@ def mbar_expect(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, nby
         return
     B = M.mbar
     slot, cta = B.locate(at, idx, n, lanes, addr)
+    if M.observer is not None:
+        M.observer.expects(at, Named(M.warps(idx), lanes, slot, cta, M.n_cta))
     amount = np.broadcast_to(np.asarray(nbytes), (n, 32))[lanes].astype(np.int64)
     np.add.at(B.tx, (slot, cta), sign * amount)
     _check_tx(M, at, idx, n, mask, slot, cta)
@@ -96,25 +104,34 @@ def mbar_arrive(
     if not lanes.any():
         return state
     B = M.mbar
-    if mask is None and expect is None and not drop:
-        one_addr, one_count = (per_warp(x, n) for x in (addr, count))
-        if one_addr is not None and one_count is not None:
-            slot, cta = B.locate(at, idx, n, np.ones((n, 1), bool), one_addr)
-            counts = 32 * one_count[:, 0].astype(np.int64)
-            if B.have_room(slot, cta, counts):
-                state[...] = (B.phase[slot, cta] | B.pending[slot, cta] << 40).astype(np.uint64)[:, None]
-                B._arrive(slot, cta, counts, at)
-                return state
-    slot, cta = B.locate(at, idx, n, lanes, addr)
-    state[lanes] = B.phase[slot, cta].astype(np.uint64) | (B.pending[slot, cta].astype(np.uint64) << np.uint64(40))
+    together = mask is None and expect is None and not drop
+    one_addr, one_count = (per_warp(x, n) if together else None for x in (addr, count))
+    if one_addr is None or one_count is None:
+        together = False
+    else:
+        slot, cta = B.locate(at, idx, n, np.ones((n, 1), bool), one_addr)
+        counts = 32 * one_count[:, 0].astype(np.int64)
+        together = B.have_room(slot, cta, counts)
+    if not together:
+        slot, cta = B.locate(at, idx, n, lanes, addr)
+        counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes].astype(np.int64)
+    if M.observer is not None:
+        named = Named(M.warps(idx), lanes[:, :1] if together else lanes, slot, cta, M.n_cta)
+        M.observer.arrives(at, named, np.broadcast_to(np.asarray(count), (n, 32)))
+    before = (B.phase[slot, cta] | B.pending[slot, cta] << 40).astype(np.uint64)
+    if together:
+        state[...] = before[:, None]
+    else:
+        state[lanes] = before
     if expect is not None:
         amount = np.broadcast_to(np.asarray(expect), (n, 32))[lanes].astype(np.int64)
         np.add.at(B.tx, (slot, cta), amount)
         _check_tx(M, at, idx, n, mask, slot, cta)
-    counts = np.broadcast_to(np.asarray(count), (n, 32))[lanes].astype(np.int64)
     if drop:
         np.subtract.at(B.count, (slot, cta), counts)
-    B._arrive(slot, cta, counts, at)
+    B.arrivals(slot, cta, counts, at)
+    if M.observer is not None:
+        M.observer.arrived()
     return state
 
 
@@ -147,8 +164,11 @@ def mbar_wait(
     phase = B.phase[slot, cta]
     behind = np.uint64((1 << 40) - 1)
     done = (phase & 1) != (w.astype(np.int64) & 1) if parity else phase > (w & behind).astype(np.int64)
+    named = None if M.observer is None else Named(warps, lanes[:, :1] if together else lanes, slot, cta, M.n_cta)
     if done.all() and guard is None:
         M.timed_out[warps] &= ~lanes
+        if named is not None and M.observer is not None:
+            M.observer.passed(at, named)
         return idx, n, mask, np.bool_(True)
     if together:
         slot, cta, done = (np.repeat(x, 32) for x in (slot, cta, done))
@@ -162,18 +182,14 @@ def mbar_wait(
         key = np.full((n, 32), -1, np.int64)
         key[lanes] = slot * M.n_cta + cta
         _park(M, warps, waiting, key)
-    rows = passing.any(axis=1)
+    # The converged version goes on with whole warps only; what is left runs in the general one.
+    rows = passing.any(axis=1) if mask is not None else passing.all(axis=1)
     if not rows.any():
         return None
-    if mask is None:
-        # The converged version goes on with whole warps only; what is left runs in the general one.
-        rows = passing.all(axis=1)
-        if not rows.any():
-            return None
-        chosen = warps[rows]
-        return chosen, chosen.size, None, complete[rows]
+    if named is not None and M.observer is not None:
+        M.observer.passed(at, named.among(complete & np.asarray(rows)[:, None]))
     chosen = warps[rows]
-    return chosen, chosen.size, passing[rows], complete[rows]
+    return chosen, chosen.size, None if mask is None else passing[rows], complete[rows]
 
 
 def _park(M: Machine, warps: Array, waiting: Array, key: Array) -> None:

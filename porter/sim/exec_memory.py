@@ -17,9 +17,10 @@ from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.machine import Machine
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
+from porter.sim.threads import lane_mask
 
 Array = npt.NDArray[Any]
-_SHARED, _LOCAL, _PARAM = 1, 2, 3
+SHARED, LOCAL, PARAM = 1, 2, 3
 
 
 def _stop(M: Machine, code: Code, message: str, at: int, idx: Any, n: int, mask: Any, bad: Array) -> None:
@@ -88,12 +89,22 @@ def shared_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, si
     return base + a
 
 
+def shared_access(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, size: int, cluster: bool, kind: str
+) -> Array:
+    """`shared_index` of an access that is about to happen; `kind` is load, write or atomic."""
+    where = shared_index(M, at, idx, n, mask, addr, size, cluster)
+    if M.observer is not None:
+        M.observer.touches_shared(at, idx, n, lane_mask(n, mask), where, size, kind)
+    return where
+
+
 @runtime
 def ld_shared(
     M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, cluster: bool
 ) -> Array:
     size = item * count
-    where = shared_index(M, at, idx, n, mask, addr, size, cluster)
+    where = shared_access(M, at, idx, n, mask, addr, size, cluster, "load")
     return M.smem_view(item, count)[where >> (size.bit_length() - 1)]
 
 
@@ -111,7 +122,7 @@ def st_shared(
     value: Any,
 ) -> None:
     size = item * count
-    where = shared_index(M, at, idx, n, mask, addr, size, cluster) >> (size.bit_length() - 1)
+    where = shared_access(M, at, idx, n, mask, addr, size, cluster, "write") >> (size.bit_length() - 1)
     M.stores += 1
     scatter(M.smem_view(item, count), where, n, mask, value, count)
 
@@ -172,7 +183,7 @@ def st_local(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: 
 def isspace(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: str) -> Array:
     window = np.asarray(addr) >> np.uint64(48)
     if space.startswith("shared"):
-        inside = window == np.uint64(_SHARED)
+        inside = window == np.uint64(SHARED)
         if space == "shared::cta" and M.clustered:
             inside = inside & (
                 ((np.asarray(addr) >> np.uint64(24)) & np.uint64(0xFF))
@@ -180,15 +191,15 @@ def isspace(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, space: 
             )
         return inside
     if space == "local":
-        return window == np.uint64(_LOCAL)
+        return window == np.uint64(LOCAL)
     if space == "param":
-        return window == np.uint64(_PARAM)
+        return window == np.uint64(PARAM)
     if space == "const":
         return np.zeros(window.shape, bool)
-    return (window != np.uint64(_SHARED)) & (window != np.uint64(_LOCAL)) & (window != np.uint64(_PARAM))
+    return (window != np.uint64(SHARED)) & (window != np.uint64(LOCAL)) & (window != np.uint64(PARAM))
 
 
-def _by_space(M: Machine, n: int, mask: Any, addr: Array) -> list[tuple[int, Any]]:
+def by_space(M: Machine, n: int, mask: Any, addr: Array) -> list[tuple[int, Any]]:
     """(window, lanes) of generic addresses; lanes None if all active lanes agree."""
     window = np.asarray(addr) >> np.uint64(48)
     if mask is None:
@@ -207,11 +218,11 @@ def _by_space(M: Machine, n: int, mask: Any, addr: Array) -> list[tuple[int, Any
 def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
     shape = (n, 32, count) if count > 1 else (n, 32)
     parts = []
-    for window, lanes in _by_space(M, n, mask, addr):
+    for window, lanes in by_space(M, n, mask, addr):
         use = mask if lanes is None else lanes
-        if window == _SHARED:
+        if window == SHARED:
             value = ld_shared(M, at, idx, n, use, np.asarray(addr).astype(np.uint32), item, count, True)
-        elif window == _LOCAL:
+        elif window == LOCAL:
             value = ld_local(M, at, idx, n, use, np.asarray(addr) & np.uint64(0xFFFFFFFF), item, count)
         else:
             value = ld_global(M, at, idx, n, use, addr, item, count)
@@ -226,11 +237,11 @@ def ld_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item
 
 @runtime
 def st_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
-    for window, lanes in _by_space(M, n, mask, addr):
+    for window, lanes in by_space(M, n, mask, addr):
         use = mask if lanes is None else lanes
-        if window == _SHARED:
+        if window == SHARED:
             st_shared(M, at, idx, n, use, np.asarray(addr).astype(np.uint32), item, count, True, value)
-        elif window == _LOCAL:
+        elif window == LOCAL:
             st_local(M, at, idx, n, use, np.asarray(addr) & np.uint64(0xFFFFFFFF), item, count, value)
         else:
             st_global(M, at, idx, n, use, addr, item, count, value)
@@ -248,6 +259,9 @@ def clear_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, si
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     where = np.broadcast_to(shared_index(M, at, idx, n, mask, addr, 1, False), (n, 32))
     sizes = np.broadcast_to(size, (n, 32)).astype(np.int64)
+    if M.observer is not None:
+        for nbytes in np.unique(sizes[lanes & (sizes > 0)]).tolist():
+            M.observer.touches_shared(at, idx, n, lanes & (sizes == nbytes), where, nbytes, "write", 8)
     for row, lane in np.argwhere(lanes & (sizes > 0)).tolist():
         start, count = int(where[row, lane]), int(sizes[row, lane])
         offset = start % M.smem_stride

@@ -12,9 +12,10 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.bulk_operands import AsyncStoreForm, AsyncStoreOperands
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.engine import Operation
+from porter.sim.copy_effects import copied_in
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.machine import Machine
+from porter.sim.operation import Operation
 from porter.sim.reduction import REDUCTIONS, combine
 from porter.sim.results import Stop
 from porter.sim.threads import Signal
@@ -29,10 +30,13 @@ def store_async(
     for store in operands.threads(M, at, idx, n, mask, form):
         nbytes = store.data.nbytes
         owner, offset = store.target()
+        signal = store.signal()
+        effect = (
+            None if M.observer is None else M.observer.issues(copied_in(store.by, [owner], [signal], (offset, nbytes)))
+        )
         if offset % nbytes:
             what = f"shared address {offset:#x} is not a multiple of {nbytes}"
             raise Stop(Code.SIM_MISALIGNED, what, at, store.by.warp, store.by.lane)
-        signal = store.signal()
 
         def land(owner: int = owner, offset: int = offset, data: Array = store.data, signal: Signal = signal) -> None:
             place = M.smem[owner, offset : offset + data.nbytes].view(data.dtype)
@@ -42,7 +46,7 @@ def store_async(
                 place[:] = data
             M.mbar.complete_tx(signal[0], signal[1], data.nbytes)
 
-        M.engine.issue(Operation(at, store.by.warp, land, keys=[("mbar", *signal)]))
+        M.engine.issue(Operation(at, store.by.warp, land, keys=[("mbar", *signal)], effect=effect))
 
 
 @emits("st.async", "red.async")

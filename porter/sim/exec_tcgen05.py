@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.forms.grammar import Completion
 from porter.ptx.table import UnknownInstruction, operands
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
@@ -18,13 +19,15 @@ from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tcgen05
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_copy import copy, copy_cells
-from porter.sim.engine import Operation
+from porter.sim.effects import Effect, Shared, Tensor, Touch
 from porter.sim.exec_tmem import blocks_of_group, group_of, refused
+from porter.sim.footprints import cell_bits, operand_bits
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
+from porter.sim.operation import Operation
 from porter.sim.shared_address import shared_address
 from porter.sim.tensor_memory import Use
-from porter.sim.tensor_mma import TensorMma
+from porter.sim.tensor_mma import Decoded, TensorMma
 from porter.sim.threads import Issuer, Signal, active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
 
 Array = npt.NDArray[Any]
@@ -88,14 +91,41 @@ def mma_calls(
 
 @runtime
 def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, operands: MmaOperands) -> None:
+    if M.observer is not None:
+        M.observer.elects(at, idx, n, mask)
     for lane, warp, code, args in mma_calls(M, idx, n, mask, operands):
         cta = int(M.warp_cta[warp])
         M.tmem.use_group(cta, op.cta_group, at, warp)
         ctas = blocks_of_group(M, cta, op.cta_group, at, warp)
-        columns = _mma_columns(M, op, code, args, at, warp)
-        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.mma")
-        before = _before(M, cta, warp, lane, True)
-        _issue(M, cta, TensorMma(M, at, warp, op, code, args, use, before), warp, lane)
+        mma = _decoded(M, op, code, args, at, warp)
+        effect = None if M.observer is None else M.observer.issues(_multiplied(mma, args, ctas, at, warp, lane))
+        use = Use(M.tmem, ctas, mma.columns, at, warp, "tcgen05.mma")
+        _issue(M, cta, TensorMma(M, at, warp, mma, args, use, _before(M, cta, warp, lane, True), effect), warp, lane)
+
+
+def _decoded(M: Machine, op: UmmaOp, code: int, args: tcgen05.MmaArguments, at: int, warp: int) -> Decoded:
+    key = op, code, args.d_addr, args.a_tmem, args.metadata, args.scale_a, args.scale_b
+    found: Decoded | None = M.tmem.decoded.get(key)
+    if found is None:
+        try:
+            found = M.tmem.decoded[key] = Decoded(op, code, args)
+        except DatapathError as problem:
+            raise refused(problem, at, warp, Code.SIM_DESCRIPTOR) from problem
+    return found
+
+
+def _multiplied(mma: Decoded, args: tcgen05.MmaArguments, ctas: list[int], at: int, warp: int, lane: int) -> Effect:
+    """An MMA whose shared memory descriptors are wrong touches nothing: it is refused when it lands."""
+    touches: list[Touch] = []
+    try:
+        source = mma.source(args)
+        for c in ctas:
+            for i, (write, bits, pair) in enumerate(mma.accesses):
+                touches.append(Tensor(c, bits, write, i == 0 and args.enable_d, pair))
+            touches.append(Shared(c, source, False))
+    except (DatapathError, ValueError):
+        pass
+    return Effect("mma", at, warp, lane, touches, Completion.TCGEN05_COMMIT)
 
 
 def _before(M: Machine, cta: int, warp: int, lane: int, all_threads: bool) -> list[Operation | None]:
@@ -111,19 +141,6 @@ def _issue(M: Machine, cta: int, op: Operation, warp: int, lane: int, in_order: 
         pipe.last = op
 
 
-def _mma_columns(M: Machine, op: UmmaOp, idesc: int, args: tcgen05.MmaArguments, at: int, warp: int) -> Array:
-    """Every column that an MMA touches in Tensor Memory."""
-    key = (op, idesc, args.d_addr, args.a_tmem, args.metadata, args.scale_a, args.scale_b)
-    found = M.tmem.touched.get(key)
-    if found is None:
-        try:
-            cells = tcgen05.mma_footprint(op, idesc, args)
-        except DatapathError as problem:
-            raise refused(problem, at, warp, Code.SIM_DESCRIPTOR) from problem
-        found = M.tmem.touched[key] = np.concatenate([np.unique(columns) for *_, columns in cells])
-    return found
-
-
 @runtime
 def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, addr: Any, desc: Any) -> None:
     a, s = per_lane(addr, n), per_lane(desc, n)
@@ -131,18 +148,33 @@ def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, ad
         cta = int(M.warp_cta[warp])
         M.tmem.use_group(cta, op.cta_group, at, warp)
         ctas = blocks_of_group(M, cta, op.cta_group, at, warp)
-        address = int(a[row, lane])
+        address, source = int(a[row, lane]), int(s[row, lane])
         try:
-            columns = np.unique(copy_cells(op, address)[1])
+            cells = copy_cells(op, address)
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
-        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.cp")
+        effect = None if M.observer is None else M.observer.issues(_copied(op, cells, source, ctas, at, warp, lane))
+        use = Use(M.tmem, ctas, np.unique(cells[1]), at, warp, "tcgen05.cp")
 
-        def land(use: Use = use, address: int = address, desc: int = int(s[row, lane])) -> None:
+        def land(use: Use = use, address: int = address, desc: int = source) -> None:
             use.landing()
             copy(op, address, desc, [M.smem[c] for c in use.ctas], [M.tmem.cells(c) for c in use.ctas])
 
-        _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
+        _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True), effect=effect), warp, lane)
+
+
+def _copied(
+    op: TmemCopy, cells: tuple[Array, Array], desc: int, ctas: list[int], at: int, warp: int, lane: int
+) -> Effect:
+    touches: list[Touch] = []
+    try:
+        source, target = operand_bits(desc, "sm_100", op.rows, op.row_bytes, 8, False), cell_bits(*cells)
+        for c in ctas:
+            touches += [Tensor(c, target, True), Shared(c, source, False)]
+    except DatapathError:
+        # It is refused when it lands.
+        pass
+    return Effect("cp", at, warp, lane, touches, Completion.TCGEN05_COMMIT)
 
 
 @runtime
@@ -154,16 +186,21 @@ def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, grou
         ctas = blocks_of_group(M, cta, group, at, warp)
         address = int(a[row, lane])
         try:
-            columns = np.unique(tcgen05.shift_cells(address)[1])
+            cells = tcgen05.shift_cells(address)
         except DatapathError as problem:
             raise refused(problem, at, warp) from problem
-        use = Use(M.tmem, ctas, columns, at, warp, "tcgen05.shift")
+        effect = None
+        if M.observer is not None:
+            moved = cell_bits(*cells)
+            touches = [Tensor(c, moved, True, reads=True) for c in ctas]
+            effect = M.observer.issues(Effect("shift", at, warp, lane, touches, Completion.TCGEN05_COMMIT))
+        use = Use(M.tmem, ctas, np.unique(cells[1]), at, warp, "tcgen05.shift")
 
         def land(use: Use = use, address: int = address) -> None:
             use.landing()
             tcgen05.shift(address, [M.tmem.cells(c) for c in use.ctas])
 
-        _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True)), warp, lane)
+        _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True), effect=effect), warp, lane)
 
 
 class Commit(Operation):
@@ -187,12 +224,17 @@ def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, mul
     for by, i in issuers(M, at, idx, n, mask):
         M.tmem.use_group(by.cta, group, at, by.warp)
         signals = commit_signals(by, int(a[i]), int_or_none(m, i))
+        effect = None
+        if M.observer is not None:
+            effect = Effect("commit", at, by.warp, by.lane, (), Completion.MBARRIER_ARRIVE, signals)
+            M.observer.issues(effect)
 
         def land(signals: list[Signal] = signals) -> None:
             for slot, owner in signals:
                 M.mbar.arrive(slot, owner, at)
 
-        op = Commit(at, by.warp, land, _before(M, by.cta, by.warp, by.lane, False), [("mbar", *sc) for sc in signals])
+        before = _before(M, by.cta, by.warp, by.lane, False)
+        op = Commit(at, by.warp, land, before, [("mbar", *sc) for sc in signals], effect=effect)
         _issue(M, by.cta, op, by.warp, by.lane, in_order=False)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,13 +11,17 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.forms.grammar import Completion
 from porter.ptx.mma import MmaOp
 from porter.ptx.wgmma import WgmmaOp
 from porter.sim.accumulators import Fragment, TileSet, compute
 from porter.sim.codegen import Context, emits, runtime
+from porter.sim.copy_groups import Groups
+from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
-from porter.sim.engine import Operation
+from porter.sim.effects import Effect, Shared
+from porter.sim.footprints import operand_bits, operand_rows_bits
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operand_registers import matrix_registers
@@ -37,14 +40,6 @@ class GroupState:
     def __init__(self) -> None:
         self.last: Fragment | None = None
         self.flight: list[Fragment] = []
-
-
-class WarpState:
-    """A warp's wgmmas not yet in a group, and its groups, oldest first."""
-
-    def __init__(self) -> None:
-        self.open: list[Operation] = []
-        self.groups: deque[list[Operation]] = deque()
 
 
 @runtime
@@ -94,11 +89,9 @@ def _group(M: Machine, first: int) -> GroupState:
     return found
 
 
-def _warp(M: Machine, warp: int) -> WarpState:
-    found = M.wgmma_warps.get(warp)
-    if found is None:
-        found = M.wgmma_warps[warp] = WarpState()
-    return found
+def _warp(M: Machine, warp: int) -> Groups:
+    """A warp's wgmmas not yet in a group, and its groups."""
+    return M.wgmma_warps.setdefault(warp, Groups())
 
 
 @dataclass(frozen=True)
@@ -145,8 +138,12 @@ def wgmma_issue(M: Machine, at: int, idx: Any, n: int, issue: WgmmaIssue, operan
     for i, w in enumerate(firsts):
         state = _group(M, w)
         cta, scaled = int(M.warp_cta[w]), bool(scales[i])
+        effect = None
+        if M.observer is not None:
+            a_desc = a_values[i] if a_registers is None else None
+            effect = M.observer.issues(_effect(M, at, w, issue, a_desc, b_values[i]))
         fragment = Fragment(
-            M.accumulators, at, w, cta, form, tiles, a_values[i], b_values[i], scaled, previous[i], state.last
+            M.accumulators, at, w, cta, form, tiles, a_values[i], b_values[i], scaled, previous[i], state.last, effect
         )
         if sparse is not None:
             fragment.metadata = sparse[i].astype(np.uint32)
@@ -161,6 +158,22 @@ def wgmma_issue(M: Machine, at: int, idx: Any, n: int, issue: WgmmaIssue, operan
         compute(fragments)
     for fragment in fragments:
         M.engine.issue(fragment)
+
+
+def _effect(M: Machine, at: int, first: int, issue: WgmmaIssue, a: int | None, b: int) -> Effect:
+    """Of the four warps' operations: each multiplies its own 16 rows of A."""
+    form, op, cta = issue.form, issue.form.op, int(M.warp_cta[first])
+    touches = []
+    try:
+        for rank in range(4):
+            bits = operand_bits(b, "sm_90", op.n, op.k, op.b_type.bits, form.trans_b)
+            if a is not None:
+                bits |= operand_rows_bits(a, "sm_90", op.m, op.stored_k, op.a_type.bits, form.trans_a, 16 * rank, 16)
+            touches.append(Shared(cta, bits, False, warp=first + rank))
+    except DatapathError:
+        # It is refused when it lands.
+        pass
+    return Effect("wgmma", at, first, None, touches, Completion.WGMMA_GROUP, registers=issue.registers)
 
 
 def _previous(M: Machine, state: GroupState, tiles: TileSet) -> Fragment | None:
@@ -199,19 +212,12 @@ def copy_fragment(M: Machine, idx: Any, n: int, mask: Any, to: int, source: int)
 @runtime
 def wgmma_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     for w in M.warps(idx).tolist():
-        state = _warp(M, w)
-        state.groups.append(state.open)
-        state.open = []
+        _warp(M, w).commit()
 
 
 @runtime
 def wgmma_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> None:
-    due: dict[Operation, None] = {}
-    for w in M.warps(idx).tolist():
-        state = _warp(M, w)
-        while len(state.groups) > left:
-            due.update(dict.fromkeys(state.groups.popleft()))
-    M.engine.land_all(due)
+    M.engine.wait(at, idx, n, mask, [(w, _warp(M, w).due(left)) for w in M.warps(idx).tolist()])
 
 
 @emits("wgmma")

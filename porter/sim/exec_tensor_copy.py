@@ -12,11 +12,13 @@ from porter.ptx import ast
 from porter.ptx.shared_window import RANK_SHIFT
 from porter.ptx.tensormap import TensorMap
 from porter.sim.codegen import Context, runtime
+from porter.sim.copy_effects import copied_in, copied_out
 from porter.sim.copy_groups import bulk_out
 from porter.sim.datapath.tma import Mode, covered_bytes, load_tile, reduce_tile, store_tile
-from porter.sim.engine import Operation
+from porter.sim.effects import Outside, Tile
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
+from porter.sim.operation import Operation
 from porter.sim.reduction import ReduceOp
 from porter.sim.results import Stop
 from porter.sim.tensor_copy_operands import TensorCopyForm, TensorLoad, TensorLoadOperands, TensorStoreOperands
@@ -41,8 +43,22 @@ def tensor_load(
         tm = copy.tensor_map()
         first, offset = copy.target(tm)
         targets = copy.targets(first)
-        _check_mbarrier(M, copy, first)
         signals = copy.signals(targets)
+        effect = (
+            None
+            if M.observer is None
+            else M.observer.issues(
+                copied_in(
+                    copy.by,
+                    targets,
+                    signals,
+                    (offset, covered_bytes(tm, form.mode)),
+                    Outside(Tile(tm, copy.place, form.mode, copy.shift), False),
+                    copy.map,
+                )
+            )
+        )
+        _check_mbarrier(M, copy, first)
 
         def land(
             tm: TensorMap = tm,
@@ -59,7 +75,7 @@ def tensor_load(
             for slot, owner in signals:
                 M.mbar.complete_tx(slot, owner, nbytes)
 
-        M.engine.issue(Operation(at, copy.by.warp, land, keys=[("mbar", *sc) for sc in signals]))
+        M.engine.issue(Operation(at, copy.by.warp, land, keys=[("mbar", *sc) for sc in signals], effect=effect))
 
 
 @runtime
@@ -71,6 +87,20 @@ def tensor_store(
         tm = copy.tensor_map()
         nbytes = covered_bytes(tm, form.mode)
         owner, offset = copy.origin(nbytes)
+        effect = (
+            None
+            if M.observer is None
+            else M.observer.issues(
+                copied_out(
+                    copy.by,
+                    (owner, offset, nbytes),
+                    Tile(tm, copy.place, form.mode),
+                    (copy.map, *copy.place),
+                    form.how is not None,
+                    copy.map,
+                )
+            )
+        )
         box: list[Array] = []
         # The copy keeps the tile's place relative to the swizzle pattern, which repeats every 1024 bytes.
         base = offset // 1024 * 1024
@@ -90,7 +120,7 @@ def tensor_store(
             else:
                 store_tile(tm, M.everything, place, box[0], start, form.mode)
 
-        bulk_out(copy.by, read, land)
+        bulk_out(copy.by, read, land, effect)
 
 
 _MODES: dict[str, Mode] = {

@@ -10,15 +10,18 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.forms.grammar import Completion
 from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.tmem_access import TmemAccess
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
-from porter.sim.engine import Operation
+from porter.sim.effects import Effect, Tensor
+from porter.sim.footprints import access_bits, column_bits
 from porter.sim.kinds import Unsupported
 from porter.sim.loaded_registers import results
 from porter.sim.machine import Machine
+from porter.sim.operation import Operation
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.tensor_memory import PendingLoad, Use
@@ -48,7 +51,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
     """Allocate, or stay until columns are free and, for a pair, until both blocks ask."""
     T = M.tmem
     where, count = per_lane(addr, n), per_lane(columns, n)
-    passed = np.zeros(n, bool)
+    warps, passed = M.warps(idx), np.zeros(n, bool)
     keys: list[Any] = [None] * n
     for row, warp in enumerate(M.warps(idx).tolist()):
         if warp in T.granted:
@@ -98,6 +101,11 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
     if not passed.any():
         return None
     chosen = M.warps(idx)[passed]
+    if M.observer is not None:
+        for row in np.flatnonzero(passed).tolist():
+            cta, offset = int(M.warp_cta[warps[row]]), int(where[row, 0]) & OFFSET_MASK
+            start = int.from_bytes(M.smem[cta, offset : offset + 4].tobytes(), "little") & 0xFFFF
+            M.observer.allocated(at, int(warps[row]), offset, start, int(count[row, 0]), group)
     return chosen, chosen.size, None if mask is None else np.broadcast_to(mask, (n, 32))[passed]
 
 
@@ -105,9 +113,12 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
 def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, columns: Any, group: int) -> None:
     a, c = per_lane(addr, n), per_lane(columns, n)
     for row, warp in active_warps(M, idx, n, mask):
-        cta = int(M.warp_cta[warp])
+        cta, address, count = int(M.warp_cta[warp]), int(a[row, 0]), int(c[row, 0])
+        if M.observer is not None:
+            freed = Tensor(cta, column_bits(address & 0xFFFF, count), True)
+            M.observer.issues(Effect("dealloc", at, warp, None, [freed], Completion.NONE))
         M.tmem.use_group(cta, group, at, warp)
-        M.tmem.deallocate(cta, int(a[row, 0]), int(c[row, 0]), at, warp)
+        M.tmem.deallocate(cta, address, count, at, warp)
 
 
 @runtime
@@ -158,7 +169,16 @@ def tmem_load(
         out[: access.registers, row] = values.T
         if access.reduction is not None:
             out[access.registers, row] = tmem_access.reduce_loaded(values, access.reduction)
+    if M.observer is not None:
+        for row, warp in active_warps(M, idx, n, mask):
+            cells = Tensor(int(M.warp_cta[warp]), _bits(M, warp, access, int(a[row, 0]), half_split), False)
+            load = Effect("ld", at, warp, None, [cells], Completion.TCGEN05_LD, registers=registers)
+            M.observer.issues(load)
     return out
+
+
+def _bits(M: Machine, warp: int, access: TmemAccess, address: int, half_split: int) -> int:
+    return access_bits(access, address, int(M.warp_rank[warp]) % 4, half_split)
 
 
 @runtime
@@ -207,18 +227,23 @@ def tmem_store(
         op = Operation(at, warp, land, earlier[-1:])
         M.engine.issue(op)
         earlier.append(op)
+        if M.observer is not None:
+            cells = Tensor(cta, _bits(M, warp, access, address, half_split), True)
+            op.effect = M.observer.issues(Effect("st", at, warp, None, [cells], Completion.TCGEN05_ST))
 
 
 @runtime
 def tmem_wait_stores(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
-    for _, warp in active_warps(M, idx, n, mask):
-        M.engine.land_all(M.tmem.stores.pop(warp, ()))
+    due = [(warp, M.tmem.stores.pop(warp, [])) for _, warp in active_warps(M, idx, n, mask)]
+    M.engine.wait(at, idx, n, mask, due)
 
 
 @runtime
 def tmem_wait_loads(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     for _, warp in active_warps(M, idx, n, mask):
         M.tmem.loaded(warp)
+        if M.observer is not None:
+            M.observer.loaded(at, warp)
 
 
 @runtime
@@ -279,7 +304,7 @@ def _st(cg: Context, ins: ast.Instruction) -> None:
 
 @emits("tcgen05.wait::ld")
 def _wait_loads(cg: Context, ins: ast.Instruction) -> None:
-    if cg.machine.late:
+    if cg.machine.late or cg.machine.observer is not None:
         cg.line(cg.call("tmem_wait_loads"))
 
 

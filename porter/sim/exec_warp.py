@@ -221,18 +221,21 @@ def _getctarank(cg: Context, ins: ast.Instruction) -> None:
 
 
 @runtime
-def matrix_addresses(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int) -> Array:
-    """Byte index of the 16-byte rows that the first `rows` lanes name, [n, rows]."""
+def matrix_addresses(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, rows: int, kind: str) -> Array:
+    """Byte index of the 16-byte rows that the first `rows` lanes name, [n, rows]; `kind` is load or write."""
     used = np.broadcast_to(np.arange(32)[None, :] < rows, (n, 32))
     lanes = used if mask is None else used & mask
     where = shared_index(M, at, idx, n, lanes, addr, 16, False)
-    return np.broadcast_to(where, (n, 32))[:, :rows]
+    where = np.broadcast_to(where, (n, 32))[:, :rows]
+    if M.observer is not None:
+        M.observer.touches_shared(at, idx, n, np.ones((n, rows), bool), where, 16, kind)
+    return where
 
 
 @runtime
 def load_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, count: int, trans: bool) -> Array:
     """ldmatrix m8n8.b16: registers [n, 32, count]."""
-    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count)
+    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count, "load")
     rows = M.smem_view(2, 8)[where >> 4].reshape(n, count, 8, 8)
     if trans:
         rows = rows.swapaxes(2, 3)
@@ -244,7 +247,7 @@ def load_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, c
 def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, trans: bool, *values: Any) -> None:
     """stmatrix m8n8.b16."""
     count = len(values)
-    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count)
+    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count, "write")
     regs = np.stack([np.broadcast_to(v, (n, 32)) for v in values], axis=1)
     rows = np.ascontiguousarray(regs).view(np.uint16).reshape(n, count, 8, 8)
     if trans:
@@ -275,7 +278,7 @@ def load_bytes(
     """ldmatrix of 8-bit elements, `source` the format in memory or "": registers [n, 32, registers]."""
     rows = (16 if shape == "m16n16" else 8) * count
     registers = rows // 8
-    where = matrix_addresses(M, at, idx, n, mask, addr, rows)
+    where = matrix_addresses(M, at, idx, n, mask, addr, rows, "load")
     data = M.smem_view(1, 16)[where >> 4]
     if source:
         # 16 elements one after the other, the first in the lowest bits; the rest of the row is padding.
@@ -291,7 +294,7 @@ def load_bytes(
 def store_bytes(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, *values: Any) -> None:
     """stmatrix m16n8 of 8-bit elements, transposed."""
     count = len(values)
-    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count)
+    where = matrix_addresses(M, at, idx, n, mask, addr, 8 * count, "write")
     regs = np.stack([np.broadcast_to(v, (n, 32)) for v in values], axis=-1)
     row, byte = (place[:, :count] for place in _BYTE_PLACES["m16n8"])
     data = np.zeros((n, 8 * count, 16), np.uint8)

@@ -69,6 +69,8 @@ class Executor(Machine):
     def _exit(self, warps: Array, gone: Array) -> None:
         super()._exit(warps, gone)
         threads_gone(self, warps, sorted(set(self.warp_cta[warps].tolist())))
+        if self.observer is not None:
+            self.observer.exited(warps)
 
     # The loop -----------------------------------------------------------------------------------------
 
@@ -168,6 +170,8 @@ class Executor(Machine):
 
     def _execute(self, number: int, idx: Any, n: int, mask: Any) -> None:
         fn, _, length = self._function(number, mask is None)
+        if self.observer is not None:
+            self.observer.step(self.warps(idx), self.program.blocks[number].start, length)
         key = (number, mask is None)
         self.executed[key] = self.executed.get(key, 0) + n
         self.instructions += n * length

@@ -112,6 +112,8 @@ def _gather(found: Allocation, offsets: Array, item: int, count: int) -> Array:
 @runtime
 def ld_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int) -> Array:
     groups = global_groups(M, at, idx, n, mask, addr, item * count)
+    if M.observer is not None:
+        M.observer.touches_global(at, idx, n, mask, groups, item * count, item, "load")
     shape = (n, 32, count) if count > 1 else (n, 32)
     if len(groups) == 1:
         return _gather(groups[0][0], groups[0][1], item, count)
@@ -123,8 +125,11 @@ def ld_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item:
 
 @runtime
 def st_global(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item: int, count: int, value: Any) -> None:
+    groups = global_groups(M, at, idx, n, mask, addr, item * count)
+    if M.observer is not None:
+        M.observer.touches_global(at, idx, n, mask, groups, item * count, item, "write", value)
     M.stores += 1
-    for found, offsets, lanes in global_groups(M, at, idx, n, mask, addr, item * count):
+    for found, offsets, lanes in groups:
         put_global(found, offsets, n, mask if lanes is None else lanes, value, item, count)
 
 

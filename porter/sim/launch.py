@@ -19,6 +19,7 @@ from porter.sim.check.hazard import Hazard, collect
 from porter.sim.executor import Executor, instruction_at
 from porter.sim.loader import load_program
 from porter.sim.memory import GlobalMemory
+from porter.sim.observer import Observer, Observers
 from porter.sim.pending import Pending
 from porter.sim.program import Program
 from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Status, Stop
@@ -198,35 +199,41 @@ def simulate(
     status: Status = "ok"
     findings: list[Finding] = []
     hazards: list[Hazard] = []
-    kind = Executor
-    if options.mode == "checking":
-        from porter.sim.check.machine import CheckingMachine
-
-        kind = CheckingMachine
     before: Executor | None = None
+    checked = None
     if options.trace is not None:
-        from porter.sim.trace.machine import traced
-
-        kind = traced(kind)
         options.trace.launches.append(Launched(entry, total))
     pending = Pending(0, total)
     while ctas := pending.take(resident):
         seed = options.seed + ctas.start
-        machine = kind(program, launch, params, memory, internal, addresses, options, ctas, seed)
+        machine = Executor(program, launch, params, memory, internal, addresses, options, ctas, seed)
         machine.pending = pending
         machine.instructions = stats.warp_instructions
         machine.follow(before)
         before = machine
+        observers: list[Observer] = []
+        if options.mode == "checking":
+            from porter.sim.check.run import CheckedWave
+
+            checked = CheckedWave(machine, options.level, checked)
+            observers += checked.observers
+        if options.trace is not None:
+            from porter.sim.trace.tracer import Tracer
+
+            observers.append(Tracer(machine, options.trace))
+        machine.observer = Observers(observers) if observers else None
         try:
             machine.run()
         except Stop as stop:
             findings.append(_finding(machine, stop))
             incomplete = stop.code in (Code.SIM_UNKNOWN_INSTRUCTION, Code.SIM_BUDGET)
             status = "incomplete" if incomplete else "error"
+        if machine.observer is not None:
+            machine.observer.finish()
         stats.lines |= machine.lines_reached()
-        if machine.check is not None:
-            collect(hazards, machine.check.hazards.values())
-            stats.waits |= {program.code[at].line for at in machine.check.waits}
+        if checked is not None:
+            collect(hazards, checked.check.hazards.values())
+            stats.waits |= {program.code[at].line for at in checked.check.waits}
         stats.warp_instructions = machine.instructions
         stats.steps += machine.steps
         for opcode, times in machine.opcode_counts().items():

@@ -96,6 +96,8 @@ class Mbarriers:
 
     def complete_tx(self, slot: int, cta: int, nbytes: int) -> None:
         """`nbytes` of an asynchronous copy have arrived."""
+        if self.machine.observer is not None:
+            self.machine.observer.signals(slot, cta, 0, nbytes)
         self.tx[slot, cta] -= nbytes
         if self.tx[slot, cta] < -MAX_COUNT:
             warp = cta * self.machine.warps_per_cta
@@ -104,11 +106,14 @@ class Mbarriers:
         if self.tx[slot, cta] == 0 and self.pending[slot, cta] == 0:
             self._check(np.array([slot]), np.array([cta]))
 
-    def arrive(self, slot: int, cta: int, at: int) -> None:
-        """One arrival by an asynchronous operation."""
-        self._arrive(np.array([slot]), np.array([cta]), np.array([1]), at)
+    def arrive(self, slot: int, cta: int, at: int, count: int = 1) -> None:
+        """Arrivals by an asynchronous operation."""
+        if self.machine.observer is not None:
+            self.machine.observer.signals(slot, cta, count, 0)
+        self.arrivals(np.array([slot]), np.array([cta]), np.array([count]), at)
 
-    def _arrive(self, slot: Array, cta: Array, count: Array, at: int) -> None:
+    def arrivals(self, slot: Array, cta: Array, count: Array, at: int) -> None:
+        """Arrivals by threads or an operation, flat."""
         M = self.machine
         M.activity += 1
         n_cta = M.n_cta
@@ -149,7 +154,11 @@ class Mbarriers:
         self.phase[slot, cta] += 1
         self.pending[slot, cta] = self.count[slot, cta]
         self.machine.activity += 1
-        self.machine.wake(*[("mbar", s, c) for s, c in zip(slot.tolist(), cta.tolist(), strict=True)])
+        places = list(zip(slot.tolist(), cta.tolist(), strict=True))
+        self.machine.wake(*[("mbar", *place) for place in places])
+        if self.machine.observer is not None:
+            for place in sorted(set(places)):
+                self.machine.observer.phase_done(*place)
 
     def name(self, slot: int) -> str:
         """Its shared memory offset, and the variable that it lies in."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.sim.observer import Observer
 from porter.sim.program import EXIT
 
 Array = npt.NDArray[Any]
@@ -26,6 +27,8 @@ IDLE = 1 << 62
 class Progress:
     """Progress of W warps: `warp_cta` is the block of each, `exists` [W, 32] its threads, `alive` the threads of each
     block."""
+
+    observer: Observer | None = None
 
     def __init__(self, warp_cta: Array, exists: Array, alive: Array) -> None:
         W = len(warp_cta)
@@ -130,9 +133,13 @@ class Progress:
             key = keys[row] if isinstance(keys, list) else keys
             self.parked.setdefault(key, []).append((int(warps[row]), lanes[row].copy()))
         self._settle(warps)
+        if self.observer is not None:
+            self.observer.parked(warps, lanes, keys)
 
     def wake(self, *keys: Any) -> bool:
         """Let the threads parked under some keys run again."""
+        if self.observer is not None:
+            self.observer.woken(keys)
         woken = self._woken
         for key in keys:
             for w, lanes in self.parked.pop(key, ()):

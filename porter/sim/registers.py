@@ -82,6 +82,8 @@ class Registers:
         self.wanted.pop(warp, None)
         self.moves.setdefault(warp, []).append(move)
         M.activity += 1
+        if M.observer is not None:
+            M.observer.moved(warp)
         if change < 0:
             M.wake(("registers", cta))
         return True

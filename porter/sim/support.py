@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,18 @@ from porter.ptx.inline import parse_template
 from porter.ptx.parser import parse_module
 from porter.ptx.samples import HEAD, REGISTERS, instructions, opcodes
 from porter.ptx.table import Completion, Form, bind, check
-from porter.sim.check import hooks_sync
-from porter.sim.check.machine import HOOKS, CheckingMachine
-from porter.sim.codegen import Context
+from porter.sim.check.run import CheckedWave
+from porter.sim.codegen import RUNTIME, Context
+from porter.sim.copy_groups import Groups
+from porter.sim.engine import Engine
 from porter.sim.executor import Executor
 from porter.sim.loader import load_program
+from porter.sim.mbarrier import Mbarriers
 from porter.sim.memory import GlobalMemory
-from porter.sim.results import Launch, Mode, Options
+from porter.sim.observer import Observer, Observers
+from porter.sim.registers import Registers
+from porter.sim.results import Launch, Options
+from porter.sim.tensor_memory import TensorMemory
 from porter.sim.wave import INTERNAL_BASE
 
 TARGETS = ("sm_90a", "sm_100a")
@@ -29,6 +34,7 @@ TARGETS = ("sm_90a", "sm_100a")
 _PARAMETER = 64
 _CHUNK = 80
 _CALL = re.compile(r"\b(\w+)\(")
+_PARTS = Engine, Groups, Mbarriers, Registers, TensorMemory
 _ORDERS = frozenset(("bar", "barrier", "fence", "membar", "wgmma", "tcgen05"))
 _CONTROL = frozenset(("bra", "brx", "call", "ret", "exit", "trap", "brkpt"))
 
@@ -71,16 +77,35 @@ def kernel(texts: Sequence[str], target: str) -> str:
     return "\n".join(lines)
 
 
-class _Recorder(CheckingMachine):
+class _Marks(Observer):
     """Notes where the code of each instruction begins."""
 
-    def observe(self, cg: Context, ins: Instruction) -> None:
-        marks: list[Any] = self.__dict__.setdefault("marks", [])
-        marks.append((cg, cg.at, len(cg.lines)))
-        super().observe(cg, ins)
+    def __init__(self) -> None:
+        self.marks: list[tuple[Context, int, int]] = []
+
+    def code(self, cg: Context, ins: Instruction) -> None:
+        self.marks.append((cg, cg.at, len(cg.lines)))
 
 
-def _compiled(text: str, kind: Callable[..., Executor], mode: Mode) -> Executor:
+def reports(function: Any) -> bool:
+    """Whether a function of the simulator, or one that it calls, tells an observer what it does, or puts operations
+    into a group, which hold their effects."""
+    todo, seen = [function], set()
+    while todo:
+        one = todo.pop()
+        code = getattr(one, "__code__", None)
+        if code is None or code in seen or not one.__module__.startswith("porter.sim."):
+            continue
+        seen.add(code)
+        if "observer" in code.co_names or one is Groups.commit:
+            return True
+        todo += [one.__globals__.get(name) for name in code.co_names]
+        todo += [getattr(part, name, None) for part in _PARTS for name in code.co_names]
+    return False
+
+
+def _compiled(text: str, marks: Observer | None = None) -> Executor:
+    """`marks` observes, and the checker with it; None: nobody."""
     module = parse_module(text)
     program = load_program(module, "k")
     internal = GlobalMemory(INTERNAL_BASE)
@@ -89,9 +114,10 @@ def _compiled(text: str, kind: Callable[..., Executor], mode: Mode) -> Executor:
         for v in program.variables.values()
         if v.space in ("global", "const")
     }
-    options = Options(mode=mode)
     launch = Launch((1, 1, 1), (128, 1, 1))
-    machine = kind(program, launch, bytes(_PARAMETER), GlobalMemory(), internal, addresses, options, range(1), 0)
+    machine = Executor(program, launch, bytes(_PARAMETER), GlobalMemory(), internal, addresses, Options(), range(1), 0)
+    if marks is not None:
+        machine.observer = Observers([marks, *CheckedWave(machine, "strict").observers])
     for block in program.blocks:
         for converged in (True, False):
             machine.compiler.compile(block.number, converged)
@@ -102,18 +128,19 @@ def _tried(texts: Sequence[str], target: str) -> Iterator[Sample]:
     """Compile instructions of one kernel in both modes."""
     text = kernel(texts, target)
     first = text.split("\n").index(texts[0]) + 1
-    machine = _compiled(text, Executor, "functional")
+    machine = _compiled(text)
     refused: dict[int, str] = {}
     for at, why in machine.compiler.refused.items():
         refused[machine.program.code[at].line - first] = why or "not modelled"
-    watched = set(HOOKS) | set(hooks_sync.EVENTS)
-    recorder = _compiled(text, _Recorder, "checking")
-    marks = recorder.__dict__["marks"]
+    told = {name for name, function in RUNTIME.items() if reports(function)}
+    observer = _Marks()
+    code = _compiled(text, observer).program.code
     seen: set[int] = set()
-    for i, (cg, at, start) in enumerate(marks):
-        end = marks[i + 1][2] if i + 1 < len(marks) and marks[i + 1][0] is cg else len(cg.lines)
-        if any(watched.intersection(_CALL.findall(line)) for line in cg.lines[start:end]):
-            seen.add(recorder.program.code[at].line - first)
+    for i, (cg, at, start) in enumerate(observer.marks):
+        last = i + 1 == len(observer.marks) or observer.marks[i + 1][0] is not cg
+        lines = cg.lines[start:] if last else cg.lines[start : observer.marks[i + 1][2]]
+        if any("M.observer." in line or told.intersection(_CALL.findall(line)) for line in lines):
+            seen.add(code[at].line - first)
     for i, one in enumerate(texts):
         yield Sample(one, target, refused.get(i), i in seen)
 

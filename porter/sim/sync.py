@@ -178,6 +178,8 @@ def complete_barrier(M: Machine, cta: int, b: int) -> bool:
         M.tokens[w, lanes] = state.total
         M.has_token[w] |= lanes
     M.activity += 1
+    if M.observer is not None:
+        M.observer.completes(("bar", cta, b))
     M.wake(("bar", cta, b))
     return True
 
@@ -196,7 +198,11 @@ def barrier_sync(
     for cta, b, these in _turns(M, at, idx, n, lanes, number, expected):
         threads = _threads(M, warps, these, expected is not None)
         need = expected if expected is not None else int(M.alive[cta])
+        if M.observer is not None:
+            M.observer.joins(("bar", cta, b), at, warps[these.any(axis=1)], True)
         if threads == need and (cta, b) not in M.barriers:
+            if M.observer is not None:
+                M.observer.completes(("bar", cta, b))
             continue
         if not gone:
             M.goto(idx, n, active, following)
@@ -218,6 +224,8 @@ def barrier_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, number: Any
     warps = M.warps(idx)
     expected = _expected(M, at, idx, n, lanes, count)
     for cta, b, these in _turns(M, at, idx, n, lanes, number, expected):
+        if M.observer is not None:
+            M.observer.joins(("bar", cta, b), at, warps[these.any(axis=1)], False)
         _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
         complete_barrier(M, cta, b)
 
@@ -235,6 +243,8 @@ def barrier_reduce(
         p = np.broadcast_to(predicate, (n, 32))
         expected = _expected(M, at, idx, n, fresh, count)
         for cta, b, these in _turns(M, at, idx, n, fresh, number, expected):
+            if M.observer is not None:
+                M.observer.joins(("bar", cta, b), at, warps[these.any(axis=1)], True)
             state = _arrive(M, at, cta, b, _threads(M, warps, these, expected is not None), expected)
             votes = int((p & these).sum())
             if how == "and":
@@ -284,6 +294,9 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
         raise Stop(Code.SIM_BARRIER, "a second barrier.cluster.arrive without a wait between", at, *where)
     M.cluster_seen[warps] = np.where(lanes, phase[:, None], M.cluster_seen[warps])
     np.add.at(M.cluster_arrived, cluster, lanes.sum(axis=1))
+    if M.observer is not None:
+        for k in np.unique(cluster).tolist():
+            M.observer.joins(("cluster", k), at, warps[lanes.any(axis=1) & (cluster == k)], False)
     M.activity += 1
     for k in np.unique(cluster).tolist():
         complete_cluster(M, k)
@@ -295,6 +308,8 @@ def complete_cluster(M: Machine, k: int) -> None:
         M.cluster_arrived[k] = 0
         M.cluster_phase[k] += 1
         M.activity += 1
+        if M.observer is not None:
+            M.observer.completes(("cluster", k))
         M.wake(("cluster", k))
 
 
@@ -304,6 +319,8 @@ def cluster_wait(M: Machine, at: int, idx: Any, n: int, active: Any, mask: Any, 
     warps = M.warps(idx)
     cluster = M.warp_cta[warps] // M.cluster_size
     waiting = lanes & (M.cluster_seen[warps] >= M.cluster_phase[cluster][:, None])
+    if M.observer is not None:
+        M.observer.cluster_waits(warps[lanes.any(axis=1)], waiting[lanes.any(axis=1)])
     if not waiting.any():
         return following
     M.goto(idx, n, active, following)

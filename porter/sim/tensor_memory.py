@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx.tmem import ALLOCATIONS, COLUMNS, LANES, MIN_ALLOCATION, column_of
-from porter.sim.engine import Operation
+from porter.sim.operation import Operation
 from porter.sim.results import Stop
 from porter.sim.wave import Wave
 
@@ -69,7 +69,7 @@ class TensorMemory:
         self.granted: set[int] = set()
         self.stores: dict[int, list[Operation]] = {}
         self.loads: dict[int, list[PendingLoad]] = {}
-        self.touched: dict[Any, Array] = {}
+        self.decoded: dict[Any, Any] = {}
 
     def cells(self, cta: int) -> Array:
         """[128, 512] u32; never-written cells hold a NaN pattern."""
@@ -104,6 +104,8 @@ class TensorMemory:
     def allocate(self, cta: int, start: int, columns: int, at: int) -> None:
         self._allocated += 1
         self.holder[cta, start : start + columns] = self._allocated
+        if self.machine.observer is not None:
+            self.machine.observer.allocates(cta, start, columns)
         self.allocations[cta][start] = (columns, at)
 
     def deallocate(self, cta: int, address: int, columns: int, at: int, warp: int) -> None:

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from porter.ptx.packing import operand_element_bits
 from porter.ptx.umma import UmmaOp
+from porter.ptx.zero_columns import ZeroColumns
 from porter.sim.datapath import tcgen05
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_batch import can_batch, mma_many
-from porter.sim.engine import Operation
+from porter.sim.effects import Effect
+from porter.sim.footprints import cell_bits, operand_bits
 from porter.sim.machine import Machine
+from porter.sim.operation import Operation
 from porter.sim.tensor_memory import Use
 
 # Blocks that are worked on together: few enough to stay in a core's second-level cache.
@@ -57,6 +62,47 @@ def _compute(blocks: list[list[TensorMma]]) -> None:
                 op.ready = True
 
 
+class Decoded:
+    """A tcgen05.mma with what its operands in Tensor Memory say: `columns` are those that it touches in each block.
+
+    Raises DatapathError for an invalid instruction descriptor or address.
+    """
+
+    def __init__(self, op: UmmaOp, code: int, args: tcgen05.MmaArguments) -> None:
+        self.op, self.code = op, code
+        self.idesc = tcgen05.decode_idesc(op, code)
+        self._cells = tcgen05.mma_footprint(op, code, args)
+        self.columns = np.concatenate([np.unique(columns) for *_, columns in self._cells])
+        # Accesses of one pair keep their order.
+        self._pairs: dict[str, Any] = {
+            "d": (op.cta_group, op.kind, self.idesc.m, self.idesc.n, args.d_addr),
+            # A that .ashift moves down is meant for the next MMA.
+            "a": ("a", op.cta_group, args.a_tmem),
+        }
+
+    @cached_property
+    def accesses(self) -> list[tuple[bool, int, Any]]:
+        """(written, footprint, pair) of the parts of Tensor Memory, the accumulator first."""
+        return [
+            (write, cell_bits(lanes, columns), self._pairs.get(what)) for what, write, lanes, columns in self._cells
+        ]
+
+    def source(self, args: tcgen05.MmaArguments) -> int:
+        """The footprint of operands in each block's shared memory. Raises DatapathError or ValueError for invalid
+        descriptors."""
+        op, idesc = self.op, self.idesc
+        width = idesc.n // op.cta_group
+        if args.zero_columns is not None:
+            width += ZeroColumns.decode(args.zero_columns).shift
+        bits = operand_element_bits(op.kind, idesc.b_type)
+        found = operand_bits(args.b_desc, "sm_100", width, op.k, bits, idesc.b_mn_major)
+        if args.a_desc is not None:
+            height = idesc.m // op.cta_group
+            bits = operand_element_bits(op.kind, idesc.a_type)
+            found |= operand_bits(args.a_desc, "sm_100", height, tcgen05.stored_k(op), bits, idesc.a_mn_major)
+        return found
+
+
 class TensorMma(Operation):
     """A tcgen05.mma of one thread on Tensor Memory of its block, or of a pair of blocks: `use` is all that it touches
     there."""
@@ -70,15 +116,15 @@ class TensorMma(Operation):
         machine: Machine,
         at: int,
         warp: int,
-        op: UmmaOp,
-        code: int,
+        mma: Decoded,
         args: tcgen05.MmaArguments,
         use: Use,
         after: list[Operation | None],
+        effect: Effect | None,
     ) -> None:
-        super().__init__(at, warp, self._land, after)
+        super().__init__(at, warp, self._land, after, effect=effect)
         self.machine = machine
-        self.op, self.code, self.args = op, code, args
+        self.op, self.code, self.args = mma.op, mma.code, args
         self.use = use
         self.ctas = use.ctas
         self.columns = use.columns

@@ -24,13 +24,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
 from porter.ptx.shared_window import RANK_SHIFT, SYSTEM_SHARED
 from porter.ptx.tensormap import TensorMap
 from porter.sim.block_grid import BlockGrid
@@ -52,9 +50,7 @@ INTERNAL_BASE = 5 << 48
 class Wave(Progress):
     """The blocks `ctas` (linear indices) of a launch."""
 
-    check: Any = None
     pending: Pending
-    observe: Callable[[Any, ast.Instruction], None] | None = None
 
     def __init__(
         self,

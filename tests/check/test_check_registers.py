@@ -56,6 +56,14 @@ def test_wgmma_needs_a_fence_after_its_registers_are_written(steps: tuple[str, .
     assert wgmma(*steps) == wanted
 
 
+def test_registers_are_watched_in_every_wave_of_blocks() -> None:
+    """Later waves run the code that was compiled for the first."""
+    steps = (ZERO, FENCE, SS, DONE, SCALE, SS, DONE)
+    outcome = check(FILL + DESCRIPTORS + "".join(steps) + "ret;", "sm_90a", grid=3, resident=1)
+    assert outcome.status == "ok"
+    assert [(h.kind.id, h.count) for h in outcome.hazards if h.severity == "error"] == [("H29", 12)]
+
+
 COMMIT, WAIT = "wgmma.commit_group.sync.aligned;\n", "wgmma.wait_group.sync.aligned 0;\n"
 HALVES = "{.reg .b16 %h<2>; mov.b32 {%h0, %h1}, %r41; mov.b32 %r50, {%h1, %h0};}\n"
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-from porter.sim.engine import Engine, Operation
+from porter.sim.engine import Engine
+from porter.sim.operation import Operation
 
 
 def test_an_operation_may_signal_one_place_twice() -> None:
     """The copies of a pair of blocks all complete on the mbarrier of one."""
     landed: list[str] = []
-    machine = SimpleNamespace(late=True, activity=0, parked={"bar": ()}, waking_together=nullcontext)
+    machine = SimpleNamespace(late=True, activity=0, observer=None, parked={"bar": ()}, waking_together=nullcontext)
     engine = Engine(machine)
     engine.issue(Operation(0, 0, lambda: landed.append("pair"), [], ["bar", "bar"]))
     engine.issue(Operation(1, 0, lambda: landed.append("other"), [], ["bar", "elsewhere"]))

@@ -23,7 +23,8 @@ from porter.sim import GlobalMemory, Options, tensor_mma
 from porter.sim.datapath import tcgen05
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_batch import can_batch, mma_many
-from porter.sim.engine import Engine, Operation
+from porter.sim.engine import Engine
+from porter.sim.operation import Operation
 
 DTYPES = {T.F16: np.float16, T.TF32: np.float32}
 PLAIN = [
@@ -111,6 +112,7 @@ def test_other_forms_are_left_alone(change: dict[str, int]) -> None:
 class Machine:
     late = True
     activity = 0
+    observer = None
 
 
 class Shared(Operation):

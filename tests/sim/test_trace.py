@@ -20,8 +20,10 @@ from test_core_tcgen05 import COMMIT, DEALLOC, HEAD, IDESC, MMA, REGS, RELINQUIS
 
 from porter.report import timeline, trace
 from porter.sim import GlobalMemory, Options, Outcome
+from porter.sim.observer import Named, Observers
 from porter.sim.results import Schedule
 from porter.sim.trace.recorder import Recorder, Slice
+from porter.sim.trace.tracer import Tracer
 
 TILES = 5
 TILE = 512
@@ -164,8 +166,8 @@ def test_nothing_of_the_recorder_runs_without_one(monkeypatch: pytest.MonkeyPatc
     def refuse(*args: Any) -> Any:
         raise AssertionError("a run that is not recorded must not meet the recorder")
 
-    for name in ("traced", "_event", "_mbar_wait", "_wait"):
-        monkeypatch.setattr(f"porter.sim.trace.machine.{name}", refuse)
+    for kind in (Tracer, Named, Observers):
+        monkeypatch.setattr(kind, "__init__", refuse)
     outcome, _ = pipeline(None)
     assert outcome.status == "ok"
     with pytest.raises(AssertionError, match="not recorded"):

@@ -1,28 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checker of one wave: clocks, shadow memories and what was found.
 
-It only observes. The hooks of this package tell it what instructions do before or after the simulator does
-it; it never changes what a run computes.
+It only observes: the other parts of this package tell it what the simulator reports of instructions and operations.
+It never changes what a run computes.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.sim.check.clocks import ORDER, Done
 from porter.sim.check.global_memory import GlobalMemoryCheck
 from porter.sim.check.hazard import Level
-from porter.sim.check.issues import Channel, Groups, Issue
 from porter.sim.check.judge import Verdict, judge_shared, judge_tensor
-from porter.sim.check.lanes import Lanes, lane_of
-from porter.sim.check.mbarriers import MbarrierLife
+from porter.sim.check.lanes import lane_of
+from porter.sim.check.mbarriers import MbarrierCheck
 from porter.sim.check.reports import Reports
-from porter.sim.check.shadow import GRANULE, Access, Shadow, describe_bytes, describe_cells
+from porter.sim.check.shadow import Access, Shadow, describe_bytes, describe_cells
+from porter.sim.footprints import GRANULE
 from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
@@ -34,33 +32,11 @@ class Checker(Reports):
         self.shared = [Shadow() for _ in range(machine.n_cta)]
         self.tensor = [Shadow() for _ in range(machine.n_cta)]
         self.global_memory = GlobalMemoryCheck(self)
-        self.lanes = Lanes(machine, self.clocks)
-        self.mbarriers = MbarrierLife(self)
+        self.mbarriers = MbarrierCheck(self)
         # The byte indices and active lanes of the threads' access that is being checked.
         self.acting: tuple[Array, Array] | None = None
-        # Issues of the instruction being executed, in the order in which the engine will get them.
-        self.queue: deque[Issue] = deque()
-        # Footprints in Tensor Memory by what gives them.
-        self.cells: dict[Any, int] = {}
-        self.landing: Issue | None = None
-        self.mbar_messages: dict[tuple[int, int], Array] = {}
-        self.mbar_phases: dict[tuple[int, int], Array] = {}
-        # Arrivals of other blocks' threads on a block's mbarriers.
-        self.remote: dict[int, list[Access]] = {}
-        self.barriers: dict[tuple[int, int], tuple[Array | None, set[int]]] = {}
-        self.cluster_messages: dict[int, Array] = {}
-        self.cluster_phases: dict[int, Array] = {}
-        self.cluster_waiting: dict[int, set[int]] = {}
-        self.channels: dict[tuple[int, int], Channel] = {}
-        self.bulk: dict[tuple[int, int], Groups] = {}
-        self.copies: dict[int, Groups] = {}
-        self.wgmmas: dict[int, Groups] = {}
+        # tcgen05.ld that a warp has not waited for.
         self.loads: dict[int, list[Access]] = {}
-        self.stores: dict[int, list[Access]] = {}
-        # Stretches of writes to wgmma registers since the warp's last wgmma.fence; no entry before its first.
-        self.unfenced: dict[int, set[int]] = {}
-        # Waits and fences that made something known to a warp.
-        self.waits: set[int] = set()
 
     # Accesses -----------------------------------------------------------------------------------------
 
@@ -138,11 +114,6 @@ class Checker(Reports):
             shadow.written |= new.bits
         shadow.insert(new)
 
-    def asynchronous(
-        self, kind: str, at: int, warp: int, lane: int | None, write: bool, proxy: str, bits: int, pair: Any = None
-    ) -> Access:
-        return Access(kind, at, warp, lane, write, proxy, bits, [], self.clocks.now(warp), pair)
-
     # Completion ---------------------------------------------------------------------------------------
 
     def completed_by(self, warp: int, accesses: list[Any], at: int) -> None:
@@ -153,88 +124,7 @@ class Checker(Reports):
         for access in accesses:
             access.done.append(now)
 
-    def mbar_component(self, slot: int, cta: int) -> int:
-        return self.clocks.component(("mbar", int(self.machine.cta_rank[cta]), slot))
-
-    def arrive(self, slot: int, cta: int, message: Array) -> None:
-        """An arrival on an mbarrier brings a message."""
-        key = slot, cta
-        self.mbar_messages[key] = self.clocks.merge(self.mbar_messages.get(key), message)
-
-    def phase_done(self, slot: int, cta: int, phase: int) -> None:
-        """An mbarrier has completed `phase` phases."""
-        key = slot, cta
-        self.mbarriers.phase_done(key)
-        component = self.mbar_component(slot, cta)
-        news = self.mbar_messages.pop(key, None)
-        if news is None or news.shape[1] <= component:
-            news = self.clocks.merge(self.clocks.blank(), news) if news is not None else self.clocks.blank()
-        news[:, component] = np.maximum(news[:, component], phase)
-        self.mbar_phases[key] = self.clocks.merge(self.mbar_phases.get(key), news)
-
-    def waited(self, warp: int, slot: int, cta: int, relaxed: bool) -> None:
-        """A warp has seen the latest completed phase."""
-        news = self.mbar_phases.get((slot, cta))
-        if news is not None and relaxed:
-            self.clocks.receive_relaxed(warp, news)
-        elif news is not None:
-            self.clocks.receive(warp, news)
-
-    def signal(self, slot: int, cta: int) -> None:
-        """The landing operation signals an mbarrier: its current phase will prove that it is over."""
-        issue = self.landing
-        if issue is None:
-            return
-        if issue.at >= 0:
-            self.mbarriers.arrived((slot, cta), issue.at, None)
-        component = self.mbar_component(slot, cta)
-        phase = int(self.machine.mbar.phase[slot, cta]) + 1
-        if issue.kind == "commit":
-            assert issue.message is not None
-            self.arrive(slot, cta, issue.message.copy())
-        elif issue.kind == "copy":
-            if issue.signals < len(issue.accesses):
-                issue.accesses[issue.signals].done.append((component, phase))
-            if issue.source is not None:
-                issue.source.done.append((component, phase))
-        else:
-            for access in issue.accesses:
-                access.done.append((component, phase))
-        issue.signals += 1
-
-    def next_issue(self) -> Issue | None:
-        return self.queue.popleft() if self.queue else None
-
-    # Barriers -----------------------------------------------------------------------------------------
-
-    def barrier_done(self, cta: int, number: int) -> None:
-        message, waiting = self.barriers.pop((cta, number), (None, set()))
-        if message is not None:
-            for warp in waiting:
-                self.clocks.receive(warp, message)
-
-    def cluster_done(self, cluster: int) -> None:
-        message = self.cluster_messages.pop(cluster, None)
-        if message is None:
-            return
-        self.cluster_phases[cluster] = self.clocks.merge(self.cluster_phases.get(cluster), message)
-        for warp in self.cluster_waiting.pop(cluster, set()):
-            self.clocks.receive(warp, self.cluster_phases[cluster])
-
     # Ends ---------------------------------------------------------------------------------------------
-
-    def remote_arrival(self, at: int, warp: int, cta: int, done: Done | None = None) -> None:
-        """A thread of another block arrives on an mbarrier of block `cta`, which must still be there.
-
-        `done` proves the arrival of an operation over, such as a tcgen05.commit.
-        """
-        arrival = self.generic("arrival", at, warp, True, 1, 8)
-        if done is not None:
-            arrival.done = done
-        if self.machine.alive[cta] == 0:
-            self.report(_PEER_GONE, None, arrival, "", cta)
-        else:
-            self.remote.setdefault(cta, []).append(arrival)
 
     def block_ended(self, cta: int) -> None:
         """All threads of a block are gone: nothing may still use its memories."""
@@ -253,15 +143,9 @@ class Checker(Reports):
                 verdict = Verdict("H26" if foreign else "X1", "a wait for the operation before the block ends",
                                   remedy, strict=not foreign)  # fmt: skip
                 self.report(verdict, None, old, "", cta)
-        for arrival in self.remote.pop(cta, ()):
-            if not self.clocks.known_by_block(first, count, arrival.done):
-                self.report(_PEER_GONE, None, arrival, "", cta)
+        self.mbarriers.block_ended(cta)
         self.shared[cta] = Shadow()
         self.tensor[cta] = Shadow()
 
-    def known(self, warp: int, access: Access) -> bool:
-        return self.clocks.knows(warp, ORDER, access.done)
-
 
 _GONE = Verdict("H26", "a wait of the other block for this access before it ends", "barrier.cluster")
-_PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "barrier.cluster")

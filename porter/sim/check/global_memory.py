@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalSta
 from porter.sim.check.judge_global import GlobalJudge
 from porter.sim.check.reports import Reports
 from porter.sim.datapath.tma import Mode, boxes
+from porter.sim.effects import Effect
 from porter.sim.machine import Machine
 from porter.sim.memory import Allocation
+from porter.sim.observer import Observer
 
 Array = npt.NDArray[Any]
 _WEAK = MemoryOrder()
@@ -27,7 +29,7 @@ _WEAK = MemoryOrder()
 _ROUNDS = 4
 
 
-class GlobalMemoryCheck:
+class GlobalMemoryCheck(Observer):
     """Of one wave. `follow` hands it what earlier waves of the launch did."""
 
     def __init__(self, check: Reports) -> None:
@@ -87,19 +89,17 @@ class GlobalMemoryCheck:
 
     # Threads ------------------------------------------------------------------------------------------
 
-    def threads(
-        self, at: int, idx: Any, n: int, mask: Any, groups: list[Any], size: int, item: int, kind: str,
-        value: Any = None, done: dict[int, Any] | None = None,
+    def touches_global(
+        self, at: int, idx: Any, n: int, mask: Any, groups: Sequence[tuple[Allocation, Array, Any]], size: int,
+        item: int, kind: str, value: Any = None, effects: Mapping[int, Effect] | None = None,
     ) -> None:  # fmt: skip
-        """An instruction of threads: `groups` is what exec_memory.global_groups gives, `size` bytes each.
-
-        `done`, by warp, is what proves a cp.async over.
-        """
+        if value is not None:
+            value = np.broadcast_to(np.asarray(value), (n, 32, size // item) if size > item else (n, 32))
         warps = self.machine.warps(idx)
         order = self.order(at)
         lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
         for allocation, offsets, part in groups:
-            active = lanes if part is None else part
+            active = lanes if part is None else part & lanes
             shadow = self.state.shadow(allocation)
             shadow.fit(item)
             rows, columns = np.nonzero(active)
@@ -116,11 +116,13 @@ class GlobalMemoryCheck:
             self._acting = columns
             for row in present.tolist():
                 warp = int(warps[row])
-                if done is None:
+                if effects is None:
                     single = columns[starts[row]] if starts[row + 1] - starts[row] == 1 else None
                     numbers[row] = self._generic(kind, at, warp, order, None if single is None else int(single))
                 else:
-                    numbers[row] = self.state.enter(self.bulk(kind, at, warp, None, False, done[warp]))
+                    numbers[row] = self.state.enter(
+                        self.bulk(kind, at, warp, None, False, effects[warp].accesses[0].done)
+                    )
             per_lane = numbers[rows][:, None]
             if kind in ("load", "cp.async"):
                 self._reads(shadow, place, per_lane)
@@ -328,7 +330,7 @@ class GlobalMemoryCheck:
         self.state.released[self.wave.first_block * self.wave.warps_per_block + warp] = self.check.clocks.now(warp)[1]
         self.check.clocks.advance(warp)
 
-    def use_tensor_map(self, at: int, warp: int, lane: int, address: int) -> None:
+    def use_tensor_map(self, at: int, warp: int, lane: int | None, address: int) -> None:
         """A copy reads its tensor map through a proxy of its own."""
         for shadow, granule, old in self._map_writes(address):
             use = self.bulk("tensor map", at, warp, lane, False, [])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.sim.check.clocks import Clocks
-from porter.sim.check.shadow import GRANULE
+from porter.sim.footprints import GRANULE
 from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]

@@ -1,47 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of mbarrier objects: who used and who arrived on them, scopes, re-initialization, invalidation,
-overwriting (PTX ISA 9.7.13.15)."""
+"""mbarrier objects: what arrivals tell those who wait, who used and who arrived on them, scopes, re-initialization,
+invalidation, overwriting (PTX ISA 9.7.13.15)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from porter.ptx.memory_order import Scope, mbarrier_scope
-from porter.sim.check.clocks import ORDER
+from porter.sim.check.clocks import ASYNC, ORDER, Done
 from porter.sim.check.judge import Verdict
 from porter.sim.check.reports import Reports
-from porter.sim.check.shadow import Access, describe_bytes, range_bits
+from porter.sim.check.shadow import Access, describe_bytes
+from porter.sim.effects import Place
+from porter.sim.footprints import range_bits
+from porter.sim.observer import Named, Observer
+from porter.sim.progress import GONE
 
+Array = npt.NDArray[Any]
 _BYTES = 8
-Place = tuple[int, int]
-"""An mbarrier: slot and block."""
 
 
-class MbarrierLife:
+class MbarrierCheck(Observer):
     """Of one wave."""
 
     def __init__(self, check: Reports) -> None:
         self.check = check
         self.machine = check.machine
+        # What the arrivals of the current phases carry, and what those of complete ones have.
+        self._messages: dict[Place, Array] = {}
+        self._phases: dict[Place, Array] = {}
+        # Arrivals that are told of once the phase before theirs is complete.
+        self._late: list[tuple[Place, Array]] = []
         self.inits: dict[Place, Access] = {}
         self.bits = [0] * self.machine.n_cta
         # Each warp's last use of an mbarrier, and what overwrote one.
         self.uses: dict[Place, dict[int, Access]] = {}
         self.overwritten: dict[Place, Access] = {}
-        # Arrivals of other blocks' threads: in the phase that goes on, and in the last complete one.
+        # Arrivals of other blocks' threads: in the phase that goes on, in the last complete one, and all on a block.
         self.foreign: dict[Place, list[tuple[Access, Scope]]] = {}
         self.told: dict[Place, list[tuple[Access, Scope]]] = {}
+        self._remote: dict[int, list[Access]] = {}
         # How often each instruction has arrived, for the report of a deadlock.
         self.arrivals: dict[Place, Counter[int]] = {}
 
     def where(self, place: Place) -> str:
         return f"mbarrier {self.machine.mbar.offsets[place[0]]:#x}"
 
+    def component(self, slot: int, cta: int) -> int:
+        """What counts an mbarrier's phases in the clocks."""
+        return self.check.clocks.component(("mbar", int(self.machine.cta_rank[cta]), slot))
+
+    def _access(self, kind: str, at: int, warp: int, write: bool = True) -> Access:
+        return self.check.generic(kind, at, warp, write, 1, _BYTES)
+
+    def _relaxed(self, at: int) -> bool:
+        return "relaxed" in self.machine.program.code[at].parts
+
     # Life cycle ---------------------------------------------------------------------------------------
 
-    def initialized(self, place: Place, init: Access, was_valid: bool) -> None:
-        """mbarrier.init by a thread; `was_valid`: over an object that had not been invalidated."""
+    def initialized(self, at: int, named: Named, valid: set[Place]) -> None:
+        for warp, _, places in named.by_warp():
+            for place in places:
+                init = self._access("mbarrier.init", at, warp)
+                self._initialized(place, init, place in valid)
+                self.inits[place] = init
+                self._messages.pop(place, None)
+
+    def _initialized(self, place: Place, init: Access, was_valid: bool) -> None:
+        """`was_valid`: over an object that had not been invalidated."""
         slot, cta = place
         if was_valid:
             edge = "mbarrier.inval before the location is initialized anew"
@@ -53,7 +83,13 @@ class MbarrierLife:
         for table in (self.uses, self.overwritten, self.foreign, self.told):
             table.pop(place, None)
 
-    def invalidated(self, place: Place, inval: Access) -> None:
+    def invalidates(self, at: int, named: Named) -> None:
+        for warp, _, places in named.by_warp():
+            for place in places:
+                self.use(at, warp, place, False)
+                self._invalidated(place, self._access("mbarrier.inval", at, warp))
+
+    def _invalidated(self, place: Place, inval: Access) -> None:
         slot, cta = place
         if self._in_use(place):
             edge = "completion of the operations and waits that use it"
@@ -73,13 +109,41 @@ class MbarrierLife:
                 verdict = Verdict(id, "synchronization with the threads that use it", "bar.sync")
                 self.check.report(verdict, use, new, self.where(place), place[1])
 
-    def used(self, place: Place, use: Access) -> None:
-        """A thread, or an operation that it issues, uses the mbarrier."""
-        self.uses.setdefault(place, {})[use.warp] = use
+    def expects(self, at: int, named: Named) -> None:
+        for warp, _, places in named.by_warp():
+            for place in places:
+                self.use(at, warp, place, False)
+
+    def use(self, at: int, warp: int, place: Place, asynchronous: bool) -> None:
+        """A thread, or an operation that it issues, uses an mbarrier: its initialization must be known, and fenced if
+        another proxy or block uses it."""
+        M, clocks = self.machine, self.check.clocks
+        init = self.inits.get(place)
+        if init is None:
+            return
+        remote = int(M.warp_cta[warp]) != place[1]
+        use = self._access("use of the mbarrier", at, warp)
+        self.uses.setdefault(place, {})[warp] = use
         writer = self.overwritten.get(place)
         if writer is not None:
             verdict = Verdict("M4", "memory of its own for the mbarrier", "another address, or mbarrier.inval and init")
             self.check.report(verdict, writer, use, self.where(place), place[1])
+        edge, strict = None, False
+        if not clocks.knows(warp, ORDER, init.done):
+            edge = "synchronization after the initialization", "bar.sync, or barrier.cluster across blocks"
+            arrived = init.notes.get("arrived")
+            if arrived is not None and int(M.cluster_phase[int(M.warp_cta[warp]) // M.cluster_size]) > arrived:
+                # A relaxed cluster barrier is between, which orders nothing by itself: CUTLASS's kernels for pairs of
+                # blocks initialize a barrier behind their last fence.
+                edge = "a fence between the initialization and the relaxed barrier", _INIT_FENCE
+                strict = True
+        elif (asynchronous or remote) and not (
+            clocks.knows(warp, ASYNC, init.done) or clocks.knows(warp, ORDER, init.notes.get("fences", ()))
+        ):
+            # NVIDIA's tutorials have only the barrier.
+            edge, strict = ("a fence after the initialization", _INIT_FENCE), True
+        if edge is not None:
+            self.check.report(Verdict("H21", *edge, strict=strict), init, use, self.where(place), place[1])
 
     def written(self, cta: int, new: Access) -> None:
         """A store or a copy into shared memory that holds live mbarriers."""
@@ -95,19 +159,113 @@ class MbarrierLife:
 
     # Arrivals -----------------------------------------------------------------------------------------
 
-    def arrived(self, place: Place, at: int, warp: int | None) -> None:
-        """An arrival by a thread, or (`warp` is None) by an operation."""
-        self.arrivals.setdefault(place, Counter())[at] += 1
-        if warp is not None and int(self.machine.warp_cta[warp]) != place[1]:
-            scope = mbarrier_scope(self.machine.program.code[at])
-            access = self.check.generic("arrival", at, warp, True, 1, _BYTES)
-            self.foreign.setdefault(place, []).append((access, scope))
+    def arrives(self, at: int, named: Named, counts: Array) -> None:
+        clocks, relaxed = self.check.clocks, self._relaxed(at)
+        messages: dict[Place, list[tuple[int, Array]]] = {}
+        for warp, lanes, places in named.by_warp():
+            for cta in {cta for _, cta in places if cta != int(self.machine.warp_cta[warp])}:
+                self.from_afar(at, warp, cta)
+            self.check.lanes.arrived.add(warp)
+            message = clocks.release_relaxed(warp) if relaxed else clocks.release(warp, self._partial(warp, lanes))
+            for place in places:
+                self.use(at, warp, place, False)
+                self.count(place, at)
+                if int(self.machine.warp_cta[warp]) != place[1]:
+                    scope = mbarrier_scope(self.machine.program.code[at])
+                    self.foreign.setdefault(place, []).append((self._access("arrival", at, warp), scope))
+                messages.setdefault(place, []).append((warp, message))
+        late = self._beyond_phase(named, counts) if messages else {}
+        for (place, warp), split in late.items():
+            if split:
+                arrival = self._access("arrival", at, warp)
+                self.check.report(_MISCOUNTED, self.inits.get(place), arrival, self.where(place), place[1])
+        for place, arrivals in messages.items():
+            for warp, message in arrivals:
+                if (place, warp) not in late:
+                    self.tell(place, message.copy())
+        self._late = [(place, dict(messages[place])[warp].copy()) for place, warp in late]
 
-    def phase_done(self, place: Place) -> None:
+    def arrived(self) -> None:
+        for place, message in self._late:
+            self.tell(place, message)
+        self._late = []
+
+    def _partial(self, warp: int, lanes: Array) -> int | None:
+        """The lanes of a warp that arrive, a bit each; None if all do that are left."""
+        M = self.machine
+        left = M.exists[warp] if M.converged[warp] else M.lane_state[warp] != GONE
+        return None if (lanes | ~left).all() else int(np.packbits(lanes, bitorder="little").view(np.uint32)[0])
+
+    def _beyond_phase(self, named: Named, counts: Array) -> dict[tuple[Place, int], bool]:
+        """(mbarrier, warp) where not all of the warp's arrivals fall into the phase that is current now: what the warp
+        has done is known only from the next one on. The value says whether some do."""
+        pending, lanes = self.machine.mbar.pending, named.key >= 0
+        if int(pending.reshape(-1)[named.key[lanes]].min()) >= int(counts[lanes].sum()):
+            return {}
+        totals: dict[tuple[Place, int], int] = {}
+        for row, lane in np.argwhere(lanes).tolist():
+            key = divmod(int(named.key[row, lane]), named.blocks), int(named.warps[row])
+            totals[key] = totals.get(key, 0) + int(counts[row, lane])
+        left: dict[Place, int] = {}
+        found = {}
+        for (place, warp), k in totals.items():
+            before = left.get(place, int(pending[place]))
+            left[place] = before - k
+            if left[place] < 0:
+                found[place, warp] = before > 0
+        return found
+
+    def count(self, place: Place, at: int) -> None:
+        """An arrival by a thread or an operation."""
+        self.arrivals.setdefault(place, Counter())[at] += 1
+
+    def tell(self, place: Place, message: Array) -> None:
+        """An arrival brings a message."""
+        self._messages[place] = self.check.clocks.merge(self._messages.get(place), message)
+
+    def from_afar(self, at: int, warp: int, cta: int, done: Done | None = None) -> None:
+        """A thread of another block arrives on an mbarrier of block `cta`, which must still be there.
+
+        `done` proves the arrival of an operation over, such as a tcgen05.commit.
+        """
+        arrival = self._access("arrival", at, warp)
+        if done is not None:
+            arrival.done = done
+        if self.machine.alive[cta] == 0:
+            self.check.report(_PEER_GONE, None, arrival, "", cta)
+        else:
+            self._remote.setdefault(cta, []).append(arrival)
+
+    def block_ended(self, cta: int) -> None:
+        first, count = cta * self.machine.warps_per_cta, self.machine.warps_per_cta
+        for arrival in self._remote.pop(cta, ()):
+            if not self.check.clocks.known_by_block(first, count, arrival.done):
+                self.check.report(_PEER_GONE, None, arrival, "", cta)
+
+    # Phases -------------------------------------------------------------------------------------------
+
+    def phase_done(self, slot: int, cta: int) -> None:
+        place, clocks = (slot, cta), self.check.clocks
         if self.foreign or self.told:
             self.told[place] = self.foreign.pop(place, [])
+        component = self.component(slot, cta)
+        news = clocks.merge(clocks.blank(), self._messages.pop(place, clocks.blank()))
+        news[:, component] = np.maximum(news[:, component], int(self.machine.mbar.phase[place]))
+        self._phases[place] = clocks.merge(self._phases.get(place), news)
 
-    def waited(self, place: Place, at: int, warp: int) -> None:
+    def passed(self, at: int, named: Named) -> None:
+        receive = self.check.clocks.receive_relaxed if self._relaxed(at) else self.check.clocks.receive
+        for warp, _, places in named.by_warp():
+            for place in places:
+                self.use(at, warp, place, False)
+                if self.machine.mbar.phase[place]:
+                    self.check.waits.add(at)
+                self._check_scopes(place, at, warp)
+                if place in self._phases:
+                    receive(warp, self._phases[place])
+            self.check.lanes.waited(warp)
+
+    def _check_scopes(self, place: Place, at: int, warp: int) -> None:
         """A warp has seen the last complete phase: the scopes of both sides have to take in both blocks."""
         for arrival, scope in self.told.get(place, ()):
             if int(self.machine.warp_cta[arrival.warp]) == int(self.machine.warp_cta[warp]):
@@ -115,14 +273,13 @@ class MbarrierLife:
             narrow = min(scope, mbarrier_scope(self.machine.program.code[at]))
             if narrow < Scope.CLUSTER:
                 side = "arrive" if scope < Scope.CLUSTER else "wait"
-                wait = self.check.generic("wait", at, warp, False, 1, _BYTES)
+                wait = self._access("wait", at, warp, False)
                 edge = f"the scope .cluster on the {side}, not {narrow.suffix}"
                 remedy = "mbarrier.arrive.release.cluster and try_wait.acquire.cluster"
                 verdict = Verdict("M1", edge, remedy, strict=True)
                 self.check.report(verdict, arrival, wait, self.where(place), place[1])
 
     def history(self, slot: int, cta: int) -> str:
-        """Who has arrived so far, for the report of a deadlock."""
         code = self.machine.program.code
         counts = self.arrivals.get((slot, cta))
         if not counts:
@@ -134,3 +291,8 @@ class MbarrierLife:
 
 def _place(ins: Any) -> str:
     return f"{ins.loc.file}:{ins.loc.line}" if ins.loc else f"PTX line {ins.line}"
+
+
+_INIT_FENCE = "fence.mbarrier_init.release.cluster"
+_PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "barrier.cluster")
+_MISCOUNTED = Verdict("H24", "an arrival count that is the number of threads that arrive", "mbarrier.init", strict=True)

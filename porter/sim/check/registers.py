@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.ptx import ast
+from porter.sim.check.checker import Checker
 from porter.sim.check.judge import Verdict
+from porter.sim.check.shadow import Access
 from porter.sim.codegen import Context
 from porter.sim.loaded_registers import is_load, origins, results
 from porter.sim.machine import Machine
+from porter.sim.observer import Observer
 from porter.sim.operand_registers import matrix_registers, uses_and_defs
 from porter.sim.program import Program
+from porter.sim.registers import Move
 
 
 @dataclass
@@ -45,12 +49,17 @@ class Stretch:
         self.all[-1].names |= names
 
 
-class RegisterWatch:
+class RegisterWatch(Observer):
     """Which registers of a kernel may be pending: those that some wgmma or tcgen05.ld writes."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, check: Checker) -> None:
+        self.check = check
+        self.machine = check.machine
+        # Stretches of writes to wgmma registers since the warp's last wgmma.fence; no entry before its first.
+        self._unfenced: dict[int, set[int]] = {}
+        program = self.machine.program
         self.accumulators: set[str] = set()
-        self.loaded: set[str] = set()
+        self.load_results: set[str] = set()
         self.stored: set[str] = set()
         inputs: set[str] = set()
         for ins in program.code:
@@ -58,7 +67,7 @@ class RegisterWatch:
                 self.accumulators.update(uses_and_defs(ins)[1])
                 inputs |= matrix_registers(ins)
             elif is_load(ins):
-                self.loaded |= results(ins)
+                self.load_results |= results(ins)
             elif ins.parts[0] == "tcgen05" and ins.parts[1] == "st":
                 self.stored |= stored_registers(ins)
         self.origins = origins(program)
@@ -80,32 +89,36 @@ class RegisterWatch:
                         self.sources[source] = before | self.sources[to]
                         grown = True
 
-    def emit(self, cg: Context, ins: ast.Instruction) -> None:
+    def follow(self, before: RegisterWatch) -> None:
+        """The code that was compiled in an earlier wave speaks of that one's stretches."""
+        self.unfenced, self.overwrites = before.unfenced, before.overwrites
+
+    def code(self, cg: Context, ins: ast.Instruction) -> None:
         head = ins.parts[0]
         self._emit_writes(cg, ins)
         # Compilers copy registers freely, also while an operation owns them; a copy is no use yet, but taking a
         # register apart or putting one together is.
         parts = any(isinstance(o, ast.Vec) for o in ins.operands)
-        if (head == "mov" and not parts) or not (self.accumulators or self.loaded):
+        if (head == "mov" and not parts) or not (self.accumulators or self.load_results):
             return
         uses, defs = uses_and_defs(ins)
         touched = self.accumulators.intersection((*uses, *defs))
         if touched and head != "wgmma":
-            cg.line(cg.call("touch_accumulator", repr(frozenset(touched))))
+            cg.line(cg.call("M.observer.touch_accumulator", repr(frozenset(touched))))
         if head == "mov":
             return
         read = frozenset().union(*(self.origins[u] for u in uses if u in self.origins))
         if read and not is_load(ins):
-            cg.line(cg.call("use_loaded", repr(read)))
+            cg.line(cg.call("M.observer.use_loaded", repr(read)))
 
     def _emit_writes(self, cg: Context, ins: ast.Instruction) -> None:
         p = ins.parts
         if p[0] == "wgmma":
             if p[1] == "fence":
                 self.unfenced.end()
-                cg.line(cg.call("wgmma_fenced"))
+                cg.line(cg.call("M.observer.wgmma_fenced"))
             elif p[1] == "mma_async":
-                cg.line(cg.call("need_wgmma_fence", repr(frozenset(matrix_registers(ins)))))
+                cg.line(cg.call("M.observer.need_wgmma_fence", repr(frozenset(matrix_registers(ins)))))
             return
         if p[0] == "tcgen05" and p[1] in ("st", "wait::st"):
             self.overwrites.end()
@@ -114,10 +127,111 @@ class RegisterWatch:
         defs = uses_and_defs(ins)[1]
         written = {name for d in defs if d in self.sources for name in self.sources[d]}
         if written:
-            self.unfenced.add(cg, written, "write_unfenced")
+            self.unfenced.add(cg, written, "M.observer.write_unfenced")
         overwritten = self.stored.intersection(defs)
         if overwritten:
-            self.overwrites.add(cg, overwritten, "overwrite_stored")
+            self.overwrites.add(cg, overwritten, "M.observer.overwrite_stored")
+
+    # Called by generated code ----------------------------------------------------------------------------
+
+    def wgmma_fenced(self, M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+        for warp in M.warps(idx).tolist():
+            self._unfenced[warp] = set()
+
+    def write_unfenced(self, M: Machine, at: int, idx: Any, n: int, mask: Any, stretch: int) -> None:
+        for warp in M.warps(idx).tolist():
+            if warp in self._unfenced:
+                self._unfenced[warp].add(stretch)
+
+    def need_wgmma_fence(self, M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
+        """A wgmma uses registers: what others have written there needs a wgmma.fence, as does the first wgmma."""
+        check = self.check
+        for warp in M.warps(idx).tolist():
+            stretches = self._unfenced.get(warp)
+            new = check.generic("wgmma", at, warp, True, 1, 4)
+            if stretches is None:
+                verdict = Verdict("H29", "wgmma.fence before the first wgmma", "wgmma.fence.sync.aligned")
+                check.report(verdict, None, new, "", int(M.warp_cta[warp]))
+                continue
+            for number in stretches:
+                writes = self.unfenced.all[number]
+                if not names.isdisjoint(writes.names):
+                    old = check.generic("register", writes.at, warp, True, 1, 4)
+                    # Compilers move copies and the zeroing of accumulators below the fence (NVIDIA's CuTe DSL GEMMs
+                    # have it so), and ptxas, which sees both, keeps the order; it warns where that costs time.
+                    copied = M.program.code[writes.at].parts[0] == "mov"
+                    verdict = Verdict("H29", "wgmma.fence after the registers are written", "wgmma.fence.sync.aligned",
+                                      strict=copied)  # fmt: skip
+                    check.report(verdict, old, new, "", int(M.warp_cta[warp]))
+
+    def overwrite_stored(self, M: Machine, at: int, idx: Any, n: int, mask: Any, stretch: int) -> None:
+        check = self.check
+        names = self.overwrites.all[stretch].names
+        for warp in M.warps(idx).tolist():
+            for op in M.tmem.stores.get(warp, ()):
+                if op.effect is not None and not names.isdisjoint(stored_registers(M.program.code[op.at])):
+                    (store,) = op.effect.accesses
+                    new = check.generic("register", at, warp, True, 1, 4)
+                    wait = "tcgen05.wait::st.sync.aligned"
+                    verdict = Verdict("H30", "tcgen05.wait::st after the store", wait, doubtful=True)
+                    check.report(verdict, store, new, "", int(M.warp_cta[warp]))
+
+    def touch_accumulator(self, M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
+        check = self.check
+        for warp in M.warps(idx).tolist():
+            for op in M.wgmma_warps[warp].all() if warp in M.wgmma_warps else ():
+                assert op.effect is not None
+                access = next((a for a in op.effect.accesses if a.warp == warp), None)
+                if access is not None and not names.isdisjoint(op.effect.registers):
+                    new = check.generic("register", at, warp, True, 1, 4)
+                    verdict = Verdict("H29", "a wgmma.wait_group that covers the wgmma", "wgmma.wait_group")
+                    check.report(verdict, access, new, "", int(M.warp_cta[warp]))
+                    return
+
+    def use_loaded(self, M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
+        check = self.check
+        for warp in M.warps(idx).tolist():
+            for access in check.loads.get(warp, ()):
+                registers: set[str] = access.notes["registers"]
+                if registers.isdisjoint(names):
+                    continue
+                left: set[str] = access.notes["unread"]
+                left -= names
+                if not left:
+                    access.notes.setdefault("consumed", check.clocks.now(warp))
+                new = check.generic("register", at, warp, False, 1, 4)
+                verdict = Verdict(
+                    "H31", "tcgen05.wait::ld after the load", "tcgen05.wait::ld.sync.aligned", strict=True
+                )
+                check.report(verdict, access, new, "", int(M.warp_cta[warp]))
+
+    # setmaxnreg: all warps of a warpgroup execute the same one (PTX ISA 9.7.19.5) -----------------------
+
+    def moved(self, warp: int) -> None:
+        """The warp's latest move, with those of its warpgroup that have come as far."""
+        moves = self.machine.registers.moves
+        done, last = len(moves[warp]), moves[warp][-1]
+        for other in self.machine.registers.group(warp):
+            theirs = moves.get(other, [])
+            if len(theirs) >= done and not theirs[done - 1].same(last):
+                old, new = self._move(other, theirs[done - 1]), self._move(warp, last)
+                self.check.report(_SAME, old, new, "", int(self.machine.warp_cta[warp]))
+                return
+
+    def block_ended(self, cta: int) -> None:
+        """Warps that have executed fewer than others of their warpgroup."""
+        M = self.machine
+        moves = M.registers.moves
+        for warp in range(cta * M.warps_per_cta, (cta + 1) * M.warps_per_cta):
+            fewest = min(len(moves.get(other, ())) for other in M.registers.group(warp))
+            if len(moves.get(warp, ())) > fewest:
+                self.check.report(_SAME, None, self._move(warp, moves[warp][fewest]), "", cta)
+
+    def _move(self, warp: int, move: Move) -> Access:
+        return self.check.generic("setmaxnreg", move.at, warp, True, 1, 4)
+
+
+_SAME = Verdict("R1", "the same setmaxnreg in all warps of the warpgroup", "", strict=True)
 
 
 def stored_registers(ins: ast.Instruction) -> set[str]:
@@ -133,87 +247,3 @@ def _copy(ins: ast.Instruction) -> tuple[str, str] | None:
     if ins.parts[0] != "mov" or ins.guard is not None or len(ins.operands) != 2 or len(names) != 2:
         return None
     return names[0], names[1]
-
-
-def wgmma_fenced(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
-    check: Any = M.check
-    for warp in M.warps(idx).tolist():
-        check.unfenced[warp] = set()
-
-
-def write_unfenced(M: Machine, at: int, idx: Any, n: int, mask: Any, stretch: int) -> None:
-    check: Any = M.check
-    for warp in M.warps(idx).tolist():
-        if warp in check.unfenced:
-            check.unfenced[warp].add(stretch)
-
-
-def need_wgmma_fence(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
-    """A wgmma uses registers: what others have written there needs a wgmma.fence, and the first one needs it too."""
-    check: Any = M.check
-    for warp in M.warps(idx).tolist():
-        stretches = check.unfenced.get(warp)
-        new = check.generic("wgmma", at, warp, True, 1, 4)
-        if stretches is None:
-            verdict = Verdict("H29", "wgmma.fence before the first wgmma", "wgmma.fence.sync.aligned")
-            check.report(verdict, None, new, "", int(M.warp_cta[warp]))
-            continue
-        for number in stretches:
-            writes = check.machine.watched.unfenced.all[number]
-            if not names.isdisjoint(writes.names):
-                old = check.generic("register", writes.at, warp, True, 1, 4)
-                # Compilers move copies and the zeroing of accumulators below the fence (NVIDIA's CuTe DSL GEMMs
-                # have it so), and ptxas, which sees both, keeps the order; it warns where that costs time.
-                copied = M.program.code[writes.at].parts[0] == "mov"
-                verdict = Verdict("H29", "wgmma.fence after the registers are written", "wgmma.fence.sync.aligned",
-                                  strict=copied)  # fmt: skip
-                check.report(verdict, old, new, "", int(M.warp_cta[warp]))
-
-
-def overwrite_stored(M: Machine, at: int, idx: Any, n: int, mask: Any, stretch: int) -> None:
-    check: Any = M.check
-    names = check.machine.watched.overwrites.all[stretch].names
-    for warp in M.warps(idx).tolist():
-        for store in check.stores.get(warp, ()):
-            if not names.isdisjoint(stored_registers(M.program.code[store.at])):
-                new = check.generic("register", at, warp, True, 1, 4)
-                wait = "tcgen05.wait::st.sync.aligned"
-                verdict = Verdict("H30", "tcgen05.wait::st after the store", wait, doubtful=True)
-                check.report(verdict, store, new, "", int(M.warp_cta[warp]))
-
-
-def touch_accumulator(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
-    check: Any = M.check
-    for warp in M.warps(idx).tolist():
-        groups = check.wgmmas.get(warp)
-        if groups is None:
-            continue
-        for group in (*groups.groups, groups.open):
-            for (access,) in group:
-                if not names.isdisjoint(access.notes["registers"]):
-                    new = check.generic("register", at, warp, True, 1, 4)
-                    verdict = Verdict("H29", "a wgmma.wait_group that covers the wgmma", "wgmma.wait_group")
-                    check.report(verdict, access, new, "", int(M.warp_cta[warp]))
-                    return
-
-
-def use_loaded(M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
-    check: Any = M.check
-    for warp in M.warps(idx).tolist():
-        for access in check.loads.get(warp, ()):
-            registers: set[str] = access.notes["registers"]
-            if registers.isdisjoint(names):
-                continue
-            left: set[str] = access.notes["unread"]
-            left -= names
-            if not left:
-                access.notes.setdefault("consumed", check.clocks.now(warp))
-            new = check.generic("register", at, warp, False, 1, 4)
-            verdict = Verdict("H31", "tcgen05.wait::ld after the load", "tcgen05.wait::ld.sync.aligned", strict=True)
-            check.report(verdict, access, new, "", int(M.warp_cta[warp]))
-
-
-EVENTS: dict[str, Any] = {
-    f.__name__: f
-    for f in (touch_accumulator, use_loaded, wgmma_fenced, write_unfenced, need_wgmma_fence, overwrite_stored)
-}

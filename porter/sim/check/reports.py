@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all parts of the checker share: the clocks, and the hazards that they report."""
+"""What all parts of the checker share: what warps and lanes know, and the hazards that they report."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from porter.sim.check.clocks import ORDER, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hazard import Hazard, Level, Severity, Site, edge
 from porter.sim.check.judge import Verdict, race_name
+from porter.sim.check.lanes import Lanes
 from porter.sim.check.shadow import Access
 from porter.sim.machine import Machine
 
@@ -21,7 +22,10 @@ class Reports:
         self.machine = machine
         self.level = level
         self.clocks = Clocks(machine.W, machine.warps_per_cta * machine.cluster_size)
+        self.lanes = Lanes(machine, self.clocks)
         self.hazards: dict[Any, Hazard] = {}
+        # Waits and fences that made something known to a warp.
+        self.waits: set[int] = set()
 
     def generic(self, kind: str, at: int, warp: int, write: bool, bits: int, item: int) -> Access:
         now = self.clocks.now(warp)

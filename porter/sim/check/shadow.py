@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shadow memory: which accesses to a block's shared memory or Tensor Memory may still conflict with later ones.
 
-A footprint is a Python integer with one bit per granule: 2 bytes of shared memory, or 16 lanes of a Tensor
-Memory column. Later writes take over the bits of earlier accesses, so that the lists stay short.
+Later writes take over the bits of earlier accesses, so that the lists stay short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from porter.ptx.memory_order import Scope
 from porter.ptx.tmem import COLUMNS
 from porter.sim.check.clocks import Done
-
-Array = npt.NDArray[Any]
-
-GRANULE = 2
-LANE_GROUP = 16
+from porter.sim.footprints import GRANULE, LANE_GROUP
 
 
 @dataclass(eq=False, slots=True)
@@ -113,35 +104,6 @@ class Shadow:
 
 
 _REPLACED = frozenset(("load", "atomic"))
-
-
-def byte_bits(offsets: Array, size: int) -> int:
-    """The footprint of accesses of `size` bytes at some byte offsets."""
-    first = offsets // GRANULE
-    low = int(first.min())
-    count = -(-size // GRANULE)
-    mark = np.zeros(int(first.max()) - low + count, bool)
-    for i in range(count):
-        mark[first - low + i] = True
-    return int.from_bytes(np.packbits(mark, bitorder="little").tobytes(), "little") << low
-
-
-def range_bits(offset: int, nbytes: int) -> int:
-    first, last = offset // GRANULE, -(-(offset + nbytes) // GRANULE)
-    return ((1 << (last - first)) - 1) << first
-
-
-def cell_bits(lanes: Array, columns: Array) -> int:
-    """The footprint of Tensor Memory cells."""
-    mark = np.zeros(8 * COLUMNS, bool)
-    mark[(np.asarray(lanes) // LANE_GROUP * COLUMNS + np.asarray(columns)).reshape(-1)] = True
-    return int.from_bytes(np.packbits(mark, bitorder="little").tobytes(), "little")
-
-
-@lru_cache(maxsize=64)
-def column_bits(start: int, columns: int) -> int:
-    run = ((1 << columns) - 1) << start
-    return sum(run << group * COLUMNS for group in range(8))
 
 
 def describe_bytes(bits: int) -> str:

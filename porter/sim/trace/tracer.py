@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.sim.engine import Operation
+from porter.ptx import ast
+from porter.sim.effects import Place
 from porter.sim.machine import Machine
+from porter.sim.observer import Named, Observer
+from porter.sim.operation import Operation
 from porter.sim.trace import labels
 from porter.sim.trace.recorder import Group, Kind, Recorder, Slice, Track
 
@@ -44,7 +46,7 @@ class _Warp:
     released: set[Any] = field(default_factory=set)
 
 
-class Tracer:
+class Tracer(Observer):
     """Watches the traced blocks of one machine."""
 
     def __init__(self, machine: Machine, recorder: Recorder) -> None:
@@ -58,7 +60,7 @@ class Tracer:
             group = self.groups[cta] = recorder.add_group(machine.block_position(cta))
             for rank in range(machine.warps_per_cta):
                 self.warps[cta * machine.warps_per_cta + rank] = _Warp(group, rank)
-        self.landing: Operation | None = None
+        self._landing: Operation | None = None
         self._operations: dict[Operation, tuple[Slice | None, Track]] = {}
         # Rows of an engine: the tick from which each is free.
         self._rows: dict[tuple[int, Kind], list[tuple[Track, int]]] = {}
@@ -71,8 +73,23 @@ class Tracer:
 
     # Warps --------------------------------------------------------------------------------------------
 
+    def code(self, cg: Any, ins: ast.Instruction) -> None:
+        if labels.is_event(ins):
+            cg.line(cg.call("M.observer.event"))
+
+    def event(self, M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+        """Called by generated code: an instruction that no other method is told of."""
+        self._events(at, self._active(idx, n, mask))
+
+    def _active(self, idx: Any, n: int, mask: Any) -> list[tuple[int, Lanes]]:
+        """(warp, active lanes) of traced warps; None for all lanes."""
+        warps = self.machine.warps(idx).tolist()
+        if mask is None:
+            return [(w, None) for w in warps if w in self.warps]
+        lanes = np.broadcast_to(mask, (n, 32))
+        return [(w, lanes[row]) for row, w in enumerate(warps) if w in self.warps and lanes[row].any()]
+
     def step(self, warps: Array, at: int, count: int) -> None:
-        """These warps execute `count` instructions from index `at` on."""
         tick = self.recorder.advance()
         for w in warps.tolist():
             warp = self.warps.get(w)
@@ -105,7 +122,7 @@ class Tracer:
             warp.run.end = tick
         warp.run, warp.running_row = None, -1
 
-    def event(self, at: int, active: Sequence[tuple[int, Lanes]]) -> dict[int, Slice | None]:
+    def _events(self, at: int, active: Sequence[tuple[int, Lanes]]) -> dict[int, Slice | None]:
         """Warps execute an instruction worth a slice each; by warp."""
         tick = self._tick_of(at)
         found: dict[int, Slice | None] = {}
@@ -138,7 +155,6 @@ class Tracer:
     # Waits --------------------------------------------------------------------------------------------
 
     def parked(self, warps: Array, lanes: Array, keys: Any) -> None:
-        """Threads stop until a key is woken."""
         tick = self.recorder.advance()
         for row, w in enumerate(warps.tolist()):
             warp = self.warps.get(w)
@@ -158,7 +174,6 @@ class Tracer:
                 self._phases[key] = self._open_barrier(key, tick)
 
     def woken(self, keys: Sequence[Any]) -> None:
-        """Whoever waits for these keys goes on."""
         M = self.machine
         tick = self.recorder.tick
         for key in keys:
@@ -186,14 +201,10 @@ class Tracer:
         current = self._phases.get(key[1:])
         return -1 if current is None else int(current.args["number"])
 
-    @contextmanager
-    def waiting(self, at: int, active: Sequence[tuple[int, Lanes]]) -> Iterator[None]:
-        """Warps execute an instruction during which what they wait for lands."""
+    def waiting(self, at: int, idx: Any, n: int, mask: Any) -> None:
         start = self.recorder.advance()
         ins = self.machine.program.code[at]
-        before = self._waiters
-        self._waiters = {}
-        for w, lanes in active:
+        for w, lanes in self._active(idx, n, mask):
             track = self._row(self.warps[w], max(self.warps[w].running_row, 0))
             self._waiters[w] = self.recorder.open(
                 track,
@@ -202,14 +213,13 @@ class Tracer:
                 start,
                 args={"threads": _threads(lanes), **labels.place(ins)},
             )
-        try:
-            yield
-        finally:
-            end = self.recorder.advance()
-            for opened in self._waiters.values():
-                if opened is not None:
-                    opened.end = end
-            self._waiters = before
+
+    def waited(self, at: int, due: Iterable[tuple[int, Sequence[Operation]]] = (), read: bool = False) -> None:
+        end = self.recorder.advance()
+        for opened in self._waiters.values():
+            if opened is not None:
+                opened.end = end
+        self._waiters = {}
 
     def exited(self, warps: Array) -> None:
         tick = self.recorder.advance()
@@ -226,7 +236,7 @@ class Tracer:
             return
         ins = self.machine.program.code[op.at]
         members = self._issuers(op)
-        issuing = self.event(op.at, [(w, None) for w in members])[op.warp]
+        issuing = self._events(op.at, [(w, None) for w in members])[op.warp]
         if issuing is not None and len(members) == 1:
             issuing.args["operations"] = issuing.args.get("operations", 0) + 1
             issuing.args.pop("threads", None)
@@ -256,14 +266,18 @@ class Tracer:
         return track
 
     def sources_read(self, op: Operation) -> None:
-        """A bulk store has read shared memory, which may now be used again."""
         opened, track = self._operations.get(op, (None, None))
-        if track is not None and self.landing is not op:
+        if track is not None and self._landing is not op:
             tick = self.recorder.advance()
             self.recorder.open(track, "mark", "sources read", tick, tick)
             self.recorder.connect("sources read", opened, tick, self._waiters.get(op.warp), tick)
 
+    def landing(self, op: Operation) -> None:
+        self._landing = op
+        self.recorder.advance()
+
     def landed(self, op: Operation) -> None:
+        self._landing = None
         opened, track = self._operations.pop(op, (None, None))
         if track is None:
             return
@@ -278,8 +292,11 @@ class Tracer:
 
     # mbarriers ----------------------------------------------------------------------------------------
 
-    def phase_begins(self, slot: int, cta: int) -> None:
-        """An mbarrier is initialized."""
+    def initialized(self, at: int, named: Named, valid: set[Place]) -> None:
+        for slot, cta in named.by_place():
+            self._begin_phase(slot, cta)
+
+    def _begin_phase(self, slot: int, cta: int) -> None:
         group = self.groups.get(cta)
         if group is None:
             return
@@ -305,7 +322,17 @@ class Tracer:
             ended.end = max(tick, ended.start + 1)
         return ended
 
-    def signalled(self, slot: int, cta: int, what: str, warps: Sequence[tuple[int, Array]] = ()) -> None:
+    def arrives(self, at: int, named: Named, counts: Array) -> None:
+        for (slot, cta), warps in named.by_place().items():
+            self._signalled(slot, cta, "arrive", [(w, lanes) for w, lanes in warps if w in self.warps])
+
+    def signals(self, slot: int, cta: int, arrivals: int, nbytes: int) -> None:
+        if arrivals:
+            self._signalled(slot, cta, "arrive" if arrivals == 1 else f"{arrivals} arrivals")
+        else:
+            self._signalled(slot, cta, f"{nbytes} bytes arrive")
+
+    def _signalled(self, slot: int, cta: int, what: str, warps: Sequence[tuple[int, Array]] = ()) -> None:
         """An operation that lands, or the threads of `warps`, arrive on an mbarrier."""
         track = self._barriers.get(("mbar", slot, cta))
         phase = self._phases.get((slot, cta))
@@ -313,9 +340,9 @@ class Tracer:
             return
         tick = self.recorder.advance()
         args: dict[str, Any] = {}
-        if self.landing is not None:
-            opened, _ = self._operations.get(self.landing, (None, None))
-            args["by"] = labels.label(self.machine.program.code[self.landing.at])
+        if self._landing is not None:
+            opened, _ = self._operations.get(self._landing, (None, None))
+            args["by"] = labels.label(self.machine.program.code[self._landing.at])
             self.recorder.connect("complete", opened, tick, phase, tick)
         for w, lanes in warps:
             # The slice of the arriving instruction, which was recorded just before.
@@ -335,8 +362,11 @@ class Tracer:
         self._completed[slot, cta] = ended
         self._open_phase(slot, cta, tick + 1 if ended is None else ended.end)
 
-    def passed(self, at: int, slot: int, cta: int, warps: Sequence[tuple[int, Array]]) -> None:
-        """Threads found that the phase they wait for is complete."""
+    def passed(self, at: int, named: Named) -> None:
+        for (slot, cta), warps in named.by_place().items():
+            self._passed(at, slot, cta, [(w, lanes) for w, lanes in warps if w in self.warps])
+
+    def _passed(self, at: int, slot: int, cta: int, warps: Sequence[tuple[int, Array]]) -> None:
         key = "mbar", slot, cta
         fresh = [(w, lanes) for w, lanes in warps if key not in self.warps[w].released]
         for w, _ in warps:
@@ -344,7 +374,7 @@ class Tracer:
         if not fresh:
             return
         name = f"wait: {self._name(key)}"
-        for opened in self.event(at, fresh).values():
+        for opened in self._events(at, fresh).values():
             if opened is not None:
                 opened.name, opened.args["waited"] = name, False
                 done = self._completed.get((slot, cta))
@@ -373,7 +403,9 @@ class Tracer:
     # The end ------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The run is over; what is still open will never come to an end."""
+        """What is still open will never come to an end."""
+        if self._waiters:
+            self.waited(-1)
         tick = self.recorder.advance()
         for warp in self.warps.values():
             self._stop_running(warp, tick)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fences, and barriers of warps, blocks and clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx import ast
+from porter.ptx.memory_order import Scope, fence_scope, fenced_spaces, scope_of
+from porter.sim.check.checker import Checker
+from porter.sim.codegen import Context
+from porter.sim.machine import Machine
+from porter.sim.observer import Observer
+from porter.sim.threads import active_warps, lane_mask
+
+Array = npt.NDArray[Any]
+
+
+class Synchronization(Observer):
+    def __init__(self, check: Checker) -> None:
+        self.check = check
+        self.machine = check.machine
+        # By barrier: what those who have arrived tell, and the warps that wait.
+        self._messages: dict[Any, Array] = {}
+        self._waiting: dict[Any, set[int]] = {}
+        # What the latest phase of a cluster barrier has told.
+        self._cluster_phases: dict[int, Array] = {}
+
+    # Fences, which do nothing in a functional run ------------------------------------------------------
+
+    def code(self, cg: Context, ins: ast.Instruction) -> None:
+        p = ins.parts
+        what: str | None = None
+        of: Any = None
+        if p[0] == "fence" and p[1] == "proxy" and p[2].startswith("tensormap"):
+            address = cg.addr(ins.operands[0], "u64") if "acquire" in p else "None"
+            cg.line(cg.call("M.observer.fences_map", address))
+        elif p[0] == "fence" and p[1] == "proxy":
+            what, of = ("proxy", fenced_spaces(ins)) if p[2].startswith("async") else (None, None)
+        elif p[0] == "fence" and p[1] == "mbarrier_init":
+            what = "mbarrier_init"
+        elif (scope := fence_scope(ins)) is not None:
+            what, of = "memory", int(scope)
+        elif p[0] in ("bar", "barrier") and p[1] == "warp":
+            what = "warp"
+        elif p[0] == "tcgen05":
+            what = {"fence::before_thread_sync": "before", "fence::after_thread_sync": "after"}.get(p[1])
+        if what is not None:
+            cg.line(cg.call("M.observer.fences", repr(what), repr(of)))
+
+    def fences(self, M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of: Any = None) -> None:
+        """Called by generated code. `of`: the state spaces of a proxy fence, the scope of a memory fence."""
+        check = self.check
+        for _, warp in active_warps(M, idx, n, mask):
+            if what == "proxy":
+                check.clocks.proxy_fence(warp, *of)
+            elif what == "before":
+                check.clocks.before_thread_sync(warp)
+            elif what == "after":
+                if check.clocks.after_thread_sync(warp):
+                    check.waits.add(at)
+            elif what == "memory":
+                check.lanes.sync(warp)
+                check.clocks.acquire_held(warp)
+                check.global_memory.users.fence(warp, Scope(of))
+                check.clocks.fence(warp)
+            elif what == "warp":
+                check.lanes.sync(warp)
+            elif what == "mbarrier_init":
+                event = check.clocks.fence_inits(warp)
+                for init in check.mbarriers.inits.values():
+                    # The fence concerns the thread's own initializations.
+                    if init.warp == warp:
+                        init.done.append(event)
+                        init.notes.setdefault("fences", []).append(event)
+
+    def fences_map(self, M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any) -> None:
+        """Called by generated code: the acquire of the map at an address, or the release (no address)."""
+        found = self.check.global_memory
+        lanes = lane_mask(n, mask)
+        for row, warp in active_warps(M, idx, n, mask):
+            if addr is None:
+                found.release_tensor_maps(warp)
+                continue
+            for address in np.unique(np.broadcast_to(addr, (n, 32))[row][lanes[row]]).tolist():
+                found.fence_tensor_map(warp, address)
+
+    def published(self, at: int, warp: int) -> None:
+        found = self.check.global_memory
+        found.users.fence(warp, scope_of(self.machine.program.code[at].parts, Scope.GPU))
+        found.release_tensor_maps(warp)
+
+    # Barriers -----------------------------------------------------------------------------------------
+
+    def joins(self, key: Any, at: int, warps: Array, waits: bool) -> None:
+        clocks, relaxed = self.check.clocks, "relaxed" in self.machine.program.code[at].parts
+        for warp in warps.tolist():
+            message = clocks.release_relaxed(warp) if relaxed else clocks.release(warp)
+            self._messages[key] = clocks.merge(self._messages.get(key), message)
+            if waits:
+                self._waiting.setdefault(key, set()).add(warp)
+                self.check.lanes.sync(warp)
+            if key[0] == "cluster":
+                for init in self.check.mbarriers.inits.values():
+                    if init.warp == warp:
+                        init.notes.setdefault("arrived", int(self.machine.cluster_phase[key[1]]))
+
+    def completes(self, key: Any) -> None:
+        message = self._messages.pop(key, None)
+        if message is None:
+            return
+        if key[0] == "cluster":
+            message = self._cluster_phases[key[1]] = self.check.clocks.merge(self._cluster_phases.get(key[1]), message)
+        for warp in self._waiting.pop(key, ()):
+            self.check.clocks.receive(warp, message)
+
+    def cluster_waits(self, warps: Array, waiting: Array) -> None:
+        for warp, waits in zip(warps.tolist(), waiting, strict=True):
+            cluster = int(self.machine.warp_cta[warp]) // self.machine.cluster_size
+            if waits.any():
+                self._waiting.setdefault(("cluster", cluster), set()).add(warp)
+            elif cluster in self._cluster_phases:
+                self.check.clocks.receive(warp, self._cluster_phases[cluster])
+            self.check.lanes.sync(warp)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Footprints: what is touched of a block's shared memory or Tensor Memory, as an integer with one bit per granule.
+
+A granule is 2 bytes of shared memory, or 16 lanes of a Tensor Memory column.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from porter.ptx.smem_desc import Generation
+from porter.ptx.tmem import COLUMNS
+from porter.ptx.tmem_access import TmemAccess
+from porter.sim.datapath import tmem_access
+from porter.sim.datapath.operands import operand_chunks
+
+Array = npt.NDArray[Any]
+
+GRANULE = 2
+LANE_GROUP = 16
+_CHUNK = 16
+
+
+def chunk_bits(chunks: Array) -> int:
+    """16-byte chunks as granules."""
+    low = int(chunks.min())
+    mark = np.zeros(int(chunks.max()) - low + 1, bool)
+    mark[(chunks - low).reshape(-1)] = True
+    per_chunk = _CHUNK // GRANULE
+    packed = np.packbits(np.repeat(mark, per_chunk), bitorder="little").tobytes()
+    return int.from_bytes(packed, "little") << low * per_chunk
+
+
+@lru_cache(maxsize=4096)
+def operand_bits(descriptor: int, generation: Generation, rows: int, k: int, element_bits: int, mn_major: bool) -> int:
+    """Raises DatapathError for an invalid descriptor."""
+    return chunk_bits(operand_chunks(descriptor, generation, rows, k, element_bits, mn_major))
+
+
+@lru_cache(maxsize=4096)
+def operand_rows_bits(
+    descriptor: int,
+    generation: Generation,
+    rows: int,
+    k: int,
+    element_bits: int,
+    mn_major: bool,
+    first: int,
+    count: int,
+) -> int:
+    """The same for `count` rows from `first` on."""
+    chunks = operand_chunks(descriptor, generation, rows, k, element_bits, mn_major)
+    if mn_major:
+        per_chunk = 8 * _CHUNK // element_bits
+        return chunk_bits(chunks[:, first // per_chunk : -(-(first + count) // per_chunk)])
+    return chunk_bits(chunks[first : first + count])
+
+
+def byte_bits(offsets: Array, size: int) -> int:
+    """The footprint of accesses of `size` bytes at some byte offsets."""
+    first = offsets // GRANULE
+    low = int(first.min())
+    count = -(-size // GRANULE)
+    mark = np.zeros(int(first.max()) - low + count, bool)
+    for i in range(count):
+        mark[first - low + i] = True
+    return int.from_bytes(np.packbits(mark, bitorder="little").tobytes(), "little") << low
+
+
+def range_bits(offset: int, nbytes: int) -> int:
+    first, last = offset // GRANULE, -(-(offset + nbytes) // GRANULE)
+    return ((1 << (last - first)) - 1) << first
+
+
+def cell_bits(lanes: Array, columns: Array) -> int:
+    """The footprint of Tensor Memory cells."""
+    mark = np.zeros(8 * COLUMNS, bool)
+    mark[(np.asarray(lanes) // LANE_GROUP * COLUMNS + np.asarray(columns)).reshape(-1)] = True
+    return int.from_bytes(np.packbits(mark, bitorder="little").tobytes(), "little")
+
+
+@lru_cache(maxsize=64)
+def column_bits(start: int, columns: int) -> int:
+    run = ((1 << columns) - 1) << start
+    return sum(run << group * COLUMNS for group in range(8))
+
+
+@lru_cache(maxsize=4096)
+def access_bits(access: TmemAccess, address: int, warp_rank: int, half_split: int) -> int:
+    """The cells of a tcgen05.ld or .st. Raises DatapathError for an access that its warp cannot make."""
+    return cell_bits(
+        *tmem_access.cells(
+            address, access.shape, access.count, warp_rank=warp_rank, packed=access.packed, half_split=half_split
+        )
+    )
