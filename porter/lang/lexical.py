@@ -81,6 +81,11 @@ class Lexed:
         return _OPAQUE.sub(shadow, self.source)
 
     @cached_property
+    def uncommented(self) -> bytes:
+        """The text with comments blanked; strings stay."""
+        return _OPAQUE.sub(lambda m: blanked(m.group()) if m.group()[:1] == b"/" else m.group(), self.source)
+
+    @cached_property
     def source_text(self) -> str:
         """The source with one character for each byte, so that offsets are the same."""
         return self.source.decode("latin-1")

@@ -10,9 +10,17 @@ from tree_sitter import Node
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.passes.context import PortContext, qualified
+from porter.passes.moves import Moves
 
 RULE = "PTR130"
 RULE_STORE = "PTR131"
+
+
+def insert_moves(context: PortContext, moves: Moves) -> None:
+    """Loads and stores of all accumulators."""
+    for accumulator in context.accumulators.accumulators:
+        insert_loads(context, accumulator, moves.loads[accumulator])
+        insert_stores(context, accumulator, moves.stores[accumulator])
 
 
 def insert_loads(context: PortContext, accumulator: Accumulator, anchors: list[Node]) -> None:

@@ -24,14 +24,14 @@ from porter.passes.context import PortContext
 
 @dataclass(eq=False)
 class Moves:
-    """By id of the accumulator the statements in front of which it is loaded, and behind which it is stored; and
+    """By accumulator the statements in front of which it is loaded, and behind which it is stored; and
     those whose registers are kept true."""
 
-    loads: dict[int, list[Node]] = field(default_factory=dict)
-    stores: dict[int, list[Node]] = field(default_factory=dict)
+    loads: dict[Accumulator, list[Node]] = field(default_factory=dict)
+    stores: dict[Accumulator, list[Node]] = field(default_factory=dict)
     tracked: list[Tracked] = field(default_factory=list)
-    problems: dict[int, list[Problem]] = field(default_factory=dict)
-    """What is wrong with loads and stores at the accesses, by id of the accumulator."""
+    problems: dict[Accumulator, list[Problem]] = field(default_factory=dict)
+    """What is wrong with loads and stores at the accesses."""
 
 
 def place_moves(context: PortContext) -> Moves:
@@ -48,12 +48,12 @@ def place_moves(context: PortContext) -> Moves:
             why = [f"its registers are used in {names}", *why]
         if not why:
             continue
-        original = [p.what for p in moves.problems[id(accumulator)] if p.of_original]
+        original = [p.what for p in moves.problems[accumulator] if p.of_original]
         if original:
             _refuse(context, accumulator, moves, original)
             continue
-        moves.loads[id(accumulator)] = []
-        moves.stores[id(accumulator)] = []
+        moves.loads[accumulator] = []
+        moves.stores[accumulator] = []
         context.flow.keep_registers_true(accumulator)
         if accumulator.home.field_name:
             # the waits of an object's methods do not see the object
@@ -85,11 +85,11 @@ def _track(context: PortContext, mentions: Mentions, moves: Moves, holders: list
 def _not_followed(context: PortContext, mentions: Mentions, accumulator: Accumulator, moves: Moves) -> list[str]:
     """Why loads and stores cannot be placed at the accesses; places them if they can."""
     flow = context.flow
-    moves.loads[id(accumulator)] = place_loads(flow, accumulator)
-    moves.stores[id(accumulator)] = place_stores(flow, accumulator)
+    moves.loads[accumulator] = place_loads(flow, accumulator)
+    moves.stores[accumulator] = place_stores(flow, accumulator)
     why = [f"`{name}` names it in a way that is not understood" for name, _ in flow.unseen_macros(accumulator)]
-    moves.problems[id(accumulator)] = check(flow, accumulator)
-    why += [p.what for p in moves.problems[id(accumulator)]]
+    moves.problems[accumulator] = check(flow, accumulator)
+    why += [p.what for p in moves.problems[accumulator]]
     if any(True for _ in find(accumulator.function.body, "goto_statement")):
         why.append("jumps of `goto` are not followed")
     events = events_of(flow.flow(accumulator.function))
@@ -185,7 +185,7 @@ def _carriers(context: PortContext, accumulator: Accumulator) -> list[Accumulato
 def _refuse(context: PortContext, accumulator: Accumulator, moves: Moves, why: list[str]) -> None:
     """Report at the places that the checks name, else at the declaration."""
     at = accumulator.variable.declaration or accumulator.function.body
-    places = {p.what: p.node for p in moves.problems[id(accumulator)]}
+    places = {p.what: p.node for p in moves.problems[accumulator]}
     for what in dict.fromkeys(why):
         _report(context, accumulator, Problem(accumulator, places.get(what, at), what))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What keeps a kernel from being ported whatever its accumulators do: threads that end without passing its end, and
-blocks that only the preprocessor sees."""
+blocks that only the preprocessor sees. And what a port costs."""
 
 from __future__ import annotations
 
@@ -69,3 +69,18 @@ def _report_in(context: PortContext, function: Function, unbalanced: set[str]) -
 def _opens(text: str) -> bool:
     code = re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'', "", text)
     return any(code.count(a) != code.count(b) for a, b in ("{}", "()", "[]"))
+
+
+def report_consequences(context: PortContext) -> None:
+    """What the port of each kernel costs, and what it takes for granted."""
+    for kernel in context.kernels:
+        at = kernel.function.name_span or kernel.function.span(kernel.function.body)
+        name = kernel.function.name
+        context.report(Code.HALF_RATE, kernel.function, at, kernel=name)
+        context.report(Code.EXTRA_BARRIER, kernel.function, at, kernel=name)
+        if context.helpers.padded_shared:
+            context.report(Code.SHARED_MEMORY_GROWS, kernel.function, at, kernel=name, bytes=1024)
+        if kernel.unknown_barriers:
+            context.report(Code.BARRIER_IDS, kernel.function, at, kernel=name)
+        if not kernel.roles.exact:
+            context.report(Code.WARPGROUPS_UNKNOWN, kernel.function, at, kernel=name, count=kernel.roles.count)

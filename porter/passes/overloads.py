@@ -13,6 +13,12 @@ from porter.passes.context import PortContext
 DEFAULT_COUNT_TYPE = "int"
 
 
+def choose_tile_types(context: PortContext) -> None:
+    """Decide what tiles carry in their types."""
+    context.helpers.count_type = count_type(context)
+    context.helpers.class_tiles = class_tiles(context)
+
+
 def count_type(context: PortContext) -> str:
     """Type of the extents that tiles must carry; empty if none has to."""
     found = ""

@@ -11,6 +11,7 @@ from porter.model.accumulators import Accumulator
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.passes.context import PortContext
+from porter.passes.moves import Moves
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ def kernel_plan(
     kernel: Kernel,
     columns: str,
     owned: list[Accumulator],
-    loads: dict[int, list[Node]],
-    stores: dict[int, list[Node]],
+    moves: Moves,
 ) -> KernelPlan:
     """The plan of one kernel after its passes have run."""
     function = kernel.function
@@ -86,13 +86,11 @@ def kernel_plan(
         batches.ring,
         context.helpers.first_barrier,
         tuple(notes),
-        tuple(_accumulator(context, a, loads, stores) for a in owned),
+        tuple(_accumulator(context, a, moves) for a in owned),
     )
 
 
-def _accumulator(
-    context: PortContext, accumulator: Accumulator, loads: dict[int, list[Node]], stores: dict[int, list[Node]]
-) -> AccumulatorPlan:
+def _accumulator(context: PortContext, accumulator: Accumulator, moves: Moves) -> AccumulatorPlan:
     function = accumulator.function
     cleared = [_line(z.function, z.node) for z in context.flow.zeroing.values() if accumulator in z.accumulators]
     return AccumulatorPlan(
@@ -102,8 +100,8 @@ def _accumulator(
         accumulator.size.columns,
         " x ".join(accumulator.home.tile_extents) or "1",
         tuple(sorted(cleared)),
-        tuple(_line(function, n) for n in loads.get(id(accumulator), ())),
-        tuple(_line(function, n) for n in stores.get(id(accumulator), ())),
+        tuple(_line(function, n) for n in moves.loads[accumulator]),
+        tuple(_line(function, n) for n in moves.stores[accumulator]),
     )
 
 

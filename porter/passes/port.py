@@ -3,51 +3,22 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tree_sitter import Node
-
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, has_errors
-from porter.lang.coverage import not_read, reading_findings
-from porter.lang.cuda import enclosing, location
+from porter.lang.coverage import not_read
 from porter.lang.sources import SourceSet
-from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
-from porter.model.accumulators import Accumulator, AccumulatorMap, find_accumulators
-from porter.model.batches import Batches, count_batches
-from porter.model.facts import TENSOR_CORE, Doubt, Vocabulary
-from porter.model.flow import FlowBuilder
-from porter.model.functions import Function, Style
-from porter.model.kernels import Kernel, kernels_of
-from porter.model.program import Program, Refusal, build_program
-from porter.model.tensor_core import MmaStep
-from porter.model.thread_values import several_dimensions
-from porter.passes import (
-    completion,
-    epilogue,
-    header,
-    launch_bounds,
-    naming,
-    overloads,
-    residency,
-    tmem_lifetime,
-    tracked,
-)
+from porter.lang.text import EditGroup, Safety, apply_groups
+from porter.model.facts import TENSOR_CORE, Doubt
+from porter.model.program import Program
 from porter.passes.both import keep_hopper
-from porter.passes.context import Names, PortContext
-from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS, Helpers
-from porter.passes.moves import place_moves
-from porter.passes.obstacles import report_obstacles
+from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
-from porter.passes.pasted import unread_pieces
-from porter.passes.plan import KernelPlan, kernel_plan
-from porter.ptx.tmem import COLUMNS
-from porter.ptx.types import ElementType
+from porter.passes.plan import KernelPlan
 from porter.rules.engine import OwnNames, Selection, build_file_groups, pass_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.recognize import vocabulary
@@ -104,259 +75,6 @@ class PortResult:
         return exit_code_of(self.diagnostics)
 
 
-@dataclass(eq=False)
-class KernelPort:
-    """What the passes make of a source set: edits by rule ID, diagnostics, and a plan of each ported kernel. The
-    edits are empty if anything is refused."""
-
-    program: Program
-    diagnostics: list[Diagnostic]
-    edits: dict[str, list[Edit]] = field(default_factory=dict)
-    plans: list[KernelPlan] = field(default_factory=list)
-    left: list[LeftKernel] = field(default_factory=list)
-
-
-def port_kernels(sources: SourceSet, vocabulary: Vocabulary, helpers_in_root: bool = False) -> KernelPort:
-    """Run the passes over everything that uses wgmma."""
-    program = build_program(sources, vocabulary)
-    accumulators = find_accumulators(program)
-    diagnostics = [_refused(program, r, Code.SPARSE_WGMMA if r.sparse else Code.WGMMA_FORM) for r in program.refusals]
-    diagnostics += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
-    diagnostics += _unread(program)
-    diagnostics += [d for d in unread_pieces(program) if not _same_place(d, diagnostics)]
-    for statement in program.statements:
-        for step in statement.steps:
-            if isinstance(step, MmaStep) and step.op.a_type is ElementType.B1:
-                at = location(statement.function.file, statement.statement.span)
-                diagnostics.append(Diagnostic(Code.BINARY_WGMMA, at))
-    read = reading_findings(sources)
-    if not program.statements and not diagnostics:
-        # without wgmma, what was not read stays as it is; what may hide some does not
-        kept = (Code.UNPARSED_REGION, Code.UNRESOLVED_INCLUDE, Code.UNREAD_PTX)
-        diagnostics = [d for d in read if d.code in kept]
-    else:
-        # a macro that pastes the shape together is refused above, with the statement it makes
-        diagnostics += [d for d in read if not _same_place(d, diagnostics)]
-    if has_errors(diagnostics) or not program.statements:
-        return KernelPort(program, diagnostics)
-    warnings = diagnostics
-    context = _context(program, accumulators)
-    report_obstacles(context)
-    moves = place_moves(context)
-    context.helpers_in_root = helpers_in_root
-    for call in context.flow.inliner.too_deep:
-        what = f"calls nest too deep to be followed to `{call.name}`"
-        context.report(Code.ACCUMULATOR_USE, call.caller, call.name_span, what=what)
-    if has_errors(context.diagnostics):
-        return KernelPort(program, warnings + context.diagnostics)
-    context.helpers.count_type = overloads.count_type(context)
-    context.helpers.class_tiles = overloads.class_tiles(context)
-    completion.rewrite_statements(context)
-    completion.thread_context(context)
-    residency.rewrite_params(context)
-    residency.rewrite_zeroing(context)
-    residency.remove_register_fences(context)
-    for accumulator in accumulators.accumulators:
-        epilogue.insert_loads(context, accumulator, moves.loads[id(accumulator)])
-        epilogue.insert_stores(context, accumulator, moves.stores[id(accumulator)])
-    tracked.insert_moves(context, [m for t in moves.tracked for m in t.moves])
-    residency.declare_members(context)
-    plans = _allocate(context, moves.loads, moves.stores)
-    launch_bounds.state_minimum_blocks(context, plans)
-    naming.rename_wrappers(context)
-    header.insert_helpers(context)
-    _consequences(context)
-    if has_errors(context.diagnostics):
-        return KernelPort(program, warnings + context.diagnostics)
-    return KernelPort(program, warnings + context.diagnostics, context.edits, plans)
-
-
-def _context(program: Program, accumulators: AccumulatorMap) -> PortContext:
-    flow = FlowBuilder(program, accumulators)
-    kernels = kernels_of(program)
-    counted = [count_batches(flow.flow(k.function)) for k in kernels] or [Batches(8, False, False)]
-    batches = Batches(max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted))
-    words = program.identifiers()
-    names = Names(words)
-    helpers = Helpers(
-        ring=batches.ring,
-        # storing an operand may have to close a batch of its own
-        guarded_commit=not batches.bounded or _has_register_operands(program),
-        sync_in_wait=not batches.fenced,
-        first_barrier=_free_barriers(kernels),
-        linear_thread=several_dimensions(program),
-        padded_shared=any(k.has_dynamic_shared for k in kernels),
-        float_registers=any(a.element == "f" for a in accumulators.accumulators),
-    )
-    return PortContext(program, accumulators, flow, kernels, batches, helpers, names)
-
-
-def _has_register_operands(program: Program) -> bool:
-    return any(isinstance(step, MmaStep) and step.a_registers for s in program.statements for step in s.steps)
-
-
-def _free_barriers(kernels: Sequence[Kernel]) -> int:
-    """The highest id from which as many ids downwards as there are warpgroups are free."""
-    used = frozenset[int]().union(*(k.used_barriers for k in kernels)) if kernels else frozenset()
-    count = max((k.roles.first + (k.roles.value or 3) for k in kernels), default=1)
-    for first in range(15, count - 1, -1):
-        if not used & set(range(first - count + 1, first + 1)):
-            return first
-    return 15
-
-
-def _allocate(context: PortContext, loads: dict[int, list[Node]], stores: dict[int, list[Node]]) -> list[KernelPlan]:
-    """Columns for every accumulator, kernel by kernel; a function that several kernels share keeps one place."""
-    program = context.program
-    plans: list[KernelPlan] = []
-    first: dict[int, str] = {}
-    for accumulator in context.accumulators.accumulators:
-        earlier = [
-            a for a in context.accumulators.accumulators if id(a) in first and a.function is accumulator.function
-        ]
-        offset = " + ".join(_total(program, a) for a in earlier)
-        first[id(accumulator)] = offset or "0"
-    for kernel in context.kernels:
-        owned = [a for a in context.accumulators.accumulators if _reaches(program, kernel.function, a.function)]
-        _offset_by_function(owned, first)
-        columns = tmem_lifetime.allocate(context, kernel, owned)
-        plans.append(kernel_plan(context, kernel, columns, owned, loads, stores))
-        value = _known_columns(context, kernel, owned)
-        if value is not None and value > COLUMNS:
-            context.report(
-                Code.TMEM_TOO_LARGE,
-                kernel.function,
-                kernel.function.span(kernel.setup_before),
-                kernel=kernel.function.name,
-                columns=value,
-            )
-    for accumulator in context.accumulators.accumulators:
-        residency.declare(context, accumulator, first[id(accumulator)])
-    reached = {
-        id(a)
-        for k in context.kernels
-        for a in context.accumulators.accumulators
-        if _reaches(program, k.function, a.function)
-    }
-    for accumulator in context.accumulators.accumulators:
-        if id(accumulator) not in reached and accumulator.function.style is Style.KERNEL:
-            context.report(
-                Code.ACCUMULATOR_USE,
-                accumulator.function,
-                accumulator.function.span(accumulator.function.body),
-                what=f"how kernel `{accumulator.function.name}` comes to its MMAs is not understood",
-            )
-        elif id(accumulator) not in reached:
-            context.report(
-                Code.NO_KERNEL_REACHES,
-                accumulator.function,
-                accumulator.function.span(accumulator.function.body),
-                name=accumulator.function.name,
-            )
-    return plans
-
-
-def _offset_by_function(owned: list[Accumulator], first: dict[int, str]) -> None:
-    """Accumulators of different functions of one kernel lie behind one another."""
-    base = 0
-    seen: list[int] = []
-    for accumulator in owned:
-        if id(accumulator.function) in seen or not seen:
-            if not seen:
-                seen.append(id(accumulator.function))
-            continue
-        seen.append(id(accumulator.function))
-        base = sum(a.size.columns for a in owned if id(a.function) in seen[:-1])
-        for other in owned:
-            if other.function is accumulator.function:
-                first[id(other)] = str(base) if first[id(other)] == "0" else f"{base} + {first[id(other)]}"
-
-
-def _total(program: Program, accumulator: Accumulator) -> str:
-    """Columns of all its tiles: a number where it is known, which needs no name to be visible."""
-    size = accumulator.size
-    if size.certain:
-        tiles = [program.constants.evaluate(e) for e in accumulator.home.tile_extents]
-        if None not in tiles:
-            return str(math.prod(t for t in tiles if t is not None) * size.columns)
-    return accumulator.home.all_columns(size)
-
-
-def _known_columns(context: PortContext, kernel: Kernel, owned: list[Accumulator]) -> int | None:
-    text = tmem_lifetime.total_columns(context, kernel, owned, kernel.setup_before)
-    columns = context.program.constants.evaluate(text) if text is not None else None
-    if columns is not None and tmem_lifetime.uses_register_operands(context.program, kernel):
-        columns += OPERANDS * OPERAND_COLUMNS
-    # an upper bound of the warpgroups is cut to what Tensor Memory has room for
-    warpgroups = kernel.roles.value if kernel.roles.exact else 1
-    if columns is None or warpgroups is None:
-        return None
-    return columns * ((warpgroups + 1) // 2)
-
-
-def _reaches(program: Program, kernel: Function, function: Function) -> bool:
-    return id(kernel) in program.reaching([function]) or kernel is function
-
-
-def _consequences(context: PortContext) -> None:
-    for kernel in context.kernels:
-        at = kernel.function.name_span or kernel.function.span(kernel.function.body)
-        name = kernel.function.name
-        context.report(Code.HALF_RATE, kernel.function, at, kernel=name)
-        context.report(Code.EXTRA_BARRIER, kernel.function, at, kernel=name)
-        if context.helpers.padded_shared:
-            context.report(Code.SHARED_MEMORY_GROWS, kernel.function, at, kernel=name, bytes=1024)
-        if kernel.unknown_barriers:
-            context.report(Code.BARRIER_IDS, kernel.function, at, kernel=name)
-        if not kernel.roles.exact:
-            context.report(Code.WARPGROUPS_UNKNOWN, kernel.function, at, kernel=name, count=kernel.roles.count)
-
-
-def _same_place(diagnostic: Diagnostic, others: list[Diagnostic]) -> bool:
-    return any(
-        o.where is not None
-        and diagnostic.where is not None
-        and (o.where.path, o.where.line) == (diagnostic.where.path, diagnostic.where.line)
-        for o in others
-    )
-
-
-def _refused(program: Program, refusal: Refusal, code: Code) -> Diagnostic:
-    file = program.sources.files[refusal.path]
-    values = {} if refusal.sparse else {"what": refusal.what}
-    return Diagnostic(code, location(file, Span(refusal.start, refusal.end)), values)
-
-
-_WGMMA_TEXT = re.compile(rb"wgmma\s*\.\s*(?:mma_async|fence|commit_group|wait_group)")
-
-
-def _unread(program: Program) -> list[Diagnostic]:
-    """wgmma in text that no asm statement of the model covers: strings, unparsed regions, odd macros."""
-    found = []
-    known: dict[str, list[Span]] = {}
-    for function in program.functions:
-        for statement in function.asm:
-            known.setdefault(statement.path, []).append(statement.span)
-    for path, file in program.sources.files.items():
-        for match in _WGMMA_TEXT.finditer(file.source):
-            span = Span(match.start(), match.end())
-            if any(s.contains(span) for s in known.get(path, ())):
-                continue
-            node = file.root.descendant_for_byte_range(span.start, span.end)
-            if node is not None and (node.type == "comment" or enclosing(node, "comment") is not None):
-                continue
-            if _in_comment(file.source, span.start):
-                continue
-            found.append(Diagnostic(Code.NOT_ANALYSED, location(file, span), {"what": file.text(span)}))
-    return found
-
-
-def _in_comment(source: bytes, offset: int) -> bool:
-    """Whether a line comment on the same line covers the offset (also inside macro bodies)."""
-    line = source[source.rfind(b"\n", 0, offset) + 1 : offset]
-    return b"//" in re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line)
-
-
 def port_sources(sources: SourceSet, options: PortOptions | None = None) -> PortResult:
     """Port a source set; all groups are applied, or none if something Hopper-only is left. A set in which nothing was
     found, and headers were not, is an error.
@@ -387,32 +105,9 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     for wanted in (*options.select, *options.ignore):
         if wanted != NO_RULE and not any(r.id.startswith(wanted) for r in rules):
             raise PorterError(Code.RULE_UNKNOWN, rule=wanted)
-    port = partial(port_kernels, vocabulary=vocabulary(rules), helpers_in_root=options.helpers_in_root)
-    whole, ported_kernels = sources, port(sources)
-    stopped = _stopped(ported_kernels, sources, rules, selection)
-    rest = None
-    if has_errors(stopped):
-        rest = remainder(
-            ported_kernels.program, stopped, lambda smaller: _stopped(port(smaller), smaller, rules, selection)
-        )
-    if options.leave:
-        kept = left_whole(ported_kernels.program, stopped, options.both_forms)
-        if kept is not None:
-            edits = {GUARD_RULE: kept.guards(()) or []}
-            ported_kernels = KernelPort(ported_kernels.program, kept.diagnostics, edits, [], kept.left)
-    elif rest is not None:
-        again = port(rest.sources)
-        guards = rest.guards(e for edits in again.edits.values() for e in edits)
-        if guards is not None:
-            again.edits[GUARD_RULE] = guards
-            again.left = rest.left
-            again.diagnostics[:0] = rest.diagnostics
-            sources, ported_kernels = rest.sources, again
+    whole, (sources, ported_kernels) = sources, _port_what_can_be(sources, options, rules, selection)
     if options.both_forms and not options.leave and ported_kernels.edits:
-        there = ported_kernels.edits.setdefault(GUARD_RULE, [])
-        changed = [e for rule, edits in ported_kernels.edits.items() if rule != GUARD_RULE for e in edits]
-        more = in_both_forms(ported_kernels.program, changed, options.both_forms)
-        there += [e for e in more if e not in there]
+        _keep_both_forms(ported_kernels, options.both_forms)
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
     own = _own(ported_kernels.program)
     planned = pass_groups(rules, edits, selection)
@@ -443,6 +138,39 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
         result.build_files = {path: text for path, text in ported.items() if text != files[path]}
         result.groups = groups + build_groups
     return result
+
+
+def _port_what_can_be(
+    sources: SourceSet, options: PortOptions, rules: Sequence[Rule], selection: Selection
+) -> tuple[SourceSet, KernelPort]:
+    """The port of all kernels, or of those that nothing stops; and the sources that it is of, without the others."""
+    port = partial(port_kernels, vocabulary=vocabulary(rules), helpers_in_root=options.helpers_in_root)
+    first = port(sources)
+    stopped = _stopped(first, sources, rules, selection)
+    rest = None
+    if has_errors(stopped):
+        rest = remainder(first.program, stopped, lambda smaller: _stopped(port(smaller), smaller, rules, selection))
+    if options.leave:
+        kept = left_whole(first.program, stopped, options.both_forms)
+        if kept is not None:
+            edits = {GUARD_RULE: kept.guards(()) or []}
+            return sources, KernelPort(first.program, kept.diagnostics, edits, [], kept.left)
+    elif rest is not None:
+        again = port(rest.sources)
+        guards = rest.guards(e for edits in again.edits.values() for e in edits)
+        if guards is not None:
+            again.edits[GUARD_RULE] = guards
+            again.left = rest.left
+            again.diagnostics[:0] = rest.diagnostics
+            return rest.sources, again
+    return sources, first
+
+
+def _keep_both_forms(port: KernelPort, headers: frozenset[str]) -> None:
+    """Functions of headers that other roots need as they are stay beside their ports."""
+    there = port.edits.setdefault(GUARD_RULE, [])
+    changed = [e for rule, edits in port.edits.items() if rule != GUARD_RULE for e in edits]
+    there += [e for e in in_both_forms(port.program, changed, headers) if e not in there]
 
 
 def _stopped(port: KernelPort, sources: SourceSet, rules: Sequence[Rule], selection: Selection) -> list[Diagnostic]:

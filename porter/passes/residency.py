@@ -15,6 +15,7 @@ from porter.model.homes import TilePlace
 from porter.model.scopes import LOOPS, resolve
 from porter.model.zeroing import Zeroing
 from porter.passes import overloads
+from porter.passes.columns import Columns
 from porter.passes.context import PortContext, qualified
 from porter.ptx.types import ElementType
 
@@ -138,7 +139,13 @@ def _qualify(context: PortContext, argument: AccumulatorArgument) -> None:
         context.edit_once(RULE, call.caller, Span(at, at), f"{symbol.scope.qualified}::")
 
 
-def declare(context: PortContext, accumulator: Accumulator, first_column: str) -> None:
+def declare_tiles(context: PortContext, columns: Columns) -> None:
+    """Declare all tiles."""
+    for accumulator in context.accumulators.accumulators:
+        _declare(context, accumulator, columns.first[accumulator])
+
+
+def _declare(context: PortContext, accumulator: Accumulator, first_column: str) -> None:
     """Declare the tile beside its registers, or give the one that the class declares its columns."""
     function, home = accumulator.function, accumulator.home
     assert accumulator.variable.declaration is not None

@@ -18,6 +18,7 @@ from porter.model.program import Program, needs_warpgroup
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep
 from porter.model.warps import Warps
+from porter.passes.columns import Columns
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS
 from porter.ptx.tmem import COLUMNS
@@ -26,7 +27,31 @@ RULE = "PTR140"
 _NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 
 
-def allocate(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> str:
+def allocate(context: PortContext, columns: Columns) -> dict[Kernel, str]:
+    """Set up Tensor Memory in every kernel; gives the columns of one warpgroup, as a number where it is known."""
+    allocated = {}
+    for kernel, owned in columns.owned.items():
+        allocated[kernel] = _set_up(context, kernel, owned)
+        _report_too_large(context, kernel, owned)
+    return allocated
+
+
+def _report_too_large(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> None:
+    text = total_columns(context, kernel, accumulators, kernel.setup_before)
+    columns = context.program.constants.evaluate(text) if text is not None else None
+    # an upper bound of the warpgroups is cut to what Tensor Memory has room for
+    warpgroups = kernel.roles.value if kernel.roles.exact else 1
+    if columns is None or warpgroups is None:
+        return
+    if uses_register_operands(context.program, kernel):
+        columns += OPERANDS * OPERAND_COLUMNS
+    columns *= (warpgroups + 1) // 2
+    if columns > COLUMNS:
+        function, at = kernel.function, kernel.function.span(kernel.setup_before)
+        context.report(Code.TMEM_TOO_LARGE, function, at, kernel=function.name, columns=columns)
+
+
+def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> str:
     """Set up Tensor Memory and the warpgroup's state in a kernel; gives the columns of one warpgroup."""
     function = kernel.function
     anchor = setup_position(kernel, accumulators)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps a source set from being ported before any pass has run: refusals of the model, and text that it did not
+read."""
+
+from __future__ import annotations
+
+import re
+
+from porter.diagnostics import Code, Diagnostic
+from porter.lang.coverage import reading_findings
+from porter.lang.cuda import location
+from porter.lang.text import Span
+from porter.model.accumulators import AccumulatorMap
+from porter.model.program import Program, Refusal
+from porter.model.tensor_core import MmaStep
+from porter.passes.pasted import unread_pieces
+from porter.ptx.types import ElementType
+
+_WGMMA_TEXT = re.compile(rb"wgmma\s*\.\s*(?:mma_async|fence|commit_group|wait_group)")
+
+
+def model_findings(program: Program, accumulators: AccumulatorMap) -> list[Diagnostic]:
+    """Everything of the kind, each place once."""
+    found = [_refused(program, r, Code.SPARSE_WGMMA if r.sparse else Code.WGMMA_FORM) for r in program.refusals]
+    found += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
+    found += _unread(program)
+    found += [d for d in unread_pieces(program) if not _same_place(d, found)]
+    found += _binary(program)
+    read = reading_findings(program.sources)
+    if not program.statements and not found:
+        # without wgmma, what was not read stays as it is; what may hide some does not
+        kept = (Code.UNPARSED_REGION, Code.UNRESOLVED_INCLUDE, Code.UNREAD_PTX)
+        return [d for d in read if d.code in kept]
+    # a macro that pastes the shape together is refused above, with the statement it makes
+    return found + [d for d in read if not _same_place(d, found)]
+
+
+def _binary(program: Program) -> list[Diagnostic]:
+    """MMAs of single bits."""
+    return [
+        Diagnostic(Code.BINARY_WGMMA, location(statement.function.file, statement.statement.span))
+        for statement in program.statements
+        for step in statement.steps
+        if isinstance(step, MmaStep) and step.op.a_type is ElementType.B1
+    ]
+
+
+def _same_place(diagnostic: Diagnostic, others: list[Diagnostic]) -> bool:
+    return any(
+        o.where is not None
+        and diagnostic.where is not None
+        and (o.where.path, o.where.line) == (diagnostic.where.path, diagnostic.where.line)
+        for o in others
+    )
+
+
+def _refused(program: Program, refusal: Refusal, code: Code) -> Diagnostic:
+    file = program.sources.files[refusal.path]
+    values = {} if refusal.sparse else {"what": refusal.what}
+    return Diagnostic(code, location(file, Span(refusal.start, refusal.end)), values)
+
+
+def _unread(program: Program) -> list[Diagnostic]:
+    """wgmma in text that no asm statement of the model covers: strings, unparsed regions, odd macros."""
+    found = []
+    known: dict[str, list[Span]] = {}
+    for function in program.functions:
+        for statement in function.asm:
+            known.setdefault(statement.path, []).append(statement.span)
+    for path, file in program.sources.files.items():
+        for match in _WGMMA_TEXT.finditer(file.lexed.uncommented):
+            span = Span(match.start(), match.end())
+            if not any(s.contains(span) for s in known.get(path, ())):
+                found.append(Diagnostic(Code.NOT_ANALYSED, location(file, span), {"what": file.text(span)}))
+    return found

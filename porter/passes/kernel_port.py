@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The passes over the kernels of a source set, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from porter.diagnostics import Code, Diagnostic, has_errors
+from porter.lang.sources import SourceSet
+from porter.lang.text import Edit
+from porter.model.accumulators import AccumulatorMap, find_accumulators
+from porter.model.batches import Batches, count_batches
+from porter.model.facts import Vocabulary
+from porter.model.flow import FlowBuilder
+from porter.model.kernels import Kernel, kernels_of
+from porter.model.program import Program, build_program
+from porter.model.tensor_core import MmaStep
+from porter.model.thread_values import several_dimensions
+from porter.passes import (
+    completion,
+    epilogue,
+    header,
+    launch_bounds,
+    naming,
+    overloads,
+    residency,
+    tmem_lifetime,
+    tracked,
+)
+from porter.passes.columns import assign_columns
+from porter.passes.context import Names, PortContext
+from porter.passes.findings import model_findings
+from porter.passes.helpers import Helpers
+from porter.passes.moves import Moves, place_moves
+from porter.passes.obstacles import report_consequences, report_obstacles
+from porter.passes.partial import LeftKernel
+from porter.passes.plan import KernelPlan, kernel_plan
+
+
+@dataclass(eq=False)
+class KernelPort:
+    """What the passes make of a source set: edits by rule ID, diagnostics, and a plan of each ported kernel. The
+    edits are empty if anything is refused."""
+
+    program: Program
+    diagnostics: list[Diagnostic]
+    edits: dict[str, list[Edit]] = field(default_factory=dict)
+    plans: list[KernelPlan] = field(default_factory=list)
+    left: list[LeftKernel] = field(default_factory=list)
+
+
+def port_kernels(sources: SourceSet, vocabulary: Vocabulary, helpers_in_root: bool = False) -> KernelPort:
+    """Run the passes over everything that uses wgmma."""
+    program = build_program(sources, vocabulary)
+    accumulators = find_accumulators(program)
+    findings = model_findings(program, accumulators)
+    if has_errors(findings) or not program.statements:
+        return KernelPort(program, findings)
+    context = new_context(program, accumulators, helpers_in_root)
+    report_obstacles(context)
+    moves = place_moves(context)
+    report_depth(context)
+    plans = rewrite(context, moves) if not has_errors(context.diagnostics) else []
+    findings += context.diagnostics
+    return (
+        KernelPort(program, findings) if has_errors(findings) else KernelPort(program, findings, context.edits, plans)
+    )
+
+
+def report_depth(context: PortContext) -> None:
+    """Calls that the flow of a kernel was not followed into."""
+    for call in context.flow.inliner.too_deep:
+        what = f"calls nest too deep to be followed to `{call.name}`"
+        context.report(Code.ACCUMULATOR_USE, call.caller, call.name_span, what=what)
+
+
+def rewrite(context: PortContext, moves: Moves) -> list[KernelPlan]:
+    """Edits for everything that is decided; gives a plan of each kernel."""
+    overloads.choose_tile_types(context)
+    completion.rewrite_statements(context)
+    completion.thread_context(context)
+    residency.rewrite_params(context)
+    residency.rewrite_zeroing(context)
+    residency.remove_register_fences(context)
+    epilogue.insert_moves(context, moves)
+    tracked.insert_moves(context, [m for t in moves.tracked for m in t.moves])
+    residency.declare_members(context)
+    columns = assign_columns(context)
+    allocated = tmem_lifetime.allocate(context, columns)
+    residency.declare_tiles(context, columns)
+    plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
+    launch_bounds.state_minimum_blocks(context, plans)
+    naming.rename_wrappers(context)
+    header.insert_helpers(context)
+    report_consequences(context)
+    return plans
+
+
+def new_context(program: Program, accumulators: AccumulatorMap, helpers_in_root: bool) -> PortContext:
+    """What passes begin with: the model of the kernels, names and helpers that fit it."""
+    flow = FlowBuilder(program, accumulators)
+    kernels = kernels_of(program)
+    counted = [count_batches(flow.flow(k.function)) for k in kernels] or [Batches(8, False, False)]
+    batches = Batches(max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted))
+    words = program.identifiers()
+    names = Names(words)
+    helpers = Helpers(
+        ring=batches.ring,
+        # storing an operand may have to close a batch of its own
+        guarded_commit=not batches.bounded or _has_register_operands(program),
+        sync_in_wait=not batches.fenced,
+        first_barrier=_free_barriers(kernels),
+        linear_thread=several_dimensions(program),
+        padded_shared=any(k.has_dynamic_shared for k in kernels),
+        float_registers=any(a.element == "f" for a in accumulators.accumulators),
+    )
+    return PortContext(program, accumulators, flow, kernels, batches, helpers, names, helpers_in_root=helpers_in_root)
+
+
+def _has_register_operands(program: Program) -> bool:
+    return any(isinstance(step, MmaStep) and step.a_registers for s in program.statements for step in s.steps)
+
+
+def _free_barriers(kernels: Sequence[Kernel]) -> int:
+    """The highest id from which as many ids downwards as there are warpgroups are free."""
+    used = frozenset[int]().union(*(k.used_barriers for k in kernels)) if kernels else frozenset()
+    count = max((k.roles.first + (k.roles.value or 3) for k in kernels), default=1)
+    for first in range(15, count - 1, -1):
+        if not used & set(range(first - count + 1, first + 1)):
+            return first
+    return 15
