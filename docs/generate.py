@@ -196,7 +196,7 @@ def _type_text(stated: dict[str, Any], field: dict[str, Any]) -> str:
 
 
 def rules_page() -> str:
-    """Every rule, by family. `mappings/*.yaml` holds their examples, which are run as tests."""
+    """Every rule, by library. `mappings/*.yaml` holds their examples, which are run as tests."""
     return "\n".join(_rules_lines(load_rules())) + "\n"
 
 
@@ -208,19 +208,20 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
     yield ""
     yield "## Facts"
     yield ""
-    yield "A file with `schema: 2` says what a library's names are (`porter/rules/facts.schema.json`). `recognize` is"
-    yield "a qualified name, a member of one, or a call of one, with `$X` for one expression and `$$$X` for any list; a"
-    yield "name matches as C++ resolves it. `where` asks of a capture that it is `const`, `int` or `name`. `as` is one:"
+    yield "Rules follow `porter/rules/rules.schema.json`. `recognize` is a regex, or a qualified name, a member of one,"
+    yield "or a call of one, with `$X` for one expression and `$$$X` for any list; a name matches as C++ resolves it."
+    yield "`where` asks of a capture that it is `const`, `int`, `name` or `expression`, or has `{regex: …}`,"
+    yield "`{in: […]}`, `{not: …}`, `{equals: …}` or `{multiple_of: …}`. `as` is one:"
     yield ""
     yield "| fact | fields | meaning |"
     yield "|---|---|---|"
     for kind, fact in FACTS.items():
         stated = ", ".join(f"`{f.name}`" for f in dataclasses.fields(fact)) or "–"
         yield f"| `{kind}` | {stated} | {' '.join((fact.__doc__ or '').split())} |"
-    for family in dict.fromkeys(rule.family for rule in rules):
+    for library in dict.fromkeys(rule.library for rule in rules):
         yield ""
-        yield f"## {family[:1].upper()}{family[1:]}"
-        for rule in (rule for rule in rules if rule.family == family):
+        yield f"## {library[:1].upper()}{library[1:]}"
+        for rule in (rule for rule in rules if rule.library == library):
             yield ""
             yield f"### {rule.id}: {rule.title}"
             yield ""

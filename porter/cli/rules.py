@@ -37,7 +37,7 @@ def rules_list(session: Session) -> ExitCode:
     for heading in ("rule", "kind", "safety", "library", "title", "file"):
         table.add_column(heading, overflow="fold")
     for rule in rules:
-        table.add_row(rule.id, rule.kind, rule.safety.value, rule.family, rule.title, as_written(rule.source))
+        table.add_row(rule.id, rule.kind, rule.safety.value, rule.library, rule.title, as_written(rule.source))
     session.show(table, Text(f"{len(rules)} rules"))
     session.write_json(report_rules.list_document(rules))
     return ExitCode.OK

@@ -9,7 +9,7 @@ RULE_FILE = error(
     "PT6001",
     ExitCode.USAGE,
     "broken rule file: {problem}",
-    "Rule files are YAML and follow `rule.schema.json`, those with `schema: 2` follow `facts.schema.json`.",
+    "Rule files are YAML and follow `rules.schema.json`; patterns, captures and texts have to fit together.",
     "Mend the place that is named; an editor with the schema shows what is allowed there.",
 )
 RULE_DUPLICATE = error(
@@ -25,6 +25,42 @@ RULE_UNKNOWN = error(
     "no rule has the ID or prefix {rule}",
     "Rules are selected and ignored by their ID or the beginning of it; `none` selects no rule.",
     "See docs/rules.md for the IDs.",
+)
+RULE_NEAR_MISS = error(
+    "PT6004",
+    ExitCode.UNPORTED,
+    "near miss of rule {rule}: {what}",
+    "The name is one that a rule is for, and the form is none that it knows. An instruction of the tensor core that is "
+    "left out would make a wrong port.",
+    "Write a rule for this form, or rewrite the call; `porter rules explain FILE:LINE` shows what was tried.",
+)
+RULE_CONFLICT = error(
+    "PT6005",
+    ExitCode.USAGE,
+    "rules contradict each other at {place}: {what}",
+    "Two rules of the same priority, whose patterns are as long, recognize different things at one place.",
+    "Give one of them a `priority`, or narrow it by `where`.",
+)
+RULE_DISAGREES = error(
+    "PT6006",
+    ExitCode.USAGE,
+    "rule {rule} is wrong at {place}: {what}",
+    "The body of the called function is at hand, and does something else than the rule says.",
+    "Mend the rule; `definition: read` takes the body in place of the rule, `definition: keep` the rule unread.",
+)
+RULE_BINDING = error(
+    "PT6007",
+    ExitCode.UNPORTED,
+    "rule {rule} needs ${name}: {why}",
+    "The text of an emitter names something that the model does not have at this place.",
+    "Narrow the rule, or write its text without it.",
+)
+RULE_REFUSED = error(
+    "PT6008",
+    ExitCode.UNPORTED,
+    "{what}: {advice}",
+    "A rule says that this construct is not ported, and what can be done.",
+    "Follow the rule's advice, or keep the kernel for sm_90a.",
 )
 RULE_EXAMPLE = error(
     "PT6051",

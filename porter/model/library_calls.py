@@ -4,24 +4,34 @@ statements are not among the sources."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from porter.lang.asm import AsmOperand, AsmStatement
+from porter.lang.asm import AsmStatement
 from porter.lang.macros import Macros
 from porter.lang.sources import SourceSet
 from porter.lang.text import Span
-from porter.model.facts import TENSOR_CORE, Commit, Facts, Fence, Wait
-from porter.model.functions import Call
-from porter.ptx.inline import parse_template
+from porter.model.facts import TENSOR_CORE, Fence, Mma, Wait
+from porter.model.functions import Call, Function, array_extents
+from porter.model.recognition import Answer, Facts
+from porter.model.registers import RegisterList, take_apart
+from porter.model.scopes import Variable, resolve
+from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported
+from porter.ptx.types import ElementType
+from porter.ptx.wgmma import WgmmaOp
 
 _QUALIFIED = r"(?:(?:::\s*)?\b[A-Za-z_]\w*\s*::\s*)*(?:::\s*)?\b(?:%s)\b"
+
+
+Value = Callable[[Function, str], int | None]
+"""What a constant expression in a function comes to."""
 
 
 def unread_macros(sources: SourceSet, facts: Facts, read: set[str]) -> Iterator[tuple[str, Span, str]]:
     """Macros in use whose text holds what may be a call of a library: file, place of the text, and why. `read` are
     those whose calls are read like a function's; one that only stands for a name is expanded where it is used."""
-    words = [w for w, asked in facts.vocabulary.items() if any(r.kind in TENSOR_CORE for r in asked)]
+    words = sorted(facts.vocabulary.naming(TENSOR_CORE))
     if not words:
         return
     pattern = re.compile(_QUALIFIED % "|".join(map(re.escape, words)))
@@ -41,30 +51,86 @@ def unread_macros(sources: SourceSet, facts: Facts, read: set[str]) -> Iterator[
             yield path, macro.body_span, f"{why} in macro `{macro.name}`, which is not followed"
 
 
-def as_statement(call: Call, fact: Fence | Commit | Wait) -> AsmStatement:
-    """The asm statement that a call stands for. Its span has no semicolon."""
-    function = call.caller
+def called_steps(call: Call, answer: Answer, value: Value) -> tuple[AsmStatement, list[MmaStep | SyncStep]]:
+    """The asm statement that a call stands for, without a text and with a span that has no semicolon, and what it does.
+
+    Raises:
+        Unsupported: the registers of an MMA are not understood.
+    """
+    function, fact = call.caller, answer.fact
     at = function.span(call.node)
-    inputs: tuple[AsmOperand, ...] = ()
-    if isinstance(fact, Fence):
-        template = "wgmma.fence.sync.aligned;"
-    elif isinstance(fact, Commit):
-        template = "wgmma.commit_group.sync.aligned;"
-    else:
-        template = "wgmma.wait_group.sync.aligned %0;"
-        place = Span(call.name_span.end, call.name_span.end)
-        inputs = (AsmOperand("n", fact.pending, place, None, None, False),)
-    return AsmStatement(
+    statement = AsmStatement(
         path=function.file.path,
         node=call.node,
         span=at,
         template_span=at,
-        template=template,
+        template="",
         outputs=(),
-        inputs=inputs,
+        inputs=(),
         clobbers=("memory",),
         volatile=True,
         where=function.file.location(at),
-        ptx=parse_template(template),
         shift=function.shift,
     )
+    if isinstance(fact, Mma):
+        return statement, [_multiply(call, answer, fact, value)]
+    if isinstance(fact, Wait):
+        return statement, [SyncStep(Step.WAIT, fact.pending)]
+    return statement, [SyncStep(Step.FENCE if isinstance(fact, Fence) else Step.COMMIT)]
+
+
+def _multiply(call: Call, answer: Answer, fact: Mma, value: Value) -> MmaStep:
+    op = WgmmaOp.parse(["wgmma", "mma_async", "sync", "aligned", fact.shape, *fact.types.split(".")])
+    if op.sparse:
+        raise Sparse("sparse wgmma")
+    registers = _registers(call, answer, op.d_registers, value)
+    numbers = {"negate_a": fact.negate_a, "negate_b": fact.negate_b}
+    numbers |= {"transpose_a": fact.transpose_a, "transpose_b": fact.transpose_b}
+    stated = {name: value for name, value in numbers.items() if value not in ("", "1" if name[0] == "n" else "0")}
+    wrong = next((n for n in stated if not (op.has_scale if n[0] == "n" else op.has_transpose)), None)
+    if wrong is not None:
+        raise Unsupported(f"operands of type {op.a_type.value} have no `{wrong}`")
+    return MmaStep(
+        op,
+        registers,
+        fact.a,
+        fact.b,
+        fact.scale_d,
+        fact.negate_a,
+        fact.negate_b,
+        fact.transpose_a,
+        fact.transpose_b,
+        "f" if op.d_type is ElementType.F32 else "r",
+    )
+
+
+def _registers(call: Call, answer: Answer, count: int, value: Value) -> RegisterList:
+    """The array that a call is handed for D. It has to be one tile: what is behind it would be taken for a part."""
+    assert answer.recognizer is not None
+    text, span = answer.captures[answer.recognizer.place_of("d")]
+    function = call.caller
+    node = next((a for a in call.args if span is not None and function.span(a) == span), None)
+    element = take_apart(function, node) if node is not None else None
+    if element is None or (node is not None and "&" in function.text(node)):
+        raise Unsupported(f"accumulator `{text}` is not the name of an array of registers")
+    variable = resolve(function, element.root, element.name)
+    if variable is not None and not element.path:
+        _check_size(variable, element.subscripts, count, text, value)
+    return RegisterList(element.name, element.root, element.subscripts, (count,), path=element.path)
+
+
+def _check_size(variable: Variable, subscripts: tuple[str, ...], count: int, text: str, value: Value) -> None:
+    if variable.param is not None:
+        extents = [variable.function.text(e) if e is not None else "" for e in variable.param.extents]
+    else:
+        extents = [variable.function.text(e) for e in array_extents(variable.declarator)] if variable.declarator else []
+    if not extents and variable.param is None:
+        # a class, or a pointer, which nothing says the length of
+        raise Unsupported(f"accumulator `{text}` is not an array of registers")
+    left = extents[len(subscripts) :]
+    if extents and not left:
+        raise Unsupported(f"accumulator `{text}` is one register")
+    known = [value(variable.function, e) for e in left]
+    if known and None not in known and math.prod(k for k in known if k is not None) != count:
+        size = math.prod(k for k in known if k is not None)
+        raise Unsupported(f"accumulator `{text}` has {size} registers, and the MMA {count}")

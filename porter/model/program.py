@@ -8,16 +8,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from porter.diagnostics import Code, Location
 from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find
 from porter.lang.macros import Macros
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, file_constants, visible
-from porter.model.facts import TENSOR_CORE, Commit, Doubt, Facts, Fence, Vocabulary, Wait
+from porter.model.facts import TENSOR_CORE, Doubt, Fact, Mma, Problem, Refused
 from porter.model.function_reader import declarations_of, functions_of, uses_of_object_macros
 from porter.model.functions import Call, Function, Style
-from porter.model.library_calls import as_statement, unread_macros
+from porter.model.library_calls import called_steps, unread_macros
 from porter.model.names.resolver import CALL_OPERATOR, Names
+from porter.model.recognition import Answer, Facts, Vocabulary
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported, tensor_core_steps
 
@@ -29,11 +31,13 @@ PACK = "parameter_pack_expansion"
 
 @dataclass(eq=False)
 class TensorCoreStatement:
-    """An asm statement with wgmma in it, and what it does."""
+    """An asm statement with wgmma in it, or a call that stands for one, and what it does. `answer` is what a rule says
+    of a call."""
 
     function: Function
     statement: AsmStatement
     steps: list[MmaStep | SyncStep]
+    answer: Answer | None = None
 
 
 @dataclass(eq=False)
@@ -45,8 +49,11 @@ class Refusal:
     start: int
     end: int
     what: str
-    sparse: bool = False
-    """Whether it is a sparse wgmma."""
+    code: Code = Code.WGMMA_FORM
+    values: dict[str, str] = field(default_factory=dict)
+    """What the code's text names beside `what`."""
+    where: Location | None = None
+    """The place of the rule, if that is what is wrong."""
 
 
 @dataclass(eq=False)
@@ -78,7 +85,11 @@ class Program:
     @cached_property
     def facts(self) -> Facts:
         """What calls and names of libraries are."""
-        return Facts(self.names, self.vocabulary, lambda function, text: self.constants_in(function).evaluate(text))
+        return Facts(self.names, self.vocabulary, self.value)
+
+    def value(self, function: Function, text: str) -> int | None:
+        """What a constant expression in a function comes to, None if that is not known."""
+        return self.constants_in(function).evaluate(text)
 
     def _constants_at(self, function: Function | None) -> Constants:
         return self.constants if function is None else self.constants_in(function)
@@ -175,35 +186,80 @@ def build_program(sources: SourceSet, vocabulary: Vocabulary) -> Program:
                 program._odd_calls.append(call)
                 if call.name in macros:
                     program._renamed_calls.append(call)
-    own_mma = any("wgmma.mma_async" in s.template for f in functions for s in f.asm)
     for function in functions:
-        called = list(_library_statements(program, function)) if own_mma else []
-        for statement in [*function.asm, *called]:
+        for statement in function.asm:
             try:
                 steps = tensor_core_steps(function, statement)
             except Unsupported as reason:
-                sparse, at = isinstance(reason, Sparse), statement.span
-                program.refusals.append(Refusal(function, statement.path, at.start, at.end, str(reason), sparse))
+                code, at = Code.SPARSE_WGMMA if isinstance(reason, Sparse) else Code.WGMMA_FORM, statement.span
+                program.refusals.append(Refusal(function, statement.path, at.start, at.end, str(reason), code))
                 continue
             if steps:
                 program.statements.append(TensorCoreStatement(function, statement, steps))
-    if own_mma:
-        read = {f.name for f in functions if f.style is Style.MACRO}
-        for path, at, what in unread_macros(sources, program.facts, read):
-            program.refusals.append(Refusal(None, path, at.start, at.end, what))
+    _read_calls(program)
     program.refusals += _bodies_unread(program)
     return program
 
 
-def _library_statements(program: Program, function: Function) -> Iterator[AsmStatement]:
+def _read_calls(program: Program) -> None:
     """The instructions that calls of libraries stand for. A call that may be one and is not understood is refused."""
-    for call in function.calls:
-        fact = program.facts.of_call(call)
-        if isinstance(fact, Fence | Commit | Wait):
-            yield as_statement(call, fact)
-        elif isinstance(fact, Doubt) and fact.kind in TENSOR_CORE:
-            at = function.span(call.node)
-            program.refusals.append(Refusal(function, function.file.path, at.start, at.end, fact.what))
+    own = any("wgmma.mma_async" in s.template for f in program.functions for s in f.asm)
+    if not own and not _mentioned(program, (Mma, Refused)):
+        return
+    answers = [(call, program.facts.answer(call)) for function in program.functions for call in function.calls]
+    multiplies = own or any(
+        (a.fact.kind if isinstance(a.fact, Doubt) else type(a.fact)) is Mma for _, a in answers if a.fact is not None
+    )
+    for call, answer in answers:
+        fact = answer.fact
+        if isinstance(fact, Refused):
+            _refuse(program, call, fact.what, Code.RULE_REFUSED, {"advice": fact.advice, "rule": _rule_of(answer)})
+        elif not multiplies:
+            continue
+        elif isinstance(fact, Doubt) and fact.kind in (*TENSOR_CORE, Refused):
+            broken = fact.problem in (Problem.TIED, Problem.DISAGREES)
+            where = answer.attempts[0].recognizer.where if broken and answer.attempts else None
+            _refuse(program, call, fact.what, _CODES[fact.problem], {"rule": fact.rule}, where)
+        elif isinstance(fact, TENSOR_CORE):
+            try:
+                statement, steps = called_steps(call, answer, program.value)
+            except Unsupported as reason:
+                _refuse(program, call, str(reason), Code.RULE_NEAR_MISS, {"rule": _rule_of(answer)})
+                continue
+            program.statements.append(TensorCoreStatement(call.caller, statement, steps, answer))
+    if multiplies:
+        read = {f.name for f in program.functions if f.style is Style.MACRO}
+        for path, at, what in unread_macros(program.sources, program.facts, read):
+            program.refusals.append(Refusal(None, path, at.start, at.end, what))
+
+
+_CODES = {
+    Problem.NEAR: Code.RULE_NEAR_MISS,
+    Problem.UNSURE: Code.WGMMA_FORM,
+    Problem.TIED: Code.RULE_CONFLICT,
+    Problem.DISAGREES: Code.RULE_DISAGREES,
+}
+
+
+def _mentioned(program: Program, kinds: tuple[type[Fact], ...]) -> bool:
+    """Whether a word that a call of one of these kinds may have for a name stands in the sources."""
+    words = program.vocabulary.naming(kinds)
+    if not words:
+        return False
+    pattern = re.compile(rb"\b(?:%s)\b" % b"|".join(re.escape(w.encode()) for w in sorted(words)))
+    return any(pattern.search(file.source) for file in program.sources.files.values())
+
+
+def _rule_of(answer: Answer) -> str:
+    return answer.recognizer.rule if answer.recognizer is not None else ""
+
+
+def _refuse(
+    program: Program, call: Call, what: str, code: Code, values: dict[str, str], where: Location | None = None
+) -> None:
+    at = call.caller.span(call.node)
+    path = call.caller.file.path
+    program.refusals.append(Refusal(call.caller, path, at.start, at.end, what, code, values, where))
 
 
 def _bodies_unread(program: Program) -> Iterator[Refusal]:

@@ -99,7 +99,7 @@ class Threads:
             return False
         vocabulary = self.program.vocabulary
         words = self._macros.words(name)
-        return any(r.kind is Index for word in words for r in vocabulary.get(word, ())) or bool(
+        return any(r.kind is Index for word in words for r in vocabulary.of(word)) or bool(
             PER_THREAD.search(self._macros.text(name).replace("%%", "%"))
         )
 

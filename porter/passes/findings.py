@@ -21,7 +21,7 @@ _WGMMA_TEXT = re.compile(rb"wgmma\s*\.\s*(?:mma_async|fence|commit_group|wait_gr
 
 def model_findings(program: Program, accumulators: AccumulatorMap) -> list[Diagnostic]:
     """Everything of the kind, each place once."""
-    found = [_refused(program, r, Code.SPARSE_WGMMA if r.sparse else Code.WGMMA_FORM) for r in program.refusals]
+    found = [_refused(program, r, r.code) for r in program.refusals]
     found += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
     found += _unread(program)
     found += [d for d in unread_pieces(program) if not _same_place(d, found)]
@@ -55,9 +55,11 @@ def _same_place(diagnostic: Diagnostic, others: list[Diagnostic]) -> bool:
 
 
 def _refused(program: Program, refusal: Refusal, code: Code) -> Diagnostic:
-    file = program.sources.files[refusal.path]
-    values = {} if refusal.sparse else {"what": refusal.what}
-    return Diagnostic(code, location(file, Span(refusal.start, refusal.end)), values)
+    at = location(program.sources.files[refusal.path], Span(refusal.start, refusal.end))
+    values = {} if code is Code.SPARSE_WGMMA else {"what": refusal.what, **refusal.values}
+    if refusal.where is not None:
+        return Diagnostic(code, refusal.where, {**values, "place": str(at)})
+    return Diagnostic(code, at, values)
 
 
 def _unread(program: Program) -> list[Diagnostic]:

@@ -11,10 +11,10 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit
 from porter.model.accumulators import AccumulatorMap, find_accumulators
 from porter.model.batches import Batches, count_batches
-from porter.model.facts import Vocabulary
 from porter.model.flow import FlowBuilder
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, build_program
+from porter.model.recognition import Vocabulary
 from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import several_dimensions
 from porter.passes import (

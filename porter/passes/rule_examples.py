@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from porter.diagnostics import Code
 from porter.lang.cuda import find
 from porter.lang.diff import unified_diff
 from porter.lang.sources import is_python, load_sources
@@ -24,7 +25,6 @@ Stated = tuple[tuple[str, tuple[tuple[str, str | int | bool], ...]], ...]
 
 _HOPPER = '__device__ void f() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
 """What build files and the like are ported beside."""
-_DSL = "CuTe DSL"
 _NAMES = ("field_expression", "qualified_identifier", "identifier")
 
 
@@ -81,12 +81,14 @@ def try_examples(rules: Sequence[Rule], directories: Sequence[str] = ()) -> Iter
 def run_example(rule: Rule, example: Example, folder: Path, directories: Sequence[str] = ()) -> Found:
     """What an example comes to, with its files written to `folder`."""
     path = folder / example.file
-    path.write_text(example.before, "utf-8")
-    if rule.recognizers:
+    for name, text in (*example.others, (example.file, example.before)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    if rule.recognizers and not _ports(example):
         return _facts(path, rule)
     root, options = path, PortOptions(rule_directories=tuple(directories))
     result: PortResult | DslPortResult
-    if is_python(path) and rule.family == _DSL:
+    if is_python(path) and rule.language == "python":
         result = port_python(path, rule_directories=options.rule_directories)
     else:
         if path.suffix not in (".cu", ".cuh", ".h", ".hpp", ".cpp"):
@@ -146,7 +148,7 @@ def _found_facts(tried: Tried) -> list[dict[str, dict[str, str | int | bool]]]:
 
 def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
     """A sentence for each thing that is not as the example says."""
-    if rule.recognizers:
+    if rule.recognizers and not _ports(example):
         if example.is_near and not found.doubts:
             yield f"it is no near miss: {_listed(found.facts) or 'nothing is recognized'}"
         if not example.is_near and found.doubts:
@@ -158,7 +160,8 @@ def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
     if example.after is None and not (example.expect or example.absent or example.diagnostics):
         yield "it does not say what becomes of it"
     for code in example.diagnostics:
-        if code not in found.diagnostics:
+        known = Code.__members__.get(code)
+        if (known.id if known is not None else code) not in found.diagnostics:
             yield f"{code} is not said; what is said is {', '.join(found.diagnostics) or 'nothing'}"
     if example.after is not None and found.text != example.after:
         name = example.file
@@ -166,9 +169,14 @@ def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
         yield "the result is another:\n" + diff.decode("utf-8", "replace").rstrip()
     yield from (f"the result has no `{line}`" for line in example.expect if line not in found.text)
     yield from (f"the result has `{line}`" for line in example.absent if line in found.text)
-    if not example.diagnostics and rule.id not in found.rules:
+    if not example.diagnostics and not rule.recognizers and rule.id not in found.rules:
         said = f"; what is said is {', '.join(found.diagnostics)}" if found.diagnostics else ""
         yield f"the rule makes no edit{said}"
+
+
+def _ports(example: Example) -> bool:
+    """Whether an example says what a port makes of it, not only what is recognized."""
+    return example.after is not None or bool(example.expect or example.absent or example.diagnostics)
 
 
 def _holds_lines(example: Example, text: str) -> bool:

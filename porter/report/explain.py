@@ -56,7 +56,7 @@ def explain_rule(rule: Rule) -> Explanation:
         rule.id,
         rule.title,
         (
-            ("family", rule.family),
+            ("library", rule.library),
             ("safety", f"{rule.safety.value} ({SAFETY_TEXT[rule.safety]})"),
             ("done by", how),
             ("becomes", rule.becomes or "-"),

@@ -27,7 +27,7 @@ def list_document(rules: Sequence[Rule]) -> dict[str, Any]:
             "id": r.id,
             "title": r.title,
             "kind": r.kind,
-            "library": r.family,
+            "library": r.library,
             "safety": r.safety.value,
             "becomes": r.becomes,
             "path": r.source,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,11 +17,22 @@ import yaml
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.text import Safety
+from porter.model.facts import KINDS, kind_name
+from porter.rules.emit import EMITTED, words_in
 from porter.rules.pattern import PatternError
-from porter.rules.recognize import fact_patterns
-from porter.rules.rule import Example, Region, Rule, When
+from porter.rules.recognize import FactPattern, Origin, fact_patterns, refusal_patterns
+from porter.rules.rule import Emitter, Example, Region, Rule, When
 
-CUDA_FILES = ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl")
+FILES = {
+    "cuda": ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl"),
+    "python": ("*.py",),
+    "cmake": ("CMakeLists.txt", "*.cmake", "CMakePresets.json"),
+    "make": ("Makefile", "makefile", "GNUmakefile", "*.mk"),
+    "setup": ("setup.py", "pyproject.toml"),
+}
+"""The files of each language."""
+_BUILD = ("cmake", "make", "setup", "text")
+_LONGEST = 200
 
 
 def mappings_directory() -> Path:
@@ -55,7 +67,7 @@ def load_rules(extra_directories: Sequence[str] = ()) -> list[Rule]:
 
 @cache
 def _own_rules() -> tuple[Rule, ...]:
-    rules = _read(_files(mappings_directory()))
+    rules = _read(_files(mappings_directory()), False)
     ids = [r.id for r in rules]
     for rule in rules:
         if ids.count(rule.id) > 1:
@@ -67,23 +79,19 @@ def _files(directory: Path) -> list[Path]:
     return sorted([*directory.glob("*.yaml"), *directory.glob("*.yml")])
 
 
-def _read(files: Iterable[Path]) -> list[Rule]:
-    return sorted((r for f in files for r in read_rule_file(f)), key=lambda r: r.id)
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of rule files, for editors."""
-    return _schema("facts.schema.json")
+def _read(files: Iterable[Path], is_user: bool = True) -> list[Rule]:
+    return sorted((r for f in files for r in read_rule_file(f, is_user)), key=lambda r: r.id)
 
 
 @cache
-def _schema(name: str) -> dict[str, Any]:
-    text = resources.files("porter.rules").joinpath(name).read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
+def schema() -> dict[str, Any]:
+    """The JSON Schema of rule files, for editors."""
+    text = resources.files("porter.rules").joinpath("rules.schema.json").read_text(encoding="utf-8")
+    read: dict[str, Any] = json.loads(text)
+    return read
 
 
-def read_rule_file(path: Path) -> list[Rule]:
+def read_rule_file(path: Path, is_user: bool = True) -> list[Rule]:
     """The rules of one file. Raises PorterError RULE_FILE with the place of the first problem."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -97,8 +105,9 @@ def read_rule_file(path: Path) -> list[Rule]:
     except (ValueError, TypeError, RecursionError) as error:
         # a date that is none, a mapping as a key
         raise PorterError(Code.RULE_FILE, Location(str(path)), problem=str(error)) from error
-    has_facts = isinstance(data, dict) and "schema" in data
-    validator = jsonschema.Draft202012Validator(_schema("facts.schema.json" if has_facts else "rule.schema.json"))
+    if data is None:
+        raise PorterError(Code.RULE_FILE, Location(str(path)), problem="the file is empty")
+    validator = jsonschema.Draft202012Validator(schema())
     # a word that is not known is why another is missing
     problems = sorted(
         validator.iter_errors(data),
@@ -108,9 +117,16 @@ def read_rule_file(path: Path) -> list[Rule]:
         first = problems[0]
         at = "/".join(map(str, first.absolute_path)) or "the file"
         where = _place(path, root, list(first.absolute_path))
-        raise PorterError(Code.RULE_FILE, where, problem=f"{at}: {' '.join(first.message.split())}")
-    make = _recognizer if has_facts else _rule
-    return [make(entry, data, path, _place(path, root, ["rules", i])) for i, entry in enumerate(data["rules"])]
+        raise PorterError(Code.RULE_FILE, where, problem=f"{at}: {_said(first)}")
+    entries = enumerate(data["rules"])
+    return [_rule(entry, data, path, _place(path, root, ["rules", i]), is_user) for i, entry in entries]
+
+
+def _said(error: jsonschema.ValidationError) -> str:
+    """What a schema says of a value, without all of the value."""
+    inner = max(error.context or (), key=lambda e: len(e.absolute_path), default=error)
+    text = " ".join(inner.message.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _place(path: Path, node: yaml.Node | None, steps: Sequence[str | int]) -> Location:
@@ -129,70 +145,152 @@ def _place(path: Path, node: yaml.Node | None, steps: Sequence[str | int]) -> Lo
     return Location(str(path), node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-def _recognizer(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Location) -> Rule:
-    texts = entry["recognize"]
-    texts = [texts] if isinstance(texts, str) else texts
+def _rule(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Location, is_user: bool) -> Rule:
     try:
-        recognizers = fact_patterns(entry["id"], texts, entry["as"], entry.get("where", {}))
-    except PatternError as error:
+        return _made(entry, data, path, where, is_user)
+    except (PatternError, re.error, IndexError) as error:
         raise PorterError(Code.RULE_FILE, where, problem=f"{entry['id']}: {error}") from error
-    return Rule(
-        id=entry["id"],
-        title=entry["title"],
-        family=data["library"],
-        safety=Safety(entry["safety"]),
-        reason=" ".join(entry["reason"].split()),
-        references=tuple(entry.get("references", ())),
-        examples=tuple(_fact_example(e) for e in entry["examples"]),
-        becomes=_shown(entry["as"]),
-        recognizers=recognizers,
-        source=str(path),
+
+
+_FORMS = (
+    frozenset({"recognize", "as"}),
+    frozenset({"recognize", "replace"}),
+    frozenset({"recognize", "refuse"}),
+    frozenset({"on", "emit"}),
+    frozenset({"pass"}),
+)
+_BESIDE = {
+    frozenset({"recognize", "as"}): {"where", "map", "definition", "emit", "needs", "request"},
+    frozenset({"recognize", "refuse"}): {"where"},
+    frozenset({"on", "emit"}): {"via", "needs", "request"},
+}
+_DECIDING = frozenset[str]().union(*_FORMS, *_BESIDE.values())
+
+
+def _form(entry: dict[str, Any]) -> frozenset[str]:
+    """Which of the kinds of rule an entry is. Raises PatternError if it is none, or two."""
+    stated = _DECIDING & set(entry)
+    forms = [f for f in _FORMS if f <= stated and not (f == {"on", "emit"} and "recognize" in stated)]
+    if len(forms) != 1:
+        raise PatternError(
+            "a rule has `recognize` with one of `as`, `replace` and `refuse`, or `on` with `emit`"
+            + (f", and not {', '.join(sorted(stated))}" if stated else "")
+        )
+    extra = stated - forms[0] - _BESIDE.get(forms[0], set())
+    if extra:
+        raise PatternError(f"`{min(extra)}` says nothing beside {' and '.join(f'`{w}`' for w in sorted(forms[0]))}")
+    return forms[0]
+
+
+def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Location, is_user: bool) -> Rule:
+    _form(entry)
+    language = entry.get("language") or data.get("language") or "cuda"
+    files = tuple(entry.get("files") or data.get("files") or FILES.get(language, ()))
+    if not files:
+        raise PatternError("`language: text` needs `files`")
+    region = Region(entry.get("in") or data.get("in") or ("text" if language in _BUILD else "code"))
+    origin = Origin(
+        entry["id"],
+        data["library"],
+        where,
+        entry.get("priority", 0),
+        is_user,
+        entry.get("definition", "check"),
+        tuple(data.get("scope", ())),
+        entry.get("map", {}),
     )
-
-
-def _shown(stated: dict[str, dict[str, Any]]) -> str:
-    ((kind, values),) = stated.items()
-    return " ".join([kind, *(f"{name}={value}" for name, value in values.items())])
-
-
-def _fact_example(entry: dict[str, Any]) -> Example:
-    text = entry.get("before") or entry.get("near") or entry["absent"]
-    if "__device__" not in text and "__global__" not in text:
-        text = f"template <int N> __device__ void f(int x, float r) {{ {text}; }}\n"
-    facts = tuple((k, tuple(v.items())) for fact in entry.get("facts", ()) for k, v in fact.items())
-    return Example(before=text, facts=facts, is_near="near" in entry)
-
-
-def _rule(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Location) -> Rule:
-    match = entry.get("match")
-    pattern = None
-    if match is not None:
-        try:
-            pattern = re.compile(match["pattern"], re.MULTILINE)
-            if "replace" in entry:
-                re.sub(pattern, entry["replace"], "")
-                _check_template(pattern, entry["replace"])
-        except (re.error, IndexError) as error:
-            raise PorterError(Code.RULE_FILE, where, problem=f"{entry['id']}: {error}") from error
-    files = tuple((match or {}).get("files") or data.get("files") or CUDA_FILES)
+    asked = entry.get("recognize")
+    pattern, recognizers = None, tuple[FactPattern, ...]()
+    if isinstance(asked, dict):
+        pattern = _regex(entry, asked["regex"])
+    elif asked is not None:
+        recognizers = _recognizers(entry, origin, language, [asked] if isinstance(asked, str) else asked)
+    refused = entry.get("refuse")
     return Rule(
         id=entry["id"],
         title=entry["title"],
-        family=data["family"],
+        library=data["library"],
         safety=Safety(entry["safety"]),
         reason=" ".join(entry["reason"].split()),
         references=tuple(entry.get("references", ())),
-        examples=tuple(_examples(entry["examples"])),
+        examples=tuple(_examples(entry, recognizers)),
+        language=language,
         pattern=pattern,
-        region=Region((match or {}).get("in", "code")),
+        region=region,
         files=files,
         when=When(entry.get("when", "always")),
         replace=entry.get("replace"),
-        report=entry.get("report"),
-        becomes=entry.get("becomes", ""),
+        refusal=(refused.get("code", "RULE_REFUSED"), refused["what"], refused["advice"]) if refused else None,
+        becomes=entry.get("becomes") or _shown(entry),
         implemented_by=entry.get("pass"),
+        recognizers=recognizers,
+        emitter=_emitter(entry, origin, recognizers),
         source=str(path),
+        where=where,
     )
+
+
+def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: list[str]) -> tuple[FactPattern, ...]:
+    if language != "cuda":
+        raise PatternError(f"`{texts[0]}`: a pattern of {language} is a regex")
+    if "in" in entry or "files" in entry:
+        raise PatternError("`in` and `files` are for a regex")
+    if "replace" in entry:
+        raise PatternError("`replace` takes a regex; a recognizer with `emit` writes text for a call")
+    where = entry.get("where", {})
+    if "refuse" in entry:
+        return refusal_patterns(origin, texts, entry["refuse"]["what"], entry["refuse"]["advice"], where)
+    return fact_patterns(origin, texts, entry["as"], where)
+
+
+def _regex(entry: dict[str, Any], text: str) -> re.Pattern[str]:
+    if "as" in entry:
+        raise PatternError("a regex recognizes no fact; write the call with its captures")
+    if "where" in entry:
+        raise PatternError("`where` is for captures, and a regex has none")
+    pattern = re.compile(text, re.MULTILINE)
+    if pattern.fullmatch("") is not None:
+        raise PatternError("the regex matches nothing at all")
+    if "replace" in entry:
+        re.sub(pattern, entry["replace"], "")
+        _check_template(pattern, entry["replace"])
+    return pattern
+
+
+def _emitter(entry: dict[str, Any], origin: Origin, recognizers: Sequence[FactPattern]) -> Emitter | None:
+    if "emit" not in entry:
+        return None
+    kind = recognizers[0].kind if recognizers else KINDS.get(entry["on"])
+    if kind not in EMITTED:
+        names = ", ".join(map(kind_name, EMITTED))
+        raise PatternError(f"no text is written for `{entry.get('on') or kind_name(recognizers[0].kind)}`; for {names}")
+    assert kind is not None
+    own = recognizers[0].pattern.captures if recognizers else frozenset[str]()
+    known = {f.name for f in fields(kind)} | EMITTED[kind]
+    needs = tuple(entry.get("needs", ()))
+    for name in (*words_in(entry["emit"]), *needs):
+        if name not in known and name not in own:
+            there = ", ".join(sorted(known | own))
+            raise PatternError(f"nothing binds `${name}` at a {kind_name(kind)}; there are {there}")
+    include = entry.get("request", {}).get("include", "")
+    return Emitter(
+        rule=origin.rule,
+        where=origin.where,
+        on=kind,
+        text=entry["emit"],
+        via=entry.get("via", ""),
+        needs=needs,
+        include=include,
+        priority=origin.priority,
+        is_user=origin.is_user,
+    )
+
+
+def _shown(entry: dict[str, Any]) -> str:
+    if "as" not in entry:
+        return ""
+    ((kind, values),) = entry["as"].items()
+    return " ".join([kind, *(f"{name}={value}" for name, value in values.items())])
 
 
 def _check_template(pattern: re.Pattern[str], template: str) -> None:
@@ -202,13 +300,29 @@ def _check_template(pattern: re.Pattern[str], template: str) -> None:
             raise re.error(f"invalid group reference {number}")
 
 
-def _examples(entries: Iterable[dict[str, Any]]) -> Iterable[Example]:
-    for entry in entries:
+def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern]) -> Iterable[Example]:
+    """Raises PatternError if they do not say what they are examples of."""
+    entries = entry["examples"]
+    if recognizers and "as" in entry:
+        if not any("before" in e for e in entries):
+            raise PatternError("`examples` of a recognizer need one with `before`")
+        if not any("near" in e or isinstance(e.get("absent"), str) for e in entries):
+            raise PatternError("`examples` of a recognizer need one with `near` or `absent`, a form that it is not for")
+    for e in entries:
+        alone = e.get("near") or (e["absent"] if isinstance(e.get("absent"), str) else None)
+        if (alone is None) == ("before" not in e):
+            raise PatternError("an example has `before` and what becomes of it, or `near` or `absent` alone")
+        text = alone or e["before"]
+        if recognizers and "__device__" not in text and "__global__" not in text:
+            text = f"template <int N> __device__ void f(int x, float r) {{ {text}; }}\n"
         yield Example(
-            before=entry["before"],
-            after=entry.get("after"),
-            expect=tuple(entry.get("expect", ())),
-            absent=tuple(entry.get("absent", ())),
-            file=entry.get("file", "kernel.cu"),
-            diagnostics=tuple(entry.get("diagnostics", ())),
+            before=text,
+            after=e.get("after"),
+            expect=tuple(e.get("expect", ())),
+            absent=tuple(e["absent"]) if isinstance(e.get("absent"), list) else (),
+            file=e.get("file", "kernel.cu"),
+            diagnostics=tuple(e.get("diagnostics", ())),
+            facts=tuple((k, tuple(v.items())) for fact in e.get("facts", ()) for k, v in fact.items()),
+            is_near="near" in e,
+            others=tuple(e.get("with", {}).items()),
         )

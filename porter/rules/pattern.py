@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from porter.model.recognition import Piece
+
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_TOKEN = re.compile(r'\s*(\${1,3}[A-Z]\w*|"(?:\\.|[^"\\])*"|\d[\w.]*|\w+|\S)', re.DOTALL)
-_HEAD = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
-_CAPTURE = re.compile(r"\$\$?\$?([A-Z]\w*)")
+_TOKEN = re.compile(r'\s*(\${1,3}(?:[A-Z]\w*|\{[A-Z]\w*\})|"(?:\\.|[^"\\])*"|\d[\w.]*|\w+|\S)', re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_CAPTURE = re.compile(r"\$\$?\$?(?:([A-Z]\w*)|\{([A-Z]\w*)\})")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _MOST_TOKENS = 4000
 """Tokens that one `$X` is tried on."""
@@ -38,7 +40,8 @@ def tokens(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Pattern:
-    """`rest` are the tokens behind the name in `head`."""
+    """`head` is the name that it begins with; `rest` are the tokens behind it, those of template arguments inside the
+    name in front: `Tile<$N>::run($A)` has the head Tile, run and the rest `< $N > :: ( $A )`."""
 
     text: str
     head: tuple[str, ...]
@@ -52,21 +55,31 @@ class Pattern:
     def captures(self) -> frozenset[str]:
         return frozenset(captures_in(self.text))
 
-    def bind(self, rest: str) -> Iterator[dict[str, str]]:
-        """Every way in which the text behind the name is what the pattern asks for: texts by capture."""
+    @property
+    def literals(self) -> int:
+        """Tokens that are no captures."""
+        return len(self.head) + sum(not t.startswith("$") for t in self.rest)
+
+    def bind(self, rest: str) -> Iterator[dict[str, Piece]]:
+        """Every way in which the text behind the name is what the pattern asks for."""
         given = _placed(rest)
         for bound in _match(self.rest, 0, tokens(rest), 0, {}):
-            yield {n: rest[given[i][1] : given[j - 1][2]] if j > i else "" for n, (i, j) in bound.items()}
+            found = {}
+            for name, (i, j) in bound.items():
+                start = given[i][1] if i < len(given) else len(rest)
+                end = given[j - 1][2] if j > i else start
+                found[name] = Piece(rest[start:end], start, end)
+            yield found
 
 
 def captures_in(text: str) -> list[str]:
     """Names of the captures that a text mentions."""
-    return _CAPTURE.findall(text)
+    return [m[1] or m[2] for m in _CAPTURE.finditer(text)]
 
 
 def filled(text: str, captured: Mapping[str, str]) -> str:
     """A text with what its captures are bound to."""
-    return _CAPTURE.sub(lambda found: captured[found[1]], text)
+    return _CAPTURE.sub(lambda found: captured[found[1] or found[2]], text)
 
 
 def compiled(text: str) -> Pattern:
@@ -75,14 +88,46 @@ def compiled(text: str) -> Pattern:
     Raises:
         PatternError: nothing can be what it asks for.
     """
-    found = _HEAD.match(text)
-    if found is None:
-        raise PatternError(f"`{text}` does not begin with a name")
-    rest = tokens(text[found.end() :])
+    head, rest, text = [], list[str](), text.strip()
+    given = _placed(text)
+    at = 0
+    while True:
+        if at >= len(given) or not _NAME.fullmatch(given[at][0]):
+            raise PatternError(f"`{text}` does not begin with a name")
+        head.append(given[at][0])
+        at += 1
+        closing = _angle(given, at)
+        if closing and _is_scope(given, closing):
+            rest += [t for t, _, _ in given[at : closing + 2]]
+            at = closing + 2
+        elif _is_scope(given, at):
+            at += 2
+        else:
+            break
+    inner = len(rest)
+    rest += [t for t, _, _ in given[at:]]
     if "$" in rest or any(t.startswith("$") and not _CAPTURE.fullmatch(t) for t in rest):
         raise PatternError(f"`{text}` has a $ that names no capture")
-    _check_shape(text, rest)
-    return Pattern(text, tuple(found.group().split("::")), rest)
+    _check_shape(text, tuple(rest[inner:]))
+    if inner and inner == len(rest):
+        raise PatternError(f"`{text}` cannot match: template arguments are only read in a call")
+    return Pattern(text, tuple(head), tuple(rest))
+
+
+def _is_scope(given: tuple[tuple[str, int, int], ...], at: int) -> bool:
+    return [t for t, _, _ in given[at : at + 2]] == [":", ":"]
+
+
+def _angle(given: tuple[tuple[str, int, int], ...], at: int) -> int:
+    """Index behind the template arguments that begin at `at`; 0 if none do."""
+    depth = 0
+    for i in range(at, len(given)):
+        depth += (given[i][0] == "<") - (given[i][0] == ">")
+        if depth == 0:
+            return i + 1 if i > at else 0
+        if given[i][0] in (";", "{"):
+            return 0
+    return 0
 
 
 def _check_shape(text: str, rest: tuple[str, ...]) -> None:
@@ -91,7 +136,7 @@ def _check_shape(text: str, rest: tuple[str, ...]) -> None:
     if len(rest) == 2 and rest[0] == "." and rest[1].isidentifier():
         return
     if rest[:1] == ("<",):
-        at = rest.index(">") + 1 if ">" in rest else 0
+        at = _angle(tuple((t, 0, 0) for t in rest), 0)
         if not at:
             raise PatternError(f"`{text}` has a `<` that nothing closes")
     if at < len(rest):
@@ -129,7 +174,7 @@ def _match(
         if j < len(given) and given[j] == token:
             yield from _match(wanted, i + 1, given, j + 1, bound)
         return
-    name, many = token.lstrip("$"), token.startswith("$$$")
+    name, many = token.lstrip("$").strip("{}"), token.startswith("$$$")
     for end in _ends(given, j, many):
         known = bound.get(name)
         if known is not None and given[known[0] : known[1]] != given[j:end]:

@@ -3,27 +3,66 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
 
-from porter.model.facts import KINDS, Fact, Recognizer
+from porter.diagnostics import Location
+from porter.model.facts import KINDS, Fact, Mma, Refused, numbers, places
+from porter.model.recognition import Bound, Piece, Recognizer, Vocabulary
+from porter.ptx.wgmma import WgmmaOp
+from porter.rules.conditions import Condition, Evaluate, Stated, condition
 from porter.rules.pattern import Pattern, PatternError, captures_in, compiled, filled
-from porter.rules.rule import Rule
 
-CONDITIONS = ("const", "int", "name")
-"""What `where` may ask of a capture: a constant expression or a template parameter of one, one whose value is known,
-a plain name."""
+_ONE_CAPTURE = re.compile(r"\$(?:[A-Z]\w*|\{[A-Z]\w*\})")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Whose recognizers these are. `rank` decides between rules of which both match: priority, then a user's rule
+    before Porter's own."""
+
+    rule: str
+    library: str = ""
+    where: Location = field(default_factory=lambda: Location(""))
+    priority: int = 0
+    is_user: bool = False
+    definition: str = "check"
+    scope: tuple[str, ...] = ()
+    maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What texts of a capture stand for, by capture; other texts are no match."""
 
 
 @dataclass(frozen=True)
 class FactPattern:
     """One pattern of a rule, with what a match is. Texts in `values` may name captures."""
 
-    rule: str
+    origin: Origin
     pattern: Pattern
     kind: type[Fact]
     values: tuple[tuple[str, str | int | bool], ...] = ()
-    where: tuple[tuple[str, str], ...] = ()
+    where_captures: tuple[tuple[str, Condition], ...] = ()
+
+    @property
+    def rule(self) -> str:
+        return self.origin.rule
+
+    @property
+    def library(self) -> str:
+        return self.origin.library
+
+    @property
+    def where(self) -> Location:
+        return self.origin.where
+
+    @property
+    def definition(self) -> str:
+        return self.origin.definition
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        return (self.origin.priority, self.origin.is_user, self.pattern.literals, len(self.pattern.rest))
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -38,81 +77,155 @@ class FactPattern:
     def is_call(self) -> bool:
         return self.pattern.is_call
 
-    def bind(self, rest: str, evaluate: Callable[[str], int | None]) -> Fact | None:
-        """The fact at a name that `rest` follows, None if the pattern asks for something else."""
-        for captured in self.pattern.bind(rest):
-            if all(_holds(condition, captured[name], evaluate) for name, condition in self.where):
-                return self._fact(captured, evaluate)
-        return None
+    def place_of(self, name: str) -> str:
+        value = str(dict(self.values).get(name, ""))
+        return captures_in(value)[0] if name in places(self.kind) and value else ""
 
-    def _fact(self, captured: Mapping[str, str], evaluate: Callable[[str], int | None]) -> Fact | None:
+    def bind(self, rest: str, evaluate: Evaluate) -> Bound | str:
+        """The fact at a name that `rest` follows; why there is none if the pattern asks for something else."""
+        why = f"`{self.shown}` asks for other arguments"
+        for captured in self.pattern.bind(rest):
+            texts = {name: piece.text for name, piece in captured.items()}
+            failed = next(((n, c) for n, c in self.where_captures if not c.holds(texts[n], evaluate)), None)
+            if failed is not None:
+                why = f"${failed[0]} of {self.rule} is `{texts[failed[0]]}`, and has to be {failed[1].shown}"
+                continue
+            found = self._fact(texts, evaluate)
+            if not isinstance(found, str):
+                return Bound(found, captured)
+            why = found
+        return why
+
+    def _fact(self, captured: Mapping[str, str], evaluate: Evaluate) -> Fact | str:
+        texts = dict(captured)
+        for name, known in self.origin.maps.items():
+            text = " ".join(texts[name].split())
+            if text not in known:
+                return f"${name} of {self.rule} is `{text}`, which its map does not have"
+            texts[name] = known[text]
         types = {f.name: f.type for f in fields(self.kind)}
+        counted = numbers(self.kind)
         found: dict[str, str | int | bool] = {}
         for name, value in self.values:
             if not isinstance(value, str):
                 found[name] = value
                 continue
-            text = filled(value, captured)
+            if name in counted:
+                for capture in captures_in(value):
+                    number = evaluate(texts[capture])
+                    if number is None:
+                        return f"the value of `{texts[capture]}` is not known, and `{name}` needs it"
+                    value = filled(value, {**{c: f"${{{c}}}" for c in captures_in(value)}, capture: str(number)})
+            text = filled(value, texts)
             if types[name] == "str":
                 found[name] = text
                 continue
             number = evaluate(text)
             if number is None:
-                return None
+                return f"the value of `{text}` is not known, and `{name}` needs it"
             found[name] = number
         make: Callable[..., Fact] = self.kind
-        return make(**found)
+        fact = make(**found)
+        return _illegal(fact) or fact if isinstance(fact, Mma) else fact
 
 
-def _holds(condition: str, text: str, evaluate: Callable[[str], int | None]) -> bool:
-    if condition == "name":
-        return text.isidentifier()
-    return condition == "const" or evaluate(text) is not None
+def _illegal(fact: Mma) -> str:
+    try:
+        WgmmaOp.parse(["wgmma", "mma_async", "sync", "aligned", fact.shape, *fact.types.split(".")])
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def fact_patterns(
-    rule: str, texts: Iterable[str], stated: Mapping[str, Mapping[str, str | int | bool]], where: Mapping[str, str]
+    origin: Origin, texts: Iterable[str], stated: Mapping[str, Mapping[str, Any]], where: Mapping[str, Stated]
 ) -> tuple[FactPattern, ...]:
-    """The patterns of one rule.
+    """The patterns of a recognizer.
 
     Raises:
         PatternError: one cannot match, or what they say does not fit together.
     """
-    patterns = [compiled(text) for text in texts]
-    captures = patterns[0].captures
-    for pattern in patterns:
-        if pattern.captures != captures:
-            raise PatternError(f"`{pattern.text}` does not capture what `{patterns[0].text}` does")
+    patterns = alternatives(origin, texts)
     ((kind, values),) = stated.items()
     if kind not in KINDS:
         raise PatternError(f"`{kind}` is no kind of fact; there are {', '.join(KINDS)}")
-    known = {f.name: f for f in fields(KINDS[kind])}
+    _check_fields(KINDS[kind], kind, values, patterns[0].captures)
+    return _made(origin, patterns, KINDS[kind], values, where)
+
+
+def refusal_patterns(
+    origin: Origin, texts: Iterable[str], what: str, advice: str, where: Mapping[str, Stated]
+) -> tuple[FactPattern, ...]:
+    """The patterns of a refusal. Raises PatternError as `fact_patterns` does."""
+    patterns = alternatives(origin, texts)
+    for name, value in (("what", what), ("advice", advice)):
+        _check_captures(name, value, patterns[0].captures)
+    return _made(origin, patterns, Refused, {"what": what, "advice": advice}, where)
+
+
+def _made(
+    origin: Origin,
+    patterns: list[Pattern],
+    kind: type[Fact],
+    values: Mapping[str, Any],
+    where: Mapping[str, Stated],
+) -> tuple[FactPattern, ...]:
+    captures = patterns[0].captures
+    for name in (*where, *origin.maps):
+        if name not in captures:
+            raise PatternError(f"`{'where' if name in where else 'map'}` names ${name}, which no pattern captures")
+    asked = tuple(sorted((name, condition(name, c)) for name, c in where.items()))
+    given = tuple(sorted(values.items()))
+    return tuple(FactPattern(origin, p, kind, given, asked) for p in patterns)
+
+
+def alternatives(origin: Origin, texts: Iterable[str]) -> list[Pattern]:
+    """The patterns that a rule lists, a name without a namespace in each that its scope has. Raises PatternError."""
+    patterns = [compiled(text) for text in texts]
+    for pattern in patterns[1:]:
+        if pattern.captures != patterns[0].captures:
+            raise PatternError(f"`{pattern.text}` does not capture what `{patterns[0].text}` does")
+    found: list[Pattern] = []
+    for pattern in patterns:
+        scopes = origin.scope if len(pattern.head) == 1 else ()
+        found += [Pattern(pattern.text, (*s.split("::"), *pattern.head), pattern.rest) for s in scopes] or [pattern]
+    return found
+
+
+def _check_fields(kind: type[Fact], called: str, values: Mapping[str, Any], captures: frozenset[str]) -> None:
+    known = {f.name: f for f in fields(kind)}
     for name, value in values.items():
         if name not in known:
-            raise PatternError(f"a {kind} has no `{name}`")
+            raise PatternError(f"a {called} has no `{name}`; it has {', '.join(known) or 'no fields'}")
         if not isinstance(value, str):
             if known[name].type != type(value).__name__:
-                raise PatternError(f"`{name}` of a {kind} is no {type(value).__name__}")
+                raise PatternError(f"`{name}` of a {called} is no {type(value).__name__}")
             continue
-        missing = next((c for c in captures_in(value) if c not in captures), None)
-        if missing is not None:
-            raise PatternError(f"`{name}` names ${missing}, which no pattern captures")
+        _check_captures(name, value, captures)
+        if name in places(kind) and not _ONE_CAPTURE.fullmatch(value):
+            raise PatternError(f"`{name}` of a {called} is one capture, such as $D, and not `{value}`")
     needed = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
     if needed:
-        raise PatternError(f"a {kind} needs `{needed[0]}`")
-    for name, condition in where.items():
-        if name not in captures:
-            raise PatternError(f"`where` names ${name}, which no pattern captures")
-        if condition not in CONDITIONS:
-            raise PatternError(f"`{condition}` is nothing that a capture can be: {', '.join(CONDITIONS)}")
-    facts = tuple(sorted(values.items()))
-    return tuple(FactPattern(rule, p, KINDS[kind], facts, tuple(sorted(where.items()))) for p in patterns)
+        raise PatternError(f"a {called} needs `{needed[0]}`")
+    if kind is Mma and not any(captures_in(str(values[n])) for n in ("shape", "types")):
+        problem = _illegal(Mma(**values))
+        if problem:
+            raise PatternError(f"no such mma: {problem}")
 
 
-def vocabulary(rules: Iterable[Rule]) -> dict[str, list[Recognizer]]:
-    """The recognizers among rules by the last name of their heads, a user's in front of Porter's own."""
-    found: dict[str, list[Recognizer]] = {}
-    for rule in reversed(list(rules)):
+def _check_captures(name: str, value: str, captures: frozenset[str]) -> None:
+    missing = next((c for c in captures_in(value) if c not in captures), None)
+    if missing is not None:
+        raise PatternError(f"`{name}` names ${missing}, which no pattern captures")
+
+
+def vocabulary(rules: Iterable[Any]) -> Vocabulary:
+    """What rules recognize."""
+    words: dict[str, list[Recognizer]] = {}
+    for rule in rules:
         for recognizer in rule.recognizers:
-            found.setdefault(recognizer.head[-1], []).append(recognizer)
-    return found
+            words.setdefault(recognizer.head[-1], []).append(recognizer)
+    return Vocabulary(words)
+
+
+__all__ = ["FactPattern", "Origin", "Piece", "alternatives", "fact_patterns", "refusal_patterns", "vocabulary"]

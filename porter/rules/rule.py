@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatch
 from pathlib import PurePath
 
+from porter.diagnostics import Location
 from porter.lang.text import Safety
-from porter.model.facts import Recognizer
+from porter.model.facts import Fact
+from porter.model.recognition import Recognizer
 
 
 class Region(StrEnum):
@@ -37,9 +39,10 @@ class When(StrEnum):
 
 @dataclass(frozen=True)
 class Example:
-    """A rule's own test. `before` is a whole file named `file`. Pattern rules give `after`, the whole result;
-    pass rules give lines that the result must (`expect`) and must not (`absent`) hold; recognizers the kinds and fields
-    of the facts (`facts`). `is_near`: `before` may be what the rule is for, and is in a form that is not known."""
+    """A rule's own test. `before` is a whole file named `file`, beside the files `others`. Replacements give `after`,
+    the whole result; others lines that the result must (`expect`) and must not (`absent`) hold, recognizers also the
+    kinds and fields of the facts (`facts`). `is_near`: `before` may be what the rule is for, and is in a form that is
+    not known. `diagnostics` are IDs or names of codes."""
 
     before: str
     after: str | None = None
@@ -49,40 +52,68 @@ class Example:
     diagnostics: tuple[str, ...] = ()
     facts: tuple[tuple[str, tuple[tuple[str, str | int | bool], ...]], ...] = ()
     is_near: bool = False
+    others: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """The text for one kind of fact of one library: `via`, empty for those that no other emitter is for. `needs` are
+    bindings without which there is no text, `include` a header that it needs."""
+
+    rule: str
+    where: Location
+    on: type[Fact]
+    text: str
+    via: str = ""
+    needs: tuple[str, ...] = ()
+    include: str = ""
+    priority: int = 0
+    is_user: bool = False
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One mapping. Exactly one of `replace`, `report`, `implemented_by` and `recognizers` is set.
+    """One mapping. Exactly one of `replace`, `refusal`, `implemented_by`, `emitter` and `recognizers` with a fact is
+    set; a recognizer may have an emitter of its own.
 
-    `recognizers` say what a pattern is. `replace` is a `re` template for what `pattern` matched; `report` the name of a
-    library: a match is reported as not portable yet; `implemented_by` the pass in `porter.passes` that does the work.
+    `recognizers` say what a pattern is. `replace` is a `re` template for what `pattern` matched; `refusal` what stops a
+    port, (code, what, advice); `implemented_by` the pass in `porter.passes` that does the work.
     """
 
     id: str
     title: str
-    family: str
+    library: str
     safety: Safety
     reason: str
     references: tuple[str, ...]
     examples: tuple[Example, ...]
+    language: str = "cuda"
     pattern: re.Pattern[str] | None = None
     region: Region = Region.CODE
     files: tuple[str, ...] = ()
     when: When = When.ALWAYS
     replace: str | None = None
-    report: str | None = None
+    refusal: tuple[str, str, str] | None = None
     becomes: str = ""
     implemented_by: str | None = None
     recognizers: tuple[Recognizer, ...] = ()
+    emitter: Emitter | None = None
     source: str = ""
+    where: Location = field(default_factory=lambda: Location(""))
+
+    @property
+    def report(self) -> str | None:
+        """What a match of `pattern` is reported as, and stops the port for."""
+        return self.refusal[1] if self.refusal is not None and self.pattern is not None else None
 
     @property
     def kind(self) -> str:
         """Which of the kinds of rules it is: what it does with a match."""
-        if self.recognizers:
-            return "recognizer"
-        return "pass" if self.implemented_by else "refusal" if self.report is not None else "replacement"
+        if self.refusal is not None:
+            return "refusal"
+        if self.recognizers or self.emitter is not None:
+            return "recognizer" if self.recognizers else "emitter"
+        return "pass" if self.implemented_by else "replacement"
 
     def rewritten(self, text: str) -> str | None:
         """What becomes of a text that is a match as a whole; None if it is not, or if the rule replaces nothing."""

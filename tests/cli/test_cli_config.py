@@ -11,11 +11,12 @@ from fakes_cli import porter, porter_json
 from porter.cli.config import KEYS, find_config
 
 RULE = """\
-family: house rules
+schema: 2
+library: house rules
 rules:
   - id: ACME001
     title: Our trace macro
-    match: {pattern: 'TRACE_SM90\\b'}
+    recognize: {regex: 'TRACE_SM90\\b'}
     replace: TRACE_SM100
     safety: safe
     reason: The macro has a sister for Blackwell.
@@ -200,7 +201,11 @@ def test_every_command_that_reads_sources_takes_rules(tmp_path: Path, command: s
 
 def test_scan_counts_what_a_rule_of_ones_own_names(source: Path) -> None:
     rules = source.parents[2] / "house" / "mine.yaml"
-    rules.write_text(RULE.replace("replace: TRACE_SM100", "report: house library"))
+    rules.write_text(
+        RULE.replace(
+            "replace: TRACE_SM100", "refuse: {code: LIBRARY_CONSTRUCT, what: house library, advice: Leave it.}"
+        )
+    )
     assert porter_json("scan", source)["files"][0]["constructs"] == []
     (found,) = porter_json("scan", source, "--rules", rules)["files"][0]["constructs"]
     assert found["name"] == "TRACE_SM90"

@@ -14,11 +14,12 @@ from porter.cli.main import main
 from porter.diagnostics import ExitCode
 
 RULE = """
-family: house rules
+schema: 2
+library: house rules
 rules:
   - id: ACME001
     title: Our trace macro
-    match: {pattern: 'TRACE_SM90\\b'}
+    recognize: {regex: 'TRACE_SM90\\b'}
     replace: TRACE_SM100
     safety: safe
     reason: The macro has a sister for Blackwell.

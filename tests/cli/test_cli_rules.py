@@ -15,11 +15,12 @@ from porter.rules.load import load_rules, read_rule_file
 
 REPLACEMENT = """\
 # Rules of the house.
-family: house rules
+schema: 2
+library: house rules
 rules:
   - id: ACME001
     title: Our trace macro
-    match: {pattern: 'TRACE_SM90\\b'}  # the old one
+    recognize: {regex: 'TRACE_SM90\\b'}  # the old one
     replace: TRACE_SM100
     safety: safe
     reason: The macro has a sister for Blackwell.
@@ -98,9 +99,9 @@ def test_an_example_that_does_not_hold_is_named_with_its_line(house: Path) -> No
     ]  # fmt: skip
     first, second = document["diagnostics"]
     assert first["id"] == second["id"] == "PT6051"
-    assert first["location"]["line"] == 12
+    assert first["location"]["line"] == 13
     assert "+void f() { TRACE_SM101(1); }" in first["detail"]
-    assert second["location"]["line"] == 14
+    assert second["location"]["line"] == 15
     assert "the result has no `TRACE_SM100`" in second["message"]
 
 

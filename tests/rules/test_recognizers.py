@@ -11,9 +11,10 @@ import pytest
 from porter.cli.main import main
 from porter.diagnostics import PorterError
 from porter.model.facts import Wait
+from porter.model.recognition import Bound
 from porter.rules.load import load_rules, read_rule_file
 from porter.rules.pattern import PatternError, compiled
-from porter.rules.recognize import fact_patterns
+from porter.rules.recognize import Origin, fact_patterns
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "passes"))
 
@@ -60,12 +61,15 @@ rules:
     ],
 )
 def test_pattern(pattern: str, rest: str, bound: dict[str, str] | None) -> None:
-    assert next(compiled(pattern).bind(rest), None) == bound
+    found = next(compiled(pattern).bind(rest), None)
+    assert (found if found is None else {name: piece.text for name, piece in found.items()}) == bound
 
 
 def test_names_of_captures_may_begin_alike() -> None:
-    recognizer = fact_patterns("R1", ["house::wait<$N, $NAME>()"], {"wait": {"pending": "$N - $NAME"}}, {})[0]
-    assert recognizer.bind("<1, LEFT>()", lambda _: None) == Wait("1 - LEFT")
+    made = fact_patterns(Origin("R1"), ["house::wait<$N, $NAME>()"], {"wait": {"pending": "$N - $NAME"}}, {})
+    bound = made[0].bind("<1, LEFT>()", lambda _: None)
+    assert isinstance(bound, Bound)
+    assert bound.fact == Wait("1 - LEFT")
 
 
 @pytest.mark.parametrize(
@@ -94,9 +98,9 @@ def test_a_pattern_that_cannot_match(text: str) -> None:
         ("{wait: {pending: $N}}", "{wait: {pending: 1}}", 4, "is no int"),
         ("{wait: {pending: $N}}", "{wait: {pending: $N}, fence: {}}", 7, "too many properties"),
         ("where: {N: const}", "where: {M: const}", 4, "$M, which no pattern captures"),
-        ("where: {N: const}", "where: {N: big}", 4, "`big` is nothing that a capture can be"),
+        ("where: {N: const}", "where: {N: big}", 4, "`big` is nothing that $N can be"),
         ("safety: review", "safety: sure", 9, "'sure' is not one of"),
-        ("      - {near: 'acme::wait()'}\n", "", 12, "too short"),
+        ("      - {near: 'acme::wait()'}\n", "", 4, "need one with `near` or `absent`"),
         ("{near: 'acme::wait()'}", "{nearly: 'acme::wait()'}", 13, "nearly"),
         ("    examples:\n", "    ? [1]\n    examples:\n", 11, "unhashable"),
     ],
@@ -150,7 +154,7 @@ rules:
 """
 ENTRY = """\
   - {id: %s, title: House sync, recognize: '%s', as: %s, safety: review, reason: It is wgmma's.,
-     examples: [{before: '%s', facts: []}, {absent: 'other::f()'}]}
+     examples: [{before: '%s', expect: [x]}, {absent: 'other::f()'}]}
 """
 DECLARED = """\
 namespace acme {

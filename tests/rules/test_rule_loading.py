@@ -13,11 +13,12 @@ from porter.passes.port import PortOptions, port_sources
 from porter.rules.load import load_rules
 
 GOOD = """
-family: house rules
+schema: 2
+library: house rules
 rules:
   - id: ACME001
     title: Our trace macro
-    match: {pattern: 'ACME_TRACE_SM90\\b'}
+    recognize: {regex: 'ACME_TRACE_SM90\\b'}
     replace: ACME_TRACE_SM100
     safety: safe
     reason: The macro has a sister for Blackwell.
@@ -43,7 +44,7 @@ def test_a_user_rule_in_fifteen_lines(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("rules: [", "expected the node content"),
-        ("family: x\nrules: []\n", "rules"),
+        ("schema: 2\nlibrary: x\nrules: []\n", "rules"),
         (GOOD.replace("replace:", "replaces:"), "replaces"),
         (GOOD.replace("safety: safe", "safety: sure"), "'sure' is not one of"),
         (GOOD.replace("SM90\\b", "(SM90"), "missing )"),

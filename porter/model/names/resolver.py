@@ -114,6 +114,11 @@ class Names:
             self._resolved[id(call)] = known
         return known
 
+    def candidates(self, call: Call) -> list[FunctionSymbol]:
+        """The functions of a call's name, whether they take its arguments or not."""
+        named = self._named(call)
+        return list(named.symbols) if named is not None else []
+
     def type_of(self, function: Function, node: Node) -> Type:
         """The type of an expression in a function."""
         return self.expressions.type_of(function, node)

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which fact a place in the sources is, which rule says so, and why the others do not.
+
+Rules are asked where the name of a call or value, as C++ resolves it, is the one that their pattern begins with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Protocol
+
+from tree_sitter import Node
+
+from porter.diagnostics import Location
+from porter.lang.text import Span
+from porter.model.facts import TENSOR_CORE, Doubt, Fact, Problem, Refused
+from porter.model.functions import Call, Component, Function, Path
+from porter.model.names.outside import Verdict, qualified
+from porter.model.names.resolver import Names
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a capture is bound to: a text, and where it begins and ends in the text that was matched."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A pattern that matched: the fact, and what its captures are."""
+
+    fact: Fact
+    captures: Mapping[str, Piece]
+
+
+class Recognizer(Protocol):
+    """One pattern of a rule. `head` is the qualified name that it begins with; `rank` what decides between rules that
+    match at one place, the greater one wins; `inner_args` how many of the names in front of the last have template
+    arguments in the pattern."""
+
+    @property
+    def rule(self) -> str: ...
+
+    @property
+    def library(self) -> str: ...
+
+    @property
+    def where(self) -> Location: ...
+
+    @property
+    def head(self) -> tuple[str, ...]: ...
+
+    @property
+    def kind(self) -> type[Fact]: ...
+
+    @property
+    def shown(self) -> str: ...
+
+    @property
+    def is_call(self) -> bool: ...
+
+    @property
+    def rank(self) -> tuple[int, ...]: ...
+
+    @property
+    def definition(self) -> str: ...
+
+    def bind(self, rest: str, evaluate: Callable[[str], int | None]) -> Bound | str:
+        """What a match with the text behind the name is; why there is none if there is none."""
+        ...
+
+    def place_of(self, name: str) -> str:
+        """The capture that a field of the fact is."""
+        ...
+
+
+class Outcome(Enum):
+    """How a rule fares at a place."""
+
+    RECOGNIZED = "recognized"
+    SHADOWED = "shadowed by another rule"
+    TIED = "tied with another rule"
+    NEAR = "near miss"
+    UNSURE = "not sure"
+    OTHER = "another name"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One rule that was tried at a place. `why` is a sentence; `by` the ID of the rule that won or ties."""
+
+    recognizer: Recognizer
+    outcome: Outcome
+    why: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a place is. `fact` is None if no rule is for it, a Doubt if one may be; `captures` are those of the rule
+    that won, with their spans in the file (None where the text stands elsewhere, as behind a macro or an alias)."""
+
+    fact: Fact | Doubt | None = None
+    recognizer: Recognizer | None = None
+    captures: Mapping[str, tuple[str, Span | None]] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+
+
+NOTHING = Answer()
+
+_CALL = re.compile(r"\s*((?:::)?\s*[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)\s*((?:<[^()]*>\s*)?\(.*\))\s*", re.DOTALL)
+
+
+class Vocabulary:
+    """What rules say: recognizers by the last name of their heads, and emitters."""
+
+    def __init__(self, words: Mapping[str, Sequence[Recognizer]]) -> None:
+        self.words = words
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.words
+
+    def of(self, name: str) -> Sequence[Recognizer]:
+        return self.words.get(name, ())
+
+    def naming(self, kinds: tuple[type[Fact], ...]) -> set[str]:
+        """Words that a call of one of these kinds may have for a name."""
+        return {word for word, asked in self.words.items() if any(r.kind in kinds for r in asked)}
+
+
+class Facts:
+    """Asks about one program."""
+
+    def __init__(self, names: Names, vocabulary: Vocabulary, evaluate: Callable[[Function, str], int | None]) -> None:
+        self.names = names
+        self.vocabulary = vocabulary
+        self._evaluate = evaluate
+        self._known: dict[tuple[int, int], Answer] = {}
+
+    def of_call(self, call: Call) -> Fact | Doubt | None:
+        """What a call is; a doubt if it may be a fact and is not understood."""
+        return self.answer(call).fact
+
+    def answer(self, call: Call) -> Answer:
+        """What a call is, and every rule that was tried on it."""
+        key = (id(call.caller), call.node.id)
+        if key not in self._known:
+            self._known[key] = self._of_call(call)
+        return self._known[key]
+
+    def of_name(self, function: Function, node: Node) -> Fact | Doubt | None:
+        """What a name, or a member of one, is where it is not called."""
+        return self.answer_name(function, node).fact
+
+    def answer_name(self, function: Function, node: Node) -> Answer:
+        """The same with every rule that was tried."""
+        key = (id(function), node.id)
+        if key not in self._known:
+            head = node.child_by_field_name("argument") if node.type == "field_expression" else node
+            paths, asked = self._asked(function, head, False) if head is not None else ([], [])
+            found = self._judged(function, node, head, paths, asked) if head is not None and asked else NOTHING
+            self._known[key] = found
+        return self._known[key]
+
+    def of_text(self, name: str, kinds: tuple[type[Fact], ...]) -> str:
+        """Why a qualified name in text that is not parsed may be a library's, as if it stood outside of all functions;
+        empty if it is not."""
+        steps = [s for s in name.split("::") if s]
+        path = Path(tuple(Component(s) for s in steps), name.startswith("::"))
+        for recognizer in self.vocabulary.of(steps[-1]):
+            if recognizer.kind in kinds and self.names.outside_path(path, recognizer.head) is not Verdict.NO:
+                return f"`{name}` may be `{'::'.join(recognizer.head)}`"
+        return ""
+
+    def in_text(self, text: str) -> Fact | None:
+        """What a call in a macro's text is, as if it stood outside of all functions; None if that is not sure."""
+        match = _CALL.fullmatch(text)
+        if match is None:
+            return None
+        rooted, steps = match[1].startswith("::"), [s.strip() for s in match[1].split("::") if s.strip()]
+        path = Path(tuple(Component(s) for s in steps), rooted)
+        for recognizer in self.vocabulary.of(steps[-1]):
+            if recognizer.is_call and self.names.outside_path(path, recognizer.head) is Verdict.YES:
+                bound = recognizer.bind(match[2], lambda _: None)
+                if isinstance(bound, Bound):
+                    return bound.fact
+        return None
+
+    def _of_call(self, call: Call) -> Answer:
+        callee = call.node.child_by_field_name("function") if call.node.type == "call_expression" else None
+        if callee is None or callee.type in ("field_expression", "call_expression", "lambda_expression"):
+            return NOTHING
+        paths, asked = self._asked(call.caller, callee, True)
+        if not asked:
+            return NOTHING
+        meant = self.names.resolve(call)
+        declared = {(*qualified(s.scope), call.name) for s in meant.symbols}
+        if not declared and not meant.targets:
+            heads = {(*qualified(s.scope), call.name) for s in self.names.candidates(call)}
+            near = [r for r in asked if r.head in heads and _is_leaf(r)]
+            if near:
+                what = f"`{call.caller.text(call.node)}` does not fit the declaration of `{'::'.join(near[0].head)}`"
+                return _doubtful(Doubt(near[0].kind, what, Problem.NEAR, near[0].rule), near)
+            return self._judged(call.caller, call.node, callee, paths, asked)
+        of_rule = [r for r in asked if r.head in declared and (not meant.targets or _is_leaf(r))]
+        if of_rule and meant.sure and len(declared) == 1:
+            # the function is what a rule says of it, whatever stands in it
+            return self._bound(call.caller, call.node, callee, paths, of_rule)
+        found = self._judged(call.caller, call.node, callee, paths, asked)
+        if meant.sure and not of_rule and (found.fact is None or isinstance(found.fact, Doubt)):
+            others = tuple(Attempt(r, Outcome.OTHER, "the sources define the function") for r in asked)
+            return Answer(attempts=others)
+        what = f"`{call.caller.text(callee)}` may be a function of the sources or a library's"
+        return _doubtful(Doubt(asked[0].kind, what, rule=asked[0].rule), asked)
+
+    def _asked(self, function: Function, head: Node, is_call: bool) -> tuple[list[Path], list[Recognizer]]:
+        """A name as the sources write it, macros expanded, and the recognizers for its last part."""
+        paths = [p for p in self.names.written(function, head) if p.steps]
+        last = {p.steps[-1].name for p in paths}
+        return paths, [r for name in sorted(last) for r in self.vocabulary.of(name) if r.is_call is is_call]
+
+    def _judged(self, function: Function, node: Node, head: Node, paths: list[Path], asked: list[Recognizer]) -> Answer:
+        """What a name is that the sources do not declare."""
+        verdicts = {r.head: self.names.outside(function, head, r.head) for r in asked}
+        others = tuple(
+            Attempt(r, Outcome.OTHER, f"the name is not `{'::'.join(r.head)}`")
+            for r in asked
+            if verdicts[r.head] is Verdict.NO
+        )
+        meant = [r for r in asked if verdicts[r.head] is Verdict.YES]
+        if meant:
+            found = self._bound(function, node, head, paths, meant)
+            return replace(found, attempts=(*found.attempts, *others))
+        unsure = [r for r in asked if verdicts[r.head] is Verdict.MAYBE]
+        if not unsure:
+            return Answer(attempts=others)
+        what = _unknown("::".join(s.name for s in paths[0].steps), unsure[0].head)
+        doubtful = _doubtful(Doubt(unsure[0].kind, what, rule=unsure[0].rule), unsure)
+        return replace(doubtful, attempts=(*doubtful.attempts, *others))
+
+    def _bound(self, function: Function, node: Node, head: Node, paths: list[Path], meant: list[Recognizer]) -> Answer:
+        """The fact of the rule that ranks highest among those whose pattern the text is."""
+        at = _name_end(head) + function.shift
+        rest = function.file.text(Span(at, node.end_byte + function.shift))
+        args = paths[0].steps[-1].args
+        front = _inner_args(paths[0])
+        if args and "<" not in rest.split("(", 1)[0]:
+            front += f"<{', '.join(args)}>"
+        tried = [(r, r.bind(front + rest, lambda text: self._evaluate(function, text))) for r in meant]
+        matched = [(r, b) for r, b in tried if isinstance(b, Bound)]
+        near = tuple(Attempt(r, Outcome.NEAR, b) for r, b in tried if isinstance(b, str))
+        if not matched:
+            name, first = "::".join(meant[0].head), near[0]
+            what = f"`{function.text(node)}` is no form of `{name}` that a rule knows: {first.why}"
+            return Answer(Doubt(meant[0].kind, what, Problem.NEAR, meant[0].rule), attempts=near)
+        matched.sort(key=lambda m: (m[0].rank, m[0].rule), reverse=True)
+        winner, bound = matched[0]
+        rivals = [r for r, b in matched[1:] if r.rank == winner.rank and b.fact != bound.fact]
+        if rivals:
+            tied = tuple(Attempt(r, Outcome.TIED, by=o.rule) for r, o in ((winner, rivals[0]), (rivals[0], winner)))
+            what = f"{winner.rule} ({winner.where}) and {rivals[0].rule} ({rivals[0].where}) are both for it"
+            return Answer(Doubt(winner.kind, what, Problem.TIED, winner.rule), attempts=(*tied, *near))
+        behind = len(front)
+        captures = {
+            name: (p.text, _span(function, at, rest, p.start - behind, p.end - behind))
+            for name, p in bound.captures.items()
+        }
+        shadowed = tuple(Attempt(r, Outcome.SHADOWED, by=winner.rule) for r, _ in matched[1:] if r.rule != winner.rule)
+        return Answer(bound.fact, winner, captures, (Attempt(winner, Outcome.RECOGNIZED), *shadowed, *near))
+
+
+def _is_leaf(recognizer: Recognizer) -> bool:
+    """Whether what the rule says stands for the body of the function, where that is at hand."""
+    return recognizer.definition != "read" and recognizer.kind in (*TENSOR_CORE, Refused)
+
+
+def _doubtful(doubt: Doubt, asked: Sequence[Recognizer]) -> Answer:
+    outcome = Outcome.NEAR if doubt.problem is Problem.NEAR else Outcome.UNSURE
+    return Answer(doubt, attempts=tuple(Attempt(r, outcome, doubt.what) for r in asked))
+
+
+def _inner_args(path: Path) -> str:
+    """The template arguments of the names in front of the last, as patterns have them in front of the rest."""
+    return "".join(f"<{', '.join(s.args)}>::" for s in path.steps[:-1] if s.args is not None)
+
+
+def _span(function: Function, at: int, rest: str, start: int, end: int) -> Span | None:
+    """Where a part of the text behind a name stands in the file."""
+    if start < 0:
+        return None
+    first = at + len(rest[:start].encode())
+    return Span(first, first + len(rest[start:end].encode()))
+
+
+def _unknown(written: str, head: tuple[str, ...]) -> str:
+    return (
+        f"`{written}` is declared nowhere in the sources and may be `{'::'.join(head)}` or another function; give its "
+        "header with -I, or name the namespace"
+    )
+
+
+def _name_end(head: Node) -> int:
+    """Where the last plain name of a head ends: its template arguments follow."""
+    while True:
+        inner = head.child_by_field_name("name")
+        if inner is None and head.type == "dependent_name" and head.named_children:
+            inner = head.named_children[-1]
+        if inner is None:
+            return head.end_byte
+        head = inner
