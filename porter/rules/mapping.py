@@ -106,7 +106,7 @@ def _of_rules(rules: Iterable[Rule], entries: Sequence[Entry]) -> Iterator[Entry
     for rule in rules:
         names = tuple(dict.fromkeys("::".join(r.head) for r in rule.recognizers))
         if names and not all(_plain(name) in known for name in names):
-            yield Entry(rule.family, names, rule.title + ".", "ported", rule.becomes, (), (rule.id,), rule.references)
+            yield Entry(rule.library, names, rule.title + ".", "ported", rule.becomes, (), (rule.id,), rule.references)
 
 
 _SPACES = re.compile(r"^(?:::)?(?:cutlass::)?(?:cute::)?|^cutlass\.")
