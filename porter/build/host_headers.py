@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic
+from porter.diagnostics.reading import is_file
 
 _HOST_HEADER = re.compile(
     r"(?:torch|ATen|c10|caffe2|pybind11|tvm|dlpack|nvtx3|spdlog|fmt|glog|gtest|gflags|xla|jaxlib|cudnn_frontend)/.*"
@@ -96,9 +97,16 @@ class HostHeaders:
 _COMMON = "porter_host_library.h"
 
 
-def host_headers(source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Sequence[Path] = ()) -> HostHeaders:
-    """Stand-ins for the host headers that a translation unit may include, made from how its files use them."""
-    texts: list[str] = []
+def directories_of(source: Path, include_dirs: Sequence[Path] = ()) -> tuple[Path, ...]:
+    """The directories of a source and of all headers that it includes: where what a port leaves out is found."""
+    return tuple(dict.fromkeys(path.absolute().parent for path in _closure(source, include_dirs, ())[0]))
+
+
+def _closure(
+    source: Path, include_dirs: Sequence[Path], quote_dirs: Sequence[Path]
+) -> tuple[dict[Path, str], set[str]]:
+    """The files of a translation unit with their texts, and the names of host headers that none of them is."""
+    texts: dict[Path, str] = {}
     wanted: set[str] = set()
     seen: set[Path] = set()
     work = [source]
@@ -112,14 +120,21 @@ def host_headers(source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Se
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        texts.append(text)
+        texts[path] = text
         for quote, name in _INCLUDE.findall(text):
             places = [path.parent, *quote_dirs, *include_dirs] if quote == '"' else list(include_dirs)
-            found = next((p / name for p in places if (p / name).is_file()), None)
+            found = next((p / name for p in places if is_file(p / name)), None)
             if found is not None:
                 work.append(found)
             elif _HOST_HEADER.fullmatch(name):
                 wanted.add(name)
+    return texts, wanted
+
+
+def host_headers(source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Sequence[Path] = ()) -> HostHeaders:
+    """Stand-ins for the host headers that a translation unit may include, made from how its files use them."""
+    read, wanted = _closure(source, include_dirs, quote_dirs)
+    texts = list(read.values())
     if not wanted:
         return HostHeaders({})
     # gcc takes files of equal content for one file, and would name only the first

@@ -209,6 +209,7 @@ def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: 
     unit = f'#include "{source.as_posix()}"\n' + probe_unit
     options = common_flags(request.std, request.include_dirs, request.defines, request.flags, request.lineinfo)
     for directory in request.quote_dirs:
+        _require_plain("-iquote", str(directory))
         options += ["-Xcompiler", "-iquote", "-Xcompiler", str(directory.absolute())]
     absent = host_headers(source, request.include_dirs, request.quote_dirs)
     flags = [f"-arch={request.arch}", "-ptx", *options, *absent.flags]
@@ -231,6 +232,11 @@ def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: 
     return _Unit(ptx, log, probe, stood_in)
 
 
+def _require_plain(option: str, text: str) -> None:
+    if re.search(r"[`$]", text):
+        raise PorterError(Code.BAD_OPTION, option=option, problem=f"nvcc would have a shell expand `{text}`")
+
+
 def common_flags(
     std: str, include_dirs: Sequence[Path], defines: Sequence[str], flags: Sequence[str], lineinfo: bool
 ) -> list[str]:
@@ -240,10 +246,7 @@ def common_flags(
         PorterError: BAD_OPTION for a macro that nvcc would have a shell expand: it starts its tools through one.
     """
     for option, text in (*(("-D", d) for d in defines), *(("-I", str(d)) for d in include_dirs)):
-        if re.search(r"[`$]", text):
-            raise PorterError(
-                Code.BAD_OPTION, option=option, problem=f"`{text}` is text that nvcc would run in a shell"
-            )
+        _require_plain(option, text)
     result = [f"-std={std}", *DEFAULT_FLAGS]
     if lineinfo:
         result.append("-lineinfo")

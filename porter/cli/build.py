@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.build.dsl import DslCompiled
-from porter.build.host_headers import host_headers_note
+from porter.build.host_headers import directories_of, host_headers_note
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.port_plan import materialize
 from porter.build.ptxas import assemble
@@ -99,7 +99,8 @@ def _whole(
         raise PorterError(Code.CASE_NOT_FOUND, path=file)
     here = (file.parent, *include_dirs)
     before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
-    after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=here), toolkit)
+    beside = directories_of(file, include_dirs)
+    after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=here, quote_dirs=beside), toolkit)
     rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, PORT_ARCH), toolkit)
     return rows, [*before.stood_in, *after.stood_in]
 

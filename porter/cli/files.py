@@ -18,20 +18,23 @@ def common_root(paths: Iterable[str]) -> Path:
     return Path(os.path.commonpath([Path(p).resolve().parent for p in paths]))
 
 
-def placed_below(files: Mapping[str, bytes], directory: Path) -> dict[Path, bytes]:
-    """The files at the same places to each other below `directory`.
+def placed_below(files: Mapping[str, bytes], directory: Path, originals: Iterable[str]) -> dict[Path, bytes]:
+    """The files at the same places to each other below `directory` as the originals, of which they may be some.
 
     Raises:
-        PorterError: WOULD_OVERWRITE if one would land on a file that was read.
+        PorterError: WOULD_OVERWRITE if one would land on a file that was read, or outside of the directory.
     """
-    root = common_root(files)
-    sources = {Path(p).resolve() for p in files}
+    sources = {Path(p).resolve() for p in (*files, *originals)}
+    root = common_root(map(str, sources))
+    within = directory.resolve()
     placed: dict[Path, bytes] = {}
     for path, data in files.items():
         target = directory / Path(path).resolve().relative_to(root)
         if target.resolve() in sources:
             reason = "it is the original; use --apply to port in place"
             raise PorterError(Code.WOULD_OVERWRITE, path=target, reason=reason)
+        if not target.parent.resolve().is_relative_to(within):
+            raise PorterError(Code.WOULD_OVERWRITE, path=target, reason=f"a link leads out of {directory}")
         placed[target] = data
     return placed
 

@@ -19,6 +19,7 @@ from porter.cli.inputs import require_program
 from porter.cli.options import read_launch, read_sizes, sim_options
 from porter.cli.programs import Request, run_source_or_executable
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, worst_exit
+from porter.diagnostics.reading import LARGEST_PTX, read_text
 from porter.report import hazards as report_hazards
 from porter.report import hazards_sarif
 from porter.report.exits import hazards_exit
@@ -73,7 +74,7 @@ def hazards(
     errors: list[Diagnostic] = []
     if path.suffix == ".ptx" and case_path is None:
         launch = read_launch(grid, block, cluster, smem)
-        module = parse_ptx(_text(path), str(path))
+        module = parse_ptx(read_text(path, LARGEST_PTX), str(path))
         entry = pick_entry(module, kernel, str(path))
         values = [read_argument(a) for a in args]
         runs.append(check_bare(module, entry, launch, values, path.name, chosen or "practice", options, numbers))
@@ -113,13 +114,6 @@ def hazards(
     if sarif_path is not None:
         _write(sarif_path, json.dumps(hazards_sarif.document(runs), indent=2) + "\n")
     return worst_exit([*map(hazards_exit, runs), *(e.code.value.exit_code for e in errors)])
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError:
-        raise PorterError(Code.NOT_TEXT, path=path) from None
 
 
 def _write(path: Path, text: str) -> None:

@@ -36,6 +36,7 @@ def port(
     apply: bool,
     check: bool,
     allow_dirty: bool,
+    whole: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     include_dirs: tuple[Path, ...],
@@ -49,6 +50,8 @@ def port(
         raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
     if allow_dirty and not apply:
         raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
+    if whole and output is None:
+        raise PorterError(Code.BAD_OPTION, option="--whole", problem="goes with -o only")
     require_directories("-I", include_dirs)
     ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore))
     if mends and ported.exit_code is ExitCode.OK:
@@ -58,7 +61,7 @@ def port(
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs)
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
-    written = [] if refused else _write(ported, output, apply)
+    written = [] if refused else _write(ported, output, apply, whole)
     code = gate_exit(gated) or ported.exit_code
     if check and ported.changed and code is ExitCode.OK:
         code = ExitCode.FINDINGS
@@ -95,17 +98,18 @@ def _differs(path: str, data: bytes) -> bool:
     return Path(path).is_file() and Path(path).read_bytes() != data
 
 
-def _write(ported: Ported, output: Path | None, apply: bool) -> list[str]:
+def _write(ported: Ported, output: Path | None, apply: bool, whole: bool) -> list[str]:
     """The files written, as the user would name them."""
     if not ported.changed and ported.exit_code is not ExitCode.OK:
         # What was left is named; a copy of the original would only look like a port.
         return []
     if output is not None:
-        placed = placed_below(ported.elsewhere(), output)
+        placed = placed_below(ported.elsewhere() if whole else ported.to_write(), output, ported.new)
         write_all(placed)
         return [str(path) for path in placed]
     if apply:
-        write_all({Path(path): ported.new[path] for path in ported.changed})
+        # a link stays one, and what it leads to is ported
+        write_all({Path(path).resolve(): ported.new[path] for path in ported.changed})
         return ported.changed
     return []
 

@@ -21,6 +21,7 @@ from porter.cli.options import read_launch, read_sizes, sim_options
 from porter.cli.programs import Request, run_source_or_executable
 from porter.cli.tracing import recorder, show_trace
 from porter.diagnostics import Code, ExitCode, PorterError
+from porter.diagnostics.reading import LARGEST_PTX, read_text
 from porter.report import json as report_json
 from porter.report.program import finding_body, finding_diagnostic
 from porter.verify.backends import SimBackend, run_finding
@@ -93,11 +94,7 @@ def _case_beside(path: Path) -> Path | None:
 
 
 def _ptx(path: Path, kernel: str | None, launch: Any, args: Sequence[str], options: SimOptions) -> dict[str, Any]:
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError:
-        raise PorterError(Code.NOT_TEXT, path=path) from None
-    module = parse_ptx(text, str(path))
+    module = parse_ptx(read_text(path, LARGEST_PTX), str(path))
     entry = pick_entry(module, kernel, str(path))
     result = run_bare(module, entry, launch, [read_argument(a) for a in args], options)
     tensors = {f"argument {i}": array for i, array in result.buffers.items()}

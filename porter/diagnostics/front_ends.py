@@ -9,8 +9,8 @@ UNREADABLE_SOURCE = error(
     "PT1001",
     ExitCode.USAGE,
     "cannot read {path}: {reason}",
-    "The file exists but the system refused to hand out its contents.",
-    "Check its permissions.",
+    "The system refused to hand out its contents, it is a pipe or a device, or it has more than Porter goes through.",
+    "Check its permissions; pass a regular file of ordinary size.",
 )
 UNPARSED_REGION = warning(
     "PT1002",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics.reading import read_file
 from porter.lang.text import LineIndex, Span
 
 PACKAGE = "cutlass"
@@ -530,9 +531,5 @@ def _tree(path: str, source: bytes) -> ast.Module:
 
 
 def read_dsl(path: Path, package: str = "") -> DslFile:
-    """Raises what `parse_dsl` raises, and FILE_NOT_FOUND."""
-    try:
-        source = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        raise PorterError(Code.FILE_NOT_FOUND, path=path) from None
-    return parse_dsl(str(path), source, package)
+    """Raises what `parse_dsl` and `read_file` raise."""
+    return parse_dsl(str(path), read_file(path), package)

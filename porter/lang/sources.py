@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.diagnostics import Code, PorterError
+from porter.diagnostics.reading import is_file, read_file
 from porter.lang.asm import string_macros
 from porter.lang.cuda import CudaFile, parse_cuda
 from porter.lang.known_headers import is_known
@@ -84,16 +85,11 @@ def read_source(path: Path) -> bytes:
     """The bytes of a source file, unchanged.
 
     Raises:
-        PorterError: FILE_NOT_FOUND, NOT_TEXT (NUL bytes; other encodings than UTF-8 are kept as they are).
+        PorterError: what `read_file` raises; NOT_TEXT (NUL bytes; other encodings than UTF-8 are kept as they are).
     """
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise PorterError(Code.FILE_NOT_FOUND, path=str(path)) from None
-    except IsADirectoryError:
-        raise PorterError(Code.UNKNOWN_SOURCE_KIND, path=str(path)) from None
-    except OSError as error:
-        raise PorterError(Code.UNREADABLE_SOURCE, path=str(path), reason=error.strerror or str(error)) from None
+    if path.is_dir():
+        raise PorterError(Code.UNKNOWN_SOURCE_KIND, path=str(path))
+    data = read_file(path)
     if b"\0" in data:
         raise PorterError(Code.NOT_TEXT, path=str(path))
     return data
@@ -107,7 +103,8 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
     """The file and every local header that it includes, directly or not.
 
     A quoted include is followed if it names a file next to the including one or in `include_dirs`; an angle
-    include only if it is in `include_dirs`. System and toolkit headers are never read. One that names a macro is
+    include only if it is in `include_dirs`. It has to lead to a file of the project (`project_root`) or below one of
+    `include_dirs`, links followed. System and toolkit headers are never read. One that names a macro is
     followed if the set says what it stands for.
 
     Raises:
@@ -118,7 +115,7 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
         raise PorterError(Code.FILE_NOT_FOUND, path=str(path))
     if path.is_dir() or path.suffix.lower() not in CUDA_ENDINGS:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, path=str(path))
-    collector = _Collector(include_dirs)
+    collector = _Collector(include_dirs, project_root(path))
     root = collector.add(path)
     collector.follow_macros()
     macros = [macro for source in collector.sources.values() for macro in lexed(source).macros()]
@@ -127,9 +124,23 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
     return SourceSet(root, files, tuple(collector.includes), string_macros(macros), tuple(include_dirs))
 
 
+def project_root(path: Path) -> Path:
+    """The directory that a source's project lies in: its repository, else the working directory if that is above it,
+    else the directory above its own, which holds `include` beside `src`."""
+    own = path.resolve().parent
+    here = Path.cwd()
+    for above in (own, *own.parents):
+        if (above / ".git").exists():
+            return above
+    if own.is_relative_to(here) and here != here.parent:
+        return here
+    return own.parent if own.parent != own.parent.parent else own
+
+
 class _Collector:
-    def __init__(self, include_dirs: Sequence[Path]) -> None:
+    def __init__(self, include_dirs: Sequence[Path], root: Path) -> None:
         self.include_dirs = tuple(include_dirs)
+        self._within = (root, *(directory.resolve() for directory in include_dirs))
         self.sources: dict[str, bytes] = {}
         self.includes: list[Include] = []
         self._keys: dict[Path, str] = {}
@@ -178,7 +189,11 @@ class _Collector:
         places = [beside, *self.include_dirs] if quoted else list(self.include_dirs)
         for place in places:
             candidate = place / name
-            if candidate.is_file():
+            try:
+                real = candidate.resolve(strict=True)
+            except (OSError, RuntimeError, ValueError):  # not there, a loop of links, or no name that a file has
+                continue
+            if real.is_file() and any(real.is_relative_to(directory) for directory in self._within):
                 return candidate
         return None
 
@@ -213,7 +228,7 @@ def _holder(beside: Path, name: str) -> str | None:
         if level == _LEVELS or above == above.parent:
             break
         for inner in _HOLDERS:
-            if (above / inner / name).is_file():
+            if is_file(above / inner / name):
                 return _written(beside, above / inner)
     return None
 

@@ -65,6 +65,12 @@ class Ported:
         new = self.new if paths is None else {path: self.new[path] for path in paths}
         return {**self.scaffold, **new}
 
+    def to_write(self) -> dict[str, bytes]:
+        """The same without headers that stay as they are: what includes them finds them beside the originals. Python
+        modules stay together."""
+        kept = {path for root in self.roots for path in (root.files if root.dsl else (root.path,))}
+        return self.elsewhere(path for path in self.new if path in kept or self.new[path] != self.old.get(path))
+
     @property
     def changed(self) -> list[str]:
         return [path for path in sorted(self.new) if self.new[path] != self.old.get(path)]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tree_sitter import Query, QueryCursor
 
-from porter.diagnostics import Code, Diagnostic, Location
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics.reading import read_file
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
 from porter.lang.coverage import reading_findings
 from porter.lang.cuda import LANGUAGE, CudaFile, enclosing, find, function_specifiers, location, parse_cuda
@@ -376,8 +377,8 @@ def _is_own(file: CudaFile, where: Span) -> bool:
 def build_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory | None:
     """Architecture flags of a build file; None if there are none, or it is no text."""
     try:
-        source = path.read_bytes()
-    except OSError:
+        source = read_file(path)
+    except PorterError:
         return None
     index = LineIndex(source)
     counts: Counter[tuple[str, str]] = Counter()

@@ -166,8 +166,8 @@ def _macros(sources: Iterable[Path]) -> MacroUses:
     found: list[MacroText] = []
     for path in sources:
         try:
-            text = path.read_bytes()
-        except OSError:
+            text = read_source(path)
+        except PorterError:
             continue
         if b"define" in text and _DEFINES_SPECIFIER.search(text):
             found += lexed(text).macros()

@@ -7,7 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from porter.diagnostics import Diagnostic
+from porter.diagnostics import Diagnostic, PorterError
+from porter.diagnostics.reading import read_file
 from porter.lang.coverage import missing_includes
 from porter.lang.cuda import CudaFile
 from porter.lang.known_headers import is_known
@@ -27,8 +28,8 @@ def headers_not_found(
     found: dict[str, Diagnostic] = {}
     for path in paths:
         try:
-            source = path.read_bytes()
-        except OSError:
+            source = read_file(path)
+        except PorterError:
             continue
         names = {n.decode("utf-8", "surrogateescape") for n in _INCLUDE.findall(source)}
         if all(is_known(n) for n in names):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from porter.build.entry import demangle, function_name, named
+from porter.build.host_headers import directories_of
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.ptxas import Assembled, assemble
 from porter.build.toolchain import Toolkit, find_toolkit
@@ -76,13 +77,18 @@ def compile_request(problem: Problem, source: Path, arch: str, unit: Unit = _as_
     """How the kernel of a problem is compiled from `source`. Headers that a port left alone are found beside
     the original. Raises what `unit` raises."""
     case = problem.case
+    original = case.source or case.kernel
+    include_dirs = (original.parent, *case.include_dirs)
+    unit_source = unit(source, case.entry)
+    own = unit_source.resolve() == original.resolve() or original.suffix in (".ptx", ".cubin", ".py")
     return CompileRequest(
-        source=unit(source, case.entry),
+        source=unit_source,
         arch=arch,
         entry=case.entry,
         template_args=problem.template,
-        include_dirs=((case.source or case.kernel).parent, *case.include_dirs),
+        include_dirs=include_dirs,
         defines=tuple(f"{name}={value}" for name, value in problem.defines.items()),
+        quote_dirs=() if own else directories_of(original, include_dirs),
     )
 
 

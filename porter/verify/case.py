@@ -21,11 +21,16 @@ import jsonschema
 import yaml
 
 from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics.reading import is_file, read_text
 from porter.verify.expr import Number
 
 Expr = Number | str
 
 CASE_FILE = "case.yaml"
+
+_LARGEST = 2 << 20
+"""Bytes of a case file."""
+_MOST_NODES = 200_000
 
 
 @dataclass(frozen=True)
@@ -171,24 +176,42 @@ def load_case(path: Path) -> Case:
     Raises:
         PorterError: FILE_NOT_FOUND (also for the kernel it names), CASE_NOT_YAML, CASE_FIELD.
     """
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except (FileNotFoundError, IsADirectoryError):
-        raise PorterError(Code.FILE_NOT_FOUND, path=path) from None
-    except UnicodeDecodeError:
-        raise PorterError(Code.NOT_TEXT, path=path) from None
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = Location(str(path), mark.line + 1, mark.column + 1) if mark else Location(str(path))
-        problem = getattr(error, "problem", None) or str(error)
-        raise PorterError(Code.CASE_NOT_YAML, where, path=path, problem=problem) from None
+    node, data = _read_yaml(path)
     if not isinstance(data, dict):
         raise PorterError(Code.CASE_NOT_YAML, Location(str(path)), path=path, problem="not a mapping of fields")
     _validate(path, data, node)
     return _build(path, data)
+
+
+def _read_yaml(path: Path) -> tuple[yaml.Node | None, Any]:
+    """The text of a file as nodes with their places, and as values."""
+    text = read_text(path, _LARGEST)
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        node = yaml.compose(text, Loader=loader)
+        if node is not None and _nodes(node, {}) > _MOST_NODES:
+            raise ValueError(f"more than {_MOST_NODES} values, those that aliases repeat counted again")
+        return node, yaml.SafeLoader("").construct_document(node) if node is not None else None
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = Location(str(path), mark.line + 1, mark.column + 1) if mark else Location(str(path))
+        problem = getattr(error, "problem", None) or str(error)
+        raise PorterError(Code.CASE_NOT_YAML, where, path=path, problem=problem) from None
+    except RecursionError:
+        raise PorterError(Code.CASE_NOT_YAML, Location(str(path)), path=path, problem="nested too deep") from None
+
+
+def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for. Raises ValueError for one that holds itself."""
+    found = known.get(id(node))
+    if found is None:
+        known[id(node)] = -1
+        inner = node.value if isinstance(node, yaml.SequenceNode | yaml.MappingNode) else ()
+        parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
+        found = known[id(node)] = 1 + sum(_nodes(part, known) for part in parts)
+    elif found < 0:
+        raise ValueError("an alias stands for what it is a part of")
+    return found
 
 
 def _validate(path: Path, data: dict[str, Any], node: yaml.Node | None) -> None:
@@ -246,8 +269,8 @@ def place(case: Case, dotted: str) -> Location:
     for part in dotted.replace("[", ".[").split("."):
         keys.append(int(part[1:-1]) if part.startswith("[") else part)
     try:
-        node = yaml.compose(case.path.read_text("utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, yaml.YAMLError):
+        node, _ = _read_yaml(case.path)
+    except PorterError:
         return Location(str(case.path))
     return _place(case.path, node, keys)
 
@@ -261,7 +284,7 @@ def _file(case: Path, name: str | None) -> Path | None:
     if name is None:
         return None
     found = case.parent / name
-    if not found.is_file():
+    if not is_file(found):
         raise PorterError(Code.FILE_NOT_FOUND, Location(str(case)), path=found)
     return found
 
@@ -274,7 +297,7 @@ def _tensor_map(name: str, fields: dict[str, Any]) -> TensorMapSpec:
 def _build(path: Path, data: dict[str, Any]) -> Case:
     base = path.parent
     kernel = base / data["kernel"]
-    if not kernel.is_file():
+    if not is_file(kernel):
         raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=kernel)
     reference = data["reference"]
     function = recorded = None
@@ -285,7 +308,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
     elif isinstance(reference, dict):
         file, _, function_name = reference["python"].rpartition(":")
         function, reference = (base / file, function_name), None
-        if not function[0].is_file():
+        if not is_file(function[0]):
             raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=function[0])
     dsl = data.get("dsl")
     launch = data.get("launch", {"grid": [1], "block": [1]})
@@ -452,12 +475,15 @@ def _names(case_path: Path, kernel: Path) -> bool:
     """Whether a case file beside a kernel names it; a file that cannot be read is kept, so that its error
     shows when it is loaded."""
     name = _kernel_name(case_path)
-    return name is None or (case_path.parent / name).resolve() == kernel.resolve()
+    if name is None:
+        return True
+    named = case_path.parent / name
+    return is_file(named) and named.resolve() == kernel.resolve()
 
 
 def _kernel_name(case_path: Path) -> str | None:
     """The kernel that a case file names, None if it cannot be read."""
     try:
-        return str(yaml.safe_load(case_path.read_text("utf-8"))["kernel"])
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
+        return str(_read_yaml(case_path)[1]["kernel"])
+    except (PorterError, TypeError, KeyError):
         return None
