@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+_LONGEST = 60
 _PROBE = "porter_entry_probe"
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+([A-Za-z_$][\w$]*)", re.MULTILINE)
 _VARIABLE = re.compile(rf"^[^\n]*\.global[^\n]*?\b(\w*{_PROBE}\w*)[^\n]*;[^\n]*\n", re.MULTILINE)
@@ -116,6 +117,12 @@ def function_name(mangled: str) -> str:
 def display_name(mangled: str) -> str:
     """A function as people write it, with namespaces and template arguments, without result and parameters."""
     return without_arguments(demangle(mangled)).removesuffix("(").removeprefix("void ")
+
+
+def kernel_name(mangled: str) -> str:
+    """As people write it, without arguments, and no longer than a line can bear."""
+    name = display_name(mangled)
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."
 
 
 def demangled(text: str) -> str:

@@ -77,27 +77,33 @@ def build_program(
             logs.append(log)
             keys.append(key)
             stood_in += absent
-        link: list[str | Path] = [f"-l{library}" for library in libraries]
-        key = digest([*identity, "link", *keys, *map(str, link), str(runtime)])
+        key = digest([*identity, "link", *keys, *(f"-l{library}" for library in libraries), str(runtime)])
         built = directory / "program"
         if (hit := cache.get(key)) is not None:
             built.write_bytes(hit)
             built.chmod(0o755)
         else:
-            if "cuda" in libraries:
-                link += ["-L", driver_stub(toolkit, host, directory)]
-            # PyPI has the library under its soname only, which -lcudart does not find.
-            runtime_flags: list[str | Path] = ["-L", toolkit.lib_dir, "-Xlinker", "--no-as-needed"]
-            runtime_flags += ["-Xlinker", f"-l:{runtime.name}"]
-            command: list[str | Path] = [toolkit.nvcc, "-ccbin", host.path, "-cudart", "none", "-o", built]
-            done = run([*command, *objects, *link, *runtime_flags], cwd=directory)
-            if done.status != 0:
-                raise failure(Code.LINK_ERROR, done.log, path=str(out))
-            logs.append(done.log)
+            logs.append(_link(objects, built, libraries, toolkit, host, str(out)))
             cache.put_file(key, built)
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(built, out)
     return Program(out, arch, "\n".join(log for log in logs if log), runtime, tuple(dict.fromkeys(stood_in)))
+
+
+def _link(
+    objects: list[Path], built: Path, libraries: Sequence[str], toolkit: Toolkit, host: HostCompiler, path: str
+) -> str:
+    """Link the objects to `built`, which is called `path`. Returns nvcc's log."""
+    link: list[str | Path] = [f"-l{library}" for library in libraries]
+    if "cuda" in libraries:
+        link += ["-L", driver_stub(toolkit, host, built.parent)]
+    # PyPI has the library under its soname only, which -lcudart does not find.
+    link += ["-L", toolkit.lib_dir, "-Xlinker", "--no-as-needed", "-Xlinker", f"-l:{toolkit.runtime_library().name}"]
+    command: list[str | Path] = [toolkit.nvcc, "-ccbin", host.path, "-cudart", "none", "-o", built]
+    done = run([*command, *objects, *link], cwd=built.parent)
+    if done.status != 0:
+        raise failure(Code.LINK_ERROR, done.log, path=path)
+    return done.log
 
 
 def _object(

@@ -19,15 +19,16 @@ from porter.build.entry import function_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file
-from porter.cli.programs import Request, executable_of
+from porter.cli.programs import program_request
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import json as report_json
-from porter.verify.builder import ORIGINAL_ARCH
+from porter.report.exits import capture_exit
 from porter.verify.capture.events import Captured, Refusal
 from porter.verify.capture.program import CaptureOptions, capture_program
 from porter.verify.capture.simulated import capture_simulated
 from porter.verify.capture.write import Source, Written, cases_summary, write_cases
 from porter.verify.program import build_runtime
+from porter.verify.program.source import executable_of
 from porter.verify.record import environment
 
 
@@ -70,10 +71,10 @@ def capture(
                 captured = capture_program(program, folder, options, toolkit)
             else:
                 require_file(Path(program[0]), "capture --backend sim")
-                request = Request(
+                request = program_request(
                     Path(program[0]), program[1:], arch, include_dirs, defines, flags, libraries, tell=tell
                 )
-                path = executable_of(request, toolkit, ORIGINAL_ARCH, folder)
+                path = executable_of(request, toolkit, folder)
                 runtime = build_runtime(toolkit)
                 target = None if request.is_source else arch
                 captured, notes = capture_simulated(
@@ -105,7 +106,7 @@ def _report(
         session.show(_table(rows))
     ended = f", {program[0]} ended with exit status {captured.exit_status}" if captured.exit_status else ""
     session.show(Text(f"{len(rows)} cases, {len(written.refusals)} launches left out{ended}"))
-    code = ExitCode.OK if rows else ExitCode.INCONCLUSIVE
+    code = capture_exit(written)
     body: dict[str, Any] = {
         "program": list(program),
         "program_exit_status": captured.exit_status,

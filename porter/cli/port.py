@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rich.text import Text
 
+from porter.build.files import placed_below, require_clean, write_all
 from porter.build.gate import Gated
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
-from porter.cli.files import placed_below, require_clean, write_all
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.inputs import require_directories
 from porter.cli.mending import mend
@@ -23,7 +23,7 @@ from porter.lang.diff import file_diff, unified_diff
 from porter.passes.ported import Ported
 from porter.report import gate as report_gate
 from porter.report import json as report_json
-from porter.report.exits import gate_exit
+from porter.report.exits import gate_exit, port_exit
 from porter.report.groups import group_body
 from porter.verify.gate import GateOptions
 
@@ -62,9 +62,7 @@ def port(
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
     written = [] if refused else _write(ported, output, apply, whole)
-    code = gate_exit(gated) or ported.exit_code
-    if check and ported.changed and code is ExitCode.OK:
-        code = ExitCode.FINDINGS
+    code = port_exit(ported.exit_code, gated, check and bool(ported.changed))
     diagnostics = [*ported.diagnostics, *(d for g in gated for d in g.diagnostics)]
     session.report(diagnostics)
     shows_diff = output is None and not apply and not check

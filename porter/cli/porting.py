@@ -62,6 +62,6 @@ def plan_of(
     return PortPlan(files=ported.elsewhere(), keeps_hopper=current().keep_hopper), kept
 
 
-def plan_of_case(case: Case, port: Path | None) -> tuple[PortPlan | None, list[Diagnostic]]:
+def plan_of_case(case: Case, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a case's kernel."""
     return plan_of(case.to_port, port, case.include_dirs, case.entry)

@@ -1,105 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole programs for the commands that run them: built if source is given, then run with their own main()."""
+"""Programs on the command line."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from porter.build.host_headers import host_headers_note
-from porter.build.program import build_program
-from porter.build.toolchain import Toolkit
-from porter.diagnostics import Diagnostic
 from porter.lang.sources import CUDA_ENDINGS
-from porter.report.trace import kernel_name
-from porter.verify.backends import simulator_options
-from porter.verify.program import LaunchHook, ProgramOptions, ProgramOutcome, build_runtime, run_program
-from porter.verify.settings import SimOptions
+from porter.verify.program.source import Request
 
 
-@dataclass(frozen=True)
-class Request:
-    """A program, given as source or as an executable made for the stand-in runtime, and its arguments.
-
-    `arch` is what source is compiled for; for an executable, which of its images runs (None: the newest).
-    `flags` go to nvcc. `report` gets what is to be said about the build.
-    With `attached` the program has our standard streams, else its output is returned.
-    """
-
-    path: Path
-    arguments: Sequence[str]
-    arch: str | None = None
-    include_dirs: Sequence[Path] = ()
-    defines: Sequence[str] = ()
-    flags: Sequence[str] = ()
-    libraries: Sequence[str] = ()
-    multiprocessors: int | None = None
-    attached: bool = False
-    tell: Callable[[str], None] | None = field(default=None, compare=False)
-    report: Callable[[list[Diagnostic]], None] | None = field(default=None, compare=False)
-
-    @property
-    def is_source(self) -> bool:
-        return self.path.suffix.lower() in CUDA_ENDINGS
-
-
-def run_source_or_executable(
-    request: Request, options: SimOptions, toolkit: Toolkit, default_arch: str
-) -> ProgramOutcome:
-    """Build if need be, and run.
-
-    Raises:
-        PorterError: what the compiler and the runner raise.
-    """
-    tell = request.tell or (lambda text: None)
-    launches = 0
-    kernel = ""
-
-    def on_launch(when: str, record: object, memory: object) -> None:
-        nonlocal launches, kernel
-        if when == "before":
-            launches += 1
-            kernel = kernel_name(getattr(record, "kernel", ""))
-            tell(f"{request.path.name}: launch {launches}, {kernel}")
-
-    def progress(instructions: int) -> None:
-        tell(f"{request.path.name}: launch {launches}, {kernel}, {instructions:,} warp instructions")
-
-    simulator = simulator_options(options if options.progress else replace(options, progress=progress))
-    hook: LaunchHook | None = on_launch if request.tell is not None else None
-    settings = ProgramOptions(
-        simulator=simulator, on_launch=hook, attached=request.attached, runtime=build_runtime(toolkit),
-        target=None if request.is_source else request.arch,
-    )  # fmt: skip
-    if request.multiprocessors is not None:
-        settings = replace(settings, multiprocessors=request.multiprocessors)
-    place: AbstractContextManager[str] = nullcontext("")
-    if request.is_source:
-        place = tempfile.TemporaryDirectory(prefix="porter-")
-    with place as folder:
-        executable = executable_of(request, toolkit, default_arch, Path(folder))
-        return run_program(executable.resolve(), list(request.arguments), settings)
-
-
-def executable_of(request: Request, toolkit: Toolkit, default_arch: str, folder: Path) -> Path:
-    """The executable of a request, built in `folder` if it is given as source.
-
-    Raises:
-        PorterError: what the compiler raises.
-    """
-    if not request.is_source:
-        return request.path
-    executable = folder / request.path.stem
-    arch = request.arch or default_arch
-    if request.tell is not None:
-        request.tell(f"{request.path.name}: compiling for {arch}")
-    built = build_program(
-        request.path, arch, executable, request.include_dirs, defines=request.defines, flags=request.flags,
-        libraries=request.libraries, toolkit=toolkit,
-    )  # fmt: skip
-    if request.report is not None:
-        request.report(host_headers_note(request.path, built.stood_in))
-    return executable
+def program_request(path: Path, *values: Any, **options: Any) -> Request:
+    """As `Request`, with what the ending of a path says."""
+    options["is_source"] = path.suffix.lower() in CUDA_ENDINGS
+    return Request(path, *values, **options)

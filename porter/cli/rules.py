@@ -12,13 +12,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from porter.build.files import write_all
 from porter.cli.commands.shared import Place
 from porter.cli.context import Session, command
-from porter.cli.files import write_all
 from porter.cli.inputs import require_directories, require_file
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
 from porter.lang.sources import load_sources
-from porter.model.program import build_program
 from porter.passes.rule_examples import Tried, completed, try_examples
 from porter.report import json as report_json
 from porter.report import rules as report_rules
@@ -27,7 +26,7 @@ from porter.rules.accept import Change, accepted
 from porter.rules.load import load_rules, schema
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Rule
-from porter.rules.skeleton import SCHEMA_FILE, call_at, make_skeleton
+from porter.rules.skeleton import SCHEMA_FILE, begun
 
 
 @command
@@ -95,8 +94,8 @@ def rules_new(session: Session, name: str, place: Place, output: Path, include_d
     if target.exists():
         raise PorterError(Code.WOULD_OVERWRITE, path=target, reason="it is there already")
     words = vocabulary(load_rules(tuple(map(str, session.rules))))
-    program = build_program(load_sources(place.path, include_dirs), words)
-    skeleton = make_skeleton(program, call_at(program, place.path.as_posix(), place.line, place.column), name)
+    sources = load_sources(place.path, include_dirs)
+    skeleton = begun(sources, words, place.path.as_posix(), place.line, place.column, name)
     text, recognized = completed(skeleton.text)
     files = {target: text.encode()}
     if not (output / SCHEMA_FILE).exists():

@@ -10,27 +10,21 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from porter.build.entry import kernel_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.options import sim_options
-from porter.cli.programs import Request, run_source_or_executable
+from porter.cli.programs import program_request
 from porter.cli.tracing import recorder, show_trace
-from porter.diagnostics import ExitCode
 from porter.report import hazards as report_hazards
 from porter.report import json as report_json
+from porter.report.exits import own_status, program_status
 from porter.report.program import finding_body, finding_diagnostic, launch_body, launch_line
-from porter.report.trace import kernel_name
 from porter.verify.backends import run_finding
-from porter.verify.builder import ORIGINAL_ARCH
-from porter.verify.hazards import HazardRun, check_runs
-from porter.verify.outcome import Verdict
+from porter.verify.hazards import HazardRun
 from porter.verify.program import ProgramOutcome
-from porter.verify.program.results import as_run
-from porter.verify.settings import SimOptions
-
-_STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}
-_SIGNALLED = 128
+from porter.verify.program.source import check_program, run_source_or_executable
 
 
 @command
@@ -63,24 +57,16 @@ def run(
     recording = recorder(trace_path, timeline, trace_blocks, trace_kernel, trace_limit)
     options = dataclasses.replace(sim_options(seed, schedule, arithmetic, budget), trace=recording)
     toolkit = find_toolkit(session.toolkit)
-    outcomes: list[ProgramOutcome] = []
     checked: HazardRun | None = None
     with session.progress() as tell:
-        request = Request(
-            found, arguments, arch, include_dirs, defines, flags, libraries, multiprocessors,
+        request = program_request(
+            found, arguments, arch, include_dirs, defines, flags, libraries, multiprocessors=multiprocessors,
             attached=not session.json, tell=tell, report=session.report,
         )  # fmt: skip
-
-        def once(settings: SimOptions) -> Any:
-            outcomes.append(run_source_or_executable(request, settings, toolkit, ORIGINAL_ARCH))
-            return as_run(outcomes[-1])
-
         if check:
-            label = arch or (ORIGINAL_ARCH if request.is_source else "executable")
-            checked = check_runs(once, found.name, "program", "", label, level, options, [seed])
+            checked, (outcome,) = check_program(request, toolkit, level, options, [seed])
         else:
-            once(options)
-    (outcome,) = outcomes
+            outcome = run_source_or_executable(request, options, toolkit)
     return _report(session, found, outcome, checked, show_trace(session, recording, trace_path, timeline, session.err))
 
 
@@ -102,11 +88,7 @@ def _report(
             session.err.print(line, soft_wrap=True)
     elif checked is None:
         session.report([finding_diagnostic(f, path) for f in findings])
-    own = outcome.exit_status if outcome.exit_status >= 0 else _SIGNALLED - outcome.exit_status
-    code = int(_STATUS[outcome.status])
-    if checked is not None and checked.verdict is Verdict.ERROR and any(h.severity == "error" for h in checked.hazards):
-        code = int(ExitCode.DIFFERENT)
-    code = code or own
+    own, code = own_status(outcome), int(program_status(outcome, checked))
     instructions = sum(one.stats.warp_instructions for one in runs)
     if not session.json and session.verbosity >= 0:
         session.err.print(

@@ -21,6 +21,7 @@ from porter.cli.inputs import require_file
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
+from porter.report.exits import bits_exit, simulated_exit
 from porter.verify.backends import SimBackend
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.choose_backend import make_backend
@@ -97,7 +98,7 @@ def _keep(session: Session, path: Path, found: list[Any], errors: list[Diagnosti
     session.report(errors)
     rows = [{**vars(one), "sizes": dict(one.sizes), "outputs": dict(one.outputs)} for one in found]
     failed = sum(one.status != "ok" for one in found)
-    code = ExitCode.INCONCLUSIVE if errors or failed or not rows else ExitCode.OK
+    code = simulated_exit(found, errors)
     facts = environment(" ".join(sys.argv))
     try:
         path.write_text(json.dumps({"environment": facts, "simulated": rows}, indent=1) + "\n", "utf-8")
@@ -114,11 +115,7 @@ def _report(session: Session, rows: list[BitsRow], errors: list[Diagnostic]) -> 
     session.show(_table(rows))
     different = sum(r.verdict is Verdict.ERROR for r in rows)
     session.show(Text(f"{len(rows) - different} of {len(rows)} agree in every bit or are for review"))
-    code = ExitCode.OK
-    if different:
-        code = ExitCode.DIFFERENT
-    elif errors or not rows or any(r.verdict is not Verdict.CLEAN for r in rows):
-        code = ExitCode.INCONCLUSIVE
+    code = bits_exit(rows, errors)
     body = {
         "environment": environment(" ".join(sys.argv), gpu=sorted({r.right for r in rows})),
         "rows": [_row(r) for r in rows],

@@ -18,23 +18,21 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.options import read_launch, read_sizes, sim_options
-from porter.cli.programs import Request, run_source_or_executable
+from porter.cli.programs import program_request
 from porter.cli.tracing import recorder, show_trace
-from porter.diagnostics import Code, ExitCode, PorterError
-from porter.diagnostics.reading import LARGEST_PTX, read_text
+from porter.diagnostics import ExitCode
 from porter.report import json as report_json
+from porter.report.exits import STATUS_EXIT, program_exit
 from porter.report.program import finding_body, finding_diagnostic
-from porter.verify.backends import SimBackend, run_finding
-from porter.verify.bare import pick_entry, read_argument, run_bare
-from porter.verify.builder import ORIGINAL_ARCH, parse_ptx
+from porter.verify.backends import run_finding
+from porter.verify.bare import read_argument, read_module, run_bare
+from porter.verify.builder import ORIGINAL_ARCH
 from porter.verify.case import Case, cases_if_any, load_case
-from porter.verify.images import make_image
-from porter.verify.inputs import choose, generate
-from porter.verify.problem import bind
+from porter.verify.prepare import run_once
+from porter.verify.program.source import Request, run_source_or_executable
 from porter.verify.settings import SimOptions
 
 _SHOWN = 8
-_STATUS = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}
 
 
 @command
@@ -84,7 +82,7 @@ def sim(
         report = _case(session, load_case(case_file), path, arch or ORIGINAL_ARCH, family, sizes, options)
     else:
         require_program(path)
-        request = Request(path, arguments, arch, include_dirs, defines, flags, libraries)
+        request = program_request(path, arguments, arch, include_dirs, defines, flags, libraries)
         return _program(session, request, options, traced)
     return _finish(session, path, report, printed, traced)
 
@@ -94,8 +92,7 @@ def _case_beside(path: Path) -> Path | None:
 
 
 def _ptx(path: Path, kernel: str | None, launch: Any, args: Sequence[str], options: SimOptions) -> dict[str, Any]:
-    module = parse_ptx(read_text(path, LARGEST_PTX), str(path))
-    entry = pick_entry(module, kernel, str(path))
+    module, entry = read_module(path, kernel)
     result = run_bare(module, entry, launch, [read_argument(a) for a in args], options)
     tensors = {f"argument {i}": array for i, array in result.buffers.items()}
     return {"kernel": entry.name, "arch": module.target, "result": result, "tensors": tensors,
@@ -105,16 +102,8 @@ def _ptx(path: Path, kernel: str | None, launch: Any, args: Sequence[str], optio
 def _case(
     session: Session, case: Case, path: Path, arch: str, family: str, sizes: str, options: SimOptions
 ) -> dict[str, Any]:
-    problem = bind(case, read_sizes([sizes], case)[0])
-    chosen = choose([family], problem)
-    if not chosen:
-        raise PorterError(Code.BAD_OPTION, option="--family", problem=f"{family} does not apply to this case")
-    backend = SimBackend(options)
-    source = case.kernel if path.suffix in (".yaml", ".yml") else path
-    built = make_builder(find_toolkit(session.toolkit)).build(problem, source, arch)
-    inputs = generate(problem, chosen[0], options.seed)
-    images = {n: make_image(t, inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
-    result = backend.run(built, problem, built.launch(problem), images)
+    builder = make_builder(find_toolkit(session.toolkit))
+    problem, built, result = run_once(case.on(path), read_sizes([sizes], case)[0], family, arch, builder, options)
     tensors = {t.name: result.after[t.name].elements() for t in problem.outputs}
     opcodes = dict(result.stats.opcodes) if result.stats is not None else {}
     return {"kernel": built.entry, "arch": arch, "result": result, "tensors": tensors, "opcodes": opcodes}
@@ -128,7 +117,7 @@ def _finish(
     traced: Callable[[], dict[str, Any]],
 ) -> ExitCode:
     result = report["result"]
-    code = _STATUS[result.status]
+    code = STATUS_EXIT[result.status]
     found = [finding_diagnostic(f, path) for f in result.findings]
     session.report(found)
     session.show(*(Text(line, end="") for line in printed))
@@ -170,7 +159,7 @@ def _finish(
 
 
 def _program(session: Session, request: Request, options: SimOptions, traced: Callable[[], dict[str, Any]]) -> ExitCode:
-    outcome = run_source_or_executable(request, options, find_toolkit(session.toolkit), ORIGINAL_ARCH)
+    outcome = run_source_or_executable(request, options, find_toolkit(session.toolkit))
     session.show(Text(outcome.stdout, end=""))
     if outcome.stderr:
         session.err.print(outcome.stderr, end="", soft_wrap=True)
@@ -178,9 +167,7 @@ def _program(session: Session, request: Request, options: SimOptions, traced: Ca
     runs = [record.outcome for record in outcome.launches if record.outcome]
     found = [run_finding(f) for one in runs for f in one.findings]
     session.report([finding_diagnostic(f, request.path) for f in found])
-    code = _STATUS[outcome.status]
-    if code is ExitCode.OK and outcome.exit_status != 0:
-        code = ExitCode.DIFFERENT
+    code = program_exit(outcome)
     launched = sum(one.stats.warp_instructions for one in runs)
     session.show(
         Text(

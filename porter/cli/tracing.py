@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from porter.build.entry import demangle
 from porter.cli.context import Session
 from porter.diagnostics import Code, PorterError
 from porter.report import timeline as report_timeline
 from porter.report import trace as report_trace
-from porter.sim.trace.recorder import DEFAULT_LIMIT, Recorder
+from porter.verify.settings import Recorder, make_recorder
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -34,12 +32,7 @@ def recorder(
         return None
     if trace_path is not None and not trace_path.parent.is_dir():
         raise PorterError(Code.WRITE_FAILED, path=trace_path, reason="no such directory")
-    chosen = None if kernel is None else functools.partial(_is_called, kernel)
-    return Recorder(limit=limit or DEFAULT_LIMIT, blocks=wanted, kernels=chosen)
-
-
-def _is_called(part: str, mangled: str) -> bool:
-    return part in mangled or part in demangle(mangled)
+    return make_recorder(wanted, kernel, limit)
 
 
 def _selection(text: str) -> Callable[[int], bool]:

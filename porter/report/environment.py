@@ -8,7 +8,7 @@ import importlib.util
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,6 +140,6 @@ def _gpu() -> str | None:
     return "; ".join(lines) if done.returncode == 0 and lines else None
 
 
-def is_usable(probes: list[Probe]) -> bool:
+def is_usable(probes: Sequence[Probe]) -> bool:
     """Whether everything that the default commands need is there."""
     return all(p.found for p in probes if p.required)

@@ -3,15 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from porter.build.gate import Gated
-from porter.diagnostics import ExitCode, exit_code_of, worst_exit
-from porter.verify.backends import RunResult
+from porter.diagnostics import Diagnostic, ExitCode, exit_code_of, worst_exit
+from porter.report.environment import Probe, is_usable
+from porter.verify.capture.write import Written
+from porter.verify.gpu.selfcheck import BitsRow, Simulated
 from porter.verify.hazards import HazardRun
+from porter.verify.mutation import MutationResult
 from porter.verify.outcome import Verdict
+from porter.verify.program import ProgramOutcome
 from porter.verify.results import Row, VerifyResult
 
+STATUS_EXIT = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}
+"""Of a run."""
+
+_SIGNALLED = 128
 _OF_VERDICT = {
     Verdict.CLEAN: ExitCode.OK,
     Verdict.REVIEW: ExitCode.OK,
@@ -30,23 +38,76 @@ def row_exit(row: Row) -> ExitCode:
 
 
 def verification_exit(result: VerifyResult) -> ExitCode:
-    codes = [row_exit(row) for row in result.rows] + [d.code.value.exit_code for d in result.errors]
+    codes = [*map(row_exit, result.rows), *_of(result.errors)]
     if not result.rows and not result.errors:
         return ExitCode.INCONCLUSIVE
     return worst_exit(codes)
 
 
-def hazards_exit(run: HazardRun) -> ExitCode:
-    return _OF_VERDICT[run.counted]
+def hazards_exit(runs: Iterable[HazardRun], errors: Iterable[Diagnostic]) -> ExitCode:
+    return worst_exit([*(_OF_VERDICT[run.counted] for run in runs), *_of(errors)])
 
 
-def baseline_exit(baseline: RunResult) -> ExitCode:
-    """Whether the unmutated kernel is fit for mutation."""
-    if baseline.status == "incomplete":
-        return ExitCode.INCONCLUSIVE
-    if baseline.status == "error" or any(h.severity == "error" for h in baseline.hazards):
+def mutation_exit(results: Iterable[MutationResult], errors: Iterable[Diagnostic], unexplained: bool) -> ExitCode:
+    """DIFFERENT if a kernel itself is not clean, FINDINGS if a mutant with wrong values goes unnoticed or one that is
+    not noticed stays unexplained."""
+    return worst_exit([*map(_mutation_exit, results), *_of(errors), *([ExitCode.FINDINGS] * unexplained)])
+
+
+def _mutation_exit(result: MutationResult) -> ExitCode:
+    if result.baseline.status != "ok":
+        return STATUS_EXIT[result.baseline.status]
+    if any(h.severity == "error" for h in result.baseline.hazards):
         return ExitCode.DIFFERENT
-    return ExitCode.OK
+    return ExitCode.FINDINGS if any(r.by_value for r in result.survivors) else ExitCode.OK
+
+
+def program_exit(outcome: ProgramOutcome) -> ExitCode:
+    """Of a program whose own exit status is one of its results."""
+    code = STATUS_EXIT[outcome.status]
+    return ExitCode.DIFFERENT if code is ExitCode.OK and outcome.exit_status != 0 else code
+
+
+def program_status(outcome: ProgramOutcome, checked: HazardRun | None) -> int:
+    """The exit status of a command that stands for a program: the program's own where nothing else is to be said."""
+    if checked is not None and checked.verdict is Verdict.ERROR and any(h.severity == "error" for h in checked.hazards):
+        return ExitCode.DIFFERENT
+    return STATUS_EXIT[outcome.status] or own_status(outcome)
+
+
+def own_status(outcome: ProgramOutcome) -> int:
+    """As a shell has it: 128 and the number of the signal that ended a program."""
+    return outcome.exit_status if outcome.exit_status >= 0 else _SIGNALLED - outcome.exit_status
+
+
+def bits_exit(rows: Sequence[BitsRow], errors: Sequence[Diagnostic]) -> ExitCode:
+    if any(r.verdict is Verdict.ERROR for r in rows):
+        return ExitCode.DIFFERENT
+    clean = rows and not errors and all(r.verdict is Verdict.CLEAN for r in rows)
+    return ExitCode.OK if clean else ExitCode.INCONCLUSIVE
+
+
+def simulated_exit(rows: Sequence[Simulated], errors: Sequence[Diagnostic]) -> ExitCode:
+    done = rows and not errors and all(r.status == "ok" for r in rows)
+    return ExitCode.OK if done else ExitCode.INCONCLUSIVE
+
+
+def port_exit(ported: ExitCode, results: Iterable[Gated], to_find: bool) -> ExitCode:
+    """Of a port and of what the gate says; FINDINGS where all is well and `to_find` says that there is something to
+    port."""
+    return gate_exit(results) or ported or (ExitCode.FINDINGS if to_find else ExitCode.OK)
+
+
+def capture_exit(written: Written) -> ExitCode:
+    return ExitCode.OK if written.cases else ExitCode.INCONCLUSIVE
+
+
+def doctor_exit(probes: Sequence[Probe]) -> ExitCode:
+    return ExitCode.OK if is_usable(probes) else ExitCode.FINDINGS
+
+
+def _of(errors: Iterable[Diagnostic]) -> list[ExitCode]:
+    return [e.code.value.exit_code for e in errors]
 
 
 def gate_exit(results: Iterable[Gated]) -> ExitCode:

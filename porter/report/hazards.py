@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from porter.build.entry import display_name
-from porter.diagnostics import Diagnostic, worst_exit
+from porter.build.entry import display_name, kernel_name
+from porter.diagnostics import Diagnostic
 from porter.report import json as report_json
 from porter.report.exits import hazards_exit
 from porter.report.program import finding_body
-from porter.report.trace import kernel_name
 from porter.sim.check.causes import Cause, causes, places
 from porter.sim.check.hazard import Hazard, Site
 from porter.verify.checked import likeness
@@ -125,7 +124,7 @@ def _replay(run: HazardRun, seed: int | None) -> Iterator[str]:
 
 
 def document(runs: Sequence[HazardRun], errors: Sequence[Diagnostic] = ()) -> dict[str, Any]:
-    code = worst_exit([*map(hazards_exit, runs), *(e.code.value.exit_code for e in errors)])
+    code = hazards_exit(runs, errors)
     body = {
         "verdict": worst(runs).value,
         "runs": [run_body(r) for r in runs],

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
-from porter.report.exits import baseline_exit
 from porter.report.hazards import hazard
 from porter.verify.mutation import MutantRow, MutationResult
 from porter.verify.mutation_record import Record, Row, record_row
@@ -23,14 +22,6 @@ HARMLESS = {
     "unused": "the mbarrier is not used",
     "idle": "there never is anything to wait for or to order",
 }
-
-
-def exit_code(result: MutationResult) -> ExitCode:
-    """DIFFERENT if the kernel itself is not clean, FINDINGS if a mutant with wrong values goes unnoticed."""
-    code = baseline_exit(result.baseline)
-    if code is not ExitCode.OK:
-        return code
-    return ExitCode.FINDINGS if any(r.by_value for r in result.survivors) else ExitCode.OK
 
 
 def by_hazard(row: Row) -> str:

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from porter.build.entry import display_name
+from porter.build.entry import kernel_name
 from porter.diagnostics import Code, PorterError
 from porter.sim.trace.recorder import Group, Kind, Recorder, Track
 
 AXIS = "order, not time"
-_LONGEST = 60
 _ORDER: dict[Kind, int] = {
     "warp": 0, "TMA": 1, "copy": 2, "tensor core": 3, "commit": 4, "store": 5, "mbarrier": 6, "barrier": 7,
 }  # fmt: skip
@@ -27,12 +26,6 @@ _ORDER: dict[Kind, int] = {
 def sorted_tracks(recorder: Recorder) -> list[Track]:
     """By block; then warps, engines, barriers, each in their order."""
     return sorted(recorder.tracks, key=lambda t: (t.group.number, _ORDER[t.kind], t.index, t.row))
-
-
-def kernel_name(mangled: str) -> str:
-    """As people write it, without arguments, and no longer than a line can bear."""
-    name = display_name(mangled)
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."
 
 
 def group_name(recorder: Recorder, group: Group) -> str:

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from porter.diagnostics import Code, Location, PorterError
+from porter.lang.sources import SourceSet
 from porter.model.facts import KINDS
 from porter.model.functions import Call, Function
 from porter.model.names.outside import qualified
-from porter.model.program import Program
+from porter.model.program import Program, build_program
+from porter.model.recognition import Vocabulary
 from porter.rules.pattern import PatternError, compiled
 
 SCHEMA_FILE = "porter-rules.schema.json"
@@ -44,6 +46,16 @@ class _Form:
     def __str__(self) -> str:
         angled = f"<{', '.join(self.template)}>" if self.template else ""
         return f"{self.name}{angled}({', '.join(self.args)})"
+
+
+def begun(sources: SourceSet, words: Vocabulary, path: str, line: int, column: int, name: str) -> Skeleton:
+    """The rule for the call at a place in the sources. `name` is the library's.
+
+    Raises:
+        PorterError: RULE_PLACE: there is no call, or no pattern can be made of it.
+    """
+    program = build_program(sources, words)
+    return make_skeleton(program, call_at(program, path, line, column), name)
 
 
 def call_at(program: Program, path: str, line: int, column: int = 0) -> Call:

@@ -15,10 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from porter.diagnostics import Code, PorterError
+from porter.diagnostics.reading import LARGEST_PTX, read_text
 from porter.ptx import ast
 from porter.sim import GlobalMemory, Launch, pack_params, simulate
 from porter.sim.check.hazard import Hazard
 from porter.verify.backends import run_finding, simulator_options
+from porter.verify.builder import parse_ptx
 from porter.verify.dtypes import DTYPES, Array, DType
 from porter.verify.outcome import RunFinding
 from porter.verify.params import param_number_bytes
@@ -38,6 +40,9 @@ class Buffer:
     fill: str | None
 
 
+Argument = int | float | Buffer
+
+
 @dataclass(frozen=True)
 class BareResult:
     """`buffers` holds each buffer argument after the run, by its position."""
@@ -51,7 +56,7 @@ class BareResult:
     hazards: tuple[Hazard, ...] = ()
 
 
-def read_argument(text: str) -> int | float | Buffer:
+def read_argument(text: str) -> Argument:
     """An argument as written on the command line.
 
     Raises:
@@ -99,6 +104,16 @@ def _contents(buffer: Buffer, seed: int) -> Array | None:
             if values.size != buffer.elements:
                 raise _bad(f"{file[1:]} has {values.size} elements, not {buffer.elements}")
     return buffer.dtype.encode(values)
+
+
+def read_module(path: Path, kernel: str | None) -> tuple[ast.Module, ast.Function]:
+    """A PTX file and the entry that is meant.
+
+    Raises:
+        PorterError: NOT_TEXT; what `parse_ptx` and `pick_entry` raise.
+    """
+    module = parse_ptx(read_text(path, LARGEST_PTX), str(path))
+    return module, pick_entry(module, kernel, str(path))
 
 
 def pick_entry(module: ast.Module, name: str | None, path: str) -> ast.Function:

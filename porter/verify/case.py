@@ -12,7 +12,7 @@ import functools
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,13 @@ class Case:
         if self.recorded is not None and self.source is None:
             raise PorterError(Code.CAPTURE_NO_SOURCE, Location(str(self.path)), path=self.path)
         return self.source or self.kernel
+
+    def on(self, path: Path) -> Case:
+        """The case with another kernel, if `path` is one and no case file. What was recorded stays: there `path` is the
+        source of the kernel."""
+        if path.suffix in (".yaml", ".yml"):
+            return self
+        return replace(self, kernel=path) if self.recorded is None else replace(self, source=path)
 
     def all_sizes(self) -> tuple[Mapping[str, Number], ...]:
         """The default size and every other one, complete."""
@@ -294,22 +301,44 @@ def _tensor_map(name: str, fields: dict[str, Any]) -> TensorMapSpec:
     return TensorMapSpec(name=name, **values)
 
 
+def _tensor(path: Path, name: str, fields: dict[str, Any]) -> TensorSpec:
+    fill = fields.get("fill")
+    return TensorSpec(
+        name=name,
+        dtype=fields["dtype"],
+        shape=tuple(fields["shape"]),
+        role=fields["role"],
+        strides=_tuple(fields.get("strides")),
+        fill=tuple(fill) if isinstance(fill, list) else fill,
+        align=fields.get("align", 256),
+        before=_file(path, fields.get("before")),
+        after=_file(path, fields.get("after")),
+        contains=tuple(fields.get("contains", ())),
+    )
+
+
+def _reference(path: Path, given: Any) -> tuple[Any, tuple[Path, str] | None, RecordedFrom | None]:
+    """The reference of a case as expression, as file and function, or as what was recorded; the others are None."""
+    if isinstance(given, dict) and "recorded" in given:
+        facts = given["recorded"]
+        return None, None, RecordedFrom(facts["arch"], {k: v for k, v in facts.items() if k != "arch"})
+    if isinstance(given, dict):
+        file, _, name = given["python"].rpartition(":")
+        if not is_file(path.parent / file):
+            raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=path.parent / file)
+        return None, (path.parent / file, name), None
+    return given, None, None
+
+
+_AS_WRITTEN = ("magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare", "tolerance")
+
+
 def _build(path: Path, data: dict[str, Any]) -> Case:
     base = path.parent
     kernel = base / data["kernel"]
     if not is_file(kernel):
         raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=kernel)
-    reference = data["reference"]
-    function = recorded = None
-    if isinstance(reference, dict) and "recorded" in reference:
-        facts = reference["recorded"]
-        recorded = RecordedFrom(facts["arch"], {k: v for k, v in facts.items() if k != "arch"})
-        reference = None
-    elif isinstance(reference, dict):
-        file, _, function_name = reference["python"].rpartition(":")
-        function, reference = (base / file, function_name), None
-        if not is_file(function[0]):
-            raise PorterError(Code.FILE_NOT_FOUND, Location(str(path)), path=function[0])
+    reference, function, recorded = _reference(path, data["reference"])
     dsl = data.get("dsl")
     launch = data.get("launch", {"grid": [1], "block": [1]})
     case = Case(
@@ -317,21 +346,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         kernel=kernel,
         entry=data["entry"],
         sizes=data["sizes"],
-        tensors={
-            name: TensorSpec(
-                name=name,
-                dtype=t["dtype"],
-                shape=tuple(t["shape"]),
-                role=t["role"],
-                strides=_tuple(t.get("strides")),
-                fill=tuple(t["fill"]) if isinstance(t.get("fill"), list) else t.get("fill"),
-                align=t.get("align", 256),
-                before=_file(path, t.get("before")),
-                after=_file(path, t.get("after")),
-                contains=tuple(t.get("contains", ())),
-            )
-            for name, t in data["tensors"].items()
-        },
+        tensors={name: _tensor(path, name, fields) for name, fields in data["tensors"].items()},
         tensor_maps={name: _tensor_map(name, m) for name, m in data.get("tensor_maps", {}).items()},
         launch=LaunchSpec(
             tuple(launch["grid"]),
@@ -354,20 +369,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         families=_tuple(data.get("families")),
         tile=_tuple(data.get("tile")),
         dsl=_dsl(dsl) if dsl is not None else None,
-        **{
-            key: data[key]
-            for key in (
-                "magnitude",
-                "defines",
-                "reduction",
-                "accumulate",
-                "operand",
-                "exact",
-                "compare",
-                "tolerance",
-            )
-            if key in data
-        },
+        **{key: data[key] for key in _AS_WRITTEN if key in data},
     )
     _check_names(case)
     return case

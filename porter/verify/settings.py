@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from porter.sim.trace.recorder import Recorder
+from porter.build.entry import demangle
+from porter.sim.trace.recorder import DEFAULT_LIMIT, Recorder
 
 
 @dataclass(frozen=True)
@@ -37,3 +38,15 @@ class SimOptions:
     print: Callable[[str], None] | None = None
     trace: Recorder | None = None
     gpu: GpuOptions = field(default_factory=GpuOptions)
+
+
+def make_recorder(blocks: Callable[[int], bool] | None, kernel: str | None, limit: int | None) -> Recorder:
+    """Of at most `limit` events, of the blocks by number, and of kernels with `kernel` in their name."""
+
+    def called(mangled: str) -> bool:
+        return kernel is None or kernel in mangled or kernel in demangle(mangled)
+
+    return Recorder(limit=limit or DEFAULT_LIMIT, blocks=blocks, kernels=None if kernel is None else called)
+
+
+__all__ = ["GpuOptions", "Recorder", "SimOptions", "make_recorder"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.cli.checking import Prepared, prepare
+from porter.cli.porting import plan_of_case
 from porter.sim.check.hazard import Hazard
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
@@ -17,6 +17,7 @@ from porter.verify.mutant_runs import Setup
 from porter.verify.mutants import mutants
 from porter.verify.mutation import MutantRow, mutate
 from porter.verify.outcome import Verdict
+from porter.verify.prepare import Prepared, prepare
 from porter.verify.settings import SimOptions
 
 pytestmark = pytest.mark.external
@@ -28,7 +29,7 @@ CUDA = sorted(path.parent.name for path in CORPUS.glob("*/case.yaml") if load_ca
 @functools.cache
 def built(name: str, program: str) -> Prepared:
     case = load_case(CORPUS / name / "case.yaml")
-    (found,), left = prepare(case, [program], ToolkitBuilder(), case.sizes, 0)
+    (found,), left = prepare(case, [program], ToolkitBuilder(), case.sizes, 0, plan_of_case)
     assert not left
     return found
 

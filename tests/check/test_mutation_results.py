@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from porter.cli.checking import mutation_setups
 from porter.cli.porting import plan_of
 from porter.report.mutation_review import Explanation, load_explanations, stale, unexplained
 from porter.verify.builder import ToolkitBuilder
@@ -25,6 +24,7 @@ from porter.verify.mutation_record import (
     record_row,
     write_record,
 )
+from porter.verify.prepare import mutation_setups
 from porter.verify.settings import SimOptions
 
 ROOT = Path(__file__).parents[2]

@@ -205,7 +205,7 @@ def test_an_error_that_only_the_random_schedule_shows(tmp_path, monkeypatch):
         return FakeBackend(port=zero if options.schedule == "random" else FakeBackend().kernels["sm_100a"])
 
     monkeypatch.setattr("porter.passes.embedded.port_sources", fake_port_sources)
-    monkeypatch.setattr("porter.cli.verify.make_backend", backend)
+    monkeypatch.setattr("porter.verify.sweep.make_backend", backend)
     monkeypatch.setattr("porter.cli.verify.make_builder", FakeBuilder)
     kernel = project(tmp_path / "kernel")
     document = porter_json("verify", kernel, code=5)

@@ -27,7 +27,7 @@ def engine(monkeypatch):
     """The port engine, compiler and simulator as stand-ins; returns the backend in use."""
     backend = FakeBackend()
     monkeypatch.setattr("porter.passes.embedded.port_sources", fake_port_sources)
-    monkeypatch.setattr("porter.cli.verify.make_backend", lambda name, options: backend)
+    monkeypatch.setattr("porter.verify.sweep.make_backend", lambda name, options: backend)
     monkeypatch.setattr("porter.cli.verify.make_builder", FakeBuilder)
     monkeypatch.setattr("porter.cli.port.compile_ports", lambda *args: [])
     monkeypatch.setenv("PORTER_CACHE", "/nonexistent")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from kernels import LOOP, STORE, SYNC, compiles, port_files, wrapper
 
+from porter.build.files import write_all
 from porter.build.nvcc import CompileRequest, compile_ptx
-from porter.cli.files import write_all
 from porter.cli.porting import port_paths
 from porter.diagnostics import ExitCode
 from porter.verify.builder import PORT_ARCH

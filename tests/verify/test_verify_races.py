@@ -11,7 +11,6 @@ import pytest
 from fakes_verify import FakeBackend, FakeBuilder, gemm, write_case
 
 from porter.build.port_plan import PortPlan
-from porter.cli.verify import other_schedules
 from porter.diagnostics import Code, ExitCode
 from porter.report.exits import verification_exit
 from porter.verify.case import DslSpec, load_case
@@ -19,6 +18,7 @@ from porter.verify.outcome import Verdict
 from porter.verify.results import VerifyResult
 from porter.verify.runner import Again, VerifyOptions, verify
 from porter.verify.settings import SimOptions
+from porter.verify.sweep import other_schedules
 
 PORT = PortPlan(source=Path("ported.cu"))
 

@@ -112,32 +112,11 @@ class GpuBackend:
         gpu = self.gpu
         problem = kernel.bound(problem)
         gpu.call("release")
-        starts = {
-            name: int(gpu.call("allocate", size=image.data.size, name=name)[0]["address"])
-            for name, image in images.items()
-        }
-
-        def map_data(name: str) -> bytes:
-            bound = problem.tensor_maps[name]
-            base = starts[bound.tensor] + images[bound.tensor].guard
-            map_ = dataclasses.replace(bound.map, address=base + bound.map.address)
-            fields = {f.name: getattr(map_, f.name) for f in dataclasses.fields(map_)}
-            return gpu.call("tensor_map", map=fields)[1]
-
-        def address(argument: Pointer | MapAddress) -> int:
-            if isinstance(argument, MapAddress):
-                at = int(gpu.call("allocate", size=ENCODED_BYTES, name=argument.tensor_map)[0]["address"])
-                gpu.call("write", map_data(argument.tensor_map), address=at)
-                return at
-            return starts[argument.tensor] + images[argument.tensor].guard + argument.offset
-
-        def by_value(argument: MapValue) -> bytes:
-            return map_data(argument.tensor_map)
-
-        before = {name: placed(image, address, by_value) for name, image in images.items()}
+        memory = _Memory(gpu, problem, images)
+        before = {name: placed(image, memory.address, memory.by_value) for name, image in images.items()}
         for name, data in before.items():
-            gpu.call("write", data.tobytes(), address=starts[name])
-        values = argument_bytes(problem, kernel.function, address, by_value)
+            gpu.call("write", data.tobytes(), address=memory.starts[name])
+        values = argument_bytes(problem, kernel.function, memory.address, memory.by_value)
         module = gpu.call("load", cubin)[0]["module"]
         emulation = None
         if not native:
@@ -151,7 +130,7 @@ class GpuBackend:
         )  # fmt: skip
         after = {}
         for name, image in images.items():
-            _, found = gpu.call("read", address=starts[name], size=image.data.size)
+            _, found = gpu.call("read", address=memory.starts[name], size=image.data.size)
             data = recorded_again(image, before[name], np.frombuffer(found, np.uint8))
             after[name] = Image(image.tensor, image.guard, data)
         findings = tuple(emulation.left_behind(kernel.entry)) if emulation else ()
@@ -161,6 +140,35 @@ class GpuBackend:
             after=after,
             stats={"kernel_ms": head["milliseconds"]},
         )
+
+
+class _Memory:
+    """The tensors of a problem on the GPU, at `starts`, and their tensor maps."""
+
+    def __init__(self, gpu: GpuProcess, problem: Problem, images: Mapping[str, Image]) -> None:
+        self.gpu, self.problem, self.images = gpu, problem, images
+        self.starts = {name: self._allocated(name, image.data.size) for name, image in images.items()}
+
+    def address(self, argument: Pointer | MapAddress) -> int:
+        """What a kernel is given: the address in a tensor, or of a tensor map that is written for it."""
+        if isinstance(argument, MapAddress):
+            at = self._allocated(argument.tensor_map, ENCODED_BYTES)
+            self.gpu.call("write", self._map(argument.tensor_map), address=at)
+            return at
+        return self.starts[argument.tensor] + self.images[argument.tensor].guard + argument.offset
+
+    def by_value(self, argument: MapValue) -> bytes:
+        return self._map(argument.tensor_map)
+
+    def _allocated(self, name: str, size: int) -> int:
+        return int(self.gpu.call("allocate", size=size, name=name)[0]["address"])
+
+    def _map(self, name: str) -> bytes:
+        bound = self.problem.tensor_maps[name]
+        base = self.starts[bound.tensor] + self.images[bound.tensor].guard
+        map_ = dataclasses.replace(bound.map, address=base + bound.map.address)
+        fields = {f.name: getattr(map_, f.name) for f in dataclasses.fields(map_)}
+        return self.gpu.call("tensor_map", map=fields)[1]
 
 
 class AutoBackend:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `hazards` and `mutate` share: the programs of a case, built and given inputs."""
+"""What looking for hazards and mutation share: the programs of a case, built and given inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from porter.build.port_plan import materialize
-from porter.cli.porting import plan_of
-from porter.diagnostics import Diagnostic
+from porter.build.port_plan import PortPlan, materialize
+from porter.diagnostics import Code, Diagnostic, PorterError
+from porter.verify.backends import RunResult, SimBackend
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case
 from porter.verify.expr import Number
@@ -18,6 +18,10 @@ from porter.verify.inputs import choose, generate
 from porter.verify.mutant_runs import Setup
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.runner import changed_launch, launch_of
+from porter.verify.settings import SimOptions
+
+PortOf = Callable[[Case], tuple[PortPlan | None, list[Diagnostic]]]
+"""The port of a case's kernel; None if constructs were left unported, as the diagnostics then say."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,12 @@ def prepare(
     builder: Builder,
     sizes: Mapping[str, Number],
     seed: int,
-    port: Path | None = None,
+    port_of: PortOf,
     arch: str = PORT_ARCH,
+    finished: bool = False,
 ) -> tuple[list[Prepared], list[Diagnostic]]:
-    """The programs of a case on its first input family; diagnostics say why a port is missing.
+    """The programs of a case on its first input family; diagnostics say why a port is missing. `finished`: the port is
+    there already, so that also an original which is known as PTX or a binary has one.
 
     Raises:
         PorterError: what binding, porting and compiling raise.
@@ -58,9 +64,9 @@ def prepare(
             kernel = builder.build(problem, case.kernel, own if program == "original" else arch)
             found.append(Prepared(program, case.kernel, problem, kernel, launch_of(problem, kernel), images))
             continue
-        if port is None and case.recorded is not None and case.source is None and found:
+        if not finished and case.recorded is not None and case.source is None and found:
             continue  # The original is PTX or a binary, of which no port is made.
-        plan, notes = plan_of(case.to_port, port, case.include_dirs, case.entry)
+        plan, notes = port_of(case)
         if plan is None:
             return found, notes
         source = materialize(plan, case.to_port)
@@ -76,7 +82,7 @@ def mutation_setups(
     builder: Builder,
     sizes: Sequence[Mapping[str, Number]],
     seed: int,
-    port: Path | None = None,
+    port_of: PortOf,
 ) -> tuple[list[Setup], list[Diagnostic]]:
     """A program of a case at several sizes; none if it cannot be ported, as the diagnostics then say.
 
@@ -86,7 +92,7 @@ def mutation_setups(
     setups: list[Setup] = []
     notes: list[Diagnostic] = []
     for chosen in sizes:
-        prepared, left = prepare(case, [program], builder, chosen, seed, port)
+        prepared, left = prepare(case, [program], builder, chosen, seed, port_of)
         notes += [d for d in left if d not in notes]
         for p in prepared:
             label = ", ".join(f"{name}={value}" for name, value in p.problem.sizes.items())
@@ -94,3 +100,22 @@ def mutation_setups(
         if not prepared:
             break
     return setups, notes
+
+
+def run_once(
+    case: Case, sizes: Mapping[str, Number], family: str, arch: str, builder: Builder, options: SimOptions
+) -> tuple[Problem, BuiltKernel, RunResult]:
+    """One run of a case's kernel on the simulator, compiled for `arch`.
+
+    Raises:
+        PorterError: BAD_OPTION for a family that does not apply; what binding, compiling and running raise.
+    """
+    problem = bind(case, sizes)
+    chosen = choose([family], problem)
+    if not chosen:
+        raise PorterError(Code.BAD_OPTION, option="--family", problem=f"{family} does not apply to this case")
+    backend = SimBackend(options)
+    built = builder.build(problem, case.kernel, arch)
+    inputs = generate(problem, chosen[0], options.seed)
+    images = {n: make_image(t, inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
+    return problem, built, backend.run(built, problem, built.launch(problem), images)

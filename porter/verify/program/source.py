@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole programs: built if source is given, then run with their own main(), or looked at for hazards."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from porter.build.entry import kernel_name
+from porter.build.host_headers import host_headers_note
+from porter.build.program import build_program
+from porter.build.toolchain import Toolkit
+from porter.diagnostics import Diagnostic
+from porter.sim.check.hazard import Level
+from porter.verify.backends import simulator_options
+from porter.verify.builder import ORIGINAL_ARCH
+from porter.verify.hazards import HazardRun, OneRun, check_runs
+from porter.verify.program.device import LaunchHook
+from porter.verify.program.results import as_run
+from porter.verify.program.runner import ProgramOptions, ProgramOutcome, run_program
+from porter.verify.program.runtime import build_runtime
+from porter.verify.settings import SimOptions
+
+
+@dataclass(frozen=True)
+class Request:
+    """A program, given as source or as an executable made for the stand-in runtime, and its arguments.
+
+    `arch` is what source is compiled for; for an executable, which of its images runs (None: the newest).
+    `flags` go to nvcc. `report` gets what is to be said about the build.
+    With `attached` the program has our standard streams, else its output is returned.
+    """
+
+    path: Path
+    arguments: Sequence[str]
+    arch: str | None = None
+    include_dirs: Sequence[Path] = ()
+    defines: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    libraries: Sequence[str] = ()
+    is_source: bool = False
+    multiprocessors: int | None = None
+    attached: bool = False
+    tell: Callable[[str], None] | None = field(default=None, compare=False)
+    report: Callable[[list[Diagnostic]], None] | None = field(default=None, compare=False)
+
+
+def run_source_or_executable(
+    request: Request, options: SimOptions, toolkit: Toolkit, default_arch: str = ORIGINAL_ARCH
+) -> ProgramOutcome:
+    """Build if need be, and run.
+
+    Raises:
+        PorterError: what the compiler and the runner raise.
+    """
+    tell = request.tell or (lambda text: None)
+    launches = 0
+    kernel = ""
+
+    def on_launch(when: str, record: object, memory: object) -> None:
+        nonlocal launches, kernel
+        if when == "before":
+            launches += 1
+            kernel = kernel_name(getattr(record, "kernel", ""))
+            tell(f"{request.path.name}: launch {launches}, {kernel}")
+
+    def progress(instructions: int) -> None:
+        tell(f"{request.path.name}: launch {launches}, {kernel}, {instructions:,} warp instructions")
+
+    simulator = simulator_options(options if options.progress else replace(options, progress=progress))
+    hook: LaunchHook | None = on_launch if request.tell is not None else None
+    settings = ProgramOptions(
+        simulator=simulator, on_launch=hook, attached=request.attached, runtime=build_runtime(toolkit),
+        target=None if request.is_source else request.arch,
+    )  # fmt: skip
+    if request.multiprocessors is not None:
+        settings = replace(settings, multiprocessors=request.multiprocessors)
+    place: AbstractContextManager[str] = nullcontext("")
+    if request.is_source:
+        place = tempfile.TemporaryDirectory(prefix="porter-")
+    with place as folder:
+        executable = executable_of(request, toolkit, Path(folder), default_arch)
+        return run_program(executable.resolve(), list(request.arguments), settings)
+
+
+def check_program(
+    request: Request, toolkit: Toolkit, level: Level, options: SimOptions, seeds: Sequence[int]
+) -> tuple[HazardRun, list[ProgramOutcome]]:
+    """What is found in runs of a program with each seed, and how the runs ended.
+
+    Raises:
+        PorterError: what the compiler and the runner raise.
+    """
+    outcomes: list[ProgramOutcome] = []
+
+    def run(settings: SimOptions) -> OneRun:
+        outcomes.append(run_source_or_executable(request, settings, toolkit))
+        return as_run(outcomes[-1])
+
+    label = request.arch or (ORIGINAL_ARCH if request.is_source else "executable")
+    return check_runs(run, request.path.name, "program", "", label, level, options, seeds), outcomes
+
+
+def executable_of(request: Request, toolkit: Toolkit, folder: Path, default_arch: str = ORIGINAL_ARCH) -> Path:
+    """The executable of a request, built in `folder` if it is given as source.
+
+    Raises:
+        PorterError: what the compiler raises.
+    """
+    if not request.is_source:
+        return request.path
+    executable = folder / request.path.stem
+    arch = request.arch or default_arch
+    if request.tell is not None:
+        request.tell(f"{request.path.name}: compiling for {arch}")
+    built = build_program(
+        request.path, arch, executable, request.include_dirs, defines=request.defines, flags=request.flags,
+        libraries=request.libraries, toolkit=toolkit,
+    )  # fmt: skip
+    if request.report is not None:
+        request.report(host_headers_note(request.path, built.stood_in))
+    return executable

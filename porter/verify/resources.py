@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels take, original and port side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from porter.build.dsl import DslCompiled
+from porter.build.host_headers import directories_of
+from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.build.ptxas import assemble
+from porter.build.table import ResourceRow, compare_modules, compile_assembled, require_shared_memory, row
+from porter.build.toolchain import Toolkit
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Unit, compile_request
+from porter.verify.dsl import compile_case
+from porter.verify.line_map import placed_in_original
+from porter.verify.problem import Problem
+
+
+def rows_of_case(
+    problem: Problem, file: Path, ported: Path, toolkit: Toolkit, unit: Unit
+) -> tuple[list[ResourceRow], list[str]]:
+    """The kernel of a case, and the headers that were stood in for.
+
+    Raises:
+        PorterError: what the compilers raise.
+    """
+    if problem.case.dsl is not None:
+        original, _ = compile_case(problem, file, ORIGINAL_ARCH)
+        port = _port_of(problem, file, ported)
+        sides = (original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH)
+        for one, (ptx, arch), path in zip((original, port), sides, (file, ported), strict=True):
+            require_shared_memory(assemble(toolkit, ptx, arch).resources, one.dynamic_smem, arch, path)
+        return compare_modules(*sides, toolkit, dynamic=(original.dynamic_smem, port.dynamic_smem)), []
+    before = compile_assembled(compile_request(problem, file, ORIGINAL_ARCH, unit), toolkit)
+    after = compile_assembled(compile_request(problem, ported, PORT_ARCH, unit), toolkit)
+    return [row(before.display_name or problem.case.entry, before, after)], [*before.stood_in, *after.stood_in]
+
+
+def _port_of(problem: Problem, file: Path, ported: Path) -> DslCompiled:
+    try:
+        return compile_case(problem, ported, PORT_ARCH)[0]
+    except PorterError as error:
+        raise placed_in_original(error, file, ported, problem.case.include_dirs) from None
+
+
+def rows_of_files(
+    file: Path, ported: Path, toolkit: Toolkit, include_dirs: tuple[Path, ...]
+) -> tuple[list[ResourceRow], list[str]]:
+    """All kernels of a CUDA file, and the headers that were stood in for.
+
+    Raises:
+        PorterError: what the compiler raises.
+    """
+    here = (file.parent, *include_dirs)
+    before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
+    beside = directories_of(file, include_dirs)
+    after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=here, quote_dirs=beside), toolkit)
+    rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, PORT_ARCH), toolkit)
+    return rows, [*before.stood_in, *after.stood_in]
+
+
+def assembler_warnings(row: ResourceRow, file: Path) -> list[Diagnostic]:
+    where = Location(str(file))
+    texts = [(row.before_arch, w) for w in row.before_warnings]
+    texts += [(row.after_arch, w) for w in row.after_warnings]
+    return [Diagnostic(Code.PTXAS_WARNING, where, {"text": f"{arch}: {text}"}) for arch, text in texts]
