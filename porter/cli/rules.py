@@ -16,6 +16,7 @@ from porter.build.files import write_all
 from porter.cli.commands.shared import Place
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file
+from porter.cli.porting import port_paths
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
 from porter.lang.sources import load_sources
 from porter.passes.rule_examples import Tried, completed, try_examples
@@ -23,6 +24,7 @@ from porter.report import json as report_json
 from porter.report import rules as report_rules
 from porter.report.rules import as_written
 from porter.rules.accept import Change, accepted
+from porter.rules.explain import sites_at
 from porter.rules.load import load_rules, schema
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Rule
@@ -39,6 +41,21 @@ def rules_list(session: Session) -> ExitCode:
         table.add_row(rule.id, rule.kind, rule.safety.value, rule.library, rule.title, as_written(rule.source))
     session.show(table, Text(f"{len(rules)} rules"))
     session.write_json(report_rules.list_document(rules))
+    return ExitCode.OK
+
+
+@command
+def rules_explain(session: Session, place: Place, include_dirs: tuple[Path, ...]) -> ExitCode:
+    require_file(place.path, "rules explain")
+    require_directories("-I", include_dirs)
+    rules = load_rules(tuple(map(str, session.rules)))
+    ported = port_paths([place.path], include_dirs)
+    sites = sites_at(place.path, place.line, rules, ported.groups, include_dirs)
+    sites = [s for s in sites if not place.column or s.column == place.column]
+    said = [d for d in ported.diagnostics if d.where and (Path(d.where.path), d.where.line) == (place.path, place.line)]
+    session.show(*(Text.assemble(*parts) for parts in report_rules.site_lines(sites, rules)))
+    session.report(said)
+    session.write_json(report_rules.explain_document(place.path, place.line, sites, said))
     return ExitCode.OK
 
 

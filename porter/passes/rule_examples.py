@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from porter.diagnostics import Code
-from porter.lang.cuda import find
 from porter.lang.diff import unified_diff
 from porter.lang.sources import is_python, load_sources
 from porter.model.facts import KINDS, Doubt, Fact
@@ -17,6 +16,7 @@ from porter.model.program import build_program
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.rules.accept import Change, accepted
+from porter.rules.explain import value_names
 from porter.rules.load import read_rule_file
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Example, Rule
@@ -25,7 +25,6 @@ Stated = tuple[tuple[str, tuple[tuple[str, str | int | bool], ...]], ...]
 
 _HOPPER = '__device__ void f() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
 """What build files and the like are ported beside."""
-_NAMES = ("field_expression", "qualified_identifier", "identifier")
 
 
 @dataclass(frozen=True)
@@ -107,12 +106,7 @@ def _facts(path: Path, rule: Rule) -> Found:
     """Only what the rule itself recognizes counts."""
     program = build_program(load_sources(path), vocabulary([rule]))
     found = [program.facts.of_call(c) for f in program.functions for c in f.calls]
-    found += [
-        program.facts.of_name(f, n)
-        for f in program.functions
-        for n in find(f.body, *_NAMES)
-        if n.parent is None or n.parent.type not in ("call_expression", "field_expression", *_NAMES)
-    ]
+    found += [program.facts.of_name(f, n) for f in program.functions for n in value_names(f)]
     return Found(
         facts=tuple(_stated(f) for f in found if f is not None and not isinstance(f, Doubt)),
         doubts=tuple(f.what for f in found if isinstance(f, Doubt)),

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location
 from porter.passes.rule_examples import Tried
 from porter.report import json as report_json
 from porter.rules.accept import example_lines
+from porter.rules.explain import Site
 from porter.rules.rule import Rule
 
 
@@ -35,6 +37,43 @@ def list_document(rules: Sequence[Rule]) -> dict[str, Any]:
         for r in rules
     ]
     return report_json.document("rules-list", ExitCode.OK, {"rules": entries})
+
+
+def site_lines(sites: Sequence[Site], rules: Sequence[Rule]) -> Iterator[list[tuple[str, str]]]:
+    """Lines of text with styles: each place, what it is, and its rules, the one that won first."""
+    files = {rule.id: as_written(rule.source) for rule in rules}
+    if not sites:
+        yield [("no rule is tried on this line", "")]
+    for site in sites:
+        yield [(site.text, "bold"), (f"  column {site.column}", "dim")]
+        if site.means:
+            yield [("  is ", "cyan"), (site.means, "")]
+        for trial in sorted(site.trials, key=lambda t: not t.won):
+            words = " ".join(w for w in (trial.outcome, f"({trial.by})" if trial.by else "") if w)
+            pattern = f"  `{trial.pattern}`" if trial.pattern else ""
+            where = f"  {files[trial.rule]}" if trial.rule in files else ""
+            yield [
+                (f"  {trial.rule:<8} ", "cyan"),
+                (words, "green" if trial.won else "yellow"),
+                (pattern + where, "dim"),
+            ]
+            if trial.why:
+                yield [(f"           {trial.why}", "")]
+
+
+def explain_document(path: Path, line: int, sites: Sequence[Site], diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    places = [
+        {
+            "column": s.column,
+            "text": s.text,
+            "means": s.means,
+            "rules": [{**asdict(t), "won": t.won} for t in s.trials if t.rule],
+            "note": " ".join(w for t in s.trials if not t.rule for w in (t.outcome, t.why) if w),
+        }
+        for s in sites
+    ]
+    body = {"path": str(path), "line": line, "places": places, "diagnostics": report_json.diagnostics(diagnostics)}
+    return report_json.document("rules-explain", ExitCode.OK, body)
 
 
 def problems(tried: Sequence[Tried], written: Sequence[Tried], accept: bool) -> list[Diagnostic]:

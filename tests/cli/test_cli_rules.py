@@ -76,6 +76,129 @@ def test_list_has_every_rule(house: Path) -> None:
     assert porter("-q", "rules", "list").stdout == ""
 
 
+# --- explain
+
+RULES = """\
+schema: 2
+library: acme
+rules:
+  - {id: ACME100, title: Any sync, recognize: 'acme::sync($X)', as: {fence: {}}, safety: review, reason: So.,
+     examples: [{before: 'acme::sync(x)', facts: [{fence: {}}]}, {near: 'acme::sync()'}]}
+  - {id: ACME101, title: Sync of 1, recognize: 'acme::sync(1)', as: {commit: {}}, safety: review, reason: So.,
+     examples: [{before: 'acme::sync(1)', facts: [{commit: {}}]}, {near: 'acme::sync()'}]}
+  - {id: ACME102, title: Wait, recognize: 'acme::wait<$N>()', as: {wait: {pending: $N}}, where: {N: int},
+     safety: review, reason: So.,
+     examples: [{before: 'acme::wait<0>()', facts: [{wait: {pending: '0'}}]}, {near: 'acme::wait()'}]}
+"""
+EXPLAINED = """\
+namespace own { __device__ void sync(int); }
+template <int N> __global__ void k(int x) {
+    acme::sync(x);
+    acme::sync(1);
+    acme::wait<N>(); acme::sync(2);
+    own::sync(1);
+    sync(1);
+    acme::synk(1);
+    int y = threadIdx.x;
+}
+"""
+
+
+@pytest.fixture
+def explained(tmp_path: Path, house: Path) -> Path:
+    (house / "b.yaml").write_text(RULES)
+    path = tmp_path / "explained.cu"
+    path.write_text(EXPLAINED)
+    return path
+
+
+def explain(place: str, rules: Path) -> list[dict]:
+    return porter_json("rules", "explain", place, "--rules", rules)["places"]
+
+
+def outcomes(place: dict) -> dict[str, tuple[str, bool]]:
+    return {r["rule"]: (r["outcome"], r["won"]) for r in place["rules"]}
+
+
+def test_explain_the_rule_that_wins_and_those_that_lose(explained: Path, house: Path) -> None:
+    (place,) = explain(f"{explained}:3", house)
+    assert place["text"] == "acme::sync(x)"
+    assert place["means"] == "fence"
+    assert outcomes(place) == {"ACME100": ("recognized", True), "ACME101": ("near miss", False)}
+    assert "other arguments" in next(r["why"] for r in place["rules"] if r["rule"] == "ACME101")
+    (place,) = explain(f"{explained}:4", house)
+    assert place["means"] == "commit"
+    assert outcomes(place) == {"ACME101": ("recognized", True), "ACME100": ("shadowed by another rule", False)}
+    assert next(r["by"] for r in place["rules"] if not r["won"]) == "ACME101"
+
+
+def test_explain_a_near_miss_names_its_condition(explained: Path, house: Path) -> None:
+    near, other = explain(f"{explained}:5", house)
+    assert outcomes(near) == {"ACME102": ("near miss", False)}
+    assert "$N of ACME102 is `N`, and has to be" in near["rules"][0]["why"]
+    assert near["means"].startswith("may be a wait")
+    assert other["text"] == "acme::sync(2)"
+    assert explain(f"{explained}:5:22", house) == [other]
+
+
+def test_explain_names_that_are_others_or_not_known(explained: Path, house: Path) -> None:
+    (own,) = explain(f"{explained}:6", house)
+    assert own["means"] == ""
+    assert set(outcomes(own).values()) == {("another name", False)}
+    (bare,) = explain(f"{explained}:7", house)
+    assert set(outcomes(bare).values()) == {("not sure", False)}
+    assert "declared nowhere" in bare["means"]
+    (unknown,) = explain(f"{explained}:8", house)
+    assert unknown["rules"] == []
+    assert unknown["note"] == "no rule is for this name one is for `sync`"
+    (name,) = explain(f"{explained}:9", house)
+    assert (name["text"], name["means"]) == ("threadIdx.x", "index")
+
+
+def test_explain_texts(tmp_path: Path, house: Path) -> None:
+    path = tmp_path / "x.cu"
+    atom = "SM90_64x8x16_F16F16F16_SS"
+    path.write_text(f"void f() {{ TRACE_SM90(1); }}\n#if __CUDA_ARCH__ == 900\n#endif\nauto m = {atom}{{}};\n")
+    (place,) = explain(f"{path}:4", house)
+    assert outcomes(place) == {"PTR300": ("refused", False)}
+    guard = explain(f"{path}:2", house)
+    assert {o for p in guard for o, _ in outcomes(p).values()} == {"not applied"}
+    assert "a kernel that is ported" in guard[0]["rules"][0]["why"]
+    document = porter_json("rules", "explain", f"{path}:4", "--rules", house)
+    assert [d["id"] for d in document["diagnostics"]] == ["PT2003"]
+    path.write_text("void f() { TRACE_SM90(1); }\n")
+    (place,) = explain(f"{path}:1", house)
+    assert outcomes(place) == {"ACME001": ("applied", True)}
+
+
+def test_explain_what_passes_do() -> None:
+    path = Path(__file__).resolve().parents[2] / "corpus" / "gemm_tma" / "gemm_tma.cu"
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "hopper::wgmma_commit()" in text)
+    document = porter_json("rules", "explain", f"{path}:{line}")
+    assert {"PTR121", "PTR150"} <= {r["rule"] for p in document["places"] for r in p["rules"] if r["won"]}
+    text = porter("rules", "explain", f"{path}:{line}").stdout
+    assert "PTR121" in text
+    assert "\x1b" not in text
+
+
+def test_explain_python() -> None:
+    path = Path(__file__).resolve().parents[2] / "corpus" / "dsl_gemm" / "dsl_gemm.py"
+    lines = path.read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "warpgroup.fence()" in text)
+    (place,) = porter_json("rules", "explain", f"{path}:{line}")["places"]
+    assert place["text"] == "cutlass.cute.nvgpu.warpgroup.fence"
+    assert outcomes(place) == {"PTR510": ("not applied", False)}
+    line = next(n for n, text in enumerate(lines, 1) if "import cpasync, warpgroup" in text)
+    document = porter_json("rules", "explain", f"{path}:{line}")
+    assert "PTR501" in {r["rule"] for p in document["places"] for r in p["rules"] if r["won"]}
+
+
+def test_explain_a_line_that_is_not_there(explained: Path) -> None:
+    assert "PT6053" in porter("rules", "explain", f"{explained}:99", code=2).stderr
+    assert "no rule is tried" in porter("rules", "explain", f"{explained}:10").stdout
+    porter("rules", "explain", str(explained), code=2)
+
+
 # --- test
 
 

@@ -34,6 +34,22 @@ def rules_list() -> None:
     """
 
 
+@rules.command(name="explain", cls=_Command)
+@click.argument("place", type=PlaceType(), metavar="FILE:LINE")
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else local headers are.")  # fmt: skip
+@rules_option
+def rules_explain() -> None:
+    """Say which rules are tried on the calls, names and texts that begin on a line, which of them win, and why the
+    others do not: shadowed by another, a near miss and by which condition, a name that is not resolved.
+
+    The file is ported, without writing anything, to see what is edited there. Exit code 2: there is no such line.
+
+    \b
+    porter rules explain kernel.cu:12 --rules house/rules
+    """
+
+
 @rules.command(name="test", cls=_Command)
 @click.argument("places", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[DIR|FILE]...")
 @click.option("--accept", is_flag=True, help="Write what was found into the files, as what the examples say.")
