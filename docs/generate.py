@@ -535,8 +535,52 @@ def mutation_page() -> str:
     return MUTATION_HEAD + "\n".join(mutation_tables(records, load_explanations(RECORDS))) + "\n"
 
 
+GPU_RECORDS = ("h200", "h200-dsl", "h100")
+
+
+def _record(name: str) -> Any:
+    return json.loads((DOCS / "results" / f"{name}.json").read_text("utf-8"))
+
+
+def gpu_results() -> str:
+    """What the runs on GPUs came to, as their records have it."""
+    lines = [
+        "| record | GPU | runs | port gives the original's bits | clean | no verdict possible | simulator's bits |"
+    ]
+    lines.append("|---|---|--:|--:|--:|--:|--:|")
+    for name in GPU_RECORDS:
+        record = _record(name)
+        rows, bits = record["rows"], record.get("bits", ())
+        verdicts = [row.get("verdict") or ", ".join(row["verdicts"]) for row in rows]
+        cannot = sum("PT5023" in "".join(row.get("why", ())) for row in rows)
+        same = f"{sum(b['verdict'] == 'clean' for b in bits)} of {len(bits)}" if bits else "-"
+        lines.append(
+            f"| `{name}.json` | {record['device']['name']} | {record.get('runs', len(rows))} "
+            f"| {sum(row['same_bits'] for row in rows)} of {len(rows)} "
+            f"| {verdicts.count('clean')} | {cannot} | {same} |"
+        )
+    words = _record("h200-instructions")["words"]
+    for name in ("h200-mutants", "h100-mutants"):
+        planted = [row for row in _record(name)["rows"] if row["mistake"] != "none"]
+        seen = sum("error" in (row["eager"], row["deferred"]) for row in planted)
+        lines.append(f"\n`{name}.json`: {seen} of {len(planted)} planted mistakes are seen.")
+    return "\n".join([*lines, f"\n`h200-instructions.json`: {len(words)} sample instructions."])
+
+
+BLOCK = re.compile(r"(<!-- made by docs/generate.py: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCKS = {"gpu-results": gpu_results}
+
+
+def with_blocks(text: str) -> str:
+    """A page written by hand, with the parts that are made from code or records made anew."""
+    return BLOCK.sub(lambda m: f"{m[1]}{BLOCKS[m[2]]()}\n{m[3]}", text)
+
+
 def pages() -> dict[Path, str]:
+    by_hand = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]
+    texts = {path: path.read_text("utf-8") for path in by_hand if path.exists()}
     return {
+        **{path: with_blocks(text) for path, text in texts.items() if BLOCK.search(text)},
         DOCS / "diagnostics.md": diagnostics_page(),
         DOCS / "rules.md": rules_page(),
         DOCS / "configuration.md": configuration_page(),

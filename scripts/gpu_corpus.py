@@ -41,6 +41,7 @@ from porter.verify.gpu.emulation import Lowerer
 from porter.verify.gpu.selfcheck import compare_bits, read_simulated
 from porter.verify.inputs import choose
 from porter.verify.problem import Problem, bind
+from porter.verify.rows import as_rows
 from porter.verify.runner import VerifyOptions, verify
 from porter.verify.settings import GpuOptions, SimOptions
 
@@ -234,7 +235,7 @@ def main() -> int:
     document["seconds"] = round(time.perf_counter() - began, 1)
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(document, indent=1) + "\n")
+        options.output.write_text(as_rows(document))
     found = [*document["rows"], *document["bits"]]
     bad = [r for r in found if r["verdict"] not in ("clean", "review")]
     print(f"{len(found) - len(bad)} of {len(found)} clean or for review, {document['seconds']} s")

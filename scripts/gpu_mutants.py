@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import re
 import subprocess
@@ -27,6 +26,7 @@ from porter.verify.case import cases_of, load_case
 from porter.verify.gpu.backend import GpuBackend, make_gpu_backend
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.problem import bind
+from porter.verify.rows import as_rows
 from porter.verify.runner import VerifyOptions, verify
 from porter.verify.settings import GpuOptions, SimOptions
 
@@ -139,7 +139,7 @@ def main() -> int:
     }
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(document, indent=1) + "\n")
+        options.output.write_text(as_rows(document))
     planted = [r for r in rows if r["mistake"] != "none"]
     missed = [r["mistake"] for r in planted if "error" not in (r["eager"], r["deferred"])]
     right = all(r["eager"] == r["deferred"] == "clean" for r in rows if r["mistake"] == "none")

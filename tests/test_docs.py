@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from porter.verify.rows import as_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,3 +43,19 @@ def test_readme_names_existing_make_targets() -> None:
     named = {t for call in re.findall(r"(?:`|^)make ([a-z -]+)", readme, re.MULTILINE) for t in call.split()}
     assert {"demo", "test", "lint"} <= named
     assert not [target for target in named if f"\n{target}:" not in makefile]
+
+
+RESULTS = sorted(p for p in (ROOT / "docs" / "results").rglob("*.json") if p.name != "h200-instructions.json")
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda p: p.name)
+def test_records_have_one_row_a_line(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert text == as_rows(json.loads(text))
+
+
+def test_parts_made_from_records_are_made_anew(generator: ModuleType) -> None:
+    page = (ROOT / "docs" / "gpu.md").read_text("utf-8")
+    changed = page.replace("h100.json` | NVIDIA", "h100.json` | another")
+    assert changed != page
+    assert generator.with_blocks(changed) == page

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kept mutation results as a page: a table of the kernels, one of the mutations, and every survivor."""
+"""Kept mutation results as a page: a table of the kernels, one of the mutations, and one of why mutants survive."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from porter.report.mutation import reason
+from porter.report.mutation import HARMLESS
 from porter.report.mutation_review import Explanation, explained
 from porter.verify.mutation_record import Record, Row
 
 _HEAD = ("mutants", "of error level", "caught by value", "by hazard in practice", "by hazard", "harmless by a run",
          "harmless by review", "unexplained")  # fmt: skip
-_LEVELS = {"error": "error", "strict": "strict", "other": "-"}
 
 
 def mutation_tables(records: Sequence[Record], explanations: Sequence[Explanation]) -> Iterator[str]:
@@ -36,15 +36,13 @@ def mutation_tables(records: Sequence[Record], explanations: Sequence[Explanatio
     yield from _table("mutation", sorted(by_how.items(), key=lambda item: item[0].split("`")[1]), explanations)
     yield ""
     yield "## Survivors"
-    for record in records:
-        if record.survivors:
-            yield ""
-            yield f"### {record.case}"
-            yield ""
-            yield "| line | mutant | level | why nobody notices |"
-            yield "|------|--------|-------|--------------------|"
-            for row in record.survivors:
-                yield _survivor(record, row, explanations)
+    yield ""
+    yield "Why nobody notices a mutant. Each one stands with its line and what covers it in the record of its port."
+    yield ""
+    yield "| why | mutants |"
+    yield "|-----|--------:|"
+    found = Counter(_why(r, row, explanations) for r in records for row in r.survivors)
+    yield from (f"| {why} | {count} |" for why, count in sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def family(opcode: str) -> str:
@@ -93,10 +91,8 @@ def _counts(name: str, found: Sequence[tuple[Record, Row]], explanations: Sequen
     return f"| {name} | " + " | ".join(map(str, cells)) + " |"
 
 
-def _survivor(record: Record, row: Row, explanations: Sequence[Explanation]) -> str:
-    why = reason(row, record.rows)
-    if not why:
-        found = explained(explanations, record, row)
-        why = f"*reviewed:* {found.why}" if found is not None else "**unexplained**"
-    place = row.place if not row.place.startswith("#") else f"no. {row.nth}"
-    return f"| {place} | {row.how} `{row.opcode}` | {_LEVELS[row.level]} | {why} |"
+def _why(record: Record, row: Row, explanations: Sequence[Explanation]) -> str:
+    if row.reason is not None:
+        return row.reason if row.reason in ("covered", "weaker") else HARMLESS[row.reason]
+    found = explained(explanations, record, row)
+    return f"*reviewed:* {found.why}" if found is not None else "**unexplained**"

@@ -21,6 +21,7 @@ from porter.verify.case import Case
 from porter.verify.mutant_runs import Setup
 from porter.verify.mutants import Mutant
 from porter.verify.mutation import MutantRow, MutationResult
+from porter.verify.rows import as_rows
 from porter.verify.settings import SimOptions
 
 VERSION = 1
@@ -214,9 +215,7 @@ def write_record(path: Path, record: Record) -> None:
     """
     head = {"version": VERSION, **asdict(record)}
     rows = head.pop("rows")
-    lines = [f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}," for k, v in head.items()]
-    body = ",\n".join("  " + json.dumps(_short(row), ensure_ascii=False) for row in rows)
-    text = "\n".join(["{", *lines, ' "rows": [', *([body] if body else []), " ]", "}"]) + "\n"
+    text = as_rows({**head, "rows": list(map(_short, rows))})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
