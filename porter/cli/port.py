@@ -18,7 +18,7 @@ from porter.cli.inputs import require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.porting import port_paths
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
 from porter.passes.ported import Ported
 from porter.report import gate as report_gate
@@ -62,8 +62,10 @@ def port(
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
     written = [] if refused else _write(ported, output, apply, whole)
-    code = port_exit(ported.exit_code, gated, check and bool(ported.changed))
-    diagnostics = [*ported.diagnostics, *(d for g in gated for d in g.diagnostics)]
+    code = port_exit(
+        worst_exit([ported.exit_code, exit_code_of(ported.left_over)]), gated, check and bool(ported.changed)
+    )
+    diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics)]
     session.report(diagnostics)
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:

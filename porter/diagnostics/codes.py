@@ -63,6 +63,7 @@ class Code(Enum):
     DSL_PATCHED = porting.DSL_PATCHED
     DSL_COPIED = porting.DSL_COPIED
     LEFT_FOR_ONE_CHIP = porting.LEFT_FOR_ONE_CHIP
+    BUILD_FILE_LEFT = porting.BUILD_FILE_LEFT
     NOT_FOR_BOTH_CHIPS = porting.NOT_FOR_BOTH_CHIPS
     DSL_OBSTACLE = porting.DSL_OBSTACLE
 

@@ -155,6 +155,14 @@ LEFT_FOR_ONE_CHIP = error(
     "which one is wanted is known where the program runs.",
     "Choose the option by the device's compute capability there, or port without --keep-hopper.",
 )
+BUILD_FILE_LEFT = error(
+    "PT2058",
+    ExitCode.UNPORTED,
+    "left as it is: {text}",
+    "This line of a build file is about Hopper, and how it takes part in the build was not understood. The kernels are "
+    "ported; what builds them may not build them for sm_100a.",
+    "By hand: {advice}.",
+)
 NOT_FOR_BOTH_CHIPS = error(
     "PT2057",
     ExitCode.UNPORTED,

@@ -15,14 +15,15 @@ from porter.lang.text import EditGroup, Safety, apply_groups
 from porter.model.facts import TENSOR_CORE, Doubt
 from porter.model.program import Program
 from porter.passes.both import keep_hopper
+from porter.passes.build_files import build_files_beside, port_build_files
 from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.plan import KernelPlan
-from porter.rules.engine import OwnNames, Selection, build_file_groups, pass_groups, pattern_groups
+from porter.rules.engine import OwnNames, Selection, pass_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.recognize import vocabulary
-from porter.rules.rule import Region, Rule
+from porter.rules.rule import Rule
 
 NO_RULE = "none"
 """What `select` takes for no rule at all."""
@@ -132,11 +133,10 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if planned.groups:
         result.has_tensor_core, result.left = True, left
         result.plans = ported_kernels.plans
-        files = _build_files(sources, rules)
-        build_groups = build_file_groups(rules, files, selection)
-        ported = apply_groups(files, build_groups)
-        result.build_files = {path: text for path, text in ported.items() if text != files[path]}
-        result.groups = groups + build_groups
+        beside = build_files_beside(Path(sources.root), rules)
+        texts = {str(path): path.read_bytes() for path in beside if str(path) not in sources.files}
+        built = port_build_files(texts, rules, selection, options.keep_hopper)
+        result.build_files, result.groups = built.files, groups + built.groups
     return result
 
 
@@ -195,14 +195,3 @@ def _own(program: Program) -> OwnNames:
         if function.name in program.vocabulary and function.name_span is not None:
             places.add((function.file.path, function.name_span.start))
     return OwnNames(defined, frozenset(places))
-
-
-def _build_files(sources: SourceSet, rules: Sequence[Rule]) -> dict[str, bytes]:
-    """Build files beside the root file that some rule reads."""
-    directory = Path(sources.root).parent
-    found = {}
-    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-        key = str(path)
-        if path.is_file() and key not in sources.files and any(r.region is Region.TEXT and r.reads(key) for r in rules):
-            found[key] = path.read_bytes()
-    return found

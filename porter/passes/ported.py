@@ -14,10 +14,13 @@ from porter.lang.sources import SourceSet, is_python, load_sources
 from porter.lang.text import EditGroup
 from porter.lang.trees import python_drivers, python_kernels, refuse_python, source_files
 from porter.model.dsl.reach import uses_kernels
+from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.partial import LeftKernel
 from porter.passes.port import PortOptions, PortResult
+from porter.rules.engine import Selection
+from porter.rules.load import load_rules
 
 Result = PortResult | DslPortResult | EmbeddedPortResult
 
@@ -59,6 +62,8 @@ class Ported:
     """Files that a port needs wherever it does not lie among the originals."""
     left: list[LeftKernel] = field(default_factory=list)
     """Kernels that were refused while others of their file were ported."""
+    left_over: list[Diagnostic] = field(default_factory=list)
+    """Places in build files that are for Hopper and were not understood."""
 
     def elsewhere(self, paths: Iterable[str] | None = None) -> dict[str, bytes]:
         """The files (of these paths) for a place away from the originals."""
@@ -106,8 +111,8 @@ class Ported:
         Raises:
             PorterError: WOULD_OVERWRITE if it does not.
         """
-        old = {**sources.sources(), **{path: Path(path).read_bytes() for path in result.build_files}}
-        new = {**old, **result.files, **result.build_files}
+        old = dict(sources.sources())
+        new = {**old, **result.files}
         for path, data in new.items():
             if path in self.new and self.new[path] != data and self.new[path] != self.old.get(path):
                 if data == old.get(path):
@@ -120,7 +125,8 @@ class Ported:
         self.roots.append(PortedRoot(root, tuple(sources.sources()), added, isinstance(sources, DslSources)))
         self.scaffold.update(getattr(result, "scaffold", {}))
         self.new.update(new)
-        self.groups += [g for g in result.groups if g not in self.groups]
+        own = [g for g in result.groups if not any(e.path in result.build_files for e in g.edits)]
+        self.groups += [g for g in own if g not in self.groups]
         self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]
         self.left += [k for k in getattr(result, "left", ()) if k not in self.left]
         self.exit_code = worst_exit([self.exit_code, ExitCode(result.exit_code)])
@@ -175,14 +181,33 @@ def port_paths(paths: Iterable[Path], options: PortOptions, include_dirs: Sequen
     Raises:
         PorterError: what the front end and the engine raise.
     """
-    found = roots(paths)
+    given = list(paths)
+    found = roots(given)
     try:
-        return _port_roots(found, options, include_dirs, look)
+        ported = _port_roots(found, options, include_dirs, look)
     except PorterError as error:
         if error.diagnostic.code is not Code.WOULD_OVERWRITE:
             raise
-    # kernels that share a header may need helpers that differ
-    return _port_roots(found, replace(options, helpers_in_root=True), include_dirs, look)
+        # kernels that share a header may need helpers that differ
+        ported = _port_roots(found, replace(options, helpers_in_root=True), include_dirs, look)
+    if ported.changed_roots:
+        _port_build_files(ported, given, options)
+    return ported
+
+
+def _port_build_files(ported: Ported, paths: Iterable[Path], options: PortOptions) -> None:
+    """The build files of the directories that were given, and those beside single files."""
+    files: dict[str, bytes] = {}
+    rules = load_rules(options.rule_directories)
+    for path in paths:
+        below = build_files_below(path) if path.is_dir() else build_files_beside(path, rules)
+        files |= {str(p): p.read_bytes() for p in below if str(p) not in ported.old}
+    selection = Selection(options.select or None, options.ignore)
+    built = port_build_files(files, rules, selection, options.keep_hopper)
+    ported.old |= {path: files[path] for path in built.files}
+    ported.new |= built.files
+    ported.groups += built.groups
+    ported.left_over = [] if options.select else built.left
 
 
 def port_root(

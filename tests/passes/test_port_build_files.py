@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build and packaging files: what is for Hopper is rewritten, for both chips on request, or listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from kernels import GEMM
+
+from porter.cli.main import main
+from porter.diagnostics import Code, ExitCode
+from porter.passes.build_files import build_files_below, port_build_files
+from porter.rules.engine import Selection
+from porter.rules.load import load_rules
+
+CAPABILITY = "torch.cuda.get_device_capability()"
+GENCODE = "-gencode arch=compute_{0},code=sm_{0}"
+
+# (file, the original, the port, the port for both chips); None: the line is listed
+REWRITTEN = [
+    ("Makefile", "F = -gencode arch=compute_90a,code=sm_90a\n", "F = -gencode arch=compute_100a,code=sm_100a\n",
+     "F = -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_100a,code=sm_100a\n"),
+    ("Makefile", "F = -arch=sm_90a\n", "F = -gencode=arch=compute_100a,code=sm_100a\n",
+     "F = -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_100a,code=sm_100a\n"),
+    ("Makefile", "ARCH = sm_90a\nF = -arch=$(ARCH)\n",
+     "ARCH = sm_100a\nF = -gencode=arch=$(subst sm_,compute_,$(ARCH)),code=$(ARCH)\n", None),
+    ("Makefile", "ARCH ?= 90a\nF = -arch sm_$(ARCH)\n",
+     "ARCH ?= 100a\nF = -gencode arch=compute_$(ARCH),code=sm_$(ARCH)\n", None),
+    ("build.sh", "ARCH=sm_90a\nnvcc -arch=$ARCH k.cu\n",
+     "ARCH=sm_100a\nnvcc -gencode=arch=compute_${ARCH#sm_},code=$ARCH k.cu\n", None),
+    ("build.sh", "cmake -DCMAKE_CUDA_ARCHITECTURES=90a .\n", "cmake -DCMAKE_CUDA_ARCHITECTURES=100a .\n",
+     'cmake -DCMAKE_CUDA_ARCHITECTURES="90a;100a" .\n'),
+    ("build.sh", "export TORCH_CUDA_ARCH_LIST=9.0a\n", "export TORCH_CUDA_ARCH_LIST=10.0a\n",
+     'export TORCH_CUDA_ARCH_LIST="9.0a;10.0a"\n'),
+    ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 90a)\n", "set(CMAKE_CUDA_ARCHITECTURES 100a)\n",
+     "set(CMAKE_CUDA_ARCHITECTURES 90a 100a)\n"),
+    ("CMakeLists.txt", 'set(CMAKE_CUDA_ARCHITECTURES "80;90a")\n', 'set(CMAKE_CUDA_ARCHITECTURES "80;100a")\n',
+     'set(CMAKE_CUDA_ARCHITECTURES "80;90a;100a")\n'),
+    ("CMakeLists.txt", "set_target_properties(k PROPERTIES CUDA_ARCHITECTURES 90a-real)\n",
+     "set_target_properties(k PROPERTIES CUDA_ARCHITECTURES 100a-real)\n",
+     "set_target_properties(k PROPERTIES CUDA_ARCHITECTURES 90a-real 100a-real)\n"),
+    ("CMakeLists.txt", "foreach(arch 80 90a)\n", "foreach(arch 80 100a)\n", None),
+    ("arch.cmake", 'cuda_archs_loose_intersection(A "9.0a" "${CUDA_ARCHS}")\n',
+     'cuda_archs_loose_intersection(A "10.0a" "${CUDA_ARCHS}")\n', None),
+    ("CMakePresets.json", '{"CMAKE_CUDA_ARCHITECTURES": "90a"}\n', '{"CMAKE_CUDA_ARCHITECTURES": "100a"}\n',
+     '{"CMAKE_CUDA_ARCHITECTURES": "90a;100a"}\n'),
+    ("setup.py", 'f = ["-gencode=arch=compute_90a,code=sm_90a"]\n', 'f = ["-gencode=arch=compute_100a,code=sm_100a"]\n',
+     'f = ["-gencode=arch=compute_90a,code=sm_90a", "-gencode=arch=compute_100a,code=sm_100a"]\n'),
+    ("setup.py", 'f = ["-gencode", "arch=compute_90a,code=sm_90a"]\n',
+     'f = ["-gencode", "arch=compute_100a,code=sm_100a"]\n',
+     'f = ["-gencode", "arch=compute_90a,code=sm_90a", "-gencode", "arch=compute_100a,code=sm_100a"]\n'),
+    ("setup.py", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "9.0a"\n', 'os.environ["TORCH_CUDA_ARCH_LIST"] = "10.0a"\n',
+     'os.environ["TORCH_CUDA_ARCH_LIST"] = "9.0a;10.0a"\n'),
+    ("setup.py", f"ok = {CAPABILITY} == (9, 0)\n", f"ok = {CAPABILITY} == (10, 0)\n",
+     f"ok = {CAPABILITY} in ((9, 0), (10, 0))\n"),
+    ("setup.py", f"assert {CAPABILITY}[0] != 9\n", f"assert {CAPABILITY}[0] != 10\n",
+     f"assert {CAPABILITY}[0] not in (9, 10)\n"),
+    ("setup.py", f"major, minor = {CAPABILITY}\nif major==9: pass\n",
+     f"major, minor = {CAPABILITY}\nif major==10: pass\n",
+     f"major, minor = {CAPABILITY}\nif major in (9, 10): pass\n"),
+    ("setup.py", f"cc = {CAPABILITY}\nn = cc[0] * 10 + cc[1]\nif (n) == (90): pass\n",
+     f"cc = {CAPABILITY}\nn = cc[0] * 10 + cc[1]\nif (n) == (100): pass\n",
+     f"cc = {CAPABILITY}\nn = cc[0] * 10 + cc[1]\nif (n) in ((90, 100)): pass\n"),
+    ("setup.py", "if torch.cuda.get_device_properties(0).major == 9: pass\n",
+     "if torch.cuda.get_device_properties(0).major == 10: pass\n",
+     "if torch.cuda.get_device_properties(0).major in (9, 10): pass\n"),
+    ("jit.py", 'a = "sm_90a"\nf = f"-arch={a}"\n',
+     "a = \"sm_100a\"\nf = f\"-gencode=arch={a.replace('sm_', 'compute_')},code={a}\"\n", None),
+    ("Dockerfile", "ENV TORCH_CUDA_ARCH_LIST=9.0a\n", "ENV TORCH_CUDA_ARCH_LIST=10.0a\n",
+     "ENV TORCH_CUDA_ARCH_LIST=9.0a;10.0a\n"),
+    (".gitlab-ci.yml", "  TORCH_CUDA_ARCH_LIST: '9.0a'\n", "  TORCH_CUDA_ARCH_LIST: '10.0a'\n",
+     "  TORCH_CUDA_ARCH_LIST: '9.0a;10.0a'\n"),
+    (".github/workflows/ci.yml", "    CUDAARCHS: 90a\n", "    CUDAARCHS: 100a\n", '    CUDAARCHS: "90a;100a"\n'),
+    ("meson.build", "args = ['-gencode=arch=compute_90a,code=sm_90a']\n",
+     "args = ['-gencode=arch=compute_100a,code=sm_100a']\n",
+     "args = ['-gencode=arch=compute_90a,code=sm_90a', '-gencode=arch=compute_100a,code=sm_100a']\n"),
+    ("BUILD.bazel", 'copts = ["-gencode=arch=compute_90a,code=sm_90a"],\n',
+     'copts = ["-gencode=arch=compute_100a,code=sm_100a"],\n',
+     'copts = ["-gencode=arch=compute_90a,code=sm_90a", "-gencode=arch=compute_100a,code=sm_100a"],\n'),
+    ("pyproject.toml", 'cmake.args = ["-DCMAKE_CUDA_ARCHITECTURES=90a"]\n',
+     'cmake.args = ["-DCMAKE_CUDA_ARCHITECTURES=100a"]\n',
+     'cmake.args = ["-DCMAKE_CUDA_ARCHITECTURES=90a;100a"]\n'),
+]  # fmt: skip
+
+LISTED = [
+    ("setup.py", "flags = {(9, 0): HOPPER}[capability]\n"),
+    ("setup.py", "if cc in [(9, 0)]: pass  # capability\n"),
+    ("setup.py", 'for arch in (80, 90):\n    f += [f"-gencode=arch=compute_{arch}a,code=sm_{arch}a"]\n'),
+    ("CMakeLists.txt", "if(CUDA_ARCH EQUAL 90)\n"),
+    ("CMakeLists.txt", 'if(CUDA_ARCHS MATCHES "9.0")\n'),
+    ("build.sh", 'if [ "$arch" -eq 90 ]; then\n'),
+    ("Makefile", "ifeq ($(ARCH_MAJOR), 9)\n\tx == 9 arch\nendif\n"),
+    ("build.sh", 'sm=90; nvcc -gencode "arch=compute_${sm}a,code=sm_${sm}a"\n'),
+]
+
+UNTOUCHED = [
+    ("setup.py", 'version = "9.0"\nrequires = ["cuda==9.0", "torch>=2.9.0"]\n'),
+    ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 80 90)\nset(X 0x90a)\nproject(k VERSION 9.0.1)\n"),
+    ("setup.py", f"ok = {CAPABILITY} >= (9, 0)\nif size == 9: pass\n"),
+    ("Makefile", "# built with -arch=sm90 once\nCOLOR = \\#90a\n"),
+    ("pyproject.toml", 'requires = ["setuptools>=90"]\n'),
+]
+
+
+def built(name: str, text: str, keep: bool = False) -> tuple[str, list[Code]]:
+    found = port_build_files({name: text.encode()}, load_rules(), Selection(), keep)
+    return found.files.get(name, text.encode()).decode(), [d.code for d in found.left]
+
+
+@pytest.mark.parametrize(("name", "before", "after", "both"), REWRITTEN)
+def test_rewritten(name: str, before: str, after: str, both: str | None) -> None:
+    assert built(name, before) == (after, [])
+    made, left = built(name, before, keep=True)
+    if both is None:
+        assert left
+        assert set(left) == {Code.BUILD_FILE_LEFT}
+    else:
+        assert (made, left) == (both, [])
+        assert built(name, both, keep=True) == (both, [])
+
+
+@pytest.mark.parametrize(("name", "text"), LISTED)
+@pytest.mark.parametrize("keep", [False, True])
+def test_listed(name: str, text: str, keep: bool) -> None:
+    made, left = built(name, text, keep)
+    assert made == text
+    assert left
+    assert set(left) == {Code.BUILD_FILE_LEFT}
+
+
+@pytest.mark.parametrize(("name", "text"), UNTOUCHED)
+@pytest.mark.parametrize("keep", [False, True])
+def test_untouched(name: str, text: str, keep: bool) -> None:
+    assert built(name, text, keep) == (text, [])
+
+
+def test_a_tree_s_build_files_are_found(tmp_path: Path) -> None:
+    for name in (
+        "Makefile",
+        "csrc/CMakeLists.txt",
+        ".github/workflows/ci.yml",
+        "third_party/x/setup.py",
+        "a/case.yaml",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [str(p.relative_to(tmp_path)) for p in build_files_below(tmp_path)]
+    assert found == ["Makefile", ".github/workflows/ci.yml", "csrc/CMakeLists.txt"]
+
+
+@pytest.mark.parametrize("option", [[], ["--keep-hopper"]])
+def test_a_tree_with_what_is_left_over(option: list[str], tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "csrc").mkdir(parents=True)
+    (tree / "csrc" / "kernel.cu").write_text(GEMM)
+    setup = f'import torch\nif {CAPABILITY} == (9, 0):\n    f = ["-gencode=arch=compute_90a,code=sm_90a"]\n'
+    (tree / "setup.py").write_text(setup)
+    command = ["port", str(tree), "-o", str(tmp_path / "port"), "--no-compile", *option]
+    outcome = CliRunner().invoke(main, command)
+    assert outcome.exit_code == ExitCode.OK, outcome.output
+    ported = (tmp_path / "port" / "setup.py").read_text()
+    assert "(10, 0)" in ported
+    assert ("compute_90a" in ported) is bool(option)
+    assert "compute_100a" in ported
+    (tree / "setup.py").write_text(setup + "flags = {(9, 0): f}[torch.cuda.get_device_capability()]\n")
+    outcome = CliRunner().invoke(main, command)
+    assert outcome.exit_code == ExitCode.UNPORTED
+    assert f"{tree}/setup.py:4" in outcome.output
+    assert "PT2058" in outcome.output
