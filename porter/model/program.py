@@ -17,6 +17,7 @@ from porter.model.constants import Constants, file_constants, visible
 from porter.model.facts import TENSOR_CORE, Doubt, Fact, Mma, Problem, Refused
 from porter.model.function_reader import declarations_of, functions_of, uses_of_object_macros
 from porter.model.functions import Call, Function, Style
+from porter.model.leaves import Reading, disagreement, emptied
 from porter.model.library_calls import called_steps, unread_macros
 from porter.model.names.resolver import CALL_OPERATOR, Names
 from porter.model.recognition import Answer, Facts, Vocabulary
@@ -75,6 +76,10 @@ class Program:
     """Those of them whose name is a macro."""
     _callers: dict[int, list[Call]] = field(default_factory=dict, repr=False)
     _visible: dict[int, Constants] = field(default_factory=dict, repr=False)
+    leaf_calls: set[int] = field(default_factory=set, repr=False)
+    """ids of the nodes of calls that a rule speaks for although the function's body is at hand."""
+    emptied: dict[int, str] = field(default_factory=dict, repr=False)
+    """ids of the functions that only such calls come to, with the rule: the port has no use for their bodies."""
 
     @cached_property
     def names(self) -> Names:
@@ -106,7 +111,7 @@ class Program:
 
     def targets(self, call: Call) -> list[Function]:
         """Functions with a body that a call may reach: exactly one where the sources tell."""
-        return list(self.names.resolve(call).targets)
+        return [] if call.node.id in self.leaf_calls else list(self.names.resolve(call).targets)
 
     def declarations(self, function: Function) -> list[Function]:
         """Declarations without a body that this definition completes or specializes."""
@@ -116,7 +121,7 @@ class Program:
         """The calls that may reach a function."""
         known = self._callers.get(id(function))
         if known is None:
-            found = [c for c in self._calls_of(function) if function in self.names.resolve(c).targets]
+            found = [c for c in self._calls_of(function) if function in self.targets(c)]
             known = self._callers[id(function)] = found
         return known
 
@@ -210,6 +215,7 @@ def _read_calls(program: Program) -> None:
     multiplies = own or any(
         (a.fact.kind if isinstance(a.fact, Doubt) else type(a.fact)) is Mma for _, a in answers if a.fact is not None
     )
+    leaves: dict[int, str] = {}
     for call, answer in answers:
         fact = answer.fact
         if isinstance(fact, Refused):
@@ -226,11 +232,35 @@ def _read_calls(program: Program) -> None:
             except Unsupported as reason:
                 _refuse(program, call, str(reason), Code.RULE_NEAR_MISS, {"rule": _rule_of(answer)})
                 continue
+            called = program.names.resolve(call).targets
+            if called and _leaf(program, call, answer):
+                continue
+            kept = answer.recognizer is not None and answer.recognizer.definition == "keep"
+            leaves |= dict.fromkeys(map(id, called), "" if kept else _rule_of(answer))
             program.statements.append(TensorCoreStatement(call.caller, statement, steps, answer))
+    if leaves:
+        program._callers.clear()
+        program.emptied = emptied(program.functions, program.callers, leaves)
+        program.statements = [s for s in program.statements if id(s.function) not in program.emptied]
+        program.refusals = [r for r in program.refusals if id(r.function) not in program.emptied]
     if multiplies:
         read = {f.name for f in program.functions if f.style is Style.MACRO}
         for path, at, what in unread_macros(program.sources, program.facts, read):
             program.refusals.append(Refusal(None, path, at.start, at.end, what))
+
+
+def _leaf(program: Program, call: Call, answer: Answer) -> str:
+    """Take a call for what a rule says of it; why not, if the body that is at hand says otherwise."""
+    recognizer = answer.recognizer
+    assert recognizer is not None
+    wrong = (
+        disagreement(Reading(program.names, program.value), call, answer) if recognizer.definition == "check" else ""
+    )
+    if wrong:
+        _refuse(program, call, wrong, Code.RULE_DISAGREES, {"rule": recognizer.rule}, recognizer.where)
+    else:
+        program.leaf_calls.add(call.node.id)
+    return wrong
 
 
 _CODES = {

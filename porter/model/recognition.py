@@ -71,6 +71,11 @@ class Recognizer(Protocol):
     @property
     def definition(self) -> str: ...
 
+    @property
+    def is_user(self) -> bool:
+        """Whether it is a user's own, and not one of Porter's."""
+        ...
+
     def bind(self, rest: str, evaluate: Callable[[str], int | None]) -> Bound | str:
         """What a match with the text behind the name is; why there is none if there is none."""
         ...
@@ -117,11 +122,36 @@ NOTHING = Answer()
 _CALL = re.compile(r"\s*((?:::)?\s*[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)\s*((?:<[^()]*>\s*)?\(.*\))\s*", re.DOTALL)
 
 
+@dataclass(frozen=True)
+class Emitter:
+    """The text for one kind of fact. It is for facts of the library `via`, or of all; one that `is_own` to a recognizer
+    for what that recognizes. `asks` has what the instruction has to be, `needs` bindings without which there is no
+    text, `include` is a header that it needs."""
+
+    rule: str
+    where: Location
+    on: type[Fact]
+    text: str
+    via: str = ""
+    asks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    needs: tuple[str, ...] = ()
+    include: str = ""
+    priority: int = 0
+    is_user: bool = False
+    is_own: bool = False
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """The greater one writes."""
+        return (self.is_own, bool(self.via), self.priority, self.is_user, len(self.asks))
+
+
 class Vocabulary:
     """What rules say: recognizers by the last name of their heads, and emitters."""
 
-    def __init__(self, words: Mapping[str, Sequence[Recognizer]]) -> None:
+    def __init__(self, words: Mapping[str, Sequence[Recognizer]], emitters: Sequence[Emitter] = ()) -> None:
         self.words = words
+        self.emitters = emitters
 
     def __contains__(self, name: str) -> bool:
         return name in self.words
@@ -206,7 +236,7 @@ class Facts:
             near = [r for r in asked if r.head in heads and _is_leaf(r)]
             if near:
                 what = f"`{call.caller.text(call.node)}` does not fit the declaration of `{'::'.join(near[0].head)}`"
-                return _doubtful(Doubt(near[0].kind, what, Problem.NEAR, near[0].rule), near)
+                return _doubtful(Doubt(_gravest(near), what, Problem.NEAR, near[0].rule), near)
             return self._judged(call.caller, call.node, callee, paths, asked)
         of_rule = [r for r in asked if r.head in declared and (not meant.targets or _is_leaf(r))]
         if of_rule and meant.sure and len(declared) == 1:
@@ -217,7 +247,7 @@ class Facts:
             others = tuple(Attempt(r, Outcome.OTHER, "the sources define the function") for r in asked)
             return Answer(attempts=others)
         what = f"`{call.caller.text(callee)}` may be a function of the sources or a library's"
-        return _doubtful(Doubt(asked[0].kind, what, rule=asked[0].rule), asked)
+        return _doubtful(Doubt(_gravest(asked), what, rule=asked[0].rule), asked)
 
     def _asked(self, function: Function, head: Node, is_call: bool) -> tuple[list[Path], list[Recognizer]]:
         """A name as the sources write it, macros expanded, and the recognizers for its last part."""
@@ -241,7 +271,7 @@ class Facts:
         if not unsure:
             return Answer(attempts=others)
         what = _unknown("::".join(s.name for s in paths[0].steps), unsure[0].head)
-        doubtful = _doubtful(Doubt(unsure[0].kind, what, rule=unsure[0].rule), unsure)
+        doubtful = _doubtful(Doubt(_gravest(unsure), what, rule=unsure[0].rule), unsure)
         return replace(doubtful, attempts=(*doubtful.attempts, *others))
 
     def _bound(self, function: Function, node: Node, head: Node, paths: list[Path], meant: list[Recognizer]) -> Answer:
@@ -258,14 +288,14 @@ class Facts:
         if not matched:
             name, first = "::".join(meant[0].head), near[0]
             what = f"`{function.text(node)}` is no form of `{name}` that a rule knows: {first.why}"
-            return Answer(Doubt(meant[0].kind, what, Problem.NEAR, meant[0].rule), attempts=near)
+            return Answer(Doubt(_gravest(meant), what, Problem.NEAR, meant[0].rule), attempts=near)
         matched.sort(key=lambda m: (m[0].rank, m[0].rule), reverse=True)
         winner, bound = matched[0]
         rivals = [r for r, b in matched[1:] if r.rank == winner.rank and b.fact != bound.fact]
         if rivals:
             tied = tuple(Attempt(r, Outcome.TIED, by=o.rule) for r, o in ((winner, rivals[0]), (rivals[0], winner)))
             what = f"{winner.rule} ({winner.where}) and {rivals[0].rule} ({rivals[0].where}) are both for it"
-            return Answer(Doubt(winner.kind, what, Problem.TIED, winner.rule), attempts=(*tied, *near))
+            return Answer(Doubt(_gravest([winner, *rivals]), what, Problem.TIED, winner.rule), attempts=(*tied, *near))
         behind = len(front)
         captures = {
             name: (p.text, _span(function, at, rest, p.start - behind, p.end - behind))
@@ -273,6 +303,12 @@ class Facts:
         }
         shadowed = tuple(Attempt(r, Outcome.SHADOWED, by=winner.rule) for r, _ in matched[1:] if r.rule != winner.rule)
         return Answer(bound.fact, winner, captures, (Attempt(winner, Outcome.RECOGNIZED), *shadowed, *near))
+
+
+def _gravest(recognizers: Sequence[Recognizer]) -> type[Fact]:
+    """Of the kinds that a place may be, the one that must be missed least."""
+    kinds = [r.kind for r in recognizers]
+    return next((k for k in (*TENSOR_CORE, Refused) if k in kinds), kinds[0])
 
 
 def _is_leaf(recognizer: Recognizer) -> bool:

@@ -4,22 +4,18 @@
 from __future__ import annotations
 
 from porter.lang.text import Span
+from porter.model.facts import Commit, Fact, Fence, Wait
 from porter.model.functions import Function, Style
-from porter.model.tensor_core import MmaStep, Step, SyncStep
+from porter.model.tensor_core import MmaStep, Step
 from porter.passes import mma_issue
 from porter.passes.context import PortContext, qualified
+from porter.passes.emitting import emitted
 
 RULE = "PTR120"
 RULE_CONTEXT = "PTR121"
 
 
-def rewrite(context: PortContext, step: SyncStep) -> str:
-    """The statement that replaces one synchronization step."""
-    if step.kind is Step.FENCE:
-        return f"{qualified('sync_warpgroup')}();"
-    if step.kind is Step.COMMIT:
-        return f"{context.names.warpgroup}.commit();"
-    return f"{context.names.warpgroup}.wait({step.pending});"
+_FACTS: dict[Step, type[Fact]] = {Step.FENCE: Fence, Step.COMMIT: Commit, Step.WAIT: Wait}
 
 
 def rewrite_statements(context: PortContext) -> None:
@@ -32,9 +28,17 @@ def rewrite_statements(context: PortContext) -> None:
         for step in statement.steps:
             if isinstance(step, MmaStep):
                 rule = mma_issue.RULE
-                lines += mma_issue.rewrite(context, statement, step, named)
+                emitter, written = mma_issue.rewrite(context, statement, step, named)
+                lines += written
             else:
-                lines.append(rewrite(context, step))
+                emitter, text = emitted(context, statement, _FACTS[step.kind], {"pending": step.pending}, {})
+                lines.append(text)
+        recognizer = statement.answer.recognizer if statement.answer is not None else None
+        if emitter is not None and emitter.is_user:
+            rule = emitter.rule
+        elif recognizer is not None and recognizer.is_user:
+            # nothing but the rule says what the call is
+            rule = recognizer.rule
         span = statement.statement.span
         text = ("\n" + context.indent(function, span)).join(lines)
         if not function.file.source[span.start : span.end].rstrip().endswith(b";"):

@@ -45,6 +45,8 @@ class PortContext:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     member_moves: dict[str, set[str]] = field(default_factory=dict)
     """Moves (`load`, `store`) that a class with a member accumulator needs, by name of the class."""
+    includes: dict[str, None] = field(default_factory=dict)
+    """Headers that texts of rules need, in order."""
     renamed: list[Function] = field(default_factory=list)
     kept_params: set[int] = field(default_factory=set)
     """ids of the parameters that carry registers and tile side by side: the function uses the registers itself."""

@@ -30,7 +30,7 @@ def insert_helpers(context: PortContext) -> None:
             uses.setdefault(edit.path, []).append(edit.span.start)
     place = _place(sources, uses, context.helpers_in_root)
     file = sources.files[place.path]
-    text = context.helpers.text()
+    text = context.helpers.text() + "".join(f'#include "{name}"\n' for name in context.includes)
     if not _brings_integers(sources, place):
         text = "#include <cstdint>\n\n" + text
     before = file.source[: place.at]

@@ -12,6 +12,7 @@ from porter.lang.text import Edit
 from porter.model.accumulators import AccumulatorMap, find_accumulators
 from porter.model.batches import Batches, count_batches
 from porter.model.flow import FlowBuilder
+from porter.model.functions import Style
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, build_program
 from porter.model.recognition import Vocabulary
@@ -34,7 +35,7 @@ from porter.passes.findings import model_findings
 from porter.passes.helpers import Helpers
 from porter.passes.moves import Moves, place_moves
 from porter.passes.obstacles import report_consequences, report_obstacles
-from porter.passes.partial import LeftKernel
+from porter.passes.partial import LeftKernel, guarded
 from porter.passes.plan import KernelPlan, kernel_plan
 
 
@@ -68,6 +69,14 @@ def port_kernels(sources: SourceSet, vocabulary: Vocabulary, helpers_in_root: bo
     )
 
 
+def guard_emptied(context: PortContext) -> None:
+    """Bodies that rules speak for, and that nothing comes to any more, stay for sm_90a."""
+    for function in context.program.functions:
+        rule = context.program.emptied.get(id(function))
+        if rule and function.style is not Style.MACRO and any("wgmma" in s.template for s in function.asm):
+            context.edits.setdefault(rule, []).extend(guarded(function))
+
+
 def report_depth(context: PortContext) -> None:
     """Calls that the flow of a kernel was not followed into."""
     for call in context.flow.inliner.too_deep:
@@ -80,6 +89,7 @@ def rewrite(context: PortContext, moves: Moves) -> list[KernelPlan]:
     overloads.choose_tile_types(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
+    guard_emptied(context)
     residency.rewrite_params(context)
     residency.rewrite_zeroing(context)
     residency.remove_register_fences(context)

@@ -6,11 +6,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 from porter.lang.cuda import enclosing
+from porter.model.facts import Mma
 from porter.model.functions import Function, Style
 from porter.model.program import TensorCoreStatement
+from porter.model.recognition import Emitter
 from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep, without_cast
 from porter.passes.context import PortContext, qualified
+from porter.passes.emitting import emitted
 from porter.passes.helpers import type_constant
 from porter.ptx.wgmma import umma_kind
 
@@ -19,14 +22,58 @@ RULE = "PTR110"
 _LINE = 110
 
 
-def rewrite(context: PortContext, statement: TensorCoreStatement, step: MmaStep, named: bool) -> list[str]:
-    """The lines that replace one MMA. `named`: the descriptor gets a constant of its own."""
+def rewrite(
+    context: PortContext, statement: TensorCoreStatement, step: MmaStep, named: bool
+) -> tuple[Emitter | None, list[str]]:
+    """The emitter and the lines that replace one MMA. `named`: the descriptor gets a constant of its own."""
     function, op = statement.function, step.op
     kind = umma_kind(op.a_type)
+    indent = context.indent(function, statement.statement.span)
+    scale = _plain(context, function, step.scale_d) or "1"
+    scale = "true" if scale == "1" else "false" if scale == "0" else scale
+    bound = {
+        "tile": tile_expression(context, function, step),
+        "a": step.a,
+        "b": step.b,
+        "d": "".join([step.d.name, *(f"[{s}]" for s in step.d.prefix)]),
+        "operand_a": ", ".join(step.a_registers or (step.a,)),
+        "accumulate": scale,
+        "kind": kind.value,
+        "shape": f"m64n{op.n}k{op.k}",
+        "types": ".".join(t.value for t in (op.d_type, op.a_type, op.b_type)),
+        "scale_d": step.scale_d,
+        "negate_a": step.negate_a,
+        "negate_b": step.negate_b,
+        "transpose_a": step.transpose_a,
+        "transpose_b": step.transpose_b,
+        "indent": indent,
+    }
+    descriptor = _descriptor(context, function, step)
+    facets = {
+        "a_from": "registers" if step.a_registers else "smem",
+        "accumulate": "always" if scale == "true" else "given",
+        **{name: str(bound[name]) for name in ("kind", "shape", "types")},
+    }
+    bound["idesc"] = "idesc" if named else descriptor
+    emitter, text = emitted(context, statement, Mma, bound, facets)
+    if emitter is None or emitter.is_user:
+        return emitter, [text]
+    _request_helpers(context, step)
+    named_lines = [_wrap(f"constexpr uint32_t idesc = {descriptor};", indent)] if named else []
+    return emitter, [*named_lines, _wrap(text, indent)]
+
+
+def _request_helpers(context: PortContext, step: MmaStep) -> None:
+    op, kind = step.op, umma_kind(step.op.a_type)
     (context.helpers.register_kinds if step.a_registers else context.helpers.kinds).add(kind)
     context.helpers.operands |= {(kind, op.a_type), (kind, op.b_type)}
     context.helpers.accumulators.add(op.d_type)
     context.helpers.saturate |= op.satfinite
+
+
+def _descriptor(context: PortContext, function: Function, step: MmaStep) -> str:
+    """The instruction descriptor as an expression."""
+    op = step.op
     immediates = (step.negate_a, step.negate_b, step.transpose_a, step.transpose_b)
     negate_a, negate_b, transpose_a, transpose_b = (_plain(context, function, i) for i in immediates)
     flags = [_negated(negate_a), _negated(negate_b), _set(transpose_a), _set(transpose_b)]
@@ -41,26 +88,7 @@ def rewrite(context: PortContext, statement: TensorCoreStatement, step: MmaStep,
         str(op.n),
         *flags,
     ]
-    descriptor = f"{qualified('instruction_descriptor')}({', '.join(arguments)})"
-    lines = []
-    if named:
-        lines.append(
-            _wrap(
-                f"constexpr uint32_t idesc = {descriptor};",
-                context.indent(function, statement.statement.span),
-            )
-        )
-        descriptor = "idesc"
-    operand_a = [*step.a_registers] or [step.a]
-    call = [tile_expression(context, function, step), *operand_a, step.b, descriptor]
-    if step.a_registers:
-        call.insert(0, context.names.warpgroup)
-    scale = _plain(context, function, step.scale_d) or "1"
-    if scale not in ("1", "true"):
-        call.append("false" if scale in ("0", "false") else scale)
-    issue = f"{qualified(f'mma_{kind.value}')}({', '.join(call)});"
-    lines.append(_wrap(issue, context.indent(function, statement.statement.span)))
-    return lines
+    return f"{qualified('instruction_descriptor')}({', '.join(arguments)})"
 
 
 def tile_expression(context: PortContext, function: Function, step: MmaStep) -> str:

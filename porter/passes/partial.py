@@ -58,7 +58,7 @@ class Remainder:
     def guards(self, edits: Iterable[Edit]) -> list[Edit] | None:
         """Edits that keep the left kernels for sm_90a beside `edits`, the port of the others; None if a function that
         both need cannot be there twice."""
-        found = [e for f in self._emptied if f.style is not Style.MACRO for e in _guarded(f)]
+        found = [e for f in self._emptied if f.style is not Style.MACRO for e in guarded(f)]
         ids = {id(f) for f in self._emptied}
         spans: set[tuple[str, Span]] = set()
         edits = list(edits)
@@ -240,7 +240,7 @@ def _definition(function: Function) -> Span:
     return Span(node.start_byte + function.shift, node.end_byte + function.shift)
 
 
-def _guarded(function: Function) -> list[Edit]:
+def guarded(function: Function) -> list[Edit]:
     """`#if` around what stands in a function's braces, and a trap in its place."""
     file, inside = function.file, _inside(function)
     source, newline = file.source, file.newline

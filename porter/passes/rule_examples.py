@@ -163,7 +163,7 @@ def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
         yield "the result is another:\n" + diff.decode("utf-8", "replace").rstrip()
     yield from (f"the result has no `{line}`" for line in example.expect if line not in found.text)
     yield from (f"the result has `{line}`" for line in example.absent if line in found.text)
-    if not example.diagnostics and not rule.recognizers and rule.id not in found.rules:
+    if not example.diagnostics and not rule.recognizers and rule.emitter is None and rule.id not in found.rules:
         said = f"; what is said is {', '.join(found.diagnostics)}" if found.diagnostics else ""
         yield f"the rule makes no edit{said}"
 

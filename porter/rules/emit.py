@@ -20,6 +20,18 @@ EMITTED: Mapping[type[Fact], frozenset[str]] = {
 instruction descriptor, whether D is added to, the kind of tcgen05.mma, and A: its descriptor or registers."""
 
 
+FACETS: Mapping[type[Fact], Mapping[str, str]] = {
+    Mma: {
+        "a_from": "`smem` or `registers`",
+        "accumulate": "`always`, or `given` by an expression",
+        "kind": "the kind of tcgen05.mma, `f16` say",
+        "types": "those of D, A and B as in `f32.f16.f16`",
+        "shape": "m64nNkK",
+    },
+}
+"""What an emitter may ask of the instruction."""
+
+
 class Unbound(Exception):
     """A text that needs what nothing binds. `name` is what, the text of the exception why."""
 

@@ -17,11 +17,12 @@ import yaml
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.text import Safety
-from porter.model.facts import KINDS, kind_name
-from porter.rules.emit import EMITTED, words_in
+from porter.model.facts import KINDS, Fact, kind_name
+from porter.model.recognition import Emitter
+from porter.rules.emit import EMITTED, FACETS, words_in
 from porter.rules.pattern import PatternError
 from porter.rules.recognize import FactPattern, Origin, fact_patterns, refusal_patterns
-from porter.rules.rule import Emitter, Example, Region, Rule, When
+from porter.rules.rule import Example, Region, Rule, When
 
 FILES = {
     "cuda": ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl"),
@@ -91,11 +92,22 @@ def schema() -> dict[str, Any]:
     return read
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML whose only truth values are `true` and `false`: `on` is a word of rules."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:bool"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false"), ["t", "f"])
+
+
 def read_rule_file(path: Path, is_user: bool = True) -> list[Rule]:
     """The rules of one file. Raises PorterError RULE_FILE with the place of the first problem."""
     try:
         text = path.read_text(encoding="utf-8")
-        data, root = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
+        data, root = yaml.load(text, _Loader), yaml.compose(text, _Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise PorterError(Code.RULE_FILE, Location(str(path)), problem=str(error)) from error
     except yaml.YAMLError as error:
@@ -162,7 +174,7 @@ _FORMS = (
 _BESIDE = {
     frozenset({"recognize", "as"}): {"where", "map", "definition", "emit", "needs", "request"},
     frozenset({"recognize", "refuse"}): {"where"},
-    frozenset({"on", "emit"}): {"via", "needs", "request"},
+    frozenset({"on", "emit"}): {"via", "where", "needs", "request"},
 }
 _DECIDING = frozenset[str]().union(*_FORMS, *_BESIDE.values())
 
@@ -283,12 +295,28 @@ def _emitter(entry: dict[str, Any], origin: Origin, recognizers: Sequence[FactPa
         include=include,
         priority=origin.priority,
         is_user=origin.is_user,
+        is_own=bool(recognizers),
+        asks=() if recognizers else _asked(kind, entry.get("where", {})),
     )
+
+
+def _asked(kind: type[Fact], where: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What an emitter asks of the instruction. Raises PatternError."""
+    known, found = FACETS.get(kind, {}), []
+    for name, value in sorted(where.items()):
+        if name not in known:
+            there = ", ".join(known) or "nothing"
+            raise PatternError(f"a text for a {kind_name(kind)} cannot ask for `{name}`; there is {there}")
+        listed = value.get("in") if isinstance(value, dict) else [value]
+        if not isinstance(listed, list) or not listed:
+            raise PatternError(f"`{name}` is one value, or {{in: […]}}")
+        found.append((name, tuple(map(str, listed))))
+    return tuple(found)
 
 
 def _shown(entry: dict[str, Any]) -> str:
     if "as" not in entry:
-        return ""
+        return str(entry.get("emit", ""))
     ((kind, values),) = entry["as"].items()
     return " ".join([kind, *(f"{name}={value}" for name, value in values.items())])
 

@@ -61,6 +61,10 @@ class FactPattern:
         return self.origin.definition
 
     @property
+    def is_user(self) -> bool:
+        return self.origin.is_user
+
+    @property
     def rank(self) -> tuple[int, ...]:
         return (self.origin.priority, self.origin.is_user, self.pattern.literals, len(self.pattern.rest))
 
@@ -222,10 +226,11 @@ def _check_captures(name: str, value: str, captures: frozenset[str]) -> None:
 def vocabulary(rules: Iterable[Any]) -> Vocabulary:
     """What rules recognize."""
     words: dict[str, list[Recognizer]] = {}
+    rules = list(rules)
     for rule in rules:
         for recognizer in rule.recognizers:
             words.setdefault(recognizer.head[-1], []).append(recognizer)
-    return Vocabulary(words)
+    return Vocabulary(words, [rule.emitter for rule in rules if rule.emitter is not None])
 
 
 __all__ = ["FactPattern", "Origin", "Piece", "alternatives", "fact_patterns", "refusal_patterns", "vocabulary"]

@@ -11,8 +11,7 @@ from pathlib import PurePath
 
 from porter.diagnostics import Location
 from porter.lang.text import Safety
-from porter.model.facts import Fact
-from porter.model.recognition import Recognizer
+from porter.model.recognition import Emitter, Recognizer
 
 
 class Region(StrEnum):
@@ -53,22 +52,6 @@ class Example:
     facts: tuple[tuple[str, tuple[tuple[str, str | int | bool], ...]], ...] = ()
     is_near: bool = False
     others: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Emitter:
-    """The text for one kind of fact of one library: `via`, empty for those that no other emitter is for. `needs` are
-    bindings without which there is no text, `include` a header that it needs."""
-
-    rule: str
-    where: Location
-    on: type[Fact]
-    text: str
-    via: str = ""
-    needs: tuple[str, ...] = ()
-    include: str = ""
-    priority: int = 0
-    is_user: bool = False
 
 
 @dataclass(frozen=True)
