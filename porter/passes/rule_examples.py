@@ -54,12 +54,13 @@ class Tried:
 
     def accepted(self) -> dict[str, object]:
         """What the file has to say for the example to hold: values by key. Empty if what is wrong is for its author."""
-        if self.rule.recognizers:
+        if self.rule.recognizers and not _ports(self.example):
             facts = _found_facts(self)
             return {"facts": facts} if facts and self.example.facts else {}
         if self.example.diagnostics:
             return {"diagnostics": list(self.found.diagnostics)} if self.found.diagnostics else {}
-        if self.rule.id not in self.found.rules or not _holds_lines(self.example, self.found.text):
+        edits = self.rule.id in self.found.rules or bool(self.rule.recognizers)
+        if not edits or not _holds_lines(self.example, self.found.text):
             return {}
         return {"after": self.found.text}
 

@@ -19,7 +19,8 @@ from porter.rules.pattern import PatternError, compiled
 
 SCHEMA_FILE = "porter-rules.schema.json"
 
-_GUESSES = (("wait", "wait"), ("commit", "commit"), ("fence", "fence"), ("arrive", "fence"))
+_GUESSES = (("wait", "wait"), ("commit", "commit"), ("fence", "fence"), ("arrive", "fence"), ("mma", "mma"),
+            ("gemm", "mma"), ("multiply", "mma"))  # fmt: skip
 """Parts of names, and the fact that a call of such a name may be."""
 
 
@@ -106,7 +107,7 @@ def make_skeleton(program: Program, call: Call, name: str, digits: int = 100) ->
         compiled(pattern)
     except PatternError as error:
         raise PorterError(Code.RULE_PLACE, where, what=f"no call that a pattern can be made of: {error}") from None
-    kind, fact, guessed = _fact(call.name, captures)
+    kind, fact, guessed = _fact(call.name, captures[:count], captures[count:])
     near = [form for form in _near(form, declared) if len(form.args) != len(call.args)]
     rule = re.sub(r"[^A-Z]", "", name.upper())[:8].ljust(2, "X") + str(digits)
     lines = [
@@ -156,17 +157,27 @@ def _named(names: Sequence[str], prefix: str, count: int) -> list[str]:
     return [names[i] if i < len(names) and names[i].isidentifier() else f"{prefix}{i + 1}" for i in range(count)]
 
 
-def _fact(name: str, captures: Sequence[str]) -> tuple[str, str, bool]:
+def _fact(name: str, template: Sequence[str], args: Sequence[str]) -> tuple[str, str, bool]:
     """The kind, the fact as YAML, and whether the name of the call says so."""
     kind = next((kind for part, kind in _GUESSES if part in name.lower()), "")
+    if kind == "mma" and len(args) >= 3:
+        d, a, b = map(json.dumps, args[:3])
+        written = re.search(r"m64n(\d+)k(\d+)", name.lower())
+        columns = f"${{{template[0].removeprefix('$')}}}" if template else "64"
+        shape = written[0] if written else f"m64n{columns}k16"
+        return kind, f"{{mma: {{shape: {json.dumps(shape)}, types: f32.f16.f16, d: {d}, a: {a}, b: {b}}}}}", True
     if kind == "wait":
-        pending = json.dumps(captures[0] if captures else "0")
+        pending = json.dumps([*template, *args, "0"][0])
         return kind, f"{{wait: {{pending: {pending}}}}}", True
+    if kind == "mma":
+        kind = ""
     return kind or "fence", f"{{{kind or 'fence'}: {{}}}}", bool(kind)
 
 
 def _conditions(fact: str, template: Iterable[str]) -> list[str]:
-    named = [c.removeprefix("$") for c in template if f'"{c}"' in fact]
+    """Template arguments that the fact is made of are constants."""
+    names = [c.removeprefix("$") for c in template]
+    named = [n for n in names if re.search(rf"\$(?:{n}\b|\{{{n}\}})", fact)]
     return [f"    where: {{{', '.join(f'{n}: const' for n in named)}}}"] if named else []
 
 

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from fakes_cli import porter, porter_json
 
 from porter.cli.config import KEYS, find_config
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rules"))
+
+import house
 
 RULE = """\
 schema: 2
@@ -211,6 +216,18 @@ def test_scan_counts_what_a_rule_of_ones_own_names(source: Path) -> None:
     assert found["name"] == "TRACE_SM90"
     (total,) = porter_json("scan", source, "--rules", rules)["totals"]
     assert total["becomes"] == "TRACE_SM100"
+
+
+def test_scan_judges_what_rules_recognize(tmp_path: Path) -> None:
+    """No word of Hopper is in the kernel: its library hides the asm."""
+    (tmp_path / "kernel.cu").write_text(house.kernel())
+    (tmp_path / "house.cuh").write_text(house.HEADER)
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(house.RULES)
+    effort = {f["path"]: f["effort"]["level"] for f in porter_json("scan", tmp_path / "kernel.cu")["files"]}
+    assert set(effort.values()) == {"none"}
+    files = porter_json("scan", tmp_path / "kernel.cu", "--rules", rules)["files"]
+    assert {Path(f["path"]).name: f["effort"]["level"] for f in files}["kernel.cu"] in ("low", "medium")
 
 
 def test_explain_a_rule_of_ones_own(source: Path) -> None:

@@ -256,6 +256,16 @@ def test_accept_adds_a_result_where_there_is_none(house: Path) -> None:
     assert "# Rules of the house." in (house / "a.yaml").read_text()
 
 
+def test_accept_of_what_a_port_makes_of_a_fact(house: Path) -> None:
+    text = RECOGNIZER.replace("        # the next\n", "      - {before: 'acme::wait<0>()', after: 'x'}\n")
+    (house / "b.yaml").write_text(text)
+    porter("rules", "test", house / "b.yaml", code=1)
+    porter("rules", "test", house / "b.yaml", "--accept")
+    (rule,) = read_rule_file(house / "b.yaml")
+    assert "acme::wait<0>();" in str(rule.examples[1].after)
+    porter("rules", "test", house / "b.yaml")
+
+
 def test_what_accept_cannot_write_is_left_to_the_author(house: Path) -> None:
     (house / "a.yaml").write_text(REPLACEMENT.replace("expect: [TRACE_SM100]", "expect: [TRACE_SM200]"))
     before = (house / "a.yaml").read_text()
@@ -326,6 +336,37 @@ def test_new_rule_whose_name_says_nothing(tmp_path: Path, kernel: Path) -> None:
     assert document["pattern"] == "acme::sync()"
     assert not document["guessed"]
     assert "# guess, from nothing" in (tmp_path / "acme.yaml").read_text()
+    porter("rules", "test", tmp_path / "acme.yaml")
+
+
+@pytest.mark.parametrize(
+    ("declared", "call", "pattern", "fact"),
+    [
+        (
+            "template <int N> __device__ void mma(float (&d)[N / 2], uint64_t a, uint64_t b);",
+            "acme::mma<64>(acc, a, b)",
+            "acme::mma<$N>($D, $A, $B)",
+            {"shape": "m64n64k16", "types": "f32.f16.f16", "d": "acc", "a": "a", "b": "b"},
+        ),
+        (
+            "__device__ void wgmma_m64n32k16(float (&d)[16], uint64_t, uint64_t);",
+            "acme::wgmma_m64n32k16(acc, a, b)",
+            "acme::wgmma_m64n32k16($D, $ARG2, $ARG3)",
+            {"shape": "m64n32k16", "types": "f32.f16.f16", "d": "acc", "a": "a", "b": "b"},
+        ),
+    ],
+)
+def test_new_rule_for_a_multiply(tmp_path: Path, declared: str, call: str, pattern: str, fact: dict[str, str]) -> None:
+    path = tmp_path / "kernel.cu"
+    path.write_text(
+        f"#include <cstdint>\nnamespace acme {{ {declared} }}\n"
+        f"__global__ void k(uint64_t a, uint64_t b) {{ float acc[32] = {{}}; {call}; }}\n"
+    )
+    document = porter_json("rules", "new", "acme", "--from", f"{path}:3", "-o", tmp_path)
+    assert (document["pattern"], document["fact"]) == (pattern, "mma")
+    assert document["recognized"]
+    (rule,) = read_rule_file(tmp_path / "acme.yaml")
+    assert rule.examples[0].facts == (("mma", tuple(fact.items())),)
     porter("rules", "test", tmp_path / "acme.yaml")
 
 
