@@ -22,7 +22,7 @@ from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_arith import canonical
 from porter.sim.datapath.wgmma import WgmmaForm, multiply, put_registers, take_registers
 from porter.sim.effects import Effect
-from porter.sim.operation import Operation
+from porter.sim.operation import Groups, Operation
 from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
@@ -69,14 +69,34 @@ class TileSet:
         return found
 
 
+class GroupState:
+    """A warpgroup's wgmmas in flight, oldest first."""
+
+    def __init__(self) -> None:
+        self.last: Fragment | None = None
+        self.flight: list[Fragment] = []
+
+
 class Accumulators:
-    """All tiles of a machine. `held` counts resident ones."""
+    """All tiles of a machine, and the wgmmas in flight. `held` counts resident tiles."""
 
     def __init__(self, machine: Wave) -> None:
         self.machine = machine
         self.sets: dict[tuple[Any, ...], TileSet] = {}
         self.held = 0
-        self._group = machine.warp_rank // 4
+        # By the first warp of a warpgroup, and by warp.
+        self.groups: dict[int, GroupState] = {}
+        self.warps: dict[int, Groups] = {}
+
+    def group(self, first: int) -> GroupState:
+        found = self.groups.get(first)
+        if found is None:
+            found = self.groups[first] = GroupState()
+        return found
+
+    def warp(self, warp: int) -> Groups:
+        """A warp's wgmmas not yet in a group, and its groups."""
+        return self.warps.setdefault(warp, Groups())
 
     def tiles(self, rows: tuple[int, ...], n: int, d_type: ElementType) -> TileSet:
         key = rows, n, d_type

@@ -2,7 +2,8 @@
 """Operands of bulk copies and of stores that complete on an mbarrier (PTX ISA 9.7.9.25), thread by thread.
 
 Code generation makes the *form*, what an instruction says once for all threads. The *operands* are values of all
-threads, [n, 32] or what broadcasts to it. Their `threads` are what the simulator and the checker both work from.
+threads, [n, 32] or what broadcasts to it. Their `threads` are what the simulator works from; each one's `effect` is
+for an observer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.sim.codegen import runtime
+from porter.sim.effects import Effect, Outside, Shared, Span, Touch
+from porter.sim.footprints import range_bits
 from porter.sim.machine import Machine
 from porter.sim.threads import Issuer, Signal, int_or_none, issuers, per_lane, per_lane_or_none
 
@@ -57,6 +60,12 @@ class BulkLoad(NamedTuple):
         """(block, offset) of a source in shared memory."""
         return self.by.place(self.src, self.nbytes) if self.form.from_shared else None
 
+    def effect(self, targets: list[int], signals: list[Signal], offset: int, origin: tuple[int, int] | None) -> Effect:
+        source: Touch = Outside(Span(self.src, self.nbytes), False)
+        if origin is not None:
+            source = Shared(origin[0], range_bits(origin[1], self.nbytes), False)
+        return self.by.copy_in(targets, signals, offset, self.nbytes, source)
+
 
 class BulkLoadOperands(NamedTuple):
     """Operands of a bulk copy into shared memory."""
@@ -86,6 +95,10 @@ class BulkStore(NamedTuple):
     def origin(self) -> tuple[int, int]:
         """(block, offset) of the source."""
         return self.by.place(self.src, self.nbytes)
+
+    def effect(self, owner: int, offset: int, form: BulkForm) -> Effect:
+        target = Span(self.dst, self.nbytes)
+        return self.by.copy_out((owner, offset, self.nbytes), target, (self.dst,), bool(form.how))
 
 
 class BulkStoreOperands(NamedTuple):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,33 +11,8 @@ import numpy as np
 from porter.sim.codegen import runtime
 from porter.sim.effects import Effect
 from porter.sim.machine import Machine
-from porter.sim.operation import Operation
+from porter.sim.operation import Groups, Operation
 from porter.sim.threads import Issuer
-
-
-class Groups:
-    """Operations not yet in a group, and the groups, oldest first."""
-
-    def __init__(self) -> None:
-        self.open: list[Operation] = []
-        self.groups: deque[list[Operation]] = deque()
-
-    def all(self) -> list[Operation]:
-        return [op for g in self.groups for op in g] + self.open
-
-    def due(self, left: int, keep: bool = False) -> list[Operation]:
-        """The operations of all groups but the last `left`, which are forgotten unless `keep`."""
-        count = max(len(self.groups) - left, 0)
-        found = [op for group in list(self.groups)[:count] for op in group]
-        if not keep:
-            for _ in range(count):
-                self.groups.popleft()
-        return found
-
-    def commit(self) -> None:
-        """What is open becomes a group."""
-        self.groups.append(self.open)
-        self.open = []
 
 
 def bulk_out(by: Issuer, read: Callable[[], None], land: Callable[[], None], effect: Effect | None) -> None:

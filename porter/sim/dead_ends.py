@@ -23,8 +23,8 @@ _NAMED_WARPS = 4
 
 def threads_gone(M: Machine, warps: Array, ctas: list[int]) -> None:
     """Threads have ended: barriers that wait for all remaining threads may now be complete."""
-    for cta, b in [key for key in M.barriers if key[0] in ctas]:
-        if M.barriers[cta, b].expected is None:
+    for cta, b in [key for key in M.barriers.named if key[0] in ctas]:
+        if M.barriers.named[cta, b].expected is None:
             complete_barrier(M, cta, b)
     for k in {c // M.cluster_size for c in ctas}:
         complete_cluster(M, k)
@@ -125,13 +125,13 @@ def _describe_key(M: Machine, key: Any) -> str:
         history = M.observer.history(key[1], key[2]) if M.observer is not None else None
         return M.mbar.describe(key[1], key[2]) + (f" ({history})" if history else "")
     if key[0] == "bar":
-        state = M.barriers.get((key[1], key[2]))
+        state = M.barriers.named.get((key[1], key[2]))
         if state is None:
             return f"barrier {key[2]}"
         need = state.expected if state.expected is not None else int(M.alive[key[1]])
         return f"barrier {key[2]}, {state.arrived} of {need} threads arrived"
     if key[0] == "cluster":
-        return f"cluster barrier, {int(M.cluster_arrived[key[1]])} threads arrived"
+        return f"cluster barrier, {int(M.barriers.cluster_arrived[key[1]])} threads arrived"
     return {
         "warp": "the other threads of the warp",
         "group": "the other warps of the warpgroup",

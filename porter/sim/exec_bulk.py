@@ -12,11 +12,8 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.bulk_operands import BulkForm, BulkLoadOperands, BulkStoreOperands
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.copy_effects import copied_in, copied_out
 from porter.sim.copy_groups import bulk_out
-from porter.sim.effects import Outside, Shared, Span
 from porter.sim.exec_tensor_copy import tensor_copy
-from porter.sim.footprints import range_bits
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
@@ -52,21 +49,7 @@ def bulk_load(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, 
         targets = copy.targets(first)
         signals = copy.signals(targets)
         origin = copy.origin()
-        effect = (
-            None
-            if M.observer is None
-            else M.observer.issues(
-                copied_in(
-                    copy.by,
-                    targets,
-                    signals,
-                    (offset, copy.nbytes),
-                    Outside(Span(copy.src, copy.nbytes), False)
-                    if origin is None
-                    else Shared(origin[0], range_bits(origin[1], copy.nbytes), False),
-                )
-            )
-        )
+        effect = None if M.observer is None else M.observer.issues(copy.effect(targets, signals, offset, origin))
         _check_multiples(copy.by, copy.nbytes, copy.src, offset)
 
         def land(
@@ -94,15 +77,7 @@ def bulk_store(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm,
     """cp.async.bulk and cp.reduce.async.bulk from shared to global memory."""
     for copy in operands.threads(M, at, idx, n, mask):
         owner, offset = copy.origin()
-        effect = (
-            None
-            if M.observer is None
-            else M.observer.issues(
-                copied_out(
-                    copy.by, (owner, offset, copy.nbytes), Span(copy.dst, copy.nbytes), (copy.dst,), bool(form.how)
-                )
-            )
-        )
+        effect = None if M.observer is None else M.observer.issues(copy.effect(owner, offset, form))
         _check_multiples(copy.by, copy.nbytes, offset, copy.dst)
         box: list[Array] = []
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from porter.ptx import ast
 from porter.ptx.forms.grammar import Completion
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.copy_groups import Groups
 from porter.sim.effects import Effect, Shared
 from porter.sim.exec_bulk import emit_bulk
 from porter.sim.exec_memory import shared_index
@@ -21,7 +20,7 @@ from porter.sim.footprints import byte_bits
 from porter.sim.global_access import global_groups
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
-from porter.sim.operation import Operation
+from porter.sim.operation import Groups, Operation
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import active_warps, per_lane
 

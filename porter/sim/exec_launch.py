@@ -14,7 +14,6 @@ import numpy as np
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.copy_effects import copied_in
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
@@ -42,9 +41,9 @@ def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, m
     a, b = per_lane(address, n), per_lane(mbar, n)
     for by, i in issuers(M, at, idx, n, mask):
         targets, offset, signals = response_places(by, int(a[i]), int(b[i]), everyone)
-        effect = (
-            None if M.observer is None else M.observer.issues(copied_in(by, targets, signals, (offset, RESPONSE_BYTES)))
-        )
+        effect = None
+        if M.observer is not None:
+            effect = M.observer.issues(by.copy_in(targets, signals, offset, RESPONSE_BYTES))
 
         def land(targets: list[int] = targets, offset: int = offset, signals: list[Signal] = signals) -> None:
             cancelled = M.pending.take(M.cluster_size)

@@ -15,12 +15,13 @@ from porter.sim.codegen import Context, emits, runtime
 from porter.sim.global_access import ld_global, scatter, st_global
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.machine import Machine
+from porter.sim.memories import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import lane_mask
 
 Array = npt.NDArray[Any]
-SHARED, LOCAL, PARAM = 1, 2, 3
+SHARED, LOCAL, PARAM = (window >> 48 for window in (SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW))
 
 
 def _stop(M: Machine, code: Code, message: str, at: int, idx: Any, n: int, mask: Any, bad: Array) -> None:

@@ -12,7 +12,6 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.sim.bulk_operands import AsyncStoreForm, AsyncStoreOperands
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.copy_effects import copied_in
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
@@ -31,9 +30,9 @@ def store_async(
         nbytes = store.data.nbytes
         owner, offset = store.target()
         signal = store.signal()
-        effect = (
-            None if M.observer is None else M.observer.issues(copied_in(store.by, [owner], [signal], (offset, nbytes)))
-        )
+        effect = None
+        if M.observer is not None:
+            effect = M.observer.issues(store.by.copy_in([owner], [signal], offset, nbytes))
         if offset % nbytes:
             what = f"shared address {offset:#x} is not a multiple of {nbytes}"
             raise Stop(Code.SIM_MISALIGNED, what, at, store.by.warp, store.by.lane)

@@ -28,23 +28,9 @@ from porter.sim.operation import Operation
 from porter.sim.shared_address import shared_address
 from porter.sim.tensor_memory import Use
 from porter.sim.tensor_mma import Decoded, TensorMma
-from porter.sim.threads import Issuer, Signal, active_lanes, int_or_none, issuers, per_lane, per_lane_or_none
+from porter.sim.threads import Issuer, Signal, int_or_none, issuers, per_lane, per_lane_or_none
 
 Array = npt.NDArray[Any]
-
-
-class Pipe:
-    """A block pair's tcgen05 operations in issue order: the last of all, and the last of each thread."""
-
-    def __init__(self) -> None:
-        self.last: Operation | None = None
-        self.by_thread: dict[tuple[int, int], Operation] = {}
-
-
-def _pipe(M: Machine, cta: int) -> Pipe:
-    # The blocks of a pair share one pipe, so that pair operations issued by either keep their order.
-    key = cta - (int(M.cta_rank[cta]) & 1)
-    return M.pipes.setdefault(key, Pipe())
 
 
 MmaOperands = tuple[Any, ...]
@@ -53,68 +39,48 @@ scale-input-d, the disable-output-lane vector or None, metadata, scale factors o
 None."""
 
 
-def mma_calls(
-    M: Machine, idx: Any, n: int, mask: Any, operands: MmaOperands
-) -> Iterator[tuple[int, int, int, tcgen05.MmaArguments]]:
-    """(lane, warp, instruction descriptor, operands) of every thread that executes a tcgen05.mma."""
+def _mma_calls(
+    M: Machine, at: int, idx: Any, n: int, mask: Any, operands: MmaOperands
+) -> Iterator[tuple[Issuer, int, tcgen05.MmaArguments]]:
+    """(thread, instruction descriptor, operands) of every thread that executes a tcgen05.mma."""
     d, a_desc, a_tmem, b, idesc, enable, scale, disable, *rest = operands
     values = [None if x is None else per_lane(x, n) for x in (d, a_desc, a_tmem, b, idesc, enable, *rest)]
     masks = None if disable is None else [per_lane(x, n) for x in disable]
-    for row, lane, warp in active_lanes(M, idx, n, mask):
-        mine = [None if x is None else int(x[row, lane]) for x in values]
-        where, a_value, a_address, b_value, code, enabled, metadata, scale_a, scale_b, zeros = mine
+    for by, i in issuers(M, at, idx, n, mask):
+        where, a_value, a_address, b_value, code, enabled, *more = (int_or_none(x, i) for x in values)
         assert where is not None
         assert b_value is not None
         assert code is not None
-        lanes_off = None
-        if masks is not None:
-            lanes_off = sum(int(m[row, lane]) << 32 * i for i, m in enumerate(masks))
-        yield (
-            lane,
-            warp,
-            code,
-            tcgen05.MmaArguments(
-                d_addr=where,
-                a_desc=a_value,
-                a_tmem=a_address,
-                b_desc=b_value,
-                enable_d=bool(enabled),
-                scale_d=scale,
-                disable_lanes=lanes_off,
-                metadata=metadata,
-                scale_a=scale_a,
-                scale_b=scale_b,
-                zero_columns=zeros,
-            ),
-        )
+        lanes_off = None if masks is None else sum(int(m[i]) << 32 * word for word, m in enumerate(masks))
+        yield by, code, tcgen05.MmaArguments(where, a_value, a_address, b_value, bool(enabled), scale, lanes_off, *more)
 
 
 @runtime
 def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, operands: MmaOperands) -> None:
     if M.observer is not None:
         M.observer.elects(at, idx, n, mask)
-    for lane, warp, code, args in mma_calls(M, idx, n, mask, operands):
-        cta = int(M.warp_cta[warp])
-        M.tmem.use_group(cta, op.cta_group, at, warp)
-        ctas = blocks_of_group(M, cta, op.cta_group, at, warp)
-        mma = _decoded(M, op, code, args, at, warp)
-        effect = None if M.observer is None else M.observer.issues(_multiplied(mma, args, ctas, at, warp, lane))
-        use = Use(M.tmem, ctas, mma.columns, at, warp, "tcgen05.mma")
-        _issue(M, cta, TensorMma(M, at, warp, mma, args, use, _before(M, cta, warp, lane, True), effect), warp, lane)
+    for by, code, args in _mma_calls(M, at, idx, n, mask, operands):
+        M.tmem.use_group(by.cta, op.cta_group, at, by.warp)
+        ctas = blocks_of_group(M, by.cta, op.cta_group, at, by.warp)
+        mma = _decoded(by, op, code, args)
+        effect = None if M.observer is None else M.observer.issues(_multiplied(by, mma, args, ctas))
+        use = Use(M.tmem, ctas, mma.columns, at, by.warp, "tcgen05.mma")
+        _issue(by, TensorMma(M, at, by.warp, mma, args, use, _before(by, True), effect))
 
 
-def _decoded(M: Machine, op: UmmaOp, code: int, args: tcgen05.MmaArguments, at: int, warp: int) -> Decoded:
+def _decoded(by: Issuer, op: UmmaOp, code: int, args: tcgen05.MmaArguments) -> Decoded:
+    known = by.machine.tmem.decoded
     key = op, code, args.d_addr, args.a_tmem, args.metadata, args.scale_a, args.scale_b
-    found: Decoded | None = M.tmem.decoded.get(key)
+    found: Decoded | None = known.get(key)
     if found is None:
         try:
-            found = M.tmem.decoded[key] = Decoded(op, code, args)
+            found = known[key] = Decoded(op, code, args)
         except DatapathError as problem:
-            raise refused(problem, at, warp, Code.SIM_DESCRIPTOR) from problem
+            raise refused(problem, by.at, by.warp, Code.SIM_DESCRIPTOR) from problem
     return found
 
 
-def _multiplied(mma: Decoded, args: tcgen05.MmaArguments, ctas: list[int], at: int, warp: int, lane: int) -> Effect:
+def _multiplied(by: Issuer, mma: Decoded, args: tcgen05.MmaArguments, ctas: list[int]) -> Effect:
     """An MMA whose shared memory descriptors are wrong touches nothing: it is refused when it lands."""
     touches: list[Touch] = []
     try:
@@ -125,18 +91,18 @@ def _multiplied(mma: Decoded, args: tcgen05.MmaArguments, ctas: list[int], at: i
             touches.append(Shared(c, source, False))
     except (DatapathError, ValueError):
         pass
-    return Effect("mma", at, warp, lane, touches, Completion.TCGEN05_COMMIT)
+    return by.effect("mma", touches, Completion.TCGEN05_COMMIT)
 
 
-def _before(M: Machine, cta: int, warp: int, lane: int, all_threads: bool) -> list[Operation | None]:
-    pipe = _pipe(M, cta)
-    return [pipe.by_thread.get((warp, lane)), pipe.last if all_threads else None]
+def _before(by: Issuer, all_threads: bool) -> list[Operation | None]:
+    pipe = by.machine.tmem.pipe(by.cta)
+    return [pipe.by_thread.get((by.warp, by.lane)), pipe.last if all_threads else None]
 
 
-def _issue(M: Machine, cta: int, op: Operation, warp: int, lane: int, in_order: bool = True) -> None:
-    pipe = _pipe(M, cta)
-    M.engine.issue(op)
-    pipe.by_thread[warp, lane] = op
+def _issue(by: Issuer, op: Operation, in_order: bool = True) -> None:
+    pipe = by.machine.tmem.pipe(by.cta)
+    by.machine.engine.issue(op)
+    pipe.by_thread[by.warp, by.lane] = op
     if in_order:
         pipe.last = op
 
@@ -144,28 +110,25 @@ def _issue(M: Machine, cta: int, op: Operation, warp: int, lane: int, in_order: 
 @runtime
 def tmem_copy(M: Machine, at: int, idx: Any, n: int, mask: Any, op: TmemCopy, addr: Any, desc: Any) -> None:
     a, s = per_lane(addr, n), per_lane(desc, n)
-    for row, lane, warp in active_lanes(M, idx, n, mask):
-        cta = int(M.warp_cta[warp])
-        M.tmem.use_group(cta, op.cta_group, at, warp)
-        ctas = blocks_of_group(M, cta, op.cta_group, at, warp)
-        address, source = int(a[row, lane]), int(s[row, lane])
+    for by, i in issuers(M, at, idx, n, mask):
+        M.tmem.use_group(by.cta, op.cta_group, at, by.warp)
+        ctas = blocks_of_group(M, by.cta, op.cta_group, at, by.warp)
+        address, source = int(a[i]), int(s[i])
         try:
             cells = copy_cells(op, address)
         except DatapathError as problem:
-            raise refused(problem, at, warp) from problem
-        effect = None if M.observer is None else M.observer.issues(_copied(op, cells, source, ctas, at, warp, lane))
-        use = Use(M.tmem, ctas, np.unique(cells[1]), at, warp, "tcgen05.cp")
+            raise refused(problem, at, by.warp) from problem
+        effect = None if M.observer is None else M.observer.issues(_copied(by, op, cells, source, ctas))
+        use = Use(M.tmem, ctas, np.unique(cells[1]), at, by.warp, "tcgen05.cp")
 
         def land(use: Use = use, address: int = address, desc: int = source) -> None:
             use.landing()
             copy(op, address, desc, [M.smem[c] for c in use.ctas], [M.tmem.cells(c) for c in use.ctas])
 
-        _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True), effect=effect), warp, lane)
+        _issue(by, Operation(at, by.warp, land, _before(by, True), effect=effect))
 
 
-def _copied(
-    op: TmemCopy, cells: tuple[Array, Array], desc: int, ctas: list[int], at: int, warp: int, lane: int
-) -> Effect:
+def _copied(by: Issuer, op: TmemCopy, cells: tuple[Array, Array], desc: int, ctas: list[int]) -> Effect:
     touches: list[Touch] = []
     try:
         source, target = operand_bits(desc, "sm_100", op.rows, op.row_bytes, 8, False), cell_bits(*cells)
@@ -174,33 +137,31 @@ def _copied(
     except DatapathError:
         # It is refused when it lands.
         pass
-    return Effect("cp", at, warp, lane, touches, Completion.TCGEN05_COMMIT)
+    return by.effect("cp", touches, Completion.TCGEN05_COMMIT)
 
 
 @runtime
 def tmem_shift(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, group: int) -> None:
     a = per_lane(addr, n)
-    for row, lane, warp in active_lanes(M, idx, n, mask):
-        cta = int(M.warp_cta[warp])
-        M.tmem.use_group(cta, group, at, warp)
-        ctas = blocks_of_group(M, cta, group, at, warp)
-        address = int(a[row, lane])
+    for by, i in issuers(M, at, idx, n, mask):
+        M.tmem.use_group(by.cta, group, at, by.warp)
+        ctas = blocks_of_group(M, by.cta, group, at, by.warp)
+        address = int(a[i])
         try:
             cells = tcgen05.shift_cells(address)
         except DatapathError as problem:
-            raise refused(problem, at, warp) from problem
+            raise refused(problem, at, by.warp) from problem
         effect = None
         if M.observer is not None:
-            moved = cell_bits(*cells)
-            touches = [Tensor(c, moved, True, reads=True) for c in ctas]
-            effect = M.observer.issues(Effect("shift", at, warp, lane, touches, Completion.TCGEN05_COMMIT))
-        use = Use(M.tmem, ctas, np.unique(cells[1]), at, warp, "tcgen05.shift")
+            touches = [Tensor(c, cell_bits(*cells), True, reads=True) for c in ctas]
+            effect = M.observer.issues(by.effect("shift", touches, Completion.TCGEN05_COMMIT))
+        use = Use(M.tmem, ctas, np.unique(cells[1]), at, by.warp, "tcgen05.shift")
 
         def land(use: Use = use, address: int = address) -> None:
             use.landing()
             tcgen05.shift(address, [M.tmem.cells(c) for c in use.ctas])
 
-        _issue(M, cta, Operation(at, warp, land, _before(M, cta, warp, lane, True), effect=effect), warp, lane)
+        _issue(by, Operation(at, by.warp, land, _before(by, True), effect=effect))
 
 
 class Commit(Operation):
@@ -210,32 +171,24 @@ class Commit(Operation):
     silent = True
 
 
-def commit_signals(by: Issuer, address: int, multicast: int | None) -> list[Signal]:
-    """The mbarriers that a tcgen05.commit arrives on."""
-    if multicast is None:
-        return [by.mbarrier(address)]
-    return by.signals(by.targets(by.cta, multicast), address)
-
-
 @runtime
 def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, multicast: Any, group: int) -> None:
     """One arrival on each named mbarrier once the thread's earlier operations have landed."""
     a, m = per_lane(addr, n), per_lane_or_none(multicast, n)
     for by, i in issuers(M, at, idx, n, mask):
         M.tmem.use_group(by.cta, group, at, by.warp)
-        signals = commit_signals(by, int(a[i]), int_or_none(m, i))
+        address, blocks = int(a[i]), int_or_none(m, i)
+        signals = [by.mbarrier(address)] if blocks is None else by.signals(by.targets(by.cta, blocks), address)
         effect = None
         if M.observer is not None:
-            effect = Effect("commit", at, by.warp, by.lane, (), Completion.MBARRIER_ARRIVE, signals)
-            M.observer.issues(effect)
+            effect = M.observer.issues(by.effect("commit", (), Completion.MBARRIER_ARRIVE, signals))
 
         def land(signals: list[Signal] = signals) -> None:
             for slot, owner in signals:
                 M.mbar.arrive(slot, owner, at)
 
-        before = _before(M, by.cta, by.warp, by.lane, False)
-        op = Commit(at, by.warp, land, before, [("mbar", *sc) for sc in signals], effect=effect)
-        _issue(M, by.cta, op, by.warp, by.lane, in_order=False)
+        keys = [("mbar", *signal) for signal in signals]
+        _issue(by, Commit(at, by.warp, land, _before(by, False), keys, effect=effect), in_order=False)
 
 
 # Code generation ----------------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from porter.ptx import ast
 from porter.ptx.forms.grammar import Completion
 from porter.ptx.mma import MmaOp
 from porter.ptx.wgmma import WgmmaOp
-from porter.sim.accumulators import Fragment, TileSet, compute
+from porter.sim.accumulators import Fragment, GroupState, TileSet, compute
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.copy_groups import Groups
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
@@ -32,14 +31,6 @@ Array = npt.NDArray[Any]
 
 
 # Warpgroups -------------------------------------------------------------------------------------------
-
-
-class GroupState:
-    """A warpgroup's wgmmas in flight, oldest first."""
-
-    def __init__(self) -> None:
-        self.last: Fragment | None = None
-        self.flight: list[Fragment] = []
 
 
 @runtime
@@ -82,18 +73,6 @@ def _clashes(f: Fragment, tiles: TileSet) -> bool:
     return any(c[0] in tiles.own for c in f.copies)
 
 
-def _group(M: Machine, first: int) -> GroupState:
-    found = M.warpgroups.get(first)
-    if found is None:
-        found = M.warpgroups[first] = GroupState()
-    return found
-
-
-def _warp(M: Machine, warp: int) -> Groups:
-    """A warp's wgmmas not yet in a group, and its groups."""
-    return M.wgmma_warps.setdefault(warp, Groups())
-
-
 @dataclass(frozen=True)
 class WgmmaIssue:
     """A wgmma instruction: `rows` are D's rows in the 32-bit register bank, `registers` those of D and of A."""
@@ -130,13 +109,13 @@ def wgmma_issue(M: Machine, at: int, idx: Any, n: int, issue: WgmmaIssue, operan
         a_values = per_lane(a, n)[::4, 0].tolist()
     else:
         a_values = np.stack([per_lane(r, n) for r in a_registers], axis=-1).reshape(n // 4, 128, -1)
-    previous = [_previous(M, _group(M, w), tiles) for w in firsts]
+    previous = [_previous(M, M.accumulators.group(w), tiles) for w in firsts]
     new = [i for i, f in enumerate(previous) if f is None]
     if new:
         M.accumulators.begin(tiles, [firsts[i] for i in new], [bool(scales[i]) for i in new])
     fragments = []
     for i, w in enumerate(firsts):
-        state = _group(M, w)
+        state = M.accumulators.group(w)
         cta, scaled = int(M.warp_cta[w]), bool(scales[i])
         effect = None
         if M.observer is not None:
@@ -153,7 +132,7 @@ def wgmma_issue(M: Machine, at: int, idx: Any, n: int, issue: WgmmaIssue, operan
             state.flight = [f for f in state.flight if not f.done]
             state.flight.append(fragment)
         for one in range(w, w + 4):
-            _warp(M, one).open.append(fragment)
+            M.accumulators.warp(one).open.append(fragment)
     if not M.late:
         compute(fragments)
     for fragment in fragments:
@@ -192,7 +171,7 @@ def copy_fragment(M: Machine, idx: Any, n: int, mask: Any, to: int, source: int)
     """A register copy whose source may be in flight: the copy then gets its value when the source does."""
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     for row, w in enumerate(M.warps(idx).tolist()):
-        state = M.warpgroups.get(w - int(M.warp_rank[w]) % 4)
+        state = M.accumulators.groups.get(w - int(M.warp_rank[w]) % 4)
         if state is None:
             continue
         for f in state.flight:
@@ -212,12 +191,12 @@ def copy_fragment(M: Machine, idx: Any, n: int, mask: Any, to: int, source: int)
 @runtime
 def wgmma_commit(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     for w in M.warps(idx).tolist():
-        _warp(M, w).commit()
+        M.accumulators.warp(w).commit()
 
 
 @runtime
 def wgmma_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> None:
-    M.engine.wait(at, idx, n, mask, [(w, _warp(M, w).due(left)) for w in M.warps(idx).tolist()])
+    M.engine.wait(at, idx, n, mask, [(w, M.accumulators.warp(w).due(left)) for w in M.warps(idx).tolist()])
 
 
 @emits("wgmma")

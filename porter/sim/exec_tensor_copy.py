@@ -12,10 +12,8 @@ from porter.ptx import ast
 from porter.ptx.shared_window import RANK_SHIFT
 from porter.ptx.tensormap import TensorMap
 from porter.sim.codegen import Context, runtime
-from porter.sim.copy_effects import copied_in, copied_out
 from porter.sim.copy_groups import bulk_out
 from porter.sim.datapath.tma import Mode, covered_bytes, load_tile, reduce_tile, store_tile
-from porter.sim.effects import Outside, Tile
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
@@ -44,20 +42,7 @@ def tensor_load(
         first, offset = copy.target(tm)
         targets = copy.targets(first)
         signals = copy.signals(targets)
-        effect = (
-            None
-            if M.observer is None
-            else M.observer.issues(
-                copied_in(
-                    copy.by,
-                    targets,
-                    signals,
-                    (offset, covered_bytes(tm, form.mode)),
-                    Outside(Tile(tm, copy.place, form.mode, copy.shift), False),
-                    copy.map,
-                )
-            )
-        )
+        effect = None if M.observer is None else M.observer.issues(copy.effect(tm, targets, signals, offset))
         _check_mbarrier(M, copy, first)
 
         def land(
@@ -87,20 +72,7 @@ def tensor_store(
         tm = copy.tensor_map()
         nbytes = covered_bytes(tm, form.mode)
         owner, offset = copy.origin(nbytes)
-        effect = (
-            None
-            if M.observer is None
-            else M.observer.issues(
-                copied_out(
-                    copy.by,
-                    (owner, offset, nbytes),
-                    Tile(tm, copy.place, form.mode),
-                    (copy.map, *copy.place),
-                    form.how is not None,
-                    copy.map,
-                )
-            )
-        )
+        effect = None if M.observer is None else M.observer.issues(copy.effect(tm, owner, offset, nbytes))
         box: list[Array] = []
         # The copy keeps the tile's place relative to the swizzle pattern, which repeats every 1024 bytes.
         base = offset // 1024 * 1024

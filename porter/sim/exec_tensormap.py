@@ -22,7 +22,6 @@ from porter.sim.results import Stop
 from porter.sim.threads import active_lanes, active_warps, lane_mask, per_lane
 
 Bytes = npt.NDArray[np.uint8]
-_SHARED_WINDOW = 1 << 48
 
 
 def map_bytes(M: Machine, address: int, shared: bool, at: int, warp: int, lane: int) -> Bytes:

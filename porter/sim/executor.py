@@ -55,7 +55,7 @@ class Executor(Machine):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.compiler = Compiler(self.program, self)
-        self.make_registers(self.compiler.slot_widths)
+        self.make_registers(self.compiler.slot_widths, self.W)
         self.freeing = freeing_blocks(self.program)
         self._functions: dict[tuple[int, bool], tuple[Callable[..., Any], list[int], int]] = {}
         self.executed: dict[tuple[int, bool], int] = {}

@@ -18,6 +18,7 @@ from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
 from porter.sim.executor import Executor, instruction_at
 from porter.sim.loader import load_program
+from porter.sim.memories import INTERNAL_BASE, PARAM_WINDOW
 from porter.sim.memory import GlobalMemory
 from porter.sim.observer import Observer, Observers
 from porter.sim.pending import Pending
@@ -25,7 +26,6 @@ from porter.sim.program import Program
 from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Status, Stop
 from porter.sim.special_registers import GRID_WORKSPACE
 from porter.sim.trace.recorder import Launched
-from porter.sim.wave import INTERNAL_BASE, PARAM_WINDOW
 
 _FORMATS = {
     "u8": "<B", "s8": "<b", "b8": "<B", "u16": "<H", "s16": "<h", "b16": "<H", "u32": "<I", "s32": "<i",

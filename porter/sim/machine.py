@@ -10,7 +10,6 @@ import numpy as np
 from porter.sim.accumulators import Accumulators
 from porter.sim.engine import Engine
 from porter.sim.mbarrier import Mbarriers
-from porter.sim.memory import Everything
 from porter.sim.registers import Registers
 from porter.sim.special_registers import special_registers
 from porter.sim.tensor_memory import TensorMemory
@@ -23,7 +22,6 @@ class Machine(Wave):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._special = special_registers(self)
-        self.everything = Everything(self.memory, self.internal)
         self.accumulators = Accumulators(self)
         self.mbar = Mbarriers(self)
         self.tmem = TensorMemory(self)

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.sim.geometry import Geometry
 from porter.sim.observer import Observer
 from porter.sim.program import EXIT
+from porter.sim.results import Launch
 
 Array = npt.NDArray[Any]
 
@@ -24,17 +26,15 @@ IDLE = 1 << 62
 """The key of a warp none of whose threads can run."""
 
 
-class Progress:
-    """Progress of W warps: `warp_cta` is the block of each, `exists` [W, 32] its threads, `alive` the threads of each
-    block."""
+class Progress(Geometry):
+    """`alive` counts the threads of each block that have not ended."""
 
     observer: Observer | None = None
 
-    def __init__(self, warp_cta: Array, exists: Array, alive: Array) -> None:
-        W = len(warp_cta)
-        self.warp_cta = warp_cta
-        self.exists = exists
-        self.alive = alive
+    def __init__(self, launch: Launch, ctas: range) -> None:
+        super().__init__(launch, ctas)
+        W, exists = self.W, self.exists
+        self.alive = np.full(self.n_cta, self.threads, np.int64)
         self.lane_pc = np.zeros((W, 32), np.int64)
         self.lane_state = np.where(exists, RUN, GONE).astype(np.int8)
         self.converged: Array = np.asarray(exists.all(axis=1))
@@ -50,10 +50,6 @@ class Progress:
         self._waking_later = False
         self.parked: dict[Any, list[tuple[int, Array]]] = {}
         self.timed_out = np.zeros((W, 32), bool)
-
-    def warps(self, idx: Any) -> Array:
-        """Selected warps as an index array."""
-        return np.arange(idx.start, idx.stop) if isinstance(idx, slice) else idx
 
     def _settle(self, warps: Array) -> None:
         """Recompute `warp_next`, `converged` and `key` of warps from their lanes."""

@@ -16,17 +16,17 @@ from porter.ptx.samples import HEAD, REGISTERS, instructions, opcodes
 from porter.ptx.table import Completion, Form, bind, check
 from porter.sim.check.run import CheckedWave
 from porter.sim.codegen import RUNTIME, Context
-from porter.sim.copy_groups import Groups
 from porter.sim.engine import Engine
 from porter.sim.executor import Executor
 from porter.sim.loader import load_program
 from porter.sim.mbarrier import Mbarriers
+from porter.sim.memories import INTERNAL_BASE
 from porter.sim.memory import GlobalMemory
 from porter.sim.observer import Observer, Observers
+from porter.sim.operation import Groups
 from porter.sim.registers import Registers
 from porter.sim.results import Launch, Options
 from porter.sim.tensor_memory import TensorMemory
-from porter.sim.wave import INTERNAL_BASE
 
 TARGETS = ("sm_90a", "sm_100a")
 """Targets that instructions are tried for, in this order."""

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.sim.barriers import NamedBarrier
 from porter.sim.codegen import runtime
 from porter.sim.machine import Machine
 from porter.sim.progress import GONE, RUN
@@ -64,18 +64,6 @@ def gather_warp(M: Machine, at: int, idx: Any, n: int, mask: Array, members: Any
 # Named barriers ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class NamedBarrier:
-    """One of a block's 16 barriers in use: threads `arrived`, `expected` (None: all), a pending reduction."""
-
-    arrived: int = 0
-    expected: int | None = None
-    how: str = ""
-    total: int = 0
-    at: int = -1
-    tokens: list[tuple[int, Array]] = field(default_factory=list)
-
-
 def _groups(M: Machine, at: int, idx: Any, n: int, lanes: Array, number: Any) -> list[tuple[int, int, Array]]:
     """Participants by (block, barrier): a list of (block, barrier, [n, 32] lanes)."""
     warps = M.warps(idx)
@@ -119,7 +107,7 @@ def _turns(
 
 
 def _arrived(M: Machine, cta: int, b: int) -> int:
-    state = M.barriers.get((cta, b))
+    state = M.barriers.named.get((cta, b))
     return 0 if state is None else state.arrived
 
 
@@ -151,7 +139,7 @@ def _threads(M: Machine, warps: Array, lanes: Array, counted: bool) -> int:
 
 
 def _arrive(M: Machine, at: int, cta: int, b: int, threads: int, expected: int | None) -> NamedBarrier:
-    state = M.barriers.setdefault((cta, b), NamedBarrier())
+    state = M.barriers.named.setdefault((cta, b), NamedBarrier())
     if state.arrived == 0:
         state.expected = expected
     elif state.expected != expected:
@@ -169,14 +157,14 @@ def _arrive(M: Machine, at: int, cta: int, b: int, threads: int, expected: int |
 
 def complete_barrier(M: Machine, cta: int, b: int) -> bool:
     """Release a barrier's threads if all have arrived."""
-    state = M.barriers[cta, b]
+    state = M.barriers.named[cta, b]
     need = state.expected if state.expected is not None else int(M.alive[cta])
     if state.arrived < need or state.arrived == 0:
         return False
-    del M.barriers[cta, b]
+    del M.barriers.named[cta, b]
     for w, lanes in state.tokens:
-        M.tokens[w, lanes] = state.total
-        M.has_token[w] |= lanes
+        M.barriers.tokens[w, lanes] = state.total
+        M.barriers.has_token[w] |= lanes
     M.activity += 1
     if M.observer is not None:
         M.observer.completes(("bar", cta, b))
@@ -200,7 +188,7 @@ def barrier_sync(
         need = expected if expected is not None else int(M.alive[cta])
         if M.observer is not None:
             M.observer.joins(("bar", cta, b), at, warps[these.any(axis=1)], True)
-        if threads == need and (cta, b) not in M.barriers:
+        if threads == need and (cta, b) not in M.barriers.named:
             if M.observer is not None:
                 M.observer.completes(("bar", cta, b))
             continue
@@ -237,7 +225,7 @@ def barrier_reduce(
     """bar.red: threads with a token have been through the barrier and take its result; others arrive."""
     warps = M.warps(idx)
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
-    ready = lanes & M.has_token[warps]
+    ready = lanes & M.barriers.has_token[warps]
     fresh = lanes & ~ready
     if fresh.any():
         p = np.broadcast_to(predicate, (n, 32))
@@ -273,8 +261,8 @@ def barrier_reduce(
     else:
         new_mask = ready[rows]
     chosen = warps[rows]
-    values = M.tokens[chosen]
-    M.has_token[chosen] &= ~ready[rows]
+    values = M.barriers.tokens[chosen]
+    M.barriers.has_token[chosen] &= ~ready[rows]
     result = values.astype(np.uint32) if how == "popc" else values != 0
     return chosen, chosen.size, new_mask, result
 
@@ -287,13 +275,13 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     warps = M.warps(idx)
     cluster = M.warp_cta[warps] // M.cluster_size
-    phase = M.cluster_phase[cluster]
-    again = lanes & (M.cluster_seen[warps] == phase[:, None])
+    phase = M.barriers.cluster_phase[cluster]
+    again = lanes & (M.barriers.cluster_seen[warps] == phase[:, None])
     if again.any():
         where = M.first_lane(idx, n, again)
         raise Stop(Code.SIM_BARRIER, "a second barrier.cluster.arrive without a wait between", at, *where)
-    M.cluster_seen[warps] = np.where(lanes, phase[:, None], M.cluster_seen[warps])
-    np.add.at(M.cluster_arrived, cluster, lanes.sum(axis=1))
+    M.barriers.cluster_seen[warps] = np.where(lanes, phase[:, None], M.barriers.cluster_seen[warps])
+    np.add.at(M.barriers.cluster_arrived, cluster, lanes.sum(axis=1))
     if M.observer is not None:
         for k in np.unique(cluster).tolist():
             M.observer.joins(("cluster", k), at, warps[lanes.any(axis=1) & (cluster == k)], False)
@@ -304,9 +292,9 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
 
 def complete_cluster(M: Machine, k: int) -> None:
     alive = int(M.alive[k * M.cluster_size : (k + 1) * M.cluster_size].sum())
-    if M.cluster_arrived[k] and M.cluster_arrived[k] >= alive:
-        M.cluster_arrived[k] = 0
-        M.cluster_phase[k] += 1
+    if M.barriers.cluster_arrived[k] and M.barriers.cluster_arrived[k] >= alive:
+        M.barriers.cluster_arrived[k] = 0
+        M.barriers.cluster_phase[k] += 1
         M.activity += 1
         if M.observer is not None:
             M.observer.completes(("cluster", k))
@@ -318,7 +306,7 @@ def cluster_wait(M: Machine, at: int, idx: Any, n: int, active: Any, mask: Any, 
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     warps = M.warps(idx)
     cluster = M.warp_cta[warps] // M.cluster_size
-    waiting = lanes & (M.cluster_seen[warps] >= M.cluster_phase[cluster][:, None])
+    waiting = lanes & (M.barriers.cluster_seen[warps] >= M.barriers.cluster_phase[cluster][:, None])
     if M.observer is not None:
         M.observer.cluster_waits(warps[lanes.any(axis=1)], waiting[lanes.any(axis=1)])
     if not waiting.any():

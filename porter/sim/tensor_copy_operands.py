@@ -11,6 +11,7 @@ from porter.diagnostics import Code
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.sim.codegen import runtime
 from porter.sim.datapath.tma import Mode, covered_bytes
+from porter.sim.effects import Effect, Outside, Tile
 from porter.sim.machine import Machine
 from porter.sim.memory import MemoryAccessError
 from porter.sim.reduction import ReduceOp
@@ -66,6 +67,10 @@ class TensorLoad(NamedTuple):
     def signals(self, targets: list[int]) -> list[Signal]:
         return self.by.signals(targets, self.mbar, self.form.pair)
 
+    def effect(self, tm: TensorMap, targets: list[int], signals: list[Signal], offset: int) -> Effect:
+        source = Outside(Tile(tm, self.place, self.form.mode, self.shift), False)
+        return self.by.copy_in(targets, signals, offset, covered_bytes(tm, self.form.mode), source, self.map)
+
 
 class TensorLoadOperands(NamedTuple):
     """Operands of a tensor copy into shared memory."""
@@ -101,6 +106,10 @@ class TensorStore(NamedTuple):
     def origin(self, nbytes: int) -> tuple[int, int]:
         """(block, offset) of the source."""
         return self.by.place(self.src, nbytes)
+
+    def effect(self, tm: TensorMap, owner: int, offset: int, nbytes: int) -> Effect:
+        target, same = Tile(tm, self.place, self.form.mode), (self.map, *self.place)
+        return self.by.copy_out((owner, offset, nbytes), target, same, self.form.how is not None, self.map)
 
 
 class TensorStoreOperands(NamedTuple):

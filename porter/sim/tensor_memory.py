@@ -53,6 +53,14 @@ class Use:
                 self.tensor_memory.refuse(self.columns[now != before], self.at, self.warp, self.what, late=True)
 
 
+class Pipe:
+    """A block pair's tcgen05 operations in issue order: the last of all, and the last of each thread."""
+
+    def __init__(self) -> None:
+        self.last: Operation | None = None
+        self.by_thread: dict[tuple[int, int], Operation] = {}
+
+
 class TensorMemory:
     def __init__(self, machine: Wave) -> None:
         self.machine = machine
@@ -70,6 +78,11 @@ class TensorMemory:
         self.stores: dict[int, list[Operation]] = {}
         self.loads: dict[int, list[PendingLoad]] = {}
         self.decoded: dict[Any, Any] = {}
+        self._pipes: dict[int, Pipe] = {}
+
+    def pipe(self, cta: int) -> Pipe:
+        """The blocks of a pair share one, so that pair operations issued by either keep their order."""
+        return self._pipes.setdefault(cta - (int(self.machine.cta_rank[cta]) & 1), Pipe())
 
     def cells(self, cta: int) -> Array:
         """[128, 512] u32; never-written cells hold a NaN pattern."""

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.forms.grammar import Completion
 from porter.sim.addresses import multicast_blocks, shared_place, signal_of
+from porter.sim.effects import Effect, Map, Outside, Shared, Span, Tile, Touch
+from porter.sim.footprints import range_bits
 from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
@@ -80,6 +83,44 @@ class Issuer(NamedTuple):
     def mbarrier(self, mbar: int) -> Signal:
         """The mbarrier at a shared address."""
         return self.machine.mbar.resolve(self.cta, mbar, self.at)
+
+    def effect(
+        self, kind: str, touches: Sequence[Touch], completion: Completion, signals: Sequence[Signal] = ()
+    ) -> Effect:
+        """What an operation does that the thread issues."""
+        return Effect(kind, self.at, self.warp, self.lane, touches, completion, signals)
+
+    def copy_in(
+        self,
+        targets: list[int],
+        signals: list[Signal],
+        offset: int,
+        nbytes: int,
+        source: Touch | None = None,
+        tensor_map: int | None = None,
+    ) -> Effect:
+        """Of a copy into shared memory of each block of `targets`, which is told to its mbarrier."""
+        bits = range_bits(offset, nbytes)
+        touches: list[Touch] = [] if tensor_map is None else [Map(tensor_map)]
+        touches += [Shared(target, bits, True, signal) for target, signal in zip(targets, signals, strict=True)]
+        if source is not None:
+            touches.append(source)
+        return self.effect("copy", touches, Completion.MBARRIER_TX)
+
+    def copy_out(
+        self,
+        source: tuple[int, int, int],
+        target: Span | Tile,
+        same: tuple[int, ...],
+        reduces: bool,
+        tensor_map: int | None = None,
+    ) -> Effect:
+        """Of a copy of `source` (block, offset, bytes) to global memory; `same` are the operands that say where."""
+        owner, offset, nbytes = source
+        touches: list[Touch] = [] if tensor_map is None else [Map(tensor_map)]
+        operands = self.machine.steps, self.at, self.warp, *source, *same
+        touches += [Shared(owner, range_bits(offset, nbytes), False), Outside(target, True, reduces, operands)]
+        return self.effect("store", touches, Completion.BULK_GROUP)
 
 
 def issuers(M: Machine, at: int, idx: Any, n: int, mask: Any) -> Iterator[tuple[Issuer, tuple[int, int]]]:

@@ -132,7 +132,7 @@ class MbarrierCheck(Observer):
         if not clocks.knows(warp, ORDER, init.done):
             edge = "synchronization after the initialization", "bar.sync, or barrier.cluster across blocks"
             arrived = init.notes.get("arrived")
-            if arrived is not None and int(M.cluster_phase[int(M.warp_cta[warp]) // M.cluster_size]) > arrived:
+            if arrived is not None and int(M.barriers.cluster_phase[int(M.warp_cta[warp]) // M.cluster_size]) > arrived:
                 # A relaxed cluster barrier is between, which orders nothing by itself: CUTLASS's kernels for pairs of
                 # blocks initialize a barrier behind their last fence.
                 edge = "a fence between the initialization and the relaxed barrier", _INIT_FENCE

@@ -179,7 +179,7 @@ class RegisterWatch(Observer):
     def touch_accumulator(self, M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
         check = self.check
         for warp in M.warps(idx).tolist():
-            for op in M.wgmma_warps[warp].all() if warp in M.wgmma_warps else ():
+            for op in M.accumulators.warps[warp].all() if warp in M.accumulators.warps else ():
                 assert op.effect is not None
                 access = next((a for a in op.effect.accesses if a.warp == warp), None)
                 if access is not None and not names.isdisjoint(op.effect.registers):

@@ -106,7 +106,7 @@ class Synchronization(Observer):
             if key[0] == "cluster":
                 for init in self.check.mbarriers.inits.values():
                     if init.warp == warp:
-                        init.notes.setdefault("arrived", int(self.machine.cluster_phase[key[1]]))
+                        init.notes.setdefault("arrived", int(self.machine.barriers.cluster_phase[key[1]]))
 
     def completes(self, key: Any) -> None:
         message = self._messages.pop(key, None)
