@@ -42,6 +42,7 @@ class FlowBuilder:
         self.stores: dict[int, list[Accumulator]] = {}
         self.threads = Threads(program)
         self.inliner = Inliner(program)
+        self._is_whole = False
         self._found_meetings: dict[int, list[Node]] = {}
         self._visited: set[tuple[str, int]] = set()
         self._changed: set[tuple[str, int]] = set()
@@ -91,6 +92,15 @@ class FlowBuilder:
     def flow(self, function: Function) -> list[Item]:
         return self._statements_of(Frame(function, {}, None, 0), function.body)
 
+    def whole_flow(self, function: Function) -> list[Item] | None:
+        """The flow with what callees do to accumulators of their own; None if calls nest too deep to be followed."""
+        usual, self.inliner, self._is_whole = self.inliner, Inliner(self.program), True
+        try:
+            items = self.flow(function)
+            return None if self.inliner.too_deep else items
+        finally:
+            self.inliner, self._is_whole = usual, False
+
     def flow_in(self, function: Function, bound: dict[str, Accumulator]) -> list[Item]:
         """The flow of a function whose parameters carry accumulators."""
         return self._statements_of(Frame(function, bound, None, 0), function.body)
@@ -128,15 +138,14 @@ class FlowBuilder:
         if node is None:
             return []
         items = self._statement(frame, node)
-        if frame.at is None:
-            items += [Event(Kind.STORE, node, a) for a in self.stores.get(node.id, ())]
+        if frame.at is None or self._is_whole:
+            items += [Event(Kind.STORE, frame.at or node, a) for a in self.stores.get(node.id, ())]
         return items
 
     def _statement(self, frame: Frame, node: Node) -> list[Item]:
         items: list[Item] = []
-        for accumulator in self.anchors.get(node.id, ()):
-            if frame.at is None:
-                items.append(Event(Kind.LOAD, node, accumulator))
+        if frame.at is None or self._is_whole:
+            items += [Event(Kind.LOAD, frame.at or node, a) for a in self.anchors.get(node.id, ())]
         zeroing = self.zeroing.get(node.id)
         if zeroing is not None:
             cleared = [a for a in zeroing.accumulators if not a.home.field_name or a in frame.bound.values()]

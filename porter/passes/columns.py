@@ -1,50 +1,111 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of Tensor Memory for every accumulator."""
+"""Columns of Tensor Memory for every accumulator: those that are never live at once share them, all others lie behind
+one another."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from porter.diagnostics import Code
 from porter.model.accumulators import Accumulator
-from porter.model.functions import Style
+from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel
+from porter.model.lifetimes import Lifetimes
 from porter.model.program import Program
 from porter.passes.context import PortContext
+from porter.passes.moves import Moves
 
 
 @dataclass(eq=False)
 class Columns:
     """`owned`: the accumulators that a kernel reaches. `first`: the first column of each of their tiles, counted from
-    the warpgroup's own, as an expression behind the declaration."""
+    the warpgroup's own, as an expression behind the declaration. `total`: columns of a warpgroup, for kernels where the
+    number is known; for others it is the sum of what each accumulator takes."""
 
     owned: dict[Kernel, list[Accumulator]]
     first: dict[Accumulator, str] = field(default_factory=dict)
+    total: dict[Kernel, int] = field(default_factory=dict)
 
 
-def assign_columns(context: PortContext) -> Columns:
-    """Columns for every accumulator, kernel by kernel; a function that several kernels share keeps one place."""
+def assign_columns(context: PortContext, moves: Moves) -> Columns:
+    """Columns for every accumulator. Kernels that share a function with accumulators are laid out together: what the
+    function declares has one place in all of them."""
     program, accumulators = context.program, context.accumulators.accumulators
     reaching = {a.function: program.reaching([a.function]) for a in accumulators}
     columns = Columns({k: [a for a in accumulators if id(k.function) in reaching[a.function]] for k in context.kernels})
-    for accumulator in accumulators:
-        earlier = [a for a in columns.first if a.function is accumulator.function]
-        columns.first[accumulator] = " + ".join(_total(program, a) for a in earlier) or "0"
-    for owned in columns.owned.values():
-        _offset_by_function(owned, columns.first)
+    columns.first = dict.fromkeys(accumulators, "0")
+    lifetimes = Lifetimes(context.flow, {t.holder.accumulator for t in moves.tracked})
+    for kernels in _joined(columns.owned):
+        _lay_out(context, columns, kernels, lifetimes)
     _report_unreached(context, columns)
     return columns
 
 
-def _offset_by_function(owned: list[Accumulator], first: dict[Accumulator, str]) -> None:
-    """Accumulators of different functions of one kernel lie behind one another."""
-    functions = list(dict.fromkeys(a.function for a in owned))
-    for i, function in enumerate(functions[1:], 1):
-        base = sum(a.size.columns for a in owned if a.function in functions[:i])
-        for other in owned:
-            if other.function is function:
-                first[other] = str(base) if first[other] == "0" else f"{base} + {first[other]}"
+def _joined(owned: dict[Kernel, list[Accumulator]]) -> list[list[Kernel]]:
+    """The kernels in groups that have no accumulator in common."""
+    groups: list[list[Kernel]] = []
+    for kernel, own in owned.items():
+        met = [g for g in groups if any(a in own for k in g for a in owned[k])]
+        groups = [g for g in groups if g not in met] + [[k for g in met for k in g] + [kernel]]
+    return groups
+
+
+def _lay_out(context: PortContext, columns: Columns, kernels: list[Kernel], lifetimes: Lifetimes) -> None:
+    """First columns of what a group of kernels owns, and how many each kernel needs."""
+    program, owned = context.program, columns.owned
+    functions = list(dict.fromkeys(a.function for k in kernels for a in owned[k]))
+    ordered = [a for f in functions for a in columns.first if a.function is f]
+    widths = {a: _width(program, a) for a in ordered}
+    known = {a: w for a, w in widths.items() if w is not None}
+    if len(known) < len(ordered) or (len(functions) == 1 and not all(a.size.certain for a in ordered)):
+        if len(functions) > 1:
+            _report_unknown(context, next(a for a in ordered if a not in known))
+        for i, accumulator in enumerate(ordered):
+            columns.first[accumulator] = " + ".join(_total(program, a) for a in ordered[:i]) or "0"
+        return
+
+    def together(one: Accumulator, other: Accumulator) -> bool:
+        users = [k for k in kernels if one in owned[k] and other in owned[k]]
+        return not all(lifetimes.may_share(k.function, one, other) for k in users)
+
+    first = _placed(ordered, known, together)
+    for kernel in kernels:
+        columns.total[kernel] = max((first[a] + known[a] for a in owned[kernel]), default=0)
+    for function in functions:
+        own = [a for a in ordered if a.function is function]
+        for i, accumulator in enumerate(own):
+            texts = [str(first[own[0]])] * bool(first[own[0]]) + [_total(program, a) for a in own[:i]]
+            behind = " + ".join(texts) or "0"
+            fits = program.constants.evaluate(behind) == first[accumulator]
+            columns.first[accumulator] = behind if fits else str(first[accumulator])
+
+
+def _placed(
+    ordered: Sequence[Accumulator],
+    widths: dict[Accumulator, int],
+    together: Callable[[Accumulator, Accumulator], bool],
+) -> dict[Accumulator, int]:
+    """The lowest column for each at which it meets none of the earlier ones that live together with it."""
+    first: dict[Accumulator, int] = {}
+    for accumulator in ordered:
+        taken = sorted((first[a], first[a] + widths[a]) for a in first if together(accumulator, a))
+        at = 0
+        for start, end in taken:
+            if at + widths[accumulator] <= start:
+                break
+            at = max(at, end)
+        first[accumulator] = at
+    return first
+
+
+def _width(program: Program, accumulator: Accumulator) -> int | None:
+    """Columns of all its tiles, at most; None if their number is not known."""
+    constants = program.constants_in(accumulator.function)
+    tiles = [constants.evaluate(e) for e in accumulator.home.tile_extents]
+    counts = [t for t in tiles if t is not None]
+    return math.prod(counts) * accumulator.size.columns if len(counts) == len(tiles) else None
 
 
 def _total(program: Program, accumulator: Accumulator) -> str:
@@ -55,6 +116,12 @@ def _total(program: Program, accumulator: Accumulator) -> str:
         if None not in tiles:
             return str(math.prod(t for t in tiles if t is not None) * size.columns)
     return accumulator.home.all_columns(size)
+
+
+def _report_unknown(context: PortContext, accumulator: Accumulator) -> None:
+    function: Function = accumulator.function
+    what = f"how many tiles `{accumulator.name}` has is not known, and another function of the kernel has some too"
+    context.report(Code.ACCUMULATOR_USE, function, function.span(function.body), what=what)
 
 
 def _report_unreached(context: PortContext, columns: Columns) -> None:

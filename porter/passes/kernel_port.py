@@ -96,7 +96,7 @@ def rewrite(context: PortContext, moves: Moves) -> list[KernelPlan]:
     epilogue.insert_moves(context, moves)
     tracked.insert_moves(context, [m for t in moves.tracked for m in t.moves])
     residency.declare_members(context)
-    columns = assign_columns(context)
+    columns = assign_columns(context, moves)
     allocated = tmem_lifetime.allocate(context, columns)
     residency.declare_tiles(context, columns)
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]

@@ -29,33 +29,28 @@ _NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 
 def allocate(context: PortContext, columns: Columns) -> dict[Kernel, str]:
     """Set up Tensor Memory in every kernel; gives the columns of one warpgroup, as a number where it is known."""
-    allocated = {}
-    for kernel, owned in columns.owned.items():
-        allocated[kernel] = _set_up(context, kernel, owned)
-        _report_too_large(context, kernel, owned)
-    return allocated
+    return {
+        kernel: _set_up(context, kernel, owned, columns.total.get(kernel)) for kernel, owned in columns.owned.items()
+    }
 
 
-def _report_too_large(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> None:
-    text = total_columns(context, kernel, accumulators, kernel.setup_before)
-    columns = context.program.constants.evaluate(text) if text is not None else None
+def _report_too_large(context: PortContext, kernel: Kernel, columns: int) -> None:
     # an upper bound of the warpgroups is cut to what Tensor Memory has room for
     warpgroups = kernel.roles.value if kernel.roles.exact else 1
-    if columns is None or warpgroups is None:
-        return
-    if uses_register_operands(context.program, kernel):
-        columns += OPERANDS * OPERAND_COLUMNS
-    columns *= (warpgroups + 1) // 2
-    if columns > COLUMNS:
+    if warpgroups is not None and columns * ((warpgroups + 1) // 2) > COLUMNS:
         function, at = kernel.function, kernel.function.span(kernel.setup_before)
+        columns *= (warpgroups + 1) // 2
         context.report(Code.TMEM_TOO_LARGE, function, at, kernel=function.name, columns=columns)
 
 
-def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> str:
-    """Set up Tensor Memory and the warpgroup's state in a kernel; gives the columns of one warpgroup."""
+def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator], total: int | None) -> str:
+    """Set up Tensor Memory and the warpgroup's state in a kernel; gives the columns of one warpgroup. `total` are those
+    of its accumulators, if the number is known."""
     function = kernel.function
     anchor = setup_position(kernel, accumulators)
     columns = total_columns(context, kernel, accumulators, anchor)
+    if total is not None and (columns is None or context.program.constants.evaluate(columns) != total):
+        columns = str(total)
     if columns is None:
         pairs = ((kernel.roles.value or 3) + 1) // 2
         columns = str(COLUMNS // pairs)
@@ -63,6 +58,8 @@ def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator
     if uses_register_operands(context.program, kernel):
         columns += f" + {qualified('kOperands')} * {OPERAND_COLUMNS}"
     known = context.program.constants.evaluate(columns.replace(qualified("kOperands"), str(OPERANDS)))
+    if known is not None:
+        _report_too_large(context, kernel, known)
     if not kernel.roles.exact and known:
         # as many warpgroups as Tensor Memory has room for
         fitting = max(1, min(kernel.roles.value or 1, 2 * (COLUMNS // known)))

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of Tensor Memory: accumulators that are never live at once share them, and nothing else does. What the ports
+compute is in `tests/variants/variants_columns.py`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from kernels import kernel, ported, refused, wrapper
+
+STORE = "for (int i = 0; i < 8; ++i) out[i] += {0}[i];"
+MMA = "arrive(); mma({0}, a, b); commit(); wait<0>();"
+
+
+def block(name: str, batch: str = MMA, *, use: str = STORE, before: str = "") -> str:
+    """A block with an accumulator of its own."""
+    return f"{{ float {name}[8] = {{}}; {before}\n    {batch.format(name)}\n    {use.format(name)} }}\n"
+
+
+def columns(port: str) -> int:
+    """Columns that the kernel allocates for a warpgroup."""
+    found = re.search(r"tcgen05::Tmem<(\d+), 1>", port)
+    assert found is not None
+    return int(found[1])
+
+
+HELPER = """
+__device__ void helper(float* out, uint64_t a, uint64_t b) {
+    float h[8] = {};
+    arrive(); mma(h, a, b); commit(); wait<0>();
+    for (int i = 0; i < 8; ++i) out[i] += h[i];
+}
+"""
+TWO = HELPER + HELPER.replace("helper", "second")
+ASM = wrapper(16).split("{", 1)[1].rsplit("}", 1)[0].replace("d[", "r[")
+OBJECT = f"""
+struct Tile {{
+    float r[8];
+    __device__ void run(uint64_t a, uint64_t b) {{ arrive(); {ASM} commit(); wait<0>(); }}
+    __device__ void put(float* out) {{ for (int i = 0; i < 8; ++i) out[i] += r[i]; }}
+}};
+"""
+UNDER_WAY = "arrive(); mma({0}, a, b); commit();"
+LAMBDA = "auto f = [&] {{ arrive(); mma({0}, a, b); commit(); wait<0>(); }}; f();"
+
+SHARED = {
+    "blocks": (block("d") + block("e"), ""),
+    "three blocks": (block("d") + block("e") + block("d"), ""),
+    "branches": (f"if (steps > 1) {block('d')} else {block('e')}", ""),
+    "blocks of a loop": (f"for (int k = 0; k < steps; ++k) {{ {block('d')} {block('e')} }}", ""),
+    "a second batch that only the next block waits for":
+        (block("d", "arrive(); mma({0}, a, b); commit(); wait<0>();") + block("e", "arrive(); mma({0}, a, b); commit();"
+         " arrive(); mma({0}, a, b); commit(); wait<1>(); wait<0>();"), ""),
+    "functions": ("helper(out, a, b); second(out, a, b);", TWO),
+    "a function and a block": (block("d") + "helper(out, a, b);", HELPER),
+    "one function inside the other": ("second(out, a, b);", HELPER + HELPER.replace("helper", "second").replace(
+        "float h[8] = {};", "{ helper(out, a, b); }\n    float h[8] = {};")),
+    "objects": ("{ Tile t; t.run(a, b); t.put(out); } { Tile u; u.run(a, b); u.put(out); }", OBJECT),
+    "registers that are changed": (block("d") + block("e", f"{MMA} e[0] += 1.f; {MMA}".replace("e[0]", "{0}[0]")), ""),
+}  # fmt: skip
+APART = {
+    "cases that may be passed through":
+        (f"switch (steps) {{ case 1: {block('d', UNDER_WAY, use='')} case 2: {block('e')} }}", ""),
+    "one block": ("float d[8] = {}, e[8] = {}; " + MMA.format("d") + MMA.format("e") + STORE.format("d")
+                  + STORE.format("e"), ""),
+    "what lives around the other": ("float d[8] = {}; " + MMA.format("d") + block("e") + STORE.format("d"), ""),
+    "what lives around a loop": ("float d[8] = {}; for (int k = 0; k < steps; ++k) { " + MMA.format("d") + block("e")
+                                 + "} " + STORE.format("d"), ""),
+    "an MMA under way": (block("d", UNDER_WAY, use="") + block("e"), ""),
+    "an older MMA under way": (block("d", "arrive(); mma({0}, a, b); commit(); wait<1>();", use="") + block("e"), ""),
+    "an MMA under way on one path":
+        (block("d", "arrive(); mma({0}, a, b); commit(); if (steps > 3) wait<0>();", use="") + block("e"), ""),
+    "an MMA under way when the loop comes round":
+        (f"for (int k = 0; k < steps; ++k) {{ {block('d')} "
+         f"{block('e', 'arrive(); mma({0}, a, b); commit();', use='')} }} wait<0>();", ""),
+    "warps that have not met":
+        (block("d") + block("e", "mma({0}, a, b); commit(); wait<0>();"), ""),
+    "a pointer": ("float* p; " + block("d", before="p = d;", use="out[0] = *p;") + block("e"), ""),
+    "a reference": (block("d", before="float (&r)[8] = d;", use="out[0] = r[1];") + block("e"), ""),
+    "a lambda": (block("d", LAMBDA) + block("e"), ""),
+    "a jump": (block("d") + "if (steps == 7) goto end;\n" + block("e") + "end: out[9] = 0.f;", ""),
+    "a function that is called meanwhile": ("float d[8] = {}; " + MMA.format("d") + "helper(out, a, b); "
+                                            + STORE.format("d"), HELPER),
+    "a function that a function calls meanwhile": ("second(out, a, b);", HELPER + HELPER.replace(
+        "helper", "second").replace("h[8] = {};", "h[8] = {};\n    helper(out, a, b);")),
+    "a function that a lambda calls": (block("d") + "auto f = [&] { helper(out, a, b); }; f();", HELPER),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_accumulators_share_columns(tmp_path: Path, name: str) -> None:
+    body, before = SHARED[name]
+    port = ported(tmp_path, kernel(body, before=before))
+    assert columns(port) == 16
+
+
+@pytest.mark.parametrize("name", APART)
+def test_accumulators_that_may_be_live_at_once_do_not(tmp_path: Path, name: str) -> None:
+    body, before = APART[name]
+    port = ported(tmp_path, kernel(body, before=before))
+    assert columns(port) == 32
+
+
+def test_more_columns_than_there_are_fit_one_after_the_other(tmp_path: Path) -> None:
+    names = "cdefghijk"
+    wide = [block(n).replace("[8]", "[64]").replace("< 8", "< 64") for n in names]
+    assert columns(ported(tmp_path, kernel("".join(wide), n=128))) == 128
+    declared = "".join(f"float {n}[64] = {{}}; " for n in names)
+    at_once = "".join(MMA.format(n) + STORE.format(n).replace("< 8", "< 64") for n in names)
+    assert "1152 Tensor Memory columns" in refused(tmp_path, kernel(declared + at_once, n=128))[0]
+
+
+def test_what_lies_between_is_kept(tmp_path: Path) -> None:
+    body = f"float c[8] = {{}}; {MMA.format('c')} {block('d')} {block('e')} {STORE.format('c')}"
+    port = ported(tmp_path, kernel(body))
+    assert columns(port) == 32
+    assert "c_tmem{tc.tmem}" in port
+    assert port.count("_tmem{uint32_t(tc.tmem + 16)}") == 2
