@@ -55,31 +55,36 @@ def _joined(owned: dict[Kernel, list[Accumulator]]) -> list[list[Kernel]]:
 def _lay_out(context: PortContext, columns: Columns, kernels: list[Kernel], lifetimes: Lifetimes) -> None:
     """First columns of what a group of kernels owns, and how many each kernel needs."""
     program, owned = context.program, columns.owned
-    functions = list(dict.fromkeys(a.function for k in kernels for a in owned[k]))
-    ordered = [a for f in functions for a in columns.first if a.function is f]
-    widths = {a: _width(program, a) for a in ordered}
-    known = {a: w for a, w in widths.items() if w is not None}
-    if len(known) < len(ordered) or (len(functions) == 1 and not all(a.size.certain for a in ordered)):
-        if len(functions) > 1:
-            _report_unknown(context, next(a for a in ordered if a not in known))
-        for i, accumulator in enumerate(ordered):
-            columns.first[accumulator] = " + ".join(_total(program, a) for a in ordered[:i]) or "0"
-        return
+    functions = {
+        f: [a for a in columns.first if a.function is f] for k in kernels for f in (a.function for a in owned[k])
+    }
+    ordered = [a for own in functions.values() for a in own]
+    widths = {a: w for a in ordered if (w := _width(program, a)) is not None}
+    certain = all(a.size.certain for a in ordered)
+    # of these the numbers of tiles, or of columns of a tile, are for the compiler to know
+    unknown = [
+        f for f, own in functions.items() if not all(a in widths for a in own) or (len(functions) == 1 and not certain)
+    ]
 
     def together(one: Accumulator, other: Accumulator) -> bool:
         users = [k for k in kernels if one in owned[k] and other in owned[k]]
         return not all(lifetimes.may_share(k.function, one, other) for k in users)
 
-    first = _placed(ordered, known, together)
-    for kernel in kernels:
-        columns.total[kernel] = max((first[a] + known[a] for a in owned[kernel]), default=0)
-    for function in functions:
-        own = [a for a in ordered if a.function is function]
+    first = _placed([a for a in ordered if a.function not in unknown], widths, together)
+    for function, own in functions.items():
+        base = first.get(own[0], 0)
+        if function in unknown:
+            met = [a for a in ordered if a.function is not function and any(together(a, o) for o in own)]
+            if any(a.function in unknown for a in met) or (met and not certain):
+                _report_unknown(context, own[0])
+            base = max((first[a] + widths[a] for a in met if a in first), default=0)
         for i, accumulator in enumerate(own):
-            texts = [str(first[own[0]])] * bool(first[own[0]]) + [_total(program, a) for a in own[:i]]
-            behind = " + ".join(texts) or "0"
-            fits = program.constants.evaluate(behind) == first[accumulator]
+            behind = " + ".join([str(base)] * bool(base) + [_total(program, a) for a in own[:i]]) or "0"
+            fits = accumulator not in first or program.constants.evaluate(behind) == first[accumulator]
             columns.first[accumulator] = behind if fits else str(first[accumulator])
+    for kernel in kernels:
+        if all(a in first for a in owned[kernel]):
+            columns.total[kernel] = max((first[a] + widths[a] for a in owned[kernel]), default=0)
 
 
 def _placed(

@@ -118,3 +118,30 @@ def test_what_lies_between_is_kept(tmp_path: Path) -> None:
     assert columns(port) == 32
     assert "c_tmem{tc.tmem}" in port
     assert port.count("_tmem{uint32_t(tc.tmem + 16)}") == 2
+
+
+SEVERAL = """
+template <int T> __device__ void NAME(float* out, uint64_t a, uint64_t b) {
+    float h[T][8] = {};
+    arrive(); for (int t = 0; t < T; ++t) mma(h[t], a + t, b); commit(); wait<0>();
+    for (int t = 0; t < T; ++t) for (int i = 0; i < 8; ++i) out[i] += h[t][i];
+}
+"""
+INNER, OUTER = SEVERAL.replace("NAME", "inner"), SEVERAL.replace("NAME", "outer")
+
+
+def test_tiles_that_the_compiler_counts_lie_behind_all_others(tmp_path: Path) -> None:
+    body = f"float d[8] = {{}}; {MMA.format('d')} inner<2>(out, a, b); inner<3>(out, a, b); {STORE.format('d')}"
+    port = ported(tmp_path, kernel(body, before=INNER))
+    assert "tc.place(h_tmem, 16, sizeof(h[0]) / 2);" in port
+    assert "d_tmem{tc.tmem}" in port
+
+
+def test_tiles_that_the_compiler_counts_may_follow_each_other(tmp_path: Path) -> None:
+    port = ported(tmp_path, kernel("inner<2>(out, a, b); outer<3>(out, a, b);", before=INNER + OUTER))
+    assert port.count("tc.place(h_tmem, 0, sizeof(h[0]) / 2);") == 2
+
+
+def test_two_numbers_that_only_the_compiler_knows_are_refused(tmp_path: Path) -> None:
+    before = INNER + OUTER.replace("= {};", "= {}; inner<2>(out, a, b);", 1)
+    assert "how many tiles" in refused(tmp_path, kernel("outer<3>(out, a, b);", before=before))[0]
