@@ -43,6 +43,22 @@ class Tree:
         return text
 
 
+def mirrored(original: Path, port: Path, directories: Iterable[Path]) -> tuple[Path, ...]:
+    """Where these directories of an original lie in the tree of its port, those that do. The ends of both paths tell
+    which directory of the one stands for which of the other."""
+    left, right = original.resolve(), port.resolve()
+    wanted = {d: d.resolve() for d in directories}
+    found: dict[Path, Path] = {}
+    while left != right and left.name == right.name and left != left.parent:
+        left, right = left.parent, right.parent
+        for given, directory in wanted.items():
+            if given not in found and directory.is_relative_to(left):
+                place = right / directory.relative_to(left)
+                if place.is_dir() and place != directory:
+                    found[given] = place
+    return tuple(found[d] for d in wanted if d in found)
+
+
 def write_tree(files: Mapping[str, bytes], include_dirs: Iterable[Path] = (), spare: Path | None = None) -> Tree:
     """Write `files`, keyed by the originals' paths, below the user's cache, or below `spare` where that cannot be
     written.

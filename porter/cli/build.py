@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from porter.build.host_headers import host_headers_note
@@ -10,7 +11,7 @@ from porter.build.port_plan import materialize
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import compilable
 from porter.cli.context import Session, command
-from porter.cli.inputs import require_file, require_source
+from porter.cli.inputs import require_directories, require_file, require_source
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
 from porter.lang.sources import is_python
@@ -22,28 +23,35 @@ from porter.verify.resources import assembler_warnings, rows_of_case, rows_of_fi
 
 
 @command
-def build(session: Session, file: Path, port_path: Path | None, case_path: Path | None) -> ExitCode:
+def build(
+    session: Session, file: Path, port_path: Path | None, case_path: Path | None, include_dirs: tuple[Path, ...]
+) -> ExitCode:
     for path in (file, *([port_path] if port_path else [])):
         require_file(path, "build")
         require_source(path)
+    require_directories("-I", include_dirs)
     toolkit = find_toolkit(session.toolkit)
-    plan, left = plan_of(file, port_path)
+    found = [case_path] if case_path is not None else cases_if_any(file)
+    case = load_case(found[0]) if found else None
+    if case is not None:
+        case = replace(case, include_dirs=(*case.include_dirs, *include_dirs))
+        include_dirs = case.include_dirs
+    plan, left = plan_of(file, port_path, include_dirs)
     if plan is None:
         session.report(left)
         session.write_json(report_json.error(left, exit_code_of(left)))
         return exit_code_of(left)
     ported = materialize(plan, file)
-    found = [case_path] if case_path is not None else cases_if_any(file)
-    if not found and is_python(file):
+    if case is None and is_python(file):
         # Only a case says how a Python kernel is constructed and called.
         raise PorterError(Code.CASE_NOT_FOUND, path=file)
     with session.progress() as tell:
         if tell is not None:
             tell(f"building {file} and its port")
-        if found:
-            rows, stood_in = rows_of_case(bind(load_case(found[0])), file, ported, toolkit, compilable)
+        if case is not None:
+            rows, stood_in = rows_of_case(bind(case), file, ported, toolkit, compilable)
         else:
-            rows, stood_in = rows_of_files(file, ported, toolkit, session.include_dirs)
+            rows, stood_in = rows_of_files(file, ported, toolkit, include_dirs)
     left += host_headers_note(file, stood_in)
     if not rows:
         raise PorterError(Code.NOTHING_TO_BUILD, path=file)

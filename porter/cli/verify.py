@@ -34,7 +34,7 @@ def verify(
     case_path: Path | None,
     port_path: Path | None,
     source: Path | None,
-    source_dirs: tuple[Path, ...],
+    include_dirs: tuple[Path, ...],
     original_only: bool,
     families: tuple[str, ...],
     sizes: tuple[str, ...],
@@ -61,7 +61,7 @@ def verify(
         raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
     if source is not None:
         require_file(source, "verify --source")
-    require_directories("-I", source_dirs)
+    require_directories("-I", include_dirs)
     settings = sim_options(seed, schedule, arithmetic, budget)
     wanted = Wanted(
         replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit)),
@@ -73,7 +73,7 @@ def verify(
         None if original_only else partial(plan_of_case, port=port_path),
         port_path is not None,
         source,
-        source_dirs,
+        include_dirs,
         path.is_dir(),
     )
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)

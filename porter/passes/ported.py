@@ -62,6 +62,8 @@ class Ported:
     """Files that a port needs wherever it does not lie among the originals."""
     left: list[LeftKernel] = field(default_factory=list)
     """Kernels that were refused while others of their file were ported."""
+    includes: set[tuple[str, str]] = field(default_factory=set)
+    """Which file includes which."""
     left_over: list[Diagnostic] = field(default_factory=list)
     """Places in build files that are for Hopper and were not understood."""
 
@@ -71,9 +73,11 @@ class Ported:
         return {**self.scaffold, **new}
 
     def to_write(self) -> dict[str, bytes]:
-        """The same without headers that stay as they are: what includes them finds them beside the originals. Python
-        modules stay together."""
-        kept = {path for root in self.roots for path in (root.files if root.dsl else (root.path,))}
+        """The same without headers that stay as they are and include none that changes: what includes them finds them
+        beside the originals. Python modules stay together."""
+        kept = {path for root in self.roots for path in (root.files if root.dsl else (root.path,))} | set(self.changed)
+        while more := {path for path, included in self.includes if included in kept} - kept:
+            kept |= more
         return self.elsewhere(path for path in self.new if path in kept or self.new[path] != self.old.get(path))
 
     @property
@@ -124,6 +128,8 @@ class Ported:
         added = tuple(path for path in result.files if path not in old)
         self.roots.append(PortedRoot(root, tuple(sources.sources()), added, isinstance(sources, DslSources)))
         self.scaffold.update(getattr(result, "scaffold", {}))
+        if isinstance(sources, SourceSet):
+            self.includes |= {(i.path, i.resolved) for i in sources.includes if i.resolved is not None}
         self.new.update(new)
         own = [g for g in result.groups if not any(e.path in result.build_files for e in g.edits)]
         self.groups += [g for g in own if g not in self.groups]

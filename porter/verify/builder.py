@@ -14,6 +14,7 @@ from porter.build.host_headers import directories_of
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.ptxas import Assembled, assemble
 from porter.build.toolchain import Toolkit, find_toolkit
+from porter.build.tree import mirrored
 from porter.diagnostics import Code, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.parser import PtxSyntaxError, parse_module
@@ -74,8 +75,8 @@ def _as_it_is(source: Path, entry: str) -> Path:
 
 
 def compile_request(problem: Problem, source: Path, arch: str, unit: Unit = _as_it_is) -> CompileRequest:
-    """How the kernel of a problem is compiled from `source`. Headers that a port left alone are found beside
-    the original. Raises what `unit` raises."""
+    """How the kernel of a problem is compiled from `source`. A port's own headers come first; those that it left
+    alone are found beside the original. Raises what `unit` raises."""
     case = problem.case
     original = case.source or case.kernel
     include_dirs = (original.parent, *case.include_dirs)
@@ -86,7 +87,7 @@ def compile_request(problem: Problem, source: Path, arch: str, unit: Unit = _as_
         arch=arch,
         entry=case.entry,
         template_args=problem.template,
-        include_dirs=include_dirs,
+        include_dirs=(*mirrored(original, source, include_dirs), *include_dirs),
         defines=tuple(f"{name}={value}" for name, value in problem.defines.items()),
         quote_dirs=() if own else directories_of(original, include_dirs),
     )

@@ -11,6 +11,7 @@ from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.ptxas import assemble
 from porter.build.table import ResourceRow, compare_modules, compile_assembled, require_shared_memory, row
 from porter.build.toolchain import Toolkit
+from porter.build.tree import mirrored
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Unit, compile_request
 from porter.verify.dsl import compile_case
@@ -56,7 +57,8 @@ def rows_of_files(
     here = (file.parent, *include_dirs)
     before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
     beside = directories_of(file, include_dirs)
-    after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=here, quote_dirs=beside), toolkit)
+    there = (*mirrored(file, ported, here), *here)
+    after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=there, quote_dirs=beside), toolkit)
     rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, PORT_ARCH), toolkit)
     return rows, [*before.stood_in, *after.stood_in]
 

@@ -38,9 +38,10 @@ _DSL_SEEDS = 2
 @dataclass(frozen=True)
 class Wanted:
     """What is done with every case. `sizes` None: the default ones, and what they cannot show. `hazards` None: looked
-    for where there is a port and they can be. `port_of` None: only originals; `finished`: it gives a port that is there
-    already, so that also an original which is known as PTX or a binary has one. `source` and `include_dirs` are those
-    of recorded cases. `all_named`: a case that cannot be run is named and does not hide the others."""
+    for where there is a port and they can be. `port_of` None: only originals; `finished`: it gives a port that is
+    there already, so that also an original which is known as PTX or a binary has one. `source` is that of recorded
+    cases; `include_dirs` come behind the case's own. `all_named`: a case that cannot be run is named and does not
+    hide the others."""
 
     settings: SimOptions
     backend: str = "sim"
@@ -147,10 +148,8 @@ class _Sweep:
 
     def _with_source(self, case: Case) -> Case:
         source, include_dirs = self.wanted.source, self.wanted.include_dirs
-        if case.recorded is None:
-            if source is not None or include_dirs:
-                raise PorterError(Code.BAD_OPTION, option="--source, -I", problem=f"{case.path} is no recorded case")
-            return case
+        if case.recorded is None and source is not None:
+            raise PorterError(Code.BAD_OPTION, option="--source", problem=f"{case.path} is no recorded case")
         return replace(case, source=source or case.source, include_dirs=(*case.include_dirs, *include_dirs))
 
 

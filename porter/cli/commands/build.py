@@ -16,6 +16,8 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
               help="A finished port to build; without it Porter makes one.")  # fmt: skip
 @click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
               help="The case that names entry and template arguments.")  # fmt: skip
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else local headers are (repeatable).")  # fmt: skip
 @rules_option
 @keep_option
 @trust_option

@@ -19,8 +19,8 @@ from porter.verify.backend_names import BACKENDS
               help="A finished port to verify; without it Porter makes one.")  # fmt: skip
 @click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
               help="Recorded cases: the CUDA C++ file the kernel was compiled from, to make the port of.")  # fmt: skip
-@click.option("-I", "source_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Recorded cases: include directory of the source.")  # fmt: skip
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else headers are, behind those directories that a case names (repeatable).")  # fmt: skip
 @click.option("--original-only", is_flag=True, help="Only compare the original with the reference.")
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
 @click.option("--sizes", multiple=True, metavar="SIZES",

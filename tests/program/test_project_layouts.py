@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels whose headers lie in other directories: ports are compiled against ported headers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from porter.build.tree import mirrored
+from porter.cli.main import main
+from porter.diagnostics import ExitCode
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """gemm_macro with its wgmma wrappers in `include/detail/`, behind a header that itself stays as it is."""
+    root = tmp_path_factory.mktemp("project")
+    shutil.copytree(CORPUS / "gemm_macro", root / "src")
+    source = root / "src" / "gemm_macro.cu"
+    text = source.read_text()
+    at, end = text.index("#define"), text.index("extern") if "extern" in text else text.index("__global__")
+    (root / "include" / "detail").mkdir(parents=True)
+    (root / "include" / "detail" / "mma.cuh").write_text("#pragma once\n#include <stdint.h>\n" + text[at:end])
+    (root / "include" / "ops.cuh").write_text('#pragma once\n#include "detail/mma.cuh"\n')
+    source.write_text(text[:at] + "#include <ops.cuh>\n" + text[end:])
+    return root
+
+
+def run(*arguments: object) -> str:
+    outcome = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert outcome.exit_code == ExitCode.OK, outcome.output
+    return outcome.output
+
+
+def test_ports_meet_their_own_headers(project: Path, tmp_path: Path) -> None:
+    source, include, out = project / "src" / "gemm_macro.cu", project / "include", tmp_path / "out"
+    run("port", source, "-I", include, "-o", out)
+    written = sorted(str(p.relative_to(out)) for p in out.rglob("*.cu*"))
+    # ops.cuh stays as it is, and would lead to the original's mma.cuh
+    assert written == ["include/detail/mma.cuh", "include/ops.cuh", "src/gemm_macro.cu"]
+    finished = out / "src" / "gemm_macro.cu"
+    for port in ((), ("--port", finished)):
+        run("build", source, "-I", include, *port)
+        run("verify", source, "-I", include, *port)
+    run("build", source, "-I", include, "--keep-hopper")
+
+
+def test_directories_of_a_port(tmp_path: Path) -> None:
+    for name in ("a/src/x/k.cu", "a/include/i.h", "b/src/x/k.cu", "b/include/i.h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    original, port = tmp_path / "a" / "src" / "x" / "k.cu", tmp_path / "b" / "src" / "x" / "k.cu"
+    directories = [tmp_path / "a" / "include", Path("/usr/include"), tmp_path / "a" / "src"]
+    assert mirrored(original, port, directories) == (tmp_path / "b" / "include", tmp_path / "b" / "src")
+    assert mirrored(original, original, directories) == ()
+    (tmp_path / "k.cu").touch()
+    assert mirrored(original, tmp_path / "k.cu", directories) == ()
