@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from porter.diagnostics import Code
+from porter.diagnostics import Code, Severity
 from porter.lang.diff import unified_diff
 from porter.lang.sources import is_python, load_sources
 from porter.model.facts import KINDS, Doubt, Fact
@@ -30,11 +31,13 @@ _HOPPER = '__device__ void f() { asm volatile("wgmma.fence.sync.aligned;" ::: "m
 @dataclass(frozen=True)
 class Found:
     """What an example comes to: the text of its file after the port, the IDs of rules that made an edit, those of
-    messages; of a recognizer the facts, as rule files state them, and why places were not taken for one."""
+    errors and warnings as often as they are said, those of notes; of a recognizer the facts, as rule files state them,
+    and why places were not taken for one."""
 
     text: str = ""
     rules: frozenset[str] = frozenset()
     diagnostics: tuple[str, ...] = ()
+    notes: frozenset[str] = frozenset()
     facts: Stated = ()
     doubts: tuple[str, ...] = ()
 
@@ -99,7 +102,8 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
     return Found(
         text=written.get(str(path), example.before.encode()).decode(),
         rules=frozenset(g.rule for g in result.groups),
-        diagnostics=tuple(dict.fromkeys(d.code.id for d in result.diagnostics)),
+        diagnostics=tuple(d.code.id for d in result.diagnostics if d.severity is not Severity.NOTE),
+        notes=frozenset(d.code.id for d in result.diagnostics if d.severity is Severity.NOTE),
     )
 
 
@@ -149,24 +153,45 @@ def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
         if not example.is_near and found.doubts:
             yield from (f"it is a near miss: {doubt}" for doubt in found.doubts)
         wanted = tuple((kind, _but_defaults(kind, dict(values))) for kind, values in example.facts)
-        if not example.is_near and found.facts != wanted:
+        if not example.is_near and not _agree(example.facts, found.facts):
             yield f"the facts are {_listed(found.facts) or 'none'}, not {_listed(wanted) or 'none'}"
         return
     if example.after is None and not (example.expect or example.absent or example.diagnostics):
         yield "it does not say what becomes of it"
-    for code in example.diagnostics:
-        known = Code.__members__.get(code)
-        if (known.id if known is not None else code) not in found.diagnostics:
-            yield f"{code} is not said; what is said is {', '.join(found.diagnostics) or 'nothing'}"
+    if example.diagnostics:
+        yield from _other_messages(example, found)
     if example.after is not None and found.text != example.after:
         name = example.file
         diff = unified_diff({name: example.after.encode()}, {name: found.text.encode()}, ())
         yield "the result is another:\n" + diff.decode("utf-8", "replace").rstrip()
-    yield from (f"the result has no `{line}`" for line in example.expect if line not in found.text)
+    said = f"; what is said is {', '.join(found.diagnostics)}" if found.diagnostics else ""
+    yield from (f"the result has no `{line}`{said}" for line in example.expect if line not in found.text)
     yield from (f"the result has `{line}`" for line in example.absent if line in found.text)
     if not example.diagnostics and not rule.recognizers and rule.emitter is None and rule.id not in found.rules:
-        said = f"; what is said is {', '.join(found.diagnostics)}" if found.diagnostics else ""
         yield f"the rule makes no edit{said}"
+
+
+def _other_messages(example: Example, found: Found) -> Iterator[str]:
+    """Errors and warnings are those that are stated, each as often; notes may be stated or not."""
+    known = [Code.__members__[c].id if c in Code.__members__ else c for c in example.diagnostics]
+    missing = Counter(c for c in known if c not in found.notes) - Counter(found.diagnostics)
+    more = Counter(found.diagnostics) - Counter(known)
+    for code in missing:
+        yield f"{code} is not said{' as often' if code in found.diagnostics else ''}"
+    for code in more:
+        yield f"{code} is said{' more often' if code in known else ''}"
+
+
+def _agree(stated: Stated, found: Stated) -> bool:
+    """Whether facts are those that are stated, in that order; of a fact only the fields that are stated count."""
+    if [kind for kind, _ in stated] != [kind for kind, _ in found]:
+        return False
+    pairs = zip(stated, found, strict=True)
+    return all({**_defaults(kind), **dict(has)}.items() >= dict(asked).items() for (kind, asked), (_, has) in pairs)
+
+
+def _defaults(kind: str) -> dict[str, object]:
+    return {f.name: f.default for f in fields(KINDS[kind])}
 
 
 def _ports(example: Example) -> bool:

@@ -46,6 +46,8 @@ RECOGNIZER = next(r for r in BY_ID.values() if r.recognizers and r.examples[0].f
         ("PTR200", {"absent": ("100",)}, "the result has `100`"),
         ("PTR200", {"diagnostics": ("PT2003",)}, "PT2003 is not said"),
         ("PTR200", {"before": "void f() {}\n"}, "the rule makes no edit"),
+        ("PTR300", {"diagnostics": ("PT2003", "PT2003")}, "PT2003 is not said as often"),
+        ("PTR300", {"diagnostics": ("PT2003", "PT2001")}, "PT2001 is not said"),
         (RECOGNIZER.id, {"facts": ()}, "the facts are"),
         (RECOGNIZER.id, {"is_near": True}, "it is no near miss"),
     ],
@@ -53,3 +55,13 @@ RECOGNIZER = next(r for r in BY_ID.values() if r.recognizers and r.examples[0].f
 def test_an_example_that_does_not_hold(tmp_path: Path, rule: str, change: dict[str, object], said: str) -> None:
     example = replace(BY_ID[rule].examples[0], **change)
     assert said in "\n".join(differences(BY_ID[rule], example, run_example(BY_ID[rule], example, tmp_path)))
+
+
+def test_of_a_fact_only_what_is_stated_counts(tmp_path: Path) -> None:
+    rule = next(r for r in BY_ID.values() if r.examples[0].facts and r.examples[0].facts[0][1])
+    found = run_example(rule, rule.examples[0], tmp_path)
+    ((kind, values), *rest) = rule.examples[0].facts
+    fewer = replace(rule.examples[0], facts=((kind, values[1:]), *rest))
+    assert not list(differences(rule, fewer, found))
+    other = replace(rule.examples[0], facts=((kind, ((values[0][0], "other"), *values[1:])), *rest))
+    assert "the facts are" in "\n".join(differences(rule, other, found))
