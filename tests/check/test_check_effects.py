@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from check_ptx import BULK, HEADER, TENSOR, WGMMA, check
 
+import porter.sim
 from porter.ptx.parser import parse_module
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
 from porter.sim.codegen import RUNTIME
 from porter.sim.datapath import tcgen05
 from porter.sim.effects import Effect, Outside, Shared, Tensor
+from porter.sim.executor import Executor
 from porter.sim.observer import Named, Observers
 from porter.sim.support import reports
 
@@ -30,6 +34,26 @@ def test_every_function_that_takes_an_address_reports() -> None:
     }
     assert {name for name in takes if not reports(RUNTIME[name])} == PRIVATE & takes
     assert {"ld_global", "st_shared", "tensor_load", "tmem_commit", "mbar_arrive"} <= takes
+
+
+def test_the_simulator_knows_no_observer() -> None:
+    """Those that start one, and the types of what is asked for and answered, are all that names checker or tracer."""
+    root = Path(porter.sim.__file__).parent
+    naming = {p.stem for p in root.glob("*.py") if re.search(r"porter\.sim\.(check|trace)\b", p.read_text("utf-8"))}
+    assert naming == {"launch", "support", "results"}
+
+
+def test_a_checked_run_calls_the_functions_of_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Any] = []
+
+    def run(M: Executor) -> None:
+        inner(M)
+        called.append({name: M.compiler.namespace[name] for name in RUNTIME})
+
+    inner = Executor.run
+    monkeypatch.setattr(Executor, "run", run)
+    assert check(TENSOR).status == "ok"
+    assert called == [RUNTIME]
 
 
 def test_a_run_that_nobody_watches_makes_nothing_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
