@@ -37,11 +37,12 @@ def test_readme_has_the_exit_codes(generator: ModuleType) -> None:
     assert "\n".join(generator.exit_code_table()) in readme
 
 
-def test_readme_names_existing_make_targets() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_make_targets_that_are_named_exist(page: str) -> None:
+    readme = (ROOT / page).read_text("utf-8")
     makefile = (ROOT / "Makefile").read_text("utf-8")
     named = {t for call in re.findall(r"(?:`|^)make ([a-z -]+)", readme, re.MULTILINE) for t in call.split()}
-    assert {"demo", "test", "lint"} <= named
+    assert {"test", "lint"} <= named
     assert not [target for target in named if f"\n{target}:" not in makefile]
 
 
@@ -59,3 +60,18 @@ def test_parts_made_from_records_are_made_anew(generator: ModuleType) -> None:
     changed = page.replace("h100.json` | NVIDIA", "h100.json` | another")
     assert changed != page
     assert generator.with_blocks(changed) == page
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([\w./-]+\.md)\)", page.read_text("utf-8"))]
+    assert links
+    assert not [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()]
+
+
+def test_the_changelog_has_the_form() -> None:
+    """Keep a Changelog: versions, newest first, with sections of its names."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE)[0] == "Unreleased"
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= kinds

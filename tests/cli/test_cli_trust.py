@@ -28,7 +28,7 @@ def untold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A case whose reference is a function; importing it leaves a file behind."""
     monkeypatch.setattr("porter.passes.embedded.port_sources", fake_port_sources)
-    monkeypatch.setattr("porter.cli.verify.make_backend", lambda name, options: FakeBackend())
+    monkeypatch.setattr("porter.verify.sweep.make_backend", lambda name, options: FakeBackend())
     monkeypatch.setattr("porter.cli.verify.make_builder", FakeBuilder)
     path = project(tmp_path / "kernel", CASE.replace('"A @ B.T"', "{python: 'reference.py:gemm'}"))
     (tmp_path / "kernel" / "reference.py").write_text(
