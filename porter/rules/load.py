@@ -189,6 +189,8 @@ def _form(entry: dict[str, Any]) -> frozenset[str]:
             + (f", and not {', '.join(sorted(stated))}" if stated else "")
         )
     extra = stated - forms[0] - _BESIDE.get(forms[0], set())
+    if "emit" not in entry and stated & {"needs", "request"}:
+        raise PatternError("`needs` and `request` are for a text: there is no `emit`")
     if extra:
         raise PatternError(f"`{min(extra)}` says nothing beside {' and '.join(f'`{w}`' for w in sorted(forms[0]))}")
     return forms[0]
