@@ -72,6 +72,11 @@ class Recognizer(Protocol):
     def definition(self) -> str: ...
 
     @property
+    def of_class(self) -> bool:
+        """Whether its head is known to be a member of a class template."""
+        ...
+
+    @property
     def is_user(self) -> bool:
         """Whether it is a user's own, and not one of Porter's."""
         ...
@@ -258,6 +263,9 @@ class Facts:
     def _judged(self, function: Function, node: Node, head: Node, paths: list[Path], asked: list[Recognizer]) -> Answer:
         """What a name is that the sources do not declare."""
         verdicts = {r.head: self.names.outside(function, head, r.head) for r in asked}
+        if any(self.names.is_dependent(function, head, p) for p in paths):
+            # the class that the template is for may be the rule's
+            verdicts |= {r.head: Verdict.MAYBE for r in asked if r.of_class}
         others = tuple(
             Attempt(r, Outcome.OTHER, f"the name is not `{'::'.join(r.head)}`")
             for r in asked
@@ -279,7 +287,7 @@ class Facts:
         at = _name_end(head) + function.shift
         rest = function.file.text(Span(at, node.end_byte + function.shift))
         args = paths[0].steps[-1].args
-        front = _inner_args(paths[0])
+        front = _inner_args(self.names.unaliased(function, head, paths[0]))
         if args and "<" not in rest.split("(", 1)[0]:
             front += f"<{', '.join(args)}>"
         tried = [(r, r.bind(front + rest, lambda text: self._evaluate(function, text))) for r in meant]

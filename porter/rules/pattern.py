@@ -56,6 +56,11 @@ class Pattern:
         return frozenset(captures_in(self.text))
 
     @property
+    def has_inner_args(self) -> bool:
+        """Whether a name in front of the last has template arguments."""
+        return ">" in self.rest and self.rest[self.rest.index(">") + 1 :][:2] == (":", ":")
+
+    @property
     def literals(self) -> int:
         """Tokens that are no captures."""
         return len(self.head) + sum(not t.startswith("$") for t in self.rest)

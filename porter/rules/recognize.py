@@ -61,6 +61,10 @@ class FactPattern:
         return self.origin.definition
 
     @property
+    def of_class(self) -> bool:
+        return self.pattern.has_inner_args
+
+    @property
     def is_user(self) -> bool:
         return self.origin.is_user
 

@@ -18,6 +18,7 @@ ELSEWHERE = ("model/dsl/", "passes/dsl/")
 WORDS = re.compile(
     r"\b(?:cute|cutlass|deep_gemm|kittens)::|deep_gemm|kittens|canonical_\w*idx|Num(?:Threads|Warps)Per"
     r"|warpgroup_(?:arrive|commit|wait|fence)|INVALID_CONTROL_PATH|UNREACHABLE|elect_one"
+    r"|CUTE_|CUTLASS_|hopper_helpers|sm90_utils|(?<!W)GMMA|SM90_64x|make_gmma|hopper::|ThunderKittens"
     r"|warp_?\??group_?\??(?:idx|index|id)|__(?:any|all|ballot|reduce\w*)_sync|__assert_fail|readfirstlane"
 )
 

@@ -14,7 +14,7 @@ from enum import Enum
 
 from tree_sitter import Node
 
-from porter.model.functions import ClassScope, Function, Path, Scope, Style
+from porter.model.functions import Alias, ClassScope, Function, Path, Scope, Style
 from porter.model.names.lookup import Local, Lookup, Site, sees
 from porter.model.names.paths import path_of
 from porter.model.scopes import resolve
@@ -84,9 +84,21 @@ class Outside:
             return Verdict.NO
         prefix = Path(path.steps[:-1], path.rooted)
         homes = self._homes(prefix, site, depth)
-        if homes is None:
-            return Verdict.NO
-        return _joined([self._member(h, target, depth) for h in homes])
+        found = _joined([self._member(h, target, depth) for h in homes]) if homes is not None else Verdict.NO
+        if found is Verdict.NO and homes and homes[0].scope is None and self._brings(prefix, target, site, depth):
+            return Verdict.MAYBE
+        return found
+
+    def _brings(self, prefix: Path, target: tuple[str, ...], site: Site, depth: int) -> bool:
+        """Whether a namespace that a directive names may have the class that a name is a member of."""
+        steps = tuple(s.name for s in prefix.steps)
+        front = target[: len(target) - 1 - len(steps)]
+        if prefix.rooted or not front or target[len(front) : -1] != steps:
+            return False
+        paths = [p for local, _ in self._locals(site) for _, p in local.directives]
+        brought = [self._nominated(p, Site(site.scope), depth) for p in paths]
+        brought += [self._directives(scope, depth) for scope in site.scope.above()]
+        return any(front in names for names in brought)
 
     def _member(self, home: _Home, target: tuple[str, ...], depth: int) -> Verdict:
         """Whether a member of a namespace with the target's last name is the target."""
@@ -174,6 +186,8 @@ class Outside:
         else:
             first, rest = path.steps[0].name, list(path.steps[1:])
             found = self.lookup.type_or_namespace(site, first)
+            if found.aliases and not found.classes and depth <= _DEPTH:
+                return self._of_alias(found.aliases, path, depth)
             if found.classes or found.aliases or first in self.lookup.template_names(site):
                 return None
             current = [_Home(qualified(s), s) for s in found.namespaces]
@@ -189,6 +203,35 @@ class Outside:
                 return None
             current = inner
         return current
+
+    def _of_alias(self, aliases: Sequence[Alias], path: Path, depth: int) -> list[_Home] | None:
+        """What a path is that begins with another name of a class."""
+        found: list[_Home] = []
+        for alias in aliases:
+            meant = self.lookup.alias_path(alias, path.steps[0].args)
+            if meant is not None:
+                whole = Path((*meant.steps, *path.steps[1:]), meant.rooted)
+                found += self._homes(whole, self.lookup.alias_site(alias), depth + 1) or ()
+        return found or None
+
+    def unaliased(self, function: Function, node: Node, path: Path) -> Path:
+        """A path that begins with another name of a class as the one that it stands for."""
+        for _ in range(_DEPTH):
+            if path.rooted or len(path.steps) < 2:
+                break
+            found = self.lookup.type_or_namespace(self.lookup.site(function, node), path.steps[0].name)
+            if found.classes or len(found.aliases) != 1:
+                break
+            meant = self.lookup.alias_path(found.aliases[0], path.steps[0].args)
+            if meant is None:
+                break
+            path = Path((*meant.steps, *path.steps[1:]), meant.rooted)
+        return path
+
+    def is_dependent(self, function: Function, node: Node, path: Path) -> bool:
+        """Whether a path begins with a parameter of a template around it."""
+        names = self.lookup.template_names(self.lookup.site(function, node))
+        return not path.rooted and len(path.steps) > 1 and path.steps[0].name in names
 
     def _into(self, home: _Home, name: str, depth: int) -> list[_Home]:
         if home.scope is None:

@@ -176,6 +176,14 @@ class Names:
         """A name with the macro that it begins with expanded, in each way that the sources have."""
         return self._outside.paths(function, node)
 
+    def unaliased(self, function: Function, node: Node, path: Path) -> Path:
+        """A name that begins with another name of a class as the one that it stands for."""
+        return self._outside.unaliased(function, node, path)
+
+    def is_dependent(self, function: Function, node: Node, path: Path) -> bool:
+        """Whether a name begins with a parameter of a template around it."""
+        return self._outside.is_dependent(function, node, path)
+
     # --- a call
 
     def _called_at(self, function: Function, node: Node) -> list[FunctionSymbol]:
