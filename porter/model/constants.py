@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from tree_sitter import Node
@@ -20,14 +21,16 @@ class Constants:
     """Named constants as text, and evaluation of integer expressions over them.
 
     A name defined twice with different text is unknown: which definition holds depends on context that is
-    not modelled.
+    not modelled. A qualified name is one of the sources' if they declare all its `scopes`; without scopes, always.
     """
 
     def __init__(
         self,
         definitions: Mapping[str, str | None] | None = None,
         functions: Mapping[str, tuple[tuple[str, ...], str] | None] | None = None,
+        scopes: frozenset[str] | None = None,
     ) -> None:
+        self._scopes = scopes
         self._text: dict[str, str | None] = dict(definitions or {})
         self._functions: dict[str, tuple[tuple[str, ...], str] | None] = dict(functions or {})
 
@@ -45,7 +48,7 @@ class Constants:
 
     def extended(self, definitions: Mapping[str, str]) -> Constants:
         """A copy in which `definitions` win over what was known."""
-        return Constants({**self._text, **definitions}, self._functions)
+        return Constants({**self._text, **definitions}, self._functions, self._scopes)
 
     def evaluate(self, expression: str) -> int | None:
         """The value of an integer constant expression, or None if any part of it that matters is not known."""
@@ -58,7 +61,7 @@ class Constants:
         known: dict[str, int | None] = {}
 
         def named(name: str) -> int | None:
-            key = name.rsplit("::", 1)[-1]
+            key = self._own(name)
             inner = self._text.get(key)
             if inner is None or key in seen:
                 return None
@@ -67,13 +70,18 @@ class Constants:
             return known[key]
 
         def called(name: str, arguments: list[int | None]) -> int | None:
-            function = self._functions.get(name.rsplit("::", 1)[-1])
+            function = self._functions.get(self._own(name))
             if function is None or len(function[0]) != len(arguments) or depth > _MOST_CALLS:
                 return None
             given = {n: "" if v is None else str(v) for n, v in zip(function[0], arguments, strict=True)}
             return self.extended(given)._evaluate(function[1], frozenset(), depth + 1)
 
         return evaluate(expression, named, called)
+
+    def _own(self, name: str) -> str:
+        """The last part of a qualified name; empty if a scope of it is not one of the sources'."""
+        *around, last = re.findall(r"[A-Za-z_]\w*", name)
+        return last if self._scopes is None or self._scopes.issuperset(w for w in around if w != "template") else ""
 
 
 def definitions_in(file: CudaFile, node: Node) -> dict[str, tuple[str, int]]:
@@ -105,9 +113,22 @@ def definitions_in(file: CudaFile, node: Node) -> dict[str, tuple[str, int]]:
     return found
 
 
+_SCOPE = re.compile(
+    rb"(?<!using )\b(?:namespace|class|struct|union|enum|using(?!\s+namespace\b)|typename)\b(?:\s*\.\.\.)?([\s\w:]*)"
+    rb"|\btypedef\b([^;{}]*);"
+)
+
+
+def _scopes_in(file: CudaFile) -> Iterator[str]:
+    """Words that a file may declare as namespaces or types, template parameters among them."""
+    for declared, defined in _SCOPE.findall(file.lexed.code):
+        for word in re.findall(rb"\w+", declared if declared.strip() else defined[-80:]):
+            yield word.decode()
+
+
 def file_constants(files: Mapping[str, CudaFile]) -> Constants:
     """Constants at file, namespace or class scope, and object-like macros, of a set of files."""
-    constants = Constants()
+    constants = Constants(scopes=frozenset(w for file in files.values() for w in _scopes_in(file)))
     for file in files.values():
         for macro in macro_definitions(file):
             if macro.params is None:

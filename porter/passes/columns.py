@@ -117,9 +117,9 @@ def _total(program: Program, accumulator: Accumulator) -> str:
     """Columns of all its tiles: a number where it is known, which needs no name to be visible."""
     size = accumulator.size
     if size.certain:
-        tiles = [program.constants.evaluate(e) for e in accumulator.home.tile_extents]
-        if None not in tiles:
-            return str(math.prod(t for t in tiles if t is not None) * size.columns)
+        width = _width(program, accumulator)
+        if width is not None:
+            return str(width)
     return accumulator.home.all_columns(size)
 
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from kernels import kernel, ported, refused, wrapper
+from kernels import kernel, port_text, ported, refused, wrapper
 
 STORE = "for (int i = 0; i < 8; ++i) out[i] += {0}[i];"
 MMA = "arrive(); mma({0}, a, b); commit(); wait<0>();"
@@ -145,3 +145,21 @@ def test_tiles_that_the_compiler_counts_may_follow_each_other(tmp_path: Path) ->
 def test_two_numbers_that_only_the_compiler_knows_are_refused(tmp_path: Path) -> None:
     before = INNER + OUTER.replace("= {};", "= {}; inner<2>(out, a, b);", 1)
     assert "how many tiles" in refused(tmp_path, kernel("outer<3>(out, a, b);", before=before))[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "count"),
+    [
+        ("constexpr int kTiles = 2;\n", "constexpr int kTiles = 3;", "kTiles"),
+        ('#include "lib.h"\nusing namespace lib;\nconstexpr int kTiles = 2;\n', "", "lib::kTiles"),
+        ("namespace own { constexpr int kTiles = 2; }\n", "", "other::kTiles"),
+    ],
+    ids=["a local constant", "a library's constant", "a constant of an unknown scope"],
+)
+def test_a_constant_is_not_another_of_its_name(tmp_path: Path, before: str, inside: str, count: str) -> None:
+    body = f"{inside} float d[{count}][8] = {{}}; float e[8] = {{}}; arrive(); mma(d[0], a, b); mma(e, a, b); commit();"
+    text = kernel(f"{body} wait<0>(); {STORE.format('d[0]')} {STORE.format('e')}", before=before)
+    port = port_text(tmp_path, text)
+    written = port.files[port.sources.root].decode()
+    assert "e_tmem{uint32_t(tc.tmem + " in written
+    assert "e_tmem{uint32_t(tc.tmem + 32)}" not in written
