@@ -31,7 +31,7 @@ from porter.verify.runner import VerifyOptions, verify
 from porter.verify.settings import GpuOptions, SimOptions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "verify"))
-from planted_mistakes import KERNEL, MISTAKES
+from planted_mistakes import KERNEL, MISTAKES, planted
 
 PROGRAMS = [
     ("gpu_handover", "smem-freed-before-its-products-are-done", r"commit(\(s\.empty\[stage\]\);)", r"arrive\1"),
@@ -91,17 +91,11 @@ def main() -> int:
     case = next(load_case(p) for p in cases_of(options.corpus) if p.parent.name == KERNEL)
     plan, _ = plan_of(case.kernel, None)
     assert plan is not None
-    text = materialize(plan, case.kernel).read_text()
     directory = Path(tempfile.mkdtemp(prefix="porter-mutants-"))
     plans: list[tuple[str, PortPlan]] = [("none", plan)]
     for name, pattern, replacement in MISTAKES:
-        wrong, count = re.subn(pattern, replacement, text)
-        if not count:
-            raise SystemExit(f"{name}: the port holds nothing like {pattern}")
-        path = directory / name / case.kernel.name
-        path.parent.mkdir()
-        path.write_text(wrong)
-        plans.append((name, PortPlan(source=path)))
+        plan = PortPlan(files=planted(plans[0][1].files, pattern, replacement))
+        plans.append((name, PortPlan(source=materialize(plan, case.kernel, directory / name))))
     lowerer = Lowerer(builder.toolkit)
     problem = bind(case, {})
 
@@ -140,11 +134,11 @@ def main() -> int:
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(as_rows(document))
-    planted = [r for r in rows if r["mistake"] != "none"]
-    missed = [r["mistake"] for r in planted if "error" not in (r["eager"], r["deferred"])]
+    mistaken = [r for r in rows if r["mistake"] != "none"]
+    missed = [r["mistake"] for r in mistaken if "error" not in (r["eager"], r["deferred"])]
     right = all(r["eager"] == r["deferred"] == "clean" for r in rows if r["mistake"] == "none")
-    caught = len(planted) - len(missed)
-    print(f"{caught} of {len(planted)} caught; missed: {missed or 'none'}; unchanged ones clean: {right}")
+    caught = len(mistaken) - len(missed)
+    print(f"{caught} of {len(mistaken)} caught; missed: {missed or 'none'}; unchanged ones clean: {right}")
     return 0 if right and not missed else 1
 
 

@@ -5,6 +5,15 @@
 // `//@ if` or `//@ for` and `//@ end`. $names are values, all of porter/passes/helpers.py. $at_x is where the field x of
 // an instruction descriptor begins.
 
+//@ section once if file
+#pragma once
+
+//@ section integers if file or integers
+//@ if file
+#include <cstddef>
+//@ end
+#include <cstdint>
+
 //@ section begin
 // ---- Tensor Memory and tcgen05 (sm_100a) --------------------------------------------------------
 

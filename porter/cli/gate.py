@@ -27,7 +27,7 @@ def _unit(ported: Ported, root: PortedRoot) -> Unit:
     return Unit(
         root.path,
         "dsl" if root.dsl else "strings" if is_python(Path(root.path)) else "cuda",
-        ported.elsewhere([*root.files, *root.added]) if root.dsl else {name: ported.new[name] for name in root.files},
+        ported.of_root(root),
         partial(ported.strings, root.path),
         ported.rewritten(root),
         not ported.exit_code,

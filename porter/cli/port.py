@@ -40,6 +40,7 @@ def port(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     include_dirs: tuple[Path, ...],
+    inline: bool,
     mends: bool,
     compiles: bool,
     defines: tuple[str, ...],
@@ -53,7 +54,7 @@ def port(
     if whole and output is None:
         raise PorterError(Code.BAD_OPTION, option="--whole", problem="goes with -o only")
     require_directories("-I", include_dirs)
-    ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore))
+    ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore), inline)
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if apply and not allow_dirty:

@@ -12,6 +12,7 @@ from porter.cli.context import Session, current
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic
 from porter.passes import ported as engine
+from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.verify.case import Case, case_directories, has_dsl_case
@@ -36,8 +37,10 @@ def port_paths(
     include_dirs: Sequence[Path] = (),
     select: Sequence[str] | None = None,
     ignore: Sequence[str] | None = None,
+    inline: bool = False,
 ) -> Ported:
-    """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`.
+    """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`:
+    without a header for the helpers.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -45,6 +48,7 @@ def port_paths(
     options = port_options(current())
     if select is not None and ignore is not None:
         options = replace(options, select=tuple(select), ignore=tuple(ignore))
+    options = replace(options, placement=Placement(inline=inline))
     return engine.port_paths(paths, options, include_dirs, look)
 
 

@@ -132,6 +132,14 @@ SHARED_MEMORY_GROWS = note(
     "follows, the size keeps its 1024-byte alignment.",
     "Check that static and dynamic shared memory together stay within 227 KiB.",
 )
+HELPERS_THERE = error(
+    "PT2014",
+    ExitCode.UNPORTED,
+    "the sources already have the helpers of a port, and MMAs of Hopper beside them",
+    "A port's helpers are chosen for all kernels of a file. Those that are there may lack what the others need, and a "
+    "second set would clash with them. Nothing was changed.",
+    "Port the files as they were before the first port, all at once.",
+)
 DSL_CONSTRUCT = error(
     "PT2050",
     ExitCode.UNPORTED,

@@ -19,7 +19,7 @@ from porter.model.homes import without_number
 from porter.model.kernels import Kernel
 from porter.model.members import MemberField
 from porter.model.program import Program, needs_warpgroup
-from porter.passes.helpers import NAMESPACE, Helpers
+from porter.passes.helpers import NAMESPACE, Helpers, Placement
 
 _AHEAD = re.compile(
     rb"(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<directive>#(?:[^\\\n]|\\\r?\n|\\.)*)|(?P<end>\\\r?\n)|(?P<text>[^\s\\/#]+)",
@@ -41,7 +41,9 @@ class PortContext:
     batches: Batches
     helpers: Helpers
     names: Names
+    placement: Placement
     edits: dict[str, list[Edit]] = field(default_factory=dict)
+    added: dict[str, bytes] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     member_moves: dict[str, set[str]] = field(default_factory=dict)
     """Moves (`load`, `store`) that a class with a member accumulator needs, by name of the class."""
@@ -50,8 +52,6 @@ class PortContext:
     renamed: list[Function] = field(default_factory=list)
     kept_params: set[int] = field(default_factory=set)
     """ids of the parameters that carry registers and tile side by side: the function uses the registers itself."""
-    helpers_in_root: bool = False
-    """Whether the helpers have to stand in the root file, because headers are read by other roots too."""
     _once: set[tuple[str, Span]] = field(default_factory=set)
     _context_ids: set[int] | None = None
 

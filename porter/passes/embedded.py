@@ -117,7 +117,7 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
         own += [g for g in patterns.groups if g.safety is not Safety.SKETCH]
         diagnostics += patterns.diagnostics
     groups = own + [g for g in outer.groups if g not in own]
-    files = apply_groups(sources.sources(), own)
+    files = {**outer.files, **apply_groups(sources.sources(), own)}
     build_files = {**outer.build_files, **inner.build_files}
     plans, left = outer.plans + inner.plans, outer.left + inner.left
     return PortResult(sources, files, groups, diagnostics, plans, build_files, found, left)
@@ -141,6 +141,8 @@ def source_set(path: str, string: Embedded) -> SourceSet:
 
 
 def _port_strings(path: str, source: bytes, strings: Sequence[Embedded], options: PortOptions) -> EmbeddedPortResult:
+    # a string's compiler finds no file beside it
+    options = replace(options, placement=replace(options.placement, inline=True))
     results = [(string, port_part(source_set(path, string), options)) for string in strings]
     diagnostics: list[Diagnostic] = []
     for _, result in results:

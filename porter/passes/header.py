@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The helper namespace is written once, in front of the first use in the order in which the compiler reads."""
+"""Where a port has its helpers: in a header beside it, or in front of the first use in the order of reading."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
+from porter.diagnostics import Code, PorterError
 from porter.lang.cuda import CudaFile
 from porter.lang.preprocessor import conditionals, include_guard, line_end
 from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, Span
 from porter.passes.context import PortContext
+from porter.passes.helpers import NAMESPACE
 
 RULE = "PTR160"
+NAME = f"{NAMESPACE}.cuh"
+"""Of the header, if nothing else has it."""
 
 _NEEDS = re.compile(
     r"cstdint|stdint\.h|cuda_bf16\.h|cuda_fp16\.h|cuda\.h|cuda_runtime\.h|cuda/(?:std/)?(?:barrier|cstdint)"
@@ -22,29 +28,81 @@ _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*\n?", re.MULTILINE)
 
 
 def insert_helpers(context: PortContext) -> None:
-    """Add the namespace, and `<cstdint>` if nothing that is included before it brings it."""
-    sources = context.program.sources
+    """Add the namespace, or a header with it and its includes."""
+    sources, placement = context.program.sources, context.placement
     uses: dict[str, list[int]] = {}
     for edits in context.edits.values():
         for edit in edits:
             uses.setdefault(edit.path, []).append(edit.span.start)
-    place = _place(sources, uses, context.helpers_in_root)
-    file = sources.files[place.path]
-    text = context.helpers.text() + "".join(f'#include "{name}"\n' for name in context.includes)
-    if not _brings_integers(sources, place):
-        text = "#include <cstdint>\n\n" + text
-    before = file.source[: place.at]
-    ended = re.search(rb"\n\r?\n\Z", before) is not None
-    lead = "" if ended or not before else "\n" if before.endswith(b"\n") else "\n\n"
-    tail = "" if file.source[place.at : place.at + 2].startswith((b"\n", b"\r\n")) else "\n"
+    includes = "".join(f'#include "{name}"\n' for name in context.includes)
+    home = _place(sources, uses, placement.in_root)
+    if placement.inline:
+        text = context.helpers.text(integers=not _brings_integers(sources, home))
+        return _insert(context, home, text + includes)
+    newline = sources.files[home.path].newline
+    header = context.helpers.text(file=True).replace("\n", newline).encode()
+    path = _free(sources, Path(home.path).parent, header, placement.own)
+    places = [home]
+    if home.path == sources.root and not placement.in_root:
+        places += _beside(sources, uses)
+    for place in places:
+        directory = os.path.realpath(Path(place.path).parent)
+        name = Path(os.path.relpath(os.path.realpath(path.parent), directory), path.name).as_posix()
+        _insert(context, place, f'#include "{name}"\n{includes}', place.behind_include)
+    context.added[path.as_posix()] = header
+
+
+def _insert(context: PortContext, place: _Place, text: str, joins: bool = False) -> None:
+    """Text between blank lines, or, if it `joins` what is there, right behind that."""
+    file = context.program.sources.files[place.path]
+    before, after = file.source[: place.at], file.source[place.at : place.at + 2]
+    ended = re.search(rb"\n\r?\n\Z", before) is not None or (joins and before.endswith(b"\n"))
+    lead = "" if ended or not before else "\n" if before.endswith(b"\n") or joins else "\n\n"
+    tail = "" if joins or after.startswith((b"\n", b"\r\n")) else "\n"
     written = (lead + text + tail).replace("\n", file.newline)
     context.edits.setdefault(RULE, []).append(Edit(place.path, Span(place.at, place.at), written.encode()))
 
 
+def _free(sources: SourceSet, directory: Path, text: bytes, own: bool) -> Path:
+    """A path in a directory where nothing is, or this very text, and whose name no include of the sources has."""
+    stem = Path(sources.root).stem
+    names = [*([] if own else [NAME]), f"{stem}_{NAME}", *(f"{stem}_{NAMESPACE}_{n}.cuh" for n in range(2, 10))]
+    for name in names:
+        path = directory / name
+        file = sources.files.get(path.as_posix())
+        if file is None and any(Path(i.name).name.lower() == name.lower() for i in sources.includes):
+            continue
+        if not os.path.lexists(path) or (path.is_file() and path.read_bytes() == text):
+            return path
+    raise PorterError(
+        Code.WOULD_OVERWRITE,
+        path=directory / names[0],
+        reason="it is there, and so is every other name for the helpers",
+    )
+
+
+def _beside(sources: SourceSet, uses: dict[str, list[int]]) -> list[_Place]:
+    """Places in the headers that use the helpers and that are read outside of any block wherever they are included."""
+    found = []
+    for path in sorted(set(uses) - {sources.root}):
+        lines = [i for p in {path, *_including(sources, path)} for i in sources.includes if i.resolved == p]
+        if all(_depth(sources.files[i.path], i.span.start) == 0 for i in lines):
+            found.append(_position(sources.files[path], min(uses[path]), max(uses[path])))
+    return found
+
+
+def _including(sources: SourceSet, path: str) -> set[str]:
+    """The files that include a file, directly or not."""
+    return {other for other in sources.files if other != path and path in _reached(sources, other)}
+
+
 @dataclass(frozen=True)
 class _Place:
+    """An offset of a file, right behind an include of it or not."""
+
     path: str
     at: int
+    behind_include: bool = False
 
 
 def _place(sources: SourceSet, uses: dict[str, list[int]], in_root: bool) -> _Place:
@@ -54,15 +112,15 @@ def _place(sources: SourceSet, uses: dict[str, list[int]], in_root: bool) -> _Pl
     if home is not None and home != sources.root and _stands_first(sources, uses, home):
         file = sources.files[home]
         place = _position(file, min(uses[home]), max(uses[home]))
-        if _read_once(sources, home, place):
-            return _Place(home, place)
+        if _read_once(sources, home, place.at):
+            return place
     root = sources.files[sources.root]
     reach = {path: _reached(sources, path) | {path} for path in sources.files}
     firsts = list(uses.get(sources.root, ()))
     for include in sources.includes:
         if include.path == sources.root and include.resolved and reach[include.resolved] & set(uses):
             firsts.append(include.span.start)
-    return _Place(sources.root, _position(root, min(firsts, default=0), max(firsts, default=0)))
+    return _position(root, min(firsts, default=0), max(firsts, default=0))
 
 
 def _home(sources: SourceSet, uses: dict[str, list[int]]) -> str | None:
@@ -144,7 +202,7 @@ def _depth(file: CudaFile, at: int) -> int:
     return text.count(b"{", 0, at) - text.count(b"}", 0, at)
 
 
-def _position(file: CudaFile, first: int, last: int) -> int:
+def _position(file: CudaFile, first: int, last: int) -> _Place:
     """In front of offset `first`: behind the last include at the file's top, else
     behind `#pragma once` or the line that defines the guard, else behind the leading comments."""
     guard = include_guard(file)
@@ -163,13 +221,13 @@ def _position(file: CudaFile, first: int, last: int) -> int:
             break
         found = end
     if found >= 0:
-        return found
-    if guard is not None:
-        return guard.body
+        return _Place(file.path, found, behind_include=True)
     once = _ONCE.search(file.source)
+    if guard is not None:
+        return _Place(file.path, guard.body)
     if once is not None and once.end() <= first:
-        return once.end()
-    return _behind_comments(file, first)
+        return _Place(file.path, once.end())
+    return _Place(file.path, _behind_comments(file, first))
 
 
 def _behind_comments(file: CudaFile, limit: int) -> int:

@@ -34,6 +34,17 @@ OPERAND_COLUMNS = 8
 """Columns of one: 32 bytes of each row, whatever the type (PTX ISA 9.7.16.10.4)."""
 
 
+@dataclass(frozen=True)
+class Placement:
+    """`inline`: the helpers stand in the sources, without a header. `in_root`: only the root has or includes them, so
+    that a header comes out the same for all roots that include it. `own`: the header has the root's name, as other
+    ports in its directory need one that differs."""
+
+    inline: bool = False
+    in_root: bool = False
+    own: bool = False
+
+
 @dataclass
 class Helpers:
     """What the emitted code needs. `threads_per_row` is the expression of a thread's rank in its CTA."""
@@ -68,9 +79,10 @@ class Helpers:
         """The loads and stores for accumulators with this register constraint."""
         return self.mirrors.setdefault((element, packed), Mirror(element, packed, beside_floats=self.float_registers))
 
-    def text(self) -> str:
-        """The namespace, ready to stand before the first function that uses it."""
-        return emitted("tcgen05.cuh", self.values())
+    def text(self, file: bool = False, integers: bool = False) -> str:
+        """The namespace, ready to stand before the first function that uses it, or as a file of its own; `integers`:
+        behind a header that has its integer types."""
+        return emitted("tcgen05.cuh", {**self.values(), "file": file, "integers": integers})
 
     def values(self) -> dict[str, Any]:
         """What the names in `mappings/emit/tcgen05.cuh` stand for."""

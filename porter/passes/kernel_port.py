@@ -32,7 +32,7 @@ from porter.passes import (
 from porter.passes.columns import assign_columns
 from porter.passes.context import Names, PortContext
 from porter.passes.findings import model_findings
-from porter.passes.helpers import Helpers
+from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded
@@ -41,32 +41,33 @@ from porter.passes.plan import KernelPlan, kernel_plan
 
 @dataclass(eq=False)
 class KernelPort:
-    """What the passes make of a source set: edits by rule ID, diagnostics, and a plan of each ported kernel. The
-    edits are empty if anything is refused."""
+    """What the passes make of a source set: edits by rule ID, diagnostics, a plan of each ported kernel, and the files
+    that the port adds. There are no edits if anything is refused."""
 
     program: Program
     diagnostics: list[Diagnostic]
     edits: dict[str, list[Edit]] = field(default_factory=dict)
     plans: list[KernelPlan] = field(default_factory=list)
     left: list[LeftKernel] = field(default_factory=list)
+    added: dict[str, bytes] = field(default_factory=dict)
 
 
-def port_kernels(sources: SourceSet, vocabulary: Vocabulary, helpers_in_root: bool = False) -> KernelPort:
+def port_kernels(sources: SourceSet, vocabulary: Vocabulary, placement: Placement) -> KernelPort:
     """Run the passes over everything that uses wgmma."""
     program = build_program(sources, vocabulary)
     accumulators = find_accumulators(program)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         return KernelPort(program, findings)
-    context = new_context(program, accumulators, helpers_in_root)
+    context = new_context(program, accumulators, placement)
     report_obstacles(context)
     moves = place_moves(context)
     report_depth(context)
     plans = rewrite(context, moves) if not has_errors(context.diagnostics) else []
     findings += context.diagnostics
-    return (
-        KernelPort(program, findings) if has_errors(findings) else KernelPort(program, findings, context.edits, plans)
-    )
+    if has_errors(findings):
+        return KernelPort(program, findings)
+    return KernelPort(program, findings, context.edits, plans, added=context.added)
 
 
 def guard_emptied(context: PortContext) -> None:
@@ -107,7 +108,7 @@ def rewrite(context: PortContext, moves: Moves) -> list[KernelPlan]:
     return plans
 
 
-def new_context(program: Program, accumulators: AccumulatorMap, helpers_in_root: bool) -> PortContext:
+def new_context(program: Program, accumulators: AccumulatorMap, placement: Placement) -> PortContext:
     """What passes begin with: the model of the kernels, names and helpers that fit it."""
     flow = FlowBuilder(program, accumulators)
     kernels = kernels_of(program)
@@ -125,7 +126,7 @@ def new_context(program: Program, accumulators: AccumulatorMap, helpers_in_root:
         padded_shared=any(k.has_dynamic_shared for k in kernels),
         float_registers=any(a.element == "f" for a in accumulators.accumulators),
     )
-    return PortContext(program, accumulators, flow, kernels, batches, helpers, names, helpers_in_root=helpers_in_root)
+    return PortContext(program, accumulators, flow, kernels, batches, helpers, names, placement)
 
 
 def _has_register_operands(program: Program) -> bool:

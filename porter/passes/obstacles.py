@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a kernel from being ported whatever its accumulators do: threads that end without passing its end, and
-blocks that only the preprocessor sees. And what a port costs."""
+"""What keeps a kernel from being ported whatever its accumulators do: threads that end without passing its end, blocks
+that only the preprocessor sees, and the helpers of an earlier port. And what a port costs."""
 
 from __future__ import annotations
 
 import re
 
-from porter.diagnostics import Code
+from porter.diagnostics import Code, Diagnostic
+from porter.lang.cuda import location
 from porter.lang.macros import Macros
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.threads import ends_thread
 from porter.passes.context import PortContext
+from porter.passes.helpers import NAMESPACE
 
 RULE = "PTR140"
+_HELPERS = re.compile(rb"^namespace %b \{[^}]*?constexpr uint32_t kRing = " % NAMESPACE.encode(), re.MULTILINE)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -21,6 +24,10 @@ def report_obstacles(context: PortContext) -> None:
     """Name them, each at its place."""
     _threads_that_exit(context)
     _blocks_of_macros(context)
+    for file in context.program.sources.files.values():
+        for match in _HELPERS.finditer(file.source):
+            where = location(file, Span(match.start(), match.start() + len(f"namespace {NAMESPACE}")))
+            context.diagnostics.append(Diagnostic(Code.HELPERS_THERE, where))
 
 
 def _threads_that_exit(context: PortContext) -> None:

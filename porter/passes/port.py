@@ -16,6 +16,8 @@ from porter.model.facts import TENSOR_CORE, Doubt
 from porter.model.program import Program
 from porter.passes.both import keep_hopper
 from porter.passes.build_files import build_files_beside, port_build_files
+from porter.passes.header import RULE as HELPERS_RULE
+from porter.passes.helpers import Placement
 from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
@@ -25,6 +27,7 @@ from porter.rules.load import load_rules
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Rule
 
+_IN_HEADER = Placement()
 NO_RULE = "none"
 """What `select` takes for no rule at all."""
 
@@ -32,15 +35,14 @@ NO_RULE = "none"
 @dataclass(frozen=True)
 class PortOptions:
     """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule directories.
-    `helpers_in_root`: the helpers stand in the root, so that a header comes out the same for all roots that include
-    it. `keep_hopper`: the port stands beside the original, for a build of both. `both_forms`: headers that other
-    roots need as they are, whose functions therefore stay beside their ports; `leave`: such a root, all of whose
-    kernels are left."""
+    `placement`: where the helpers stand. `keep_hopper`: the port stands beside the original, for a build of both.
+    `both_forms`: headers that other roots need as they are, whose functions therefore stay beside their ports; `leave`:
+    such a root, all of whose kernels are left."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     rule_directories: tuple[str, ...] = ()
-    helpers_in_root: bool = False
+    placement: Placement = _IN_HEADER
     keep_hopper: bool = False
     both_forms: frozenset[str] = frozenset()
     leave: bool = False
@@ -48,8 +50,9 @@ class PortOptions:
 
 @dataclass(eq=False)
 class PortResult:
-    """`files` holds every file of the set after the port, `changed` those that differ. What cannot be ported is named
-    in `diagnostics`: kernels in `left` stay as they are, for sm_90a; without any, nothing is changed."""
+    """`files` holds every file of the set after the port, and the header that it adds; `changed` those that differ.
+    What cannot be ported is named in `diagnostics`: kernels in `left` stay as they are, for sm_90a; without any,
+    nothing is changed."""
 
     sources: SourceSet
     files: dict[str, bytes]
@@ -69,7 +72,8 @@ class PortResult:
 
     @property
     def changed(self) -> dict[str, bytes]:
-        return {p: text for p, text in self.files.items() if text != self.sources.files[p].source}
+        before = self.sources.sources()
+        return {p: text for p, text in self.files.items() if text != before.get(p)}
 
     @property
     def exit_code(self) -> ExitCode:
@@ -133,6 +137,8 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if planned.groups:
         result.has_tensor_core, result.left = True, left
         result.plans = ported_kernels.plans
+        if any(g.rule == HELPERS_RULE for g in planned.groups):
+            result.files |= ported_kernels.added
         beside = build_files_beside(Path(sources.root), rules)
         texts = {str(path): path.read_bytes() for path in beside if str(path) not in sources.files}
         built = port_build_files(texts, rules, selection, options.keep_hopper)
@@ -144,7 +150,7 @@ def _port_what_can_be(
     sources: SourceSet, options: PortOptions, rules: Sequence[Rule], selection: Selection
 ) -> tuple[SourceSet, KernelPort]:
     """The port of all kernels, or of those that nothing stops; and the sources that it is of, without the others."""
-    port = partial(port_kernels, vocabulary=vocabulary(rules), helpers_in_root=options.helpers_in_root)
+    port = partial(port_kernels, vocabulary=vocabulary(rules), placement=options.placement)
     first = port(sources)
     stopped = _stopped(first, sources, rules, selection)
     rest = None

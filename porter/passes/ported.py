@@ -67,22 +67,28 @@ class Ported:
     left_over: list[Diagnostic] = field(default_factory=list)
     """Places in build files that are for Hopper and were not understood."""
 
-    def elsewhere(self, paths: Iterable[str] | None = None) -> dict[str, bytes]:
-        """The files (of these paths) for a place away from the originals."""
-        new = self.new if paths is None else {path: self.new[path] for path in paths}
-        return {**self.scaffold, **new}
+    def elsewhere(self) -> dict[str, bytes]:
+        """The files for a place away from the originals."""
+        return {**self.scaffold, **self.new}
 
     def to_write(self) -> dict[str, bytes]:
         """The same without headers that stay as they are and include none that changes: what includes them finds them
         beside the originals. Python modules stay together."""
-        kept = {path for root in self.roots for path in (root.files if root.dsl else (root.path,))} | set(self.changed)
+        kept = {p for root in self.roots for p in (*(root.files if root.dsl else (root.path,)), *root.added)}
+        kept |= set(self.changed)
         while more := {path for path, included in self.includes if included in kept} - kept:
             kept |= more
-        return self.elsewhere(path for path in self.new if path in kept or self.new[path] != self.old.get(path))
+        return self.scaffold | {path: text for path, text in self.new.items() if path in kept}
 
     @property
     def changed(self) -> list[str]:
         return [path for path in sorted(self.new) if self.new[path] != self.old.get(path)]
+
+    def of_root(self, root: PortedRoot) -> dict[str, bytes]:
+        """All that a root is compiled with: its files, and what they and ports that share some of them added."""
+        near = [r for r in self.roots if r is root or (not root.dsl and set(r.files) & set(root.files))]
+        files = {path: self.new[path] for path in (*root.files, *(path for r in near for path in r.added))}
+        return {**self.scaffold, **files} if root.dsl else files
 
     @property
     def changed_roots(self) -> list[PortedRoot]:
@@ -124,8 +130,10 @@ class Ported:
                     continue
                 reason = f"its port for {root} is not the one for another file"
                 raise PorterError(Code.WOULD_OVERWRITE, Location(path), path=path, reason=reason)
-        self.old.update(old)
         added = tuple(path for path in result.files if path not in old)
+        # what is there already, byte for byte, is no change
+        there = {path for path in added if Path(path).is_file() and Path(path).read_bytes() == new[path]}
+        self.old.update(old | {path: new[path] for path in there})
         self.roots.append(PortedRoot(root, tuple(sources.sources()), added, isinstance(sources, DslSources)))
         self.scaffold.update(getattr(result, "scaffold", {}))
         if isinstance(sources, SourceSet):
@@ -195,7 +203,7 @@ def port_paths(paths: Iterable[Path], options: PortOptions, include_dirs: Sequen
         if error.diagnostic.code is not Code.WOULD_OVERWRITE:
             raise
         # kernels that share a header may need helpers that differ
-        ported = _port_roots(found, replace(options, helpers_in_root=True), include_dirs, look)
+        ported = _port_roots(found, _placed(options, in_root=True), include_dirs, look)
     if ported.changed_roots:
         _port_build_files(ported, given, options)
     return ported
@@ -214,6 +222,10 @@ def _port_build_files(ported: Ported, paths: Iterable[Path], options: PortOption
     ported.new |= built.files
     ported.groups += built.groups
     ported.left_over = [] if options.select else built.left
+
+
+def _placed(options: PortOptions, **changes: bool) -> PortOptions:
+    return replace(options, placement=replace(options.placement, **changes))
 
 
 def port_root(
@@ -242,28 +254,46 @@ def port_root(
 
 def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Sequence[Path], look: Look) -> Ported:
     ported = Ported()
-    done = [(root, *port_root(root, options, include_dirs, look)) for root in found]
-    for root, files, port in _beside_refused(done, options):
+    done = [(root, *port_root(root, options, include_dirs, look), options) for root in found]
+    for root, files, port, _ in _with_own_headers(_beside_refused(done, options)):
         ported.add(str(root), files, port)
     return ported
 
 
-def _beside_refused(
-    done: list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Result]], options: PortOptions
-) -> list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Result]]:
+_Done = tuple[Path, SourceSet | DslSources | EmbeddingFile, Result, PortOptions]
+
+
+def _with_own_headers(done: list[_Done]) -> list[_Done]:
+    """The same ports, where roots do not need different headers of one name. Those that do get names of their own."""
+    texts: dict[str, set[bytes]] = {}
+    for _, sources, port, _ in done:
+        for path in port.files.keys() - sources.sources().keys():
+            texts.setdefault(path, set()).add(port.files[path])
+    several = {path for path, found in texts.items() if len(found) > 1}
+    again: list[_Done] = []
+    for root, sources, port, options in done:
+        if isinstance(sources, SourceSet) and several & port.files.keys():
+            options = _placed(options, own=True)
+            port = port_cuda_file(sources, options)
+        again.append((root, sources, port, options))
+    return again
+
+
+def _beside_refused(done: list[_Done], options: PortOptions) -> list[_Done]:
     """The same ports where no header of a refused root is changed for another root. Where one is, the kernels of the
     refused root are left in it, and the header's functions are there in both forms."""
-    cuda = [(sources, port) for _, sources, port in done if isinstance(sources, SourceSet)]
+    cuda = [(sources, port) for _, sources, port, _ in done if isinstance(sources, SourceSet)]
     pairs = [(p, port.files[p], f.source) for sources, port in cuda for p, f in sources.files.items()]
     changed = {path for path, new, old in pairs if new != old}
     refused = [s for s, port in cuda if ExitCode(port.exit_code) is not ExitCode.OK and not port.groups]
     shared = frozenset(path for sources in refused for path in sources.files if path in changed)
     if not shared:
         return done
-    again: list[tuple[Path, SourceSet | DslSources | EmbeddingFile, Result]] = []
-    for root, sources, port in done:
+    again: list[_Done] = []
+    for root, sources, port, used in done:
         if isinstance(sources, SourceSet) and shared & set(sources.files):
             leave = any(sources is s for s in refused)
-            port = port_cuda_file(sources, replace(options, leave=leave, both_forms=shared))
-        again.append((root, sources, port))
+            used = replace(options, leave=leave, both_forms=shared)
+            port = port_cuda_file(sources, used)
+        again.append((root, sources, port, used))
     return again

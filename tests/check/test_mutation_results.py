@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.cli.porting import plan_of
+from porter.cli.porting import plan_of, plan_of_case
 from porter.report.mutation_review import Explanation, load_explanations, stale, unexplained
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
@@ -81,7 +81,7 @@ def test_survivors_have_the_right_values() -> None:
 def rows_again(case: Case, only: list[int] | None, jobs: int = 1) -> tuple[list[Row], Record]:
     """Rows as runs give them now, and the kept record."""
     record = record_of(case)
-    setups, left = mutation_setups(case, "port", ToolkitBuilder(), case.mutation_sizes(), record.seed)
+    setups, left = mutation_setups(case, "port", ToolkitBuilder(), case.mutation_sizes(), record.seed, plan_of_case)
     assert not left
     if code_digest(setups[0].kernel.module) != record.code:
         pytest.skip("another compiler: its instructions are not those of the kept result")

@@ -143,7 +143,7 @@ def test_no_compile_writes_it_and_says_so(
     emitted(*BROKEN["the front end refuses it"])
     result = porter("port", kernel, "--no-compile", "-o", tmp_path / "out")
     assert "not compiled: --no-compile" in result.stdout
-    assert "undeclared" in (tmp_path / "out" / "mma.cuh").read_text()
+    assert "undeclared" in (tmp_path / "out" / "tcgen05.cuh").read_text()
     assert compilations == []
 
 

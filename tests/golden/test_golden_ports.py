@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from porter.lang.cute_dsl import SUPPORT
 from porter.lang.diff import unified_diff
 from porter.lang.sources import load_sources
 from porter.passes.dsl.port import DslPortResult, port_python
+from porter.passes.header import NAME
 from porter.passes.port import PortResult, port_sources
 from porter.verify.case import load_case
 
@@ -35,15 +38,26 @@ def _port(kernel: Path) -> PortResult | DslPortResult:
 
 
 def diff_of(result: PortResult | DslPortResult) -> str:
-    """The diff without the support module of CuTe DSL ports, which is the same for all."""
+    """The diff without the support module of CuTe DSL ports, which is the same for all; of the header with the helpers
+    what it declares, as its text stands in `mappings/emit`."""
     before = Path.cwd()
     os.chdir(ROOT)
     try:
         old = {**result.sources.sources(), **{p: Path(p).read_bytes() for p in result.build_files}}
         new = {p: text for p, text in {**result.files, **result.build_files}.items() if Path(p).stem != SUPPORT}
-        return unified_diff(old, new, result.groups).decode()
+        headers = [f"# {p} declares {declared(new.pop(p).decode())}\n" for p in sorted(new) if Path(p).name == NAME]
+        return "".join(headers) + unified_diff(old, new, result.groups).decode()
     finally:
         os.chdir(before)
+
+
+DECLARED = re.compile(r"^(?:constexpr \w+ (\w+ = \d+);|(?:struct|class) (.*?) \{|[^\s/#].*?\b(\w+)\(.*)", re.MULTILINE)
+
+
+def declared(header: str) -> str:
+    """Constants with their values, classes and functions of a header, in order, behind a digest of its text."""
+    digest = hashlib.sha256(header.encode()).hexdigest()[:16]
+    return f"{', '.join(''.join(found) for found in DECLARED.findall(header))} ({digest})"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.parent.name)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.lang.sources import load_sources
+from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.verify.builder import PORT_ARCH
 
@@ -61,8 +62,8 @@ def port_text(tmp_path: Path, text: str, name: str = "kernel.cu", **options: obj
 
 
 def ported(tmp_path: Path, text: str) -> str:
-    """The port's text; fails if anything was refused."""
-    result = port_text(tmp_path, text)
+    """The port's text with its helpers; fails if anything was refused."""
+    result = port_text(tmp_path, text, placement=Placement(inline=True))
     assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
     return result.files[result.sources.root].decode()
 

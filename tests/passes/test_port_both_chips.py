@@ -64,6 +64,8 @@ def ported(tmp_path: Path, text: str, **options: bool) -> tuple[str, list[Code],
     path = tmp_path / "kernel.cu"
     path.write_text(text)
     result = port_cuda_file(load_sources(path), PortOptions(**options))
+    for added in result.files.keys() - {str(path)}:
+        Path(added).write_bytes(result.files[added])
     return result.files[str(path)].decode(), [d.code for d in result.diagnostics], str(path)
 
 

@@ -17,6 +17,7 @@ from porter.cli.porting import plan_of
 from porter.diagnostics import Code, ExitCode
 from porter.lang.sources import load_sources
 from porter.passes.embedded import port_cuda_file
+from porter.passes.header import NAME
 from porter.passes.port import PortResult
 
 HEAD = "#include <cstdint>\n"
@@ -239,6 +240,7 @@ def test_what_is_left_compiles_for_hopper(tmp_path: Path, name: str, renamed: bo
     alone = without(result.files[result.sources.root].decode(), "good")
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "kernel.cu").write_text(alone)
+    (tmp_path / "alone" / NAME).write_bytes(result.files[str(tmp_path / "in" / NAME)])
     for arch, instruction in (("sm_90a", "wgmma."), ("sm_100a", "\ttrap;")):
         request = CompileRequest(tmp_path / "alone" / "kernel.cu", arch, lineinfo=False, assemble=arch == "sm_100a")
         assert instruction in compile_ptx(request).ptx

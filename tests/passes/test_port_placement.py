@@ -12,6 +12,7 @@ from porter.build.files import write_all
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.cli.porting import port_paths
 from porter.diagnostics import ExitCode
+from porter.passes.helpers import Placement
 from porter.verify.builder import PORT_ARCH
 
 NEEDS = "#include <cstdint>\n"
@@ -124,5 +125,10 @@ def test_roots_that_share_a_header_bring_their_own(tmp_path: Path) -> None:
 def test_one_root_keeps_them_in_its_header(tmp_path: Path) -> None:
     files = {"ops.cuh": "#pragma once\n" + NEEDS + OPS, "kernel.cu": '#include "ops.cuh"\n' + kernel("first")}
     result = port_files(tmp_path, files)
-    assert b"namespace tcgen05 {" in result.files[str(tmp_path / "ops.cuh")]
-    assert b"namespace tcgen05 {" not in result.files[result.sources.root]
+    assert b'#include "tcgen05.cuh"' in result.files[str(tmp_path / "ops.cuh")]
+    assert b"tcgen05.cuh" not in result.files[result.sources.root]
+    (tmp_path / "again").mkdir()
+    inline = port_files(tmp_path / "again", files, placement=Placement(inline=True))
+    assert b"namespace tcgen05 {" in inline.files[str(tmp_path / "again" / "ops.cuh")]
+    assert b"namespace tcgen05 {" not in inline.files[inline.sources.root]
+    assert len(inline.files) == 2

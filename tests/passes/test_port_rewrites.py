@@ -318,8 +318,9 @@ def test_header_and_source_are_ported_as_a_set(tmp_path: Path) -> None:
     result = port_text(tmp_path, text)
     assert int(result.exit_code) == 0
     by_name = {Path(p).name: t.decode() for p, t in result.files.items()}
-    assert "namespace tcgen05" in by_name["ops.cuh"]
-    assert "namespace tcgen05" not in by_name["kernel.cu"]
+    assert '#include "tcgen05.cuh"\n' in by_name["ops.cuh"]
+    assert "#include" not in by_name["kernel.cu"].replace('#include "ops.cuh"', "")
+    assert "namespace tcgen05 {" in by_name["tcgen05.cuh"]
     assert "tcgen05::load(acc, acc_tmem);" in by_name["kernel.cu"]
 
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from porter.cli.main import main
 from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
+from porter.passes.header import NAME
 from porter.passes.port import port_sources
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -46,13 +47,15 @@ def with_other_teardown(path: Path) -> Path:
     """The port of a kernel, freed at barrier 0."""
     result = port_sources(load_sources(path))
     assert result.exit_code == ExitCode.OK, [str(d) for d in result.diagnostics]
-    text = result.files[str(path)].decode()
+    header = str(path.parent / NAME)
+    text = result.files[header].decode()
     destructor = re.compile(r"    __device__ __forceinline__ ~Tmem\(\) \{\n.*?\n    \}\n", re.DOTALL)
     changed, count = destructor.subn(lambda _: AT_BARRIER_0, text)
     assert count == 1
     port = path.parent / "out" / path.name
     port.parent.mkdir()
-    port.write_text(changed)
+    port.write_bytes(result.files[str(path)])
+    (port.parent / NAME).write_text(changed)
     return port
 
 

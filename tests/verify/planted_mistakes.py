@@ -6,6 +6,9 @@ Read by test_verify_planted.py, for the simulator, and by scripts/gpu_mutants.py
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 KERNEL = "gemm_ws"
 """The corpus kernel whose port they are planted in."""
 
@@ -24,3 +27,15 @@ MISTAKES = [
     ("second-tile-in-the-same-lanes", r"index % 2 << 20", "index % 2 << 25"),
     ("version-bits-missing", r"kDescriptorVersion = 1ull << 46", "kDescriptorVersion = 0"),
 ]
+
+
+def planted(files: Mapping[str, bytes], pattern: str, replacement: str) -> dict[str, bytes]:
+    """The files of a port with a mistake in them.
+
+    Raises:
+        ValueError: nothing in them is like the pattern.
+    """
+    wrong = {path: re.sub(pattern.encode(), replacement.encode(), text) for path, text in files.items()}
+    if wrong == dict(files):
+        raise ValueError(f"the port holds nothing like {pattern}")
+    return wrong

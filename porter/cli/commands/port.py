@@ -24,6 +24,8 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
 @keep_option
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
+@click.option("--no-helper", "inline", is_flag=True,
+              help="Write the helpers into the sources, not into a header beside them.")  # fmt: skip
 @click.option("--mend", "mends", is_flag=True,
               help="Also offer what the original itself lacks, found by running its case in the checking simulator: "
                    "fences and barriers, as groups of safety review.")  # fmt: skip
