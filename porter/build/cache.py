@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_SEAL = hashlib.sha256().digest_size
 _VARIANTS = 8
 """How many sets of header contents one manifest remembers."""
 
@@ -60,7 +61,8 @@ def modules_in(directory: Path, names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Cache:
-    """Results under `root`, each a file named after its key.
+    """Results under `root`, each a file named after its key, with a digest of both at its end: what is damaged, or
+    lies under another name, was never there.
 
     What a compilation read is known only after it ran. So a *manifest*, found by the command alone, lists for
     some sets of file contents the key of the result; it holds if every listed file still has its digest.
@@ -82,10 +84,7 @@ class Cache:
         return self.root / key[:2] / key
 
     def get(self, key: str) -> bytes | None:
-        try:
-            return self.path(key).read_bytes()
-        except OSError:
-            return None
+        return _read_sealed(self.path(key))
 
     def put(self, key: str, value: bytes) -> None:
         self._write(self.path(key), value)
@@ -137,16 +136,28 @@ class Cache:
         return self.root / "manifest" / command[:2] / command
 
     def _manifest(self, command: str) -> list[dict[str, Any]]:
-        try:
-            loaded = json.loads(self._manifest_path(command).read_bytes())
-        except (OSError, ValueError):
-            return []
-        return loaded if isinstance(loaded, list) else []
+        stored = _read_sealed(self._manifest_path(command))
+        loaded: list[dict[str, Any]] = json.loads(stored) if stored is not None else []
+        return loaded
 
     def _write(self, path: Path, value: bytes, mode: int = 0o644) -> None:
         with contextlib.suppress(OSError), _replacing(path) as temporary:
-            temporary.write_bytes(value)
+            temporary.write_bytes(value + _seal(path.name, value))
             temporary.chmod(mode)
+
+
+def _seal(name: str, value: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + value).digest()
+
+
+def _read_sealed(path: Path) -> bytes | None:
+    """What a file holds in front of its seal; None if it is not there or the seal does not fit."""
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    value, seal = stored[:-_SEAL], stored[-_SEAL:]
+    return value if seal == _seal(path.name, value) else None
 
 
 @contextlib.contextmanager

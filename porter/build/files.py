@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from porter.build.cache import default_directory, file_digest
 from porter.diagnostics import Code, Location, PorterError
 
 
@@ -40,46 +46,160 @@ def placed_below(files: Mapping[str, bytes], directory: Path, originals: Iterabl
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:
-    """Write every file or none: all are written beside their targets first, then renamed into place; if a
-    rename fails, those done before are taken back.
+    """Write every file or none, whenever the process may end: all are written beside their targets first, then renamed
+    into place. A journal among the user's caches says which; what a run leaves that was killed before the first rename
+    is removed, and the renames of one that was killed later are finished, by the next command (`recover`). Runs take
+    turns.
 
     Raises:
         PorterError: WRITE_FAILED.
     """
-    ready: list[tuple[Path, Path]] = []
-    done: list[tuple[Path, bytes | None]] = []
-    target = Path()
+    with _journals() as folder:
+        token = f"{os.getpid():x}{time.time_ns():x}"
+        journal = folder / f"{token}.json" if folder is not None else None
+        target = next(iter(files), Path())
+        plan: _Plan | None = None
+        done: list[tuple[Path, bytes | None]] = []
+        complete = False
+        try:
+            plan = _Plan.of(files, token)
+            plan.note(journal, "prepared")
+            for made in plan.directories:
+                made.mkdir(exist_ok=True)
+            for target, temporary in plan.files.items():
+                _write_like(target, temporary, files[target])
+            plan.note(journal, "complete")
+            complete = True
+            for target, temporary in plan.files.items():
+                before = target.read_bytes() if target.is_file() else None
+                temporary.replace(target)
+                done.append((target, before))
+        except OSError as error:
+            for written, before in reversed(done):
+                if before is None:
+                    written.unlink(missing_ok=True)
+                else:
+                    written.write_bytes(before)
+            complete = False
+            raise PorterError(Code.WRITE_FAILED, path=target, reason=error.strerror or str(error)) from None
+        finally:
+            # an interrupt between two renames, too
+            if plan is not None and complete:
+                plan.finish()
+            if plan is not None:
+                plan.discard()
+            if journal is not None:
+                journal.unlink(missing_ok=True)
+
+
+def recover() -> None:
+    """Bring to an end what killed runs have begun to write."""
+    with suppress(OSError, RuntimeError):  # nobody without a home has begun anything
+        if any(_folder().glob("*.json*")):
+            with _journals():
+                pass
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What one call writes: the temporary file of each target with what the target held before, as a digest, and the
+    directories that are made for them, outermost first."""
+
+    files: Mapping[Path, Path]
+    before: Mapping[Path, str | None]
+    directories: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, files: Mapping[Path, bytes], token: str) -> _Plan:
+        absolute = {target: target.absolute() for target in files}
+        above = {d for t in absolute.values() for d in t.parents if not d.exists()}
+        return cls(
+            {target: path.with_name(f".porter-{token}-{i}") for i, (target, path) in enumerate(absolute.items())},
+            {target: file_digest(path) for target, path in absolute.items()},
+            tuple(sorted(above, key=lambda d: len(d.parts))),
+        )
+
+    def note(self, journal: Path | None, state: str) -> None:
+        """Keep the plan where the next run finds it; without a journal nobody does."""
+        if journal is None:
+            return
+        rows = [[str(t.absolute()), str(temporary), self.before[t]] for t, temporary in self.files.items()]
+        body = {"state": state, "files": rows, "directories": [str(d) for d in self.directories]}
+        beside = journal.with_suffix(".json-new")
+        try:
+            with beside.open("w") as stream:
+                json.dump(body, stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            beside.replace(journal)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def noted(cls, journal: Path) -> tuple[str, _Plan]:
+        body = json.loads(journal.read_bytes())
+        rows = [(Path(target), Path(temporary), before) for target, temporary, before in body["files"]]
+        files = {target: temporary for target, temporary, _ in rows}
+        before = {target: digest for target, _, digest in rows}
+        return body["state"], cls(files, before, tuple(map(Path, body["directories"])))
+
+    def finish(self) -> None:
+        """The renames that are left; a file that somebody has changed since stays."""
+        for target, temporary in self.files.items():
+            if temporary.exists() and file_digest(target) == self.before[target]:
+                temporary.replace(target)
+
+    def discard(self) -> None:
+        """No temporary file is left, and no directory that was made for nothing."""
+        for temporary in self.files.values():
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        for directory in reversed(self.directories):
+            with suppress(OSError):
+                directory.rmdir()
+
+
+def _folder() -> Path:
+    return default_directory() / "journal"
+
+
+@contextmanager
+def _journals() -> Iterator[Path | None]:
+    """The folder of the journals, for one process at a time, in which no plan of a dead one is left; None if it cannot
+    be written."""
+    folder = _folder()
     try:
-        for target, data in files.items():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            ready.append((_beside(target, data), target))
-        for temporary, target in ready:
-            before = target.read_bytes() if target.is_file() else None
-            temporary.replace(target)
-            done.append((target, before))
-    except OSError as error:
-        for written, before in reversed(done):
-            if before is None:
-                written.unlink(missing_ok=True)
-            else:
-                written.write_bytes(before)
-        raise PorterError(Code.WRITE_FAILED, path=target, reason=error.strerror or str(error)) from None
-    finally:
-        for temporary, _ in ready:
-            temporary.unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError:
+        yield None
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for journal in folder.glob("*.json*"):
+            # a plan that cannot be read was never begun, and one that cannot be finished is tried again
+            with suppress(OSError):
+                with suppress(ValueError, KeyError, TypeError):
+                    state, plan = _Plan.noted(journal)
+                    if state == "complete" and journal.suffix == ".json":
+                        plan.finish()
+                    if journal.suffix == ".json":
+                        plan.discard()
+                journal.unlink(missing_ok=True)
+        yield folder
 
 
-def _beside(target: Path, data: bytes) -> Path:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    with os.fdopen(handle, "wb") as file:
+def _write_like(target: Path, temporary: Path, data: bytes) -> None:
+    """A file beside its target, with the mode that the target has or a new file would have."""
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    with temporary.open("xb") as file:
         file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     if target.exists():
-        shutil.copymode(target, name)
-    else:
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-    return Path(name)
+        shutil.copymode(target, temporary)
 
 
 def require_clean(paths: Iterable[Path]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -210,6 +211,7 @@ def command(function: Function) -> Function:
     def wrapper(*args: Any, **kwargs: Any) -> None:
         session = current()
         try:
+            importlib.import_module("porter.build.files").recover()
             code = function(session, *args, **kwargs)
             with _to_standard_output():
                 sys.stdout.flush()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +28,35 @@ def test_values(cache: Cache) -> None:
     assert cache.get(digest(["k"])) is None
     cache.put(digest(["k"]), b"\0value")
     assert cache.get(digest(["k"])) == b"\0value"
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda d: d[:-1], lambda d: b"", lambda d: d[:40], lambda d: b"x" + d[1:], lambda d: d + b"x"]
+)
+def test_damaged_values_are_misses(cache: Cache, damage: Callable[[bytes], bytes]) -> None:
+    key = digest(["k"])
+    cache.put(key, b"value" * 100)
+    assert cache.get(key) == b"value" * 100
+    cache.path(key).write_bytes(damage(cache.path(key).read_bytes()))
+    assert cache.get(key) is None
+    cache.put(key, b"value")
+    assert cache.get(key) == b"value"
+
+
+def test_a_value_under_another_name_is_a_miss(cache: Cache) -> None:
+    cache.put("aa11", b"value")
+    cache.path("aa22").write_bytes(cache.path("aa11").read_bytes())
+    assert cache.get("aa22") is None
+
+
+def test_a_full_disk_leaves_nothing(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    cache.put("aa11", b"value")
+    assert cache.get("aa11") is None
+    assert not [p for p in cache.root.rglob("*") if p.is_file()]
 
 
 def test_files_keep_their_mode(cache: Cache, tmp_path: Path) -> None:
