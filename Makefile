@@ -13,7 +13,7 @@ DEMO     := corpus/gemm_ws/gemm_ws.cu
 DEMO_OUT := out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint golden bench docs clean
+.PHONY: help venv demo test test-all lint golden bench docs fuzz clean
 
 help:
 	@echo 'make venv      create $(VENV) with everything the other targets need'
@@ -23,6 +23,7 @@ help:
 	@echo 'make lint      ruff and mypy'
 	@echo 'make bench     time simulator, scan and port; fails below a target of docs/benchmarks.md'
 	@echo 'make golden    write the reference diffs of the corpus ports anew'
+	@echo 'make fuzz      10,000 broken inputs for the commands that read sources'
 	@echo 'make docs      write the generated pages under docs/ anew'
 
 venv: $(STAMP)
@@ -61,6 +62,9 @@ bench: venv
 
 docs: venv
 	$(BIN)/python docs/generate.py
+
+fuzz: venv
+	$(BIN)/python tests/fuzz/fuzz.py --inputs 10000 --jobs $(JOBS)
 
 clean:
 	rm -rf out .pytest_cache .mypy_cache .ruff_cache .benchmarks

@@ -226,6 +226,9 @@ def command(function: Function) -> Function:
         except UnwritableOutput as error:
             discard_output()
             fail(session, PorterError(Code.WRITE_FAILED, path="standard output", reason=str(error)))
+        except (MemoryError, RecursionError) as error:
+            kind = "nesting" if isinstance(error, RecursionError) else "memory"
+            fail(session, PorterError(Code.TOO_LARGE, what=f"{kind} ({error})" if str(error) else kind))
         except Exception as error:
             if session.verbosity > 0:
                 session.err.print(traceback.format_exc(), soft_wrap=True)

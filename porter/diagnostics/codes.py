@@ -28,6 +28,7 @@ class Code(Enum):
     CONFIG_FILE = files.CONFIG_FILE
     CONFIG_DIFFERS = files.CONFIG_DIFFERS
     NOT_TRUSTED = files.NOT_TRUSTED
+    TOO_LARGE = files.TOO_LARGE
     INTERNAL = files.INTERNAL
 
     # PT1xxx: front ends

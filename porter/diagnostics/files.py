@@ -119,6 +119,13 @@ NOT_TRUSTED = error(
     "Look at the sources, then pass --trust, or set PORTER_TRUST=1 for a script. `porter scan`, `porter plan` and "
     "`porter port --no-compile` run nothing.",
 )
+TOO_LARGE = error(
+    "PT0018",
+    ExitCode.USAGE,
+    "the input asks for more than there is: {what}",
+    "It needs more memory than this machine has, or is nested deeper than Porter goes. Nothing was written.",
+    "Use smaller sizes, or leave the file out.",
+)
 INTERNAL = error(
     "PT0099",
     ExitCode.USAGE,

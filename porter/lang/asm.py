@@ -101,7 +101,7 @@ class AsmStatement:
     def expanded(self, values: Mapping[str, str]) -> tuple[str, Template | None, str | None]:
         """(template, ptx, error) with macro pieces replaced by `values`; names not in it stay unread."""
         text = re.sub(r"\x00([^\x00]*)\x00", lambda m: values.get(m.group(1), m.group()), self.template)
-        return text, *_read_ptx(text)
+        return text, *_read_ptx(text, len(self.operands))
 
 
 def unescape(text: str) -> str:
@@ -255,7 +255,7 @@ def _statement(
             ]
     operands = outputs + inputs
     text = _number_names(text, [o.name for o in operands])
-    ptx, error = (None, problem) if problem else _read_ptx(text)
+    ptx, error = (None, problem) if problem else _read_ptx(text, len(operands))
     if node.has_error and error is None and _broken(node, code):
         ptx, error = None, "the statement was not parsed whole"
     return AsmStatement(
@@ -361,12 +361,15 @@ def _number_names(template: str, names: list[str | None]) -> str:
     return re.sub(r"%\[(\w+)\]", number, template)
 
 
-def _read_ptx(text: str) -> tuple[Template | None, str | None]:
+def _read_ptx(text: str, operands: int) -> tuple[Template | None, str | None]:
     from porter.ptx.inline import parse_template
     from porter.ptx.parser import PtxSyntaxError
 
     if "\x00" in text:
         return None, "the template holds a macro"
+    missing = [n for n in re.findall(r"(?<!%)(?:%%)*%(\d+)", text) if int(n[:9]) >= operands]
+    if missing:
+        return None, f"%{missing[0][:9]} of an asm statement with {operands} operands"
     try:
         return parse_template(text), None
     except PtxSyntaxError as error:

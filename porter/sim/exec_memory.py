@@ -334,6 +334,8 @@ def _ld(cg: Context, ins: ast.Instruction) -> None:
     d, mem = ins.operands[0], ins.operands[1]
     unsigned = f"u{item * 8}"
     if space_of(cg, ins, mem) == "param" and isinstance(mem, ast.Mem) and isinstance(mem.base, ast.Sym):
+        if mem.base.name not in cg.program.variables:
+            raise Unsupported(f"{mem.base.name} is not declared")
         start = cg.program.variables[mem.base.name].offset + mem.offset
         items = d.items if isinstance(d, ast.Vec) else (d,)
         for i, to in enumerate(items):

@@ -92,6 +92,10 @@ def _module_variables(program: Program, internal: GlobalMemory, kept: Mapping[st
     return addresses
 
 
+_MOST_WARPS = 1 << 26
+"""Warps of a launch, which take hours."""
+
+
 def _check_launch(module: ast.Module, entry: str, launch: Launch, params: bytes) -> str | None:
     """Why a GPU would refuse the launch, or None."""
     try:
@@ -186,6 +190,11 @@ def simulate(
     internal.map(PARAM_WINDOW, image, "kernel parameters")
 
     total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    warps = -(-launch.block[0] * launch.block[1] * launch.block[2] // 32)
+    if total * warps > min(options.max_warp_instructions, _MOST_WARPS):
+        # each warp executes one instruction at least
+        told = f"{total:,} blocks of {warps} warps, more than can be run"
+        return Outcome("incomplete", [Finding(Code.SIM_BUDGET, told, entry)], stats)
     cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     per_block = shared + 1024 + threads * (program.local_size + 8 * 400)

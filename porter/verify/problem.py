@@ -21,6 +21,9 @@ from porter.verify.expr import ExpressionError, Number, evaluate, names_in
 from porter.verify.scope import Scope
 from porter.verify.tensor import Tensor
 
+_MOST_BYTES = 1 << 37
+"""Bytes of all tensors of a case, as much as a large GPU has."""
+
 
 @dataclass(frozen=True)
 class LaunchValues:
@@ -97,6 +100,9 @@ def bind(case: Case, sizes: Mapping[str, Number] | None = None) -> Problem:
     for name, spec in case.tensors.items():
         found = _contained(scope, f"tensors.{name}.contains", spec.contains, tensors, tensors[name].nbytes)
         tensors[name] = replace(tensors[name], contains=found)
+    total = sum(t.nbytes for t in tensors.values())
+    if total > _MOST_BYTES:
+        raise scope.error("tensors", f"{total} bytes in all; at most {_MOST_BYTES} are worked with")
     maps = {name: bound_map(scope, spec, tensors[spec.tensor]) for name, spec in case.tensor_maps.items()}
     reduction = scope.integer("reduction", case.reduction, 1)
     tile = _tile(scope)

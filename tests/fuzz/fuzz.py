@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Broken inputs for every command that reads sources, in-process.
+
+    python tests/fuzz/fuzz.py [--inputs N] [--seed N] [--jobs N] [--only N]
+
+An input is a kernel, a PTX module or a case that was damaged: tokens left out or repeated, the end cut off, two files
+spliced, bytes that are no UTF-8. A command has to end by itself in time, with one of its exit codes, without an
+internal error, and to write nothing where it fails. Input N of a seed is the same on every machine: `--only N` runs it
+alone and keeps its files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from click.testing import CliRunner
+
+from porter.cli.main import main as porter
+from porter.diagnostics import PorterError
+from porter.verify.case import load_case
+from porter.verify.inputs import choose, decoded, generate
+from porter.verify.oracle import magnitude, reference
+from porter.verify.problem import bind
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SECONDS = 10
+"""The longest that a command may take."""
+LONGEST_PORTED = 9_000
+"""Bytes of the kernels that are ported, so that thousands of inputs take minutes."""
+
+_TOKEN = re.compile(rb"\w+|\s+|[^\w\s]")
+_ODD = (
+    b"(", b")", b"{", b"}", b"[", b"]", b'"', b"'", b"\\", b"/*", b"*/", b"//", b"#", b"#define X(", b"#if",
+    b"#include ", b'#include "' + b"a" * 5000 + b'"', b'asm volatile("', b'R"(', b"<<<", b"template<", b"%98", b"%%",
+    b"%", b"@", b"$", b"99999999999999999999999", b"0x", b"1e999", b"-1", b".inf", b".nan", b"&a", b"*a", b"<<: ",
+    b"!!python/name:os ", b"(" * 400, b"{" * 400, b"[" * 400, b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\xe2\x80\xa8",
+    b"\xf0\x9f\x98\x80", b"\r", b"\x0c", b"9**9**9", b"1<<99999", b"return", b"if", b"for(;;)",
+    b"wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16",
+)  # fmt: skip
+
+PTX = b"""\
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry scale(.param .u64 p, .param .u32 n)
+{
+    .reg .pred %q; .reg .b32 %r<6>; .reg .b64 %d<4>; .reg .f32 %f<3>;
+    .shared .align 16 .b8 tile[512];
+    ld.param.u64 %d1, [p];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x;
+    setp.ge.u32 %q, %r2, %r1;
+    @%q bra DONE;
+    mul.wide.u32 %d2, %r2, 4;
+    add.u64 %d3, %d1, %d2;
+    ld.global.f32 %f1, [%d3];
+    mul.f32 %f2, %f1, 0f40000000;
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r4, %r2, 4, %r3;
+    st.shared.f32 [%r4], %f2;
+    bar.sync 0;
+    ld.shared.f32 %f1, [%r4];
+    st.global.f32 [%d3], %f1;
+DONE:
+    ret;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Input:
+    """One damaged file, and the commands that get it: `{}` stands for its path."""
+
+    name: str
+    data: bytes
+    commands: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Defect:
+    number: int
+    command: str
+    what: str
+
+
+class Hang(BaseException):
+    """A command took too long. Nothing that it calls may take this for an error of its own."""
+
+
+def seeds() -> dict[str, list[bytes]]:
+    """The files that are damaged, by kind."""
+    corpus = REPOSITORY / "corpus"
+    return {
+        "cuda": [p.read_bytes() for e in ("cu", "cuh") for p in sorted(corpus.glob(f"*/*.{e}"))],
+        "python": [p.read_bytes() for p in sorted(corpus.glob("dsl_*/dsl_*.py"))],
+        "ptx": [PTX, (REPOSITORY / "tests" / "capture" / "kernels.ptx").read_bytes()],
+        "case": [p.read_bytes() for p in sorted(corpus.glob("gemm_*/*case.yaml"))],
+    }
+
+
+def damaged(files: Sequence[bytes], chosen: random.Random) -> bytes:
+    """One of the files with one to four things wrong with it."""
+    data = chosen.choice(files)
+    for _ in range(chosen.choice((1, 1, 1, 2, 4))):
+        parts = _TOKEN.findall(data) or [b" "]
+        at = chosen.randrange(len(parts))
+        end = min(len(parts), at + chosen.choice((1, 1, 2, 8, 60)))
+        match chosen.randrange(7):
+            case 0:
+                del parts[at:end]
+            case 1:
+                parts[at:at] = parts[at:end] * chosen.choice((1, 1, 3))
+            case 2:
+                del parts[at:]
+            case 3:
+                other = _TOKEN.findall(chosen.choice(files)) or [b" "]
+                parts[at:] = other[chosen.randrange(len(other)) :]
+            case 4:
+                parts.insert(at, chosen.choice(_ODD))
+            case 5:
+                parts[at] = chosen.choice(_ODD)
+            case _:
+                to = chosen.randrange(len(parts))
+                parts[at], parts[to] = parts[to], parts[at]
+        data = b"".join(parts)
+    if chosen.random() < 0.05:
+        data = data.decode("utf-8", "replace").encode(chosen.choice(("utf-16", "utf-8-sig", "utf-32")))
+    return data
+
+
+def make_input(number: int, seed: int, files: dict[str, list[bytes]]) -> Input:
+    chosen = random.Random(f"{seed} {number}")
+    kind = chosen.choices(("cuda", "python", "ptx", "case"), (45, 15, 20, 20))[0]
+    if kind == "ptx":
+        data = damaged(files[kind], chosen)
+        launch = ("--grid", "1", "--block", "32", "--budget", "2000", "--arg", "f32[32]", "--arg", "32")
+        return Input("k.ptx", data, ((chosen.choice(("sim", "sim", "hazards")), "{}", *launch),))
+    if kind == "case":
+        return Input("case.yaml", damaged(files[kind], chosen), ())
+    ports = chosen.random() < (0.3 if kind == "cuda" else 0.5)
+    pool = [f for f in files[kind] if len(f) < LONGEST_PORTED] if ports else files[kind]
+    port = (("plan", "{}"), ("port", "{}", "--no-compile"), ("port", "{}", "--no-compile", "-o", "OUT"))
+    commands = (chosen.choice(port),) if ports else (("scan", "{}"),)
+    return Input("k.cu" if kind == "cuda" else "k.py", damaged(pool, chosen), commands)
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def run_command(command: Sequence[str], path: Path) -> str | None:
+    """What is wrong with how a command takes a file."""
+    out = path.parent / "out"
+    words = [str(path) if w == "{}" else str(out) if w == "OUT" else w for w in command]
+    before = {p: p.read_bytes() for p in path.parent.rglob("*") if p.is_file()}
+    result = CliRunner().invoke(porter, ["-v", *words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        return "".join(traceback.format_exception(result.exception))
+    if "PT0099" in result.output:
+        return result.output
+    if not 0 <= result.exit_code <= 6:
+        return f"exit code {result.exit_code}"
+    if result.exit_code == 2 and out.exists():
+        return "wrote something and left with code 2"
+    if any(p.read_bytes() != data for p, data in before.items()):
+        return "changed its input"
+    return None
+
+
+def run_case(path: Path) -> str | None:
+    """The same for a case, as far as nothing is compiled."""
+    try:
+        with np.errstate(all="ignore"):
+            problem = bind(load_case(path))
+            for family in choose(None, problem)[:1]:
+                inputs = decoded(problem, generate(problem, family, 0))
+                reference(problem, inputs)
+                magnitude(problem, inputs)
+    except PorterError:
+        return None
+    except Exception:
+        return traceback.format_exc()
+    return None
+
+
+def try_input(number: int, seed: int, files: dict[str, list[bytes]], folder: Path) -> list[Defect]:
+    """Run one input in an empty folder."""
+    made = make_input(number, seed, files)
+    path = folder / made.name
+    path.write_bytes(made.data)
+    if made.name == "case.yaml":
+        for kernel in (*REPOSITORY.glob("corpus/gemm_*/*.cu"), *REPOSITORY.glob("corpus/gemm_*/reference.py")):
+            (folder / kernel.name).touch()
+    tries: list[tuple[str, Callable[[], str | None]]] = [
+        (" ".join(c), lambda c=c: run_command(c, path))
+        for c in made.commands  # type: ignore[misc]
+    ] or [("verify", lambda: run_case(path))]
+    found = []
+    for name, call in tries:
+        began = time.monotonic()
+        what: str | None
+        try:
+            with in_time():
+                what = call()
+        except Hang:
+            what = f"not done after {time.monotonic() - began:.0f} s\n{traceback.format_exc(limit=-6)}"
+        if what is not None:
+            found.append(Defect(number, name, what))
+    return found
+
+
+def try_inputs(numbers: Sequence[int], seed: int) -> list[Defect]:
+    files = seeds()
+    found: list[Defect] = []
+    for number in numbers:
+        with tempfile.TemporaryDirectory(prefix="porter-fuzz-") as name:
+            found += try_input(number, seed, files, Path(name))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", type=int)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    if asked.only is not None:
+        folder = Path(tempfile.mkdtemp(prefix="porter-fuzz-"))
+        print(f"in {folder}")
+        found = try_input(asked.only, asked.seed, seeds(), folder)
+    else:
+        batches = [range(start, min(start + 50, asked.inputs)) for start in range(0, asked.inputs, 50)]
+        found = []
+        with ProcessPoolExecutor(asked.jobs) as pool:
+            for defects in pool.map(try_inputs, batches, [asked.seed] * len(batches)):
+                found += defects
+                for defect in defects:
+                    print(f"--- input {defect.number}: {defect.command}\n{defect.what[-3000:]}", flush=True)
+    with suppress(BrokenPipeError):
+        if asked.only is not None:
+            print("\n".join(d.what for d in found))
+        print(f"{asked.inputs if asked.only is None else 1} inputs of seed {asked.seed}, {len(found)} defects, "
+              f"{time.monotonic() - began:.0f} s")  # fmt: skip
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fuzz import make_input, seeds, try_inputs
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
+
+
+def test_damaged_inputs_end_in_a_message() -> None:
+    found = try_inputs(range(300), seed=1)
+    assert not found, "\n".join(f"input {d.number}, {d.command}: {d.what[-2000:]}" for d in found)
+
+
+def test_inputs_are_the_same_again() -> None:
+    files = seeds()
+    first = [make_input(n, 7, files) for n in range(60)]
+    assert first == [make_input(n, 7, files) for n in range(60)]
+    assert {i.name for i in first} == {"k.cu", "k.py", "k.ptx", "case.yaml"}
