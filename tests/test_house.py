@@ -275,7 +275,6 @@ LONG_FUNCTIONS = {
     "porter/ptx/trials.py": {"module"},
     "porter/sim/exec_convert.py": {"_cvt"},
     "porter/sim/launch.py": {"simulate"},
-    "porter/sim/wave.py": {"__init__"},
 }
 """Functions that are longer than they may be. This list only shrinks."""
 
