@@ -24,6 +24,18 @@ from porter.ptx.wgmma import WgmmaOp
 _QUALIFIED = r"(?:(?:::\s*)?\b[A-Za-z_]\w*\s*::\s*)*(?:::\s*)?\b(?:%s)\b"
 
 
+_VALUES = (
+    "argument_list",
+    "assignment_expression",
+    "binary_expression",
+    "condition_clause",
+    "field_expression",
+    "init_declarator",
+    "initializer_list",
+    "subscript_argument_list",
+    "unary_expression",
+)
+"""Around an expression whose value is used."""
 Value = Callable[[Function, str], int | None]
 """What a constant expression in a function comes to."""
 
@@ -55,9 +67,12 @@ def called_steps(call: Call, answer: Answer, value: Value) -> tuple[AsmStatement
     """The asm statement that a call stands for, without a text and with a span that has no semicolon, and what it does.
 
     Raises:
-        Unsupported: the registers of an MMA are not understood.
+        Unsupported: the registers of an MMA are not understood, or the value of the call is used.
     """
     function, fact = call.caller, answer.fact
+    parent = call.node.parent
+    if answer.recognizer is not None and answer.recognizer.is_user and parent is not None and parent.type in _VALUES:
+        raise Unsupported(f"the value of `{function.text(call.node)}` is used, and the instruction has none")
     at = function.span(call.node)
     statement = AsmStatement(
         path=function.file.path,

@@ -64,10 +64,29 @@ def port_kernels(sources: SourceSet, vocabulary: Vocabulary, placement: Placemen
     moves = place_moves(context)
     report_depth(context)
     plans = rewrite(context, moves) if not has_errors(context.diagnostics) else []
+    report_overlaps(context)
     findings += context.diagnostics
     if has_errors(findings):
         return KernelPort(program, findings)
     return KernelPort(program, findings, context.edits, plans, added=context.added)
+
+
+def report_overlaps(context: PortContext) -> None:
+    """Text of a user's rule in place of something that is ported itself, as a call in an argument is."""
+    for statement in context.program.statements:
+        recognizer = statement.answer.recognizer if statement.answer is not None else None
+        if recognizer is None:
+            continue
+        span, path = statement.statement.span, statement.statement.path
+        inside = [
+            rule
+            for rule, edits in context.edits.items()
+            for edit in edits
+            if edit.path == path and edit.span != span and edit.span.overlaps(span)
+        ]
+        if inside:
+            what = f"the call holds something that {inside[0]} changes; give it a name in front"
+            context.report(Code.RULE_NEAR_MISS, statement.function, span, rule=recognizer.rule, what=what)
 
 
 def guard_emptied(context: PortContext) -> None:

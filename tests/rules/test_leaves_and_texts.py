@@ -188,3 +188,22 @@ def test_a_tie_is_an_error_that_names_both(tmp_path: Path) -> None:
     assert found.where is not None
     assert found.where.path.endswith(".yaml")
     assert found.where.line > 0
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        BATCH.replace("acme::commit();", "int done = acme::commit();"),
+        BATCH.replace("acme::commit();", "int done; done = acme::commit();"),
+        BATCH.replace("acme::commit();", "if (acme::commit() != 0) return;"),
+        BATCH.replace("(acc, a, b)", "(acc, next(acc, a, b), b)"),
+    ],
+)
+def test_a_call_that_is_more_than_a_statement_is_refused(tmp_path: Path, batch: str) -> None:
+    before = """\
+__device__ uint64_t next(float (&d)[32], uint64_t a, uint64_t b) { acme::mma<64>(d, a, b); return a + 1; }
+"""
+    result = port_house(tmp_path, kernel(batch, before))
+    assert codes(result) == ["RULE_NEAR_MISS"]
+    said = "holds something that" if "next" in batch else "is used, and"
+    assert said in "".join(str(d) for d in result.diagnostics)
