@@ -20,10 +20,12 @@ from porter.cli.config import KEYS as KEYS_OF_CONFIG
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
 from porter.hopper.support import lowering
 from porter.model.facts import KINDS as FACTS
+from porter.passes.build_files import port_build_files
 from porter.ptx.forms.grammar import Form, expanded
 from porter.report.mapping import map_page
 from porter.report.mutation_page import mutation_tables
 from porter.report.mutation_review import load_explanations
+from porter.rules.engine import Selection
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
 from porter.sim.check.catalog import KINDS
@@ -568,7 +570,54 @@ def gpu_results() -> str:
 
 
 BLOCK = re.compile(r"(<!-- made by docs/generate.py: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-BLOCKS = {"gpu-results": gpu_results}
+
+
+BUILD_LINES = [
+    ("Makefile", "NVCC += -gencode arch=compute_90a,code=sm_90a"),
+    ("Makefile", "NVCC += -arch=sm_90a"),
+    ("Makefile", "ARCH = sm_90a\nNVCC += -arch=$(ARCH)"),
+    ("Makefile", "ifeq ($(ARCH), 90)"),
+    ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 80 90a)"),
+    ("CMakeLists.txt", "foreach(arch IN ITEMS 80 90a)"),
+    ("CMakeLists.txt", 'cuda_archs_loose_intersection(ARCHS "9.0a" "${CUDA_ARCHS}")'),
+    ("CMakeLists.txt", 'if(CUDA_ARCHS MATCHES "9.0")'),
+    ("CMakePresets.json", '"CMAKE_CUDA_ARCHITECTURES": "90a"'),
+    ("setup.py", 'flags = ["-gencode=arch=compute_90a,code=sm_90a"]'),
+    ("setup.py", "if torch.cuda.get_device_capability() == (9, 0): pass"),
+    ("setup.py", "assert torch.cuda.get_device_capability()[0] == 9"),
+    ("setup.py", "flags = {(9, 0): hopper}[capability]"),
+    ("jit.py", 'arch = "sm_90a"\nflags = f"-arch={arch}"'),
+    ("pyproject.toml", 'args = ["-DCMAKE_CUDA_ARCHITECTURES=90a"]'),
+    ("build.sh", "cmake -DCMAKE_CUDA_ARCHITECTURES=90a .."),
+    ("build.sh", "ARCH=sm_90a\nnvcc -arch=$ARCH k.cu"),
+    ("build.sh", 'if [ "$arch" -eq 90 ]; then'),
+    ("Dockerfile", "ENV TORCH_CUDA_ARCH_LIST=9.0a"),
+    (".github/workflows/ci.yml", "CUDAARCHS: 90a"),
+    (".gitlab-ci.yml", 'TORCH_CUDA_ARCH_LIST: "9.0a"'),
+    ("meson.build", "args = ['-gencode=arch=compute_90a,code=sm_90a']"),
+    ("BUILD.bazel", 'copts = ["-gencode=arch=compute_90a,code=sm_90a"],'),
+]
+
+
+def build_files() -> str:
+    """What becomes of lines of build files, ported and ported for both chips."""
+    lines = ["| file | original | port | with `--keep-hopper` |", "|---|---|---|---|"]
+    rules = load_rules()
+    for name, text in BUILD_LINES:
+        cells = []
+        for keep in (False, True):
+            found = port_build_files({name: f"{text}\n".encode()}, rules, Selection(), keep)
+            made = found.files.get(name, b"").decode()
+            cells.append("**listed**" if found.left else _code_cell(made) if made else "stays")
+        lines.append(f"| {name} | {_code_cell(text)} | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+def _code_cell(text: str) -> str:
+    return "<br>".join(f"`{line}`".replace("|", "\\|") for line in text.splitlines())
+
+
+BLOCKS = {"gpu-results": gpu_results, "build-files": build_files}
 
 
 def with_blocks(text: str) -> str:

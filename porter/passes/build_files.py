@@ -366,7 +366,7 @@ _NAMES_HOPPER = re.compile(r"(?:sm|compute|lto)_90a\b|(?<![\w#.])90a\b|(?<![\w.]
 _ASKS = re.compile(
     r"(?<!>)(?<!>=)(?<!> )(?<!>= )[(\[]\s*9\s*,\s*0\s*[)\]]"
     r"|(?:==|!=|<=|-eq|-ne|\bEQUAL|\bIS)\s*[\"']?(?:9|90|9\.0)\b(?![.\w])"
-    r"|\b(?:STREQUAL|MATCHES|VERSION_EQUAL)\s+\"?\^?\(?9\\*\.?0"
+    r"|\bifn?eq\b[^\n]*(?<![\w.])90?(?![\w.])|\b(?:STREQUAL|MATCHES|VERSION_EQUAL)\s+\"?\^?\(?9\\*\.?0"
 )
 _ADMITS = re.compile(r"100a\b|(?<![\w.])10\.0a?\b|\b10\s*,\s*0\b|(?<![\w.])100?(?![\w.])")
 """What stands for Blackwell on a line that names Hopper."""

@@ -90,6 +90,7 @@ LISTED = [
     ("setup.py", 'for arch in (80, 90):\n    f += [f"-gencode=arch=compute_{arch}a,code=sm_{arch}a"]\n'),
     ("CMakeLists.txt", "if(CUDA_ARCH EQUAL 90)\n"),
     ("CMakeLists.txt", 'if(CUDA_ARCHS MATCHES "9.0")\n'),
+    ("Makefile", "ifeq ($(ARCH), 90)\nendif\n"),
     ("build.sh", 'if [ "$arch" -eq 90 ]; then\n'),
     ("Makefile", "ifeq ($(ARCH_MAJOR), 9)\n\tx == 9 arch\nendif\n"),
     ("build.sh", 'sm=90; nvcc -gencode "arch=compute_${sm}a,code=sm_${sm}a"\n'),
