@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from porter.diagnostics import Diagnostic, PorterError
-from porter.diagnostics.reading import read_file
+from porter.diagnostics.reading import is_file, read_file
 from porter.lang.coverage import missing_includes
 from porter.lang.cuda import CudaFile
 from porter.lang.known_headers import is_known
@@ -39,7 +39,7 @@ def headers_not_found(
         for name, quoted, where in lexed(source).includes():
             places = [path.parent, *include_dirs] if quoted else include_dirs
             tail = "/" + "/".join(p for p in PurePosixPath(name).parts if p not in (".", ".."))
-            there = any((place / name).is_file() for place in places)
+            there = any(is_file(place / name) for place in places)
             if not there and (PurePosixPath(name).name not in ends or not any(w.endswith(tail) for w in whole)):
                 text = f'"{name}"' if quoted else f"<{name}>"
                 includes.append(Include(key, name, quoted, where, None, text))
