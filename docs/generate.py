@@ -18,7 +18,6 @@ from typing import Any
 
 from porter.cli.config import KEYS as KEYS_OF_CONFIG
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
-from porter.hopper.support import lowering
 from porter.model.facts import KINDS as FACTS
 from porter.passes.build_files import port_build_files
 from porter.ptx.forms.grammar import Form, expanded
@@ -29,8 +28,11 @@ from porter.rules.engine import Selection
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
 from porter.sim.check.catalog import KINDS
-from porter.sim.support import Support, survey
 from porter.verify.mutation_record import read_record
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from instructions.lowered import lowering
+from instructions.simulated import Support, survey
 
 DOCS = Path(__file__).resolve().parent
 

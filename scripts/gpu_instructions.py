@@ -14,16 +14,19 @@ import datetime
 import hashlib
 import json
 import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from porter.ptx.inline import parse_template
-from porter.ptx.samples import REGISTERS, instructions, opcodes
 from porter.ptx.table import FORMS, check
-from porter.ptx.trial_inputs import VALUES, input_bytes
-from porter.ptx.trials import ROW, Trial, comparable, trial
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from instructions.samples import REGISTERS, instructions, opcodes
+from instructions.trial_inputs import VALUES, input_bytes
+from instructions.trials import ROW, Trial, comparable, trial
 
 TARGET = "sm_90a"
 _ENTRY = ".visible .entry k("

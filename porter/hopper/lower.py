@@ -213,7 +213,7 @@ class _Lowering:
         site = self.site(found)
         try:
             tensor_memory.lower(found, sequel, site, self.setting)
-        except (tensor_memory.NotEmulated, ValueError) as problem:
+        except (tensor_memory.NotEmulated, UnknownInstruction, ValueError) as problem:
             raise CannotLower(found, self.kernel, str(problem)) from None
         return [sequel.block(found.guard)]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from porter.hopper.emit import Sequel
-from porter.ptx.ast import Imm, Instruction, Mem, Operand, Reg, Vec
+from porter.ptx.ast import Imm, Instruction, Mem, Operand, Reg
 from porter.ptx.block_scale import scale_count
 from porter.ptx.packing import SOURCE_BITS
-from porter.ptx.table import operands
+from porter.ptx.table import Decoded, decode, items
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.tmem_access import Shape, TmemAccess, cell, unpacked_columns
 from porter.ptx.tmem_copy import TmemCopy
@@ -60,12 +60,12 @@ def lower(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> No
     """Append what takes the place of a tcgen05 instruction other than a fence or `wait::ld`.
 
     Raises:
-        NotEmulated, ValueError: names what is not emulated.
+        NotEmulated, UnknownInstruction, ValueError: names what is not emulated.
     """
     what = found.parts[1].partition("::")[0]
     if what not in _FORMS:
         raise NotEmulated(f"tcgen05.{found.parts[1]} is not emulated")
-    _FORMS[what](found, sequel, site, setting)
+    _FORMS[what](decode(found, any_value=True), sequel, site, setting)
 
 
 def _register_bits(memory: Operand, bits: Bits) -> int:
@@ -74,40 +74,44 @@ def _register_bits(memory: Operand, bits: Bits) -> int:
     return bits(base) if isinstance(base, Reg) else 32
 
 
-def _group(found: Instruction) -> tuple[str, Operand]:
+def _group(found: Decoded) -> tuple[str, Operand]:
     """The argument that says how many CTAs an instruction works on."""
-    return "b32", Imm(2 if "cta_group::2" in found.parts else 1)
+    return "b32", Imm(int(found.modifiers["cta_group"][-1]))
 
 
-def _alloc(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
-    to, columns = found.operands
-    width = _register_bits(to, setting.bits)
-    shared = any(p.startswith("shared") for p in found.parts) or width == 32
-    address = sequel.shared_address(to, shared, width)
-    sequel.call("porter_alloc", [("b32", address), ("b32", sequel.value(columns, "b32")), _group(found), ("b32", site)])
+def _shared_address(found: Decoded, name: str, sequel: Sequel, setting: Setting) -> Operand:
+    width = _register_bits(found[name], setting.bits)
+    return sequel.shared_address(found[name], bool(found.space(name)) or width == 32, width)
 
 
-def _dealloc(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
-    values = [("b32", sequel.value(o, "b32")) for o in found.operands]
+def _alloc(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    address = _shared_address(found, "dst", sequel, setting)
+    columns = sequel.value(found["columns"], "b32")
+    sequel.call("porter_alloc", [("b32", address), ("b32", columns), _group(found), ("b32", site)])
+
+
+def _dealloc(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    values = [("b32", sequel.value(found[name], "b32")) for name in ("taddr", "columns")]
     sequel.call("porter_dealloc", [*values, _group(found), ("b32", site)])
 
 
-def _relinquish(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
+def _relinquish(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
     sequel.call("porter_relinquish", [_group(found), ("b32", site)])
 
 
-def _wait(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
+def _wait(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
     """`wait::st`: what was stored is there for every thread that synchronizes with this one."""
     sequel.add(f"fence.acq_rel.{setting.scope}")
 
 
-def _cells(found: Instruction, access: TmemAccess, memory: Operand, split: int, sequel: Sequel, site: Imm) -> Reg:
+def _cells(found: Decoded, access: TmemAccess, sequel: Sequel, site: Imm) -> Reg:
+    split = found.get("split")
     arguments: list[tuple[str, Operand]] = [
-        ("b32", sequel.address(memory, "b32")),
+        ("b32", sequel.address(found["taddr"], "b32")),
         ("b32", Imm(SHAPES[access.shape])),
         ("b32", Imm(int(access.packed))),
         ("b32", Imm(access.columns)),
-        ("b32", Imm(split)),
+        ("b32", split if isinstance(split, Imm) else Imm(0)),
         ("b32", site),
     ]
     base = sequel.call("porter_cells", arguments, "b64")
@@ -123,11 +127,10 @@ def _distance(access: TmemAccess, register: int) -> int:
     return int(lane) * COLUMNS + int(column)
 
 
-def _load(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
-    access = TmemAccess.parse(found.parts)
-    to, memory, *rest = found.operands
-    base = _cells(found, access, memory, _split(rest), sequel, site)
-    for i, register in enumerate(to.items if isinstance(to, Vec) else (to,)):
+def _load(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    access = TmemAccess.of(found.modifiers)
+    base = _cells(found, access, sequel, site)
+    for i, register in enumerate(items(found["r"])):
         at = 4 * _distance(access, i)
         if not access.packed:
             sequel.add(f"ld.relaxed.{setting.scope}.global.b32", register, Mem(base, at))
@@ -138,11 +141,10 @@ def _load(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> No
         sequel.add("prmt.b32", register, low, high, Imm(0x5410))
 
 
-def _store(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
-    access = TmemAccess.parse(found.parts)
-    memory, *rest, source = found.operands
-    base = _cells(found, access, memory, _split(rest), sequel, site)
-    for i, register in enumerate(source.items if isinstance(source, Vec) else (source,)):
+def _store(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    access = TmemAccess.of(found.modifiers)
+    base = _cells(found, access, sequel, site)
+    for i, register in enumerate(items(found["r"])):
         at = 4 * _distance(access, i)
         value = sequel.value(register, "b32")
         if not access.packed:
@@ -155,25 +157,19 @@ def _store(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> N
             sequel.add(f"st.relaxed.{setting.scope}.global.b32", Mem(base, at + 4 * half), part)
 
 
-def _split(rest: list[Operand]) -> int:
-    return int(rest[0].value) if rest and isinstance(rest[0], Imm) else 0
-
-
-def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
-    op = UmmaOp.parse(found.parts)
+def _mma(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    op = UmmaOp.of(found.modifiers)
     if op.ashift:
         raise NotEmulated("tcgen05.mma with .ashift is not emulated")
-    given = operands(found)
-    if "zero_column_mask" in given:
+    if "zero_column_mask" in found:
         raise NotEmulated("a zero-column mask is not emulated")
-    a = given["a"]
-    metadata = sequel.address(given["meta"], "b32") if op.sparse else Imm(0)
+    a = found["a"]
+    metadata = sequel.address(found["meta"], "b32") if op.sparse else Imm(0)
     scales: list[Operand] = [Imm(0), Imm(0)]
     if op.block_scale:
-        scales = [sequel.address(given[name], "b32") for name in ("scale_a", "scale_b")]
-    disabled = given.get("disable_output_lane")
-    masks: tuple[Operand, ...] = disabled.items if isinstance(disabled, Vec) else ()
-    scale = given.get("scale_input_d")
+        scales = [sequel.address(found[name], "b32") for name in ("scale_a", "scale_b")]
+    masks = items(found["disable_output_lane"]) if "disable_output_lane" in found else ()
+    scale = found.get("scale_input_d")
     shift = scale.value if isinstance(scale, Imm) else 0
     flags = KINDS[op.kind] | int(shift) << SHIFT_AT
     if op.cta_group == 2:
@@ -190,11 +186,11 @@ def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> Non
         a = sequel.temporary("b64")
         sequel.add("cvt.u64.u32", a, narrow)
     arguments: list[tuple[str, Operand]] = [
-        ("b32", sequel.address(given["d"], "b32")),
+        ("b32", sequel.address(found["d"], "b32")),
         ("b64", sequel.value(a, "b64")),
-        ("b64", sequel.value(given["b"], "b64")),
-        ("b32", sequel.value(given["idesc"], "b32")),
-        ("b32", sequel.predicate(given["enable_input_d"])),
+        ("b64", sequel.value(found["b"], "b64")),
+        ("b32", sequel.value(found["idesc"], "b32")),
+        ("b32", sequel.predicate(found["enable_input_d"])),
         ("b32", Imm(flags)),
     ]
     extended = op.sparse or op.block_scale
@@ -207,26 +203,22 @@ def _mma(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> Non
     sequel.call(name, [*arguments, ("b32", site)])
 
 
-def _commit(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
-    barrier, *rest = found.operands
-    width = _register_bits(barrier, setting.bits)
-    shared = any(p.startswith("shared") for p in found.parts) or width == 32
-    address = sequel.shared_address(barrier, shared, width)
+def _commit(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    address = _shared_address(found, "mbar", sequel, setting)
     mask: Operand = Imm(_EVERYWHERE)
-    if rest:
+    if "mask" in found:
         mask = sequel.temporary("b32")
-        sequel.add("cvt.u32.u16", mask, rest[0])
+        sequel.add("cvt.u32.u16", mask, found["mask"])
     sequel.call("porter_commit", [("b32", address), ("b32", mask), _group(found), ("b32", site)])
 
 
-def _copy(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
-    op = TmemCopy.parse(found.parts)
-    to, descriptor = found.operands
+def _copy(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    op = TmemCopy.of(found.modifiers)
     blocks = [first | rows << 8 | lane << 16 for first, rows, lane in op.blocks]
     blocks += [0] * (4 - len(blocks))
     arguments: list[tuple[str, Operand]] = [
-        ("b32", sequel.address(to, "b32")),
-        ("b64", sequel.value(descriptor, "b64")),
+        ("b32", sequel.address(found["taddr"], "b32")),
+        ("b64", sequel.value(found["source_desc"], "b64")),
         ("b32", Imm(op.row_bytes // 4)),
         ("b32", Imm(SOURCE_BITS[op.source_format] if op.source_format else 32)),
         _group(found),
@@ -236,12 +228,12 @@ def _copy(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> No
     sequel.call("porter_copy", arguments)
 
 
-def _shift(found: Instruction, sequel: Sequel, site: Imm, setting: Setting) -> None:
-    arguments = [("b32", sequel.address(found.operands[0], "b32")), _group(found), ("b32", site)]
+def _shift(found: Decoded, sequel: Sequel, site: Imm, setting: Setting) -> None:
+    arguments = [("b32", sequel.address(found["taddr"], "b32")), _group(found), ("b32", site)]
     sequel.call("porter_shift", arguments)
 
 
-_FORMS: dict[str, Callable[[Instruction, Sequel, Imm, Setting], None]] = {
+_FORMS: dict[str, Callable[[Decoded, Sequel, Imm, Setting], None]] = {
     "alloc": _alloc,
     "dealloc": _dealloc,
     "relinquish_alloc_permit": _relinquish,

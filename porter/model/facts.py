@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 
+from porter.ptx.table import opcode_modifiers
+from porter.ptx.wgmma import WgmmaOp
+
 NUMBERS = "numbers"
 """Metadata of a field whose captures have to be known numbers."""
 PLACE = "place"
@@ -33,6 +36,12 @@ class Mma:
     negate_b: str = "1"
     transpose_a: str = "0"
     transpose_b: str = "0"
+
+    @property
+    def op(self) -> WgmmaOp | None:
+        """What the instruction says; None if there is none of this shape and types."""
+        given = opcode_modifiers(f"wgmma.mma_async.sync.aligned.{self.shape}.{self.types}")
+        return None if given is None else WgmmaOp.of(given)
 
 
 @dataclass(frozen=True)

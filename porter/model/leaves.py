@@ -16,7 +16,6 @@ from porter.model.names.resolver import Names
 from porter.model.recognition import Answer
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps, without_cast
-from porter.ptx.wgmma import WgmmaOp
 
 _DEPTH = 8
 _STEPS: Mapping[type[Fact], Step] = {Mma: Step.MMA, Fence: Step.FENCE, Commit: Step.COMMIT, Wait: Step.WAIT}
@@ -66,8 +65,7 @@ def _shown(step: MmaStep | SyncStep) -> str:
 
 
 def _other_mma(reading: Reading, call: Call, fact: Mma, step: MmaStep, given: Mapping[str, str]) -> str:
-    wanted = WgmmaOp.parse(["wgmma", "mma_async", "sync", "aligned", fact.shape, *fact.types.split(".")])
-    if wanted != step.op:
+    if fact.op != step.op:
         types = ".".join(t.value for t in (step.op.d_type, step.op.a_type, step.op.b_type))
         return f"the body issues m64n{step.op.n}k{step.op.k} of {types}, the rule says {fact.shape} of {fact.types}"
     if step.a_registers:

@@ -17,9 +17,8 @@ from porter.model.functions import Call, Function, array_extents
 from porter.model.recognition import Answer, Facts
 from porter.model.registers import RegisterList, take_apart
 from porter.model.scopes import Variable, resolve
-from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported
+from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported
 from porter.ptx.types import ElementType
-from porter.ptx.wgmma import WgmmaOp
 
 _QUALIFIED = r"(?:(?:::\s*)?\b[A-Za-z_]\w*\s*::\s*)*(?:::\s*)?\b(?:%s)\b"
 
@@ -95,9 +94,9 @@ def called_steps(call: Call, answer: Answer, value: Value) -> tuple[AsmStatement
 
 
 def _multiply(call: Call, answer: Answer, fact: Mma, value: Value) -> MmaStep:
-    op = WgmmaOp.parse(["wgmma", "mma_async", "sync", "aligned", fact.shape, *fact.types.split(".")])
-    if op.sparse:
-        raise Sparse("sparse wgmma")
+    op = fact.op
+    if op is None:
+        raise Unsupported(f"wgmma.mma_async has no shape {fact.shape} of {fact.types}")
     registers = _registers(call, answer, op.d_registers, value)
     numbers = {"negate_a": fact.negate_a, "negate_b": fact.negate_b}
     numbers |= {"transpose_a": fact.transpose_a, "transpose_b": fact.transpose_b}

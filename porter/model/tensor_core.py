@@ -12,7 +12,8 @@ from porter.lang.asm import AsmOperand, AsmStatement
 from porter.model.functions import Function
 from porter.model.registers import RegisterList, register_list
 from porter.ptx.ast import Imm, Instruction, Neg, Operand, Placeholder, Reg, Template, Vec
-from porter.ptx.wgmma import A_REGISTERS, WgmmaOp
+from porter.ptx.table import find, items
+from porter.ptx.wgmma import WgmmaOp
 
 
 class Step(Enum):
@@ -146,41 +147,33 @@ def _predicate(statement: AsmStatement, instruction: Instruction) -> tuple[str, 
 def _mma(function: Function, statement: AsmStatement, instruction: Instruction, predicates: dict[str, str]) -> MmaStep:
     if "sp" in instruction.parts:
         raise Sparse("sparse wgmma")
-    try:
-        op = WgmmaOp.parse(instruction.parts)
-    except ValueError as error:
-        raise Unsupported(str(error)) from error
-    operands = list(instruction.operands)
-    d, a, b, scale = operands[:4]
-    if not isinstance(d, Vec):
-        raise Unsupported("a D operand that is not a register list")
-    bound = [_operand(statement, item) for item in d.items]
+    found = find(instruction)
+    if found is None:
+        raise Unsupported(f"`{instruction.opcode}` with these operands is no wgmma of the PTX ISA")
+    op = WgmmaOp.of(found.modifiers)
+    bound = [_operand(statement, item) for item in items(found["d"])]
     registers = register_list(function, [o.expr_node if o is not None else None for o in bound])
     if registers is None:
         raise Unsupported("D registers that are not one array in order")
     constraints = {o.kind for o in bound if o is not None}
     if len(constraints) != 1:
         raise Unsupported("D registers of mixed constraints")
-    rest: list[str | None] = [_value(statement, o) for o in operands[4:]]
-    negate = rest[0:2] if len(rest) >= 2 else [None, None]
-    transpose = rest[2:4] if len(rest) >= 4 else [None, None]
-    a_registers: tuple[str, ...] = ()
-    if isinstance(a, Vec):
-        if len(a.items) != A_REGISTERS:
-            raise Unsupported(f"an A operand of {len(a.items)} registers")
-        a_registers = tuple(_value(statement, item) for item in a.items)
-        # imm-trans-a does not exist for registers
-        transpose = [None, rest[2] if len(rest) >= 3 else None]
+
+    def value(name: str) -> str | None:
+        return _value(statement, found[name]) if name in found else None
+
+    a = found["a"]
+    a_registers = tuple(_value(statement, item) for item in a.items) if isinstance(a, Vec) else ()
     return MmaStep(
         op,
         registers,
         "" if a_registers else _value(statement, a),
-        _value(statement, b),
-        _scale(statement, scale, predicates),
-        negate[0],
-        negate[1],
-        transpose[0],
-        transpose[1],
+        _value(statement, found["b"]),
+        _scale(statement, found["scale_d"], predicates),
+        value("scale_a"),
+        value("scale_b"),
+        value("trans_a"),
+        value("trans_b"),
         constraints.pop(),
         a_registers,
     )

@@ -8,36 +8,18 @@ A and its metadata).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from porter.ptx.forms.grammar import Modifiers
 from porter.ptx.swizzle import IntLike
-from porter.ptx.types import FP8_TYPES, INT4_TYPES, INT8_TYPES, ElementType
+from porter.ptx.types import FP8_TYPES, ElementType
 
 T = ElementType
 
-LEGAL_K: dict[ElementType, tuple[int, ...]] = {
-    T.F16: (8, 16),
-    T.BF16: (8, 16),
-    T.TF32: (4, 8),
-    T.F64: (4, 8, 16),
-    T.E4M3: (16, 32),
-    T.E5M2: (16, 32),
-    T.S8: (16, 32),
-    T.U8: (16, 32),
-    T.S4: (32, 64),
-    T.U4: (32, 64),
-    T.B1: (128, 256),
-}
-"""K of the dense m16n8 shapes."""
-
-LEGAL_K_M8: dict[ElementType, int] = {T.F64: 4, T.S8: 16, T.U8: 16, T.S4: 32, T.U4: 32, T.B1: 128}
-"""K of the m8n8 shapes, which are dense."""
+TYPES = frozenset({T.F16, T.BF16, T.TF32, T.F32, T.F64, T.S32, T.S8, T.U8, T.S4, T.U4, T.B1, *FP8_TYPES})
+"""Types of operands and results; FP6 and FP4 are not among them."""
 
 M, N = 16, 8
-
-_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
-_WORDS = frozenset(("sync", "aligned", "row", "col", "kind::f8f6f4", "popc", "sp", "sp::ordered_metadata"))
 
 
 @dataclass(frozen=True)
@@ -57,54 +39,19 @@ class MmaOp:
     sparse: bool = False
 
     @property
-    def stored_k(self) -> int:
-        """Columns of A in registers."""
-        return self.k // 2 if self.sparse else self.k
-
-    @property
-    def a_registers(self) -> int:
-        return self.m * self.stored_k * self.a_type.bits // (32 * self.register_bits)
-
-    @property
-    def b_registers(self) -> int:
-        return N * self.k * self.b_type.bits // (32 * self.register_bits)
-
-    @property
-    def d_registers(self) -> int:
-        return self.m * N // 64 if self.d_type is T.F16 else self.m * N // 32
-
-    @property
     def register_bits(self) -> int:
         return 64 if self.a_type is T.F64 else 32
 
     @staticmethod
-    def parse(parts: Sequence[str]) -> MmaOp:
-        """From the parts of an opcode. Raises ValueError for shapes and types outside the family."""
-        opcode = ".".join(parts)
-        sparse = "sp" in parts or "sp::ordered_metadata" in parts
-        satfinite = "satfinite" in parts
-        bits = next((part for part in parts if part in ("xor", "and")), "")
-        rest = [p for p in parts[1:] if p not in _WORDS and p not in ("satfinite", "xor", "and")]
-        if not parts or parts[0] != "mma" or len(rest) != 5 or not _SHAPE.fullmatch(rest[0]):
-            raise ValueError(f"{opcode} is not an mma.sync of the m16n8 and m8n8 families")
-        m, n, k = (int(x) for x in _SHAPE.findall(rest[0])[0])
-        try:
-            d, a, b, c = (ElementType(part) for part in rest[1:])
-        except ValueError:
-            raise ValueError(f"{opcode}: types {' '.join(rest[1:])} are not of these families") from None
-        same = a is b or {a, b} <= FP8_TYPES or {a, b} <= INT8_TYPES or {a, b} <= INT4_TYPES
-        if a in INT8_TYPES | INT4_TYPES | {T.B1}:
-            sums = {T.S32}
-        elif a is T.F64:
-            sums = {T.F64}
-        else:
-            sums = {T.F32} if a in (T.BF16, T.TF32) else {T.F16, T.F32}
-        depth = k // 2 if sparse else k
-        legal_k = (LEGAL_K_M8.get(a, 0),) if m == 8 else LEGAL_K.get(a, ())
-        shaped = n == N and m in (8, M) and depth in legal_k and not (sparse and m == 8)
-        if not shaped or not same or d not in sums or c is not d or (a is T.B1) != bool(bits):
-            raise ValueError(f"{opcode}: no such shape and types in these families")
-        return MmaOp(k, d, a, b, satfinite, m, bits, sparse)
+    def of(given: Modifiers) -> MmaOp:
+        """From the modifiers of an instruction. Raises ValueError for shapes and types outside the families."""
+        types = [given[name] for name in ("dtype", "atype", "btype")]
+        quads = given["shape"] == "m8n8k4" and types[1] != "f64"
+        if quads or "block_scale" in given or not TYPES.issuperset(types):
+            raise ValueError(f"mma of {given['shape']} and {' '.join(types)} is not in these families")
+        m, _, k = map(int, re.findall(r"\d+", given["shape"]))
+        d, a, b = map(ElementType, types)
+        return MmaOp(k, d, a, b, "satfinite" in given, m, given.get("op", ""), "metadata" in given)
 
 
 def a_position(lane: IntLike, register: IntLike, element: IntLike, a_bits: int, m: int = M) -> tuple[IntLike, IntLike]:

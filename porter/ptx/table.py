@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The instruction table: every PTX instruction form that Hopper and Blackwell kernels use, as data.
 
-`lookup` finds the row of an instruction; `destinations` and `sources` say which registers it writes and
-reads; `check` whether a target has it. Source of the rows: PTX ISA 9.0 and the behaviour of ptxas 13.0; each
-row names its section. Special registers and types stand in `porter.ptx.special`.
+`decode` reads an instruction as its row has it, modifiers and operands by name; `lookup` finds the row alone;
+`destinations` and `sources` say which registers it writes and reads; `check` whether a target has it. Source
+of the rows: PTX ISA 9.0 and the behaviour of ptxas 13.0; each row names its section. Special registers and
+types stand in `porter.ptx.special`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
-from porter.ptx.ast import Instruction, Mem, Neg, Operand, Pair, Placeholder, Reg, Vec
+from porter.ptx.ast import Imm, Instruction, Mem, Neg, Operand, Pair, Placeholder, Reg, Vec
 from porter.ptx.forms import bulk, control, conversion, floating, integer, matrix, memory, sync, tcgen05
 from porter.ptx.forms.grammar import (
     Access,
@@ -24,7 +26,7 @@ from porter.ptx.forms.grammar import (
     present,
     vector_length,
 )
-from porter.ptx.requirement import TargetName
+from porter.ptx.requirement import Requirement, TargetName
 from porter.ptx.special import FORMAT_BYTES, SPECIAL_REGISTERS, TYPE_BYTES
 
 __all__ = [
@@ -34,15 +36,17 @@ __all__ = [
     "TYPE_BYTES",
     "Access",
     "Completion",
+    "Decoded",
     "Form",
     "OperandForm",
     "UnknownInstruction",
-    "bind",
     "check",
+    "decode",
     "destinations",
-    "known_opcode",
+    "find",
+    "items",
     "lookup",
-    "modifiers",
+    "opcode_modifiers",
     "operand_type",
     "sources",
     "vector_length",
@@ -78,18 +82,93 @@ def _candidates(parts: tuple[str, ...]) -> tuple[tuple[Form, Modifiers], ...]:
     return tuple(found)
 
 
-def _match(
-    instruction: Instruction,
-) -> tuple[Form, Modifiers, tuple[tuple[OperandForm, Operand], ...]] | None:
+Bound = tuple[tuple[OperandForm, Operand], ...]
+"""Operands with their descriptions, in the order of the text."""
+
+UNKNOWN = Form("", "", (), (), "", Requirement.parse("sm_50"))
+"""Stands for the row of an instruction that has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded(Instruction):
+    """An instruction as its row describes it. `ins["a"]` is the operand of that name in the row."""
+
+    form: Form = UNKNOWN
+    modifiers: Modifiers = field(default_factory=dict)
+    bound: Bound = ()
+
+    @cached_property
+    def rows(self) -> dict[str, tuple[OperandForm, Operand]]:
+        """Each operand that is there with its description, by name: those inside brackets and behind `|` too."""
+        return {part[0].name: part for row, operand in self.bound for part in _named(row, operand)}
+
+    def __getitem__(self, name: str) -> Operand:
+        return self.rows[name][1]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.rows
+
+    def get(self, name: str) -> Operand | None:
+        return self.rows[name][1] if name in self.rows else None
+
+    def type(self, name: str) -> str:
+        """The PTX type of an operand's elements."""
+        return operand_type(self.rows[name][0], self.modifiers)
+
+    def space(self, name: str) -> str:
+        """The state space of a memory operand, empty if it is generic."""
+        space = self.rows[name][0].space
+        named = any(part.group and part.name == space for part in self.form.parts)
+        return self.modifiers.get(space, "" if named else space)
+
+    def registers(self, name: str) -> tuple[str, ...]:
+        """The registers of an operand, none if it is not there."""
+        return tuple(r.name for r in _registers(self[name]) if isinstance(r, Reg)) if name in self.rows else ()
+
+    @cached_property
+    def writes(self) -> tuple[str, ...]:
+        """Names of the registers it writes; of an instruction without a row none are known."""
+        return tuple(r.name for r in destinations(self) if isinstance(r, Reg))
+
+    @cached_property
+    def uses(self) -> tuple[str, ...]:
+        """Names of the registers whose values matter to it: those it reads, and those that a guard may keep."""
+        read = tuple(r.name for r in sources(self) if isinstance(r, Reg))
+        return read if self.guard is None else (*read, *self.writes)
+
+
+def items(operand: Operand) -> tuple[Operand, ...]:
+    """The elements of a vector; another operand is its only one."""
+    return operand.items if isinstance(operand, Vec) else (operand,)
+
+
+def _named(row: OperandForm, operand: Operand) -> Iterator[tuple[OperandForm, Operand]]:
+    for half, part in _halves(row, operand):
+        yield half, part
+        if isinstance(part, Mem):
+            yield from zip(half.inner, part.parts, strict=False)
+
+
+def find(instruction: Instruction, any_value: bool = False) -> Decoded | None:
+    """The instruction as its row has it, or None if no row describes it.
+
+    `any_value`: a constant may be one that the row does not allow, as if a register held it.
+    """
+    if isinstance(instruction, Decoded):
+        return instruction if instruction.form is not UNKNOWN else None
+    operands = instruction.operands
+    tried = tuple(Placeholder(0) if any_value and isinstance(o, Imm) else o for o in operands)
     for row, given in _candidates(instruction.parts):
-        bound = row.bind(instruction.operands, given)
+        bound = row.bind(tried, given)
         if bound is not None:
-            return row, given, bound
+            pairs = tuple((form, operand) for (form, _), operand in zip(bound, operands, strict=True))
+            return Decoded(**vars(instruction), form=row, modifiers=given, bound=pairs)
     return None
 
 
-def _matched(instruction: Instruction) -> tuple[Form, Modifiers, tuple[tuple[OperandForm, Operand], ...]]:
-    found = _match(instruction)
+def decode(instruction: Instruction, any_value: bool = False) -> Decoded:
+    """The instruction as its row has it (`find`). Raises UnknownInstruction."""
+    found = find(instruction, any_value)
     if found is None:
         raise UnknownInstruction(instruction)
     return found
@@ -97,28 +176,14 @@ def _matched(instruction: Instruction) -> tuple[Form, Modifiers, tuple[tuple[Ope
 
 def lookup(instruction: Instruction) -> Form | None:
     """The row that describes the instruction, opcode and operands, or None."""
-    found = _match(instruction)
-    return None if found is None else found[0]
+    found = find(instruction)
+    return None if found is None else found.form
 
 
-def known_opcode(opcode: str) -> bool:
-    """True if some row has this opcode, whatever the operands."""
-    return bool(_candidates(tuple(opcode.split("."))))
-
-
-def modifiers(instruction: Instruction) -> Modifiers:
-    """The modifiers by group name, in whatever order they are written. Raises UnknownInstruction."""
-    return _matched(instruction)[1]
-
-
-def bind(instruction: Instruction) -> tuple[tuple[OperandForm, Operand], ...]:
-    """Each operand with its description, in order. Raises UnknownInstruction."""
-    return _matched(instruction)[2]
-
-
-def operands(instruction: Instruction) -> dict[str, Operand]:
-    """The operands that are there, by the names of the table. Raises UnknownInstruction."""
-    return {row.name: operand for row, operand in _matched(instruction)[2]}
+def opcode_modifiers(opcode: str) -> Modifiers | None:
+    """The modifiers of an opcode by group name, in whatever order they are written; None if no row has it."""
+    found = _candidates(tuple(opcode.split(".")))
+    return found[0][1] if found else None
 
 
 def destinations(instruction: Instruction) -> tuple[Reg | Placeholder, ...]:
@@ -130,7 +195,7 @@ def destinations(instruction: Instruction) -> tuple[Reg | Placeholder, ...]:
         UnknownInstruction: no row describes the instruction.
     """
     found: list[Reg | Placeholder] = []
-    for row, operand in _matched(instruction)[2]:
+    for row, operand in _bound(instruction):
         for half, part in _halves(row, operand):
             if half.access in (Access.WRITE, Access.READ_WRITE) and half.kind != "memory":
                 found.extend(_registers(part))
@@ -146,11 +211,15 @@ def sources(instruction: Instruction) -> tuple[Reg | Placeholder, ...]:
     found: list[Reg | Placeholder] = []
     if instruction.guard is not None:
         found.extend(_registers(instruction.guard.operand))
-    for row, operand in _matched(instruction)[2]:
+    for row, operand in _bound(instruction):
         for half, part in _halves(row, operand):
             if half.access is not Access.WRITE or half.kind == "memory":
                 found.extend(_registers(part))
     return tuple(found)
+
+
+def _bound(instruction: Instruction) -> Bound:
+    return instruction.bound if isinstance(instruction, Decoded) else decode(instruction).bound
 
 
 def _halves(row: OperandForm, operand: Operand) -> Iterator[tuple[OperandForm, Operand]]:
@@ -189,14 +258,14 @@ def check(instruction: Instruction, target: str, version: tuple[int, int] = (9, 
         ValueError: `target` is not the name of a target.
         UnknownInstruction: no row describes the instruction.
     """
-    row, given, bound = _matched(instruction)
+    found = decode(instruction)
+    row, given = found.form, found.modifiers
     chip = TargetName.parse(target)
     missing = row.requirement.unmet(chip, version)
     if missing is not None:
         return f"{row.name} {missing}"
-    operands = {form.name for form, _ in bound}
     for when, requirement in row.also:
-        if when in (f"@{name}" for name in operands) or present(when, given):
+        if when in (f"@{name}" for name in found.rows) or present(when, given):
             missing = requirement.unmet(chip, version)
             if missing is not None:
                 return f"{row.name} with {_described(when, given)} {missing}"

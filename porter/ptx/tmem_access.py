@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from porter.ptx.forms.grammar import Modifiers
 from porter.ptx.swizzle import IntLike
 from porter.ptx.tmem import WARP_LANES
 
@@ -53,9 +54,6 @@ class LoadReduction:
     propagate_nan: bool = False
 
 
-REDUCED_SHAPES = (Shape.S32X32B, Shape.S16X32BX2)
-
-
 @dataclass(frozen=True)
 class TmemAccess:
     """What a tcgen05.ld or tcgen05.st opcode says; `packed` is pack::16b or unpack::16b. A tcgen05.ld.red also gives
@@ -78,40 +76,13 @@ class TmemAccess:
         return self.count * self.shape.columns_per_repeat * (2 if self.packed else 1)
 
     @staticmethod
-    def parse(parts: tuple[str, ...]) -> TmemAccess:
-        """From the parts of an opcode. Raises ValueError for anything but a legal ld or st."""
-        opcode = ".".join(parts)
-        if tuple(parts[:1]) != ("tcgen05",) or parts[1] not in ("ld", "st"):
-            raise ValueError(f"{opcode} is not a tcgen05.ld or tcgen05.st")
-        store = parts[1] == "st"
-        shape: Shape | None = None
-        count = 0
-        packed = False
-        reduction: LoadReduction | None = None
-        rest = parts[2:]
-        if not store and parts[2:3] == ("red",):
-            words = [part for part in rest if part in ("min", "max", "abs", "NaN", "u32", "s32", "f32")]
-            kinds = [part for part in words if part.endswith("32")]
-            if len({"min", "max"} & set(words)) != 1 or len(kinds) != 1:
-                raise ValueError(f"{opcode}: needs an operation and a type")
-            reduction = LoadReduction("max" in words, kinds[0], "abs" in words, "NaN" in words)
-            rest = tuple(part for part in rest[1:] if part not in words)
-        for part in rest:
-            if part in {s.value for s in Shape}:
-                shape = Shape(part)
-            elif part[:1] == "x" and part[1:].isdecimal():
-                count = int(part[1:])
-            elif part == ("unpack::16b" if store else "pack::16b"):
-                packed = True
-            elif part not in {"sync", "aligned", "b32"}:
-                raise ValueError(f"{opcode}: unknown modifier .{part}")
-        if shape is None:
-            raise ValueError(f"{opcode}: needs a shape")
-        if not is_legal_count(shape, count):
-            raise ValueError(f"{opcode}: .x{count} is no repetition of .{shape.value}")
-        if reduction is not None and (shape not in REDUCED_SHAPES or count < 2):
-            raise ValueError(f"{opcode}: .{shape.value}.x{count} has no reduction")
-        return TmemAccess(store, shape, count, packed, reduction)
+    def of(given: Modifiers) -> TmemAccess:
+        """From the modifiers of an instruction."""
+        reduction = None
+        if "red" in given:
+            reduction = LoadReduction(given["op"] == "max", given["type"], "abs" in given, "NaN" in given)
+        packed = "pack_16b" in given or "unpack_16b" in given
+        return TmemAccess("st" in given, Shape(given["shape"]), int(given["num"][1:]), packed, reduction)
 
 
 def is_legal_count(shape: Shape, count: int) -> bool:

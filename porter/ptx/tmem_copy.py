@@ -7,8 +7,9 @@ traits) for the lanes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+from porter.ptx.forms.grammar import Modifiers
 
 ROW_OFFSETS: dict[tuple[str, str], tuple[tuple[int, int, int], ...]] = {
     ("128x256b", ""): ((0, 128, 0),),
@@ -44,27 +45,8 @@ class TmemCopy:
         return ROW_OFFSETS[self.shape, self.multicast]
 
     @staticmethod
-    def parse(parts: Sequence[str]) -> TmemCopy:
-        """From the parts of an opcode. Raises ValueError for anything but a legal tcgen05.cp."""
-        opcode = ".".join(parts)
-        if tuple(parts[:2]) != ("tcgen05", "cp"):
-            raise ValueError(f"{opcode} is not a tcgen05.cp")
-        cta_group, shape, multicast = 0, "", ""
-        formats: set[str] = set()
-        for part in parts[2:]:
-            if part in ("cta_group::1", "cta_group::2"):
-                cta_group = int(part[-1])
-            elif part in {s for s, _ in ROW_OFFSETS}:
-                shape = part
-            elif part.startswith("warpx"):
-                multicast = part
-            elif part in ("b8x16", "b6x16_p32", "b4x16_p64"):
-                formats.add(part)
-            else:
-                raise ValueError(f"{opcode}: unknown modifier .{part}")
-        if not cta_group or (shape, multicast) not in ROW_OFFSETS:
-            raise ValueError(f"{opcode}: needs .cta_group and a shape with its multicast")
-        source = formats - {"b8x16"}
-        if len(source) > 1 or ("b8x16" in formats) != bool(source):
-            raise ValueError(f"{opcode}: .b8x16 goes with one source format")
-        return TmemCopy(cta_group, shape, multicast, *source)
+    def of(given: Modifiers) -> TmemCopy:
+        """From the modifiers of an instruction."""
+        return TmemCopy(
+            int(given["cta_group"][-1]), given["shape"], given.get("multicast", ""), given.get("source", "")
+        )

@@ -7,10 +7,10 @@ include/cute/arch/mma_sm100_umma.hpp for the stricter limits that libraries keep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from porter.ptx.forms.grammar import Modifiers
 from porter.ptx.types import F8F6F4_TYPES, INT8_TYPES, ElementType
 
 T = ElementType
@@ -121,45 +121,15 @@ class UmmaOp:
         return not self.ws and not self.block_scale
 
     @staticmethod
-    def parse(parts: Sequence[str]) -> UmmaOp:
-        """From the dot-separated parts of an opcode (`::` stays inside a part).
-
-        Raises ValueError, naming what is wrong, for anything that is not a tcgen05.mma.
-        """
-        opcode = ".".join(parts)
-        if tuple(parts[:2]) != ("tcgen05", "mma"):
-            raise ValueError(f"{opcode} is not a tcgen05.mma")
-        kind: Kind | None = None
-        cta_group = 0
-        scale_vector = collector = ""
-        flags: set[str] = set()
-        for part in parts[2:]:
-            name, _, value = part.partition("::")
-            if name == "kind" and value in {k.value for k in Kind}:
-                kind = Kind(value)
-            elif name == "cta_group" and value in {"1", "2"}:
-                cta_group = int(value)
-            elif name == "collector" and value:
-                collector = value
-            elif name == "scale_vec" or part in {"block16", "block32"}:
-                scale_vector = part
-            elif part in {"ws", "sp", "block_scale", "ashift"}:
-                flags.add(part)
-            else:
-                raise ValueError(f"{opcode}: unknown modifier .{part}")
-        if kind is None or not cta_group:
-            raise ValueError(f"{opcode}: needs .cta_group and .kind")
-        if "ws" in flags and (cta_group != 1 or kind.block_scaled):
-            raise ValueError(f"{opcode}: .ws is for .cta_group::1 without block scaling")
-        if kind.block_scaled != ("block_scale" in flags):
-            raise ValueError(f"{opcode}: .block_scale goes with the mx kinds")
+    def of(given: Modifiers) -> UmmaOp:
+        """From the modifiers of an instruction."""
         return UmmaOp(
-            kind,
-            cta_group,
-            "ws" in flags,
-            "sp" in flags,
-            "block_scale" in flags,
-            scale_vector,
-            collector,
-            "ashift" in flags,
+            Kind(given["kind"].removeprefix("kind::")),
+            int(given["cta_group"][-1]),
+            "ws" in given,
+            "sp" in given,
+            "block_scale" in given,
+            given.get("size", ""),
+            given.get("collector", "").removeprefix("collector::"),
+            "ashift" in given,
         )

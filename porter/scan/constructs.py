@@ -27,7 +27,7 @@ from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import LineIndex, Span
 from porter.model.dsl.names import hopper_only
 from porter.ptx.ast import Instruction
-from porter.ptx.table import UnknownInstruction, check, known_opcode
+from porter.ptx.table import UnknownInstruction, check, opcode_modifiers
 from porter.rules.load import load_rules
 from porter.rules.match import matches, text_matches
 from porter.rules.rule import Region, Rule, When
@@ -269,7 +269,7 @@ def _instructions(statements: Iterable[AsmStatement], target: str) -> list[Const
 
 @functools.lru_cache(65536)
 def _status(instruction: Instruction, target: str) -> str:
-    if not known_opcode(instruction.opcode):
+    if opcode_modifiers(instruction.opcode) is None:
         return "unknown"
     try:
         if check(instruction, target) is None:

@@ -9,46 +9,29 @@ may go on.
 from __future__ import annotations
 
 from porter.ptx import ast
-from porter.sim.operand_registers import uses_and_defs
+from porter.ptx.table import Completion, Decoded
 from porter.sim.program import EXIT, BasicBlock, Program
 
-# The leading instructions. "warp": executed by all the warp's threads (or its member mask) together.
-# "wait": may have to wait. "group": executed by the four warps of a warpgroup together.
-_WARP_HEADS = frozenset(("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma"))
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
 
 
-def leading(ins: ast.Instruction) -> str:
-    """ "" (ordinary), "warp", "wait" or "group": how an instruction leads its block."""
-    p = ins.parts
-    head = p[0]
-    if head in _WARP_HEADS:
-        return "warp"
-    if head == "bar" or head == "barrier":
-        if p[1] == "warp":
-            return "warp"
-        return "wait" if p[1] == "red" or (head == "barrier" and p[1] == "cta" and p[2] == "red") else ""
-    if head == "mbarrier" and p[1] in ("try_wait", "test_wait"):
+def leading(ins: Decoded) -> str:
+    """How an instruction leads its block: not at all (""), executed by all threads of the warp, or those of its
+    member mask, together ("warp"), by the four warps of a warpgroup ("group"), or such that it may have to wait."""
+    form, given = ins.form, ins.modifiers
+    if form.awaits is Completion.MBARRIER_TX or form.name == "tcgen05.alloc" or given.get("action") == "inc":
         return "wait"
-    if head == "setmaxnreg":
-        return "wait" if p[1] == "inc" else "warp"
-    if head == "wgmma":
-        return "group" if p[1] == "mma_async" else "warp"
-    if head == "tcgen05":
-        if p[1] == "alloc":
-            return "wait"
-        if p[1] in ("ld", "st", "dealloc", "relinquish_alloc_permit", "wait::ld", "wait::st"):
-            return "warp"
-    return ""
+    if form.issue == "cta":
+        return "wait" if "red" in given else ""
+    if form.issue == "warpgroup":
+        return "group" if form.completion is Completion.WGMMA_GROUP else "warp"
+    return "warp" if form.issue == "warp" else ""
 
 
-def _ends_block(ins: ast.Instruction) -> bool:
-    p = ins.parts
-    if p[0] in _ENDS:
-        return True
-    if p[0] in ("bar", "barrier"):
-        return p[1] != "warp" and "arrive" not in p and "red" not in p
-    return False
+def _ends_block(ins: Decoded) -> bool:
+    if ins.parts[0] in ("barrier", "bar"):
+        return not {"warp", "arrive", "red"} & ins.modifiers.keys()
+    return ins.parts[0] in _ENDS
 
 
 def split(program: Program) -> None:
@@ -71,14 +54,14 @@ def split(program: Program) -> None:
         following = b.number + 1 if b.number + 1 < len(program.blocks) else EXIT
         head = last.parts[0]
         if head == "bra":
-            name = last.operands[0]
+            name = last["target"]
             assert isinstance(name, ast.Sym)
             if name.name not in program.labels:
                 raise ValueError(f"branch to unknown label {name.name} (PTX line {last.line})")
             target = program.block_of_label(name.name)
             b.succ = (target,) if last.guard is None else (target, following)
         elif head == "brx":
-            table = last.operands[1]
+            table = last["targets"]
             assert isinstance(table, ast.Sym)
             b.succ = tuple(program.block_of_label(t) for t in program.tables.get(table.name, ()))
             if last.guard is not None:
@@ -97,9 +80,8 @@ def liveness(program: Program) -> None:
         g: set[str] = set()
         k: set[str] = set()
         for ins in program.code[b.start : b.end]:
-            uses, defs = uses_and_defs(ins)
-            g.update(u for u in uses if u not in k)
-            k.update(defs)
+            g.update(u for u in ins.uses if u not in k)
+            k.update(ins.writes)
         gen.append(g)
         kill.append(k)
     # A function has registers of its own: those of a caller live past the call, not through the function.

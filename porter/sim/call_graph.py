@@ -10,14 +10,14 @@ from porter.ptx import ast
 
 class CallGraph:
     def __init__(self, module: ast.Module) -> None:
-        self._module = module
+        self.defined = {f.name: f for f in reversed(module.functions) if f.body is not None}
         self._sizes: dict[str, int] = {}
         self._called: dict[str, frozenset[str]] = {}
 
     def size(self, name: str) -> int:
         """Instructions of a function."""
         if name not in self._sizes:
-            self._sizes[name] = _instructions(self._module.function(name).body or ())
+            self._sizes[name] = _instructions(self.defined[name].body or ())
         return self._sizes[name]
 
     def recurses(self, name: str) -> bool:
@@ -35,11 +35,7 @@ class CallGraph:
 
     def _callees(self, name: str) -> frozenset[str]:
         if name not in self._called:
-            try:
-                body = self._module.function(name).body
-            except KeyError:
-                body = None
-            self._called[name] = frozenset(_called(body or ()))
+            self._called[name] = frozenset(_called(self.defined[name].body or ()) if name in self.defined else ())
         return self._called[name]
 
 

@@ -22,13 +22,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from porter.ptx import ast
-from porter.sim.kinds import DTYPES, WIDTH_OF, WIDTHS, Unsupported, plain
+from porter.ptx.table import Decoded, items
+from porter.sim.kinds import DTYPES, WIDTH_OF, WIDTHS, Unsupported, kind_of, plain
 from porter.sim.machine import Machine
 from porter.sim.program import Program
 from porter.sim.rounding import float_bits
 
 F = TypeVar("F", bound=Callable[..., Any])
-Emitter = Callable[["Context", ast.Instruction], None]
+Emitter = Callable[["Context", Decoded], None]
 EMITTERS: dict[str, Emitter] = {}
 RUNTIME: dict[str, Any] = {"np": np, "where": np.where, **{f"t_{k}": t for k, t in DTYPES.items()}}
 
@@ -90,6 +91,7 @@ class Context:
         self.lines: list[str] = []
         self.env: dict[str, Value] = {}
         self.dirty: set[str] = set()
+        self.ins = self.program.code[0]
         self.guard: str | None = None
         self.leads = False
         self.at = 0
@@ -206,7 +208,7 @@ class Context:
             inner = self.src(op.operand, kind)
             return f"(~{inner})" if op.op == "!" and kind == "p" else f"(-{inner})"
         if isinstance(op, ast.Sym):
-            return self.symbol(op.name, 0, kind)
+            return self.symbol(op.name, op.offset, kind)
         if isinstance(op, ast.Mem) and not op.parts:
             return self.addr(op, kind)
         raise Unsupported(f"operand {op}")
@@ -265,6 +267,27 @@ class Context:
         if op.offset == 0:
             return base
         return self.let(f"{base} + {self.const(kind, op.offset)}")
+
+    def get(self, name: str, kind: str = "") -> str:
+        """An expression of the current instruction's operand of that name: in a kind, or in its type's. Of memory
+        it is the address, of 32 bits in shared and Tensor Memory."""
+        row, op = self.ins.rows[name]
+        if row.kind == "memory":
+            narrow = self.ins.space(name).startswith(("shared", "tmem"))
+            return self.addr(op, kind or ("u32" if narrow else "u64"))
+        return self.src(op, kind or kind_of(self.ins.type(name)))
+
+    def copied(self, name: str) -> str:
+        """The operand of that name to copy, its bits as they are."""
+        return self.bits(self.ins[name], kind_of(self.ins.type(name)))
+
+    def put(self, name: str, expr: str, kind: str = "") -> None:
+        """Write the operand of that name, in its type's kind or another."""
+        self.set(self.ins[name], kind or kind_of(self.ins.type(name)), expr)
+
+    def tuple_of(self, op: ast.Operand, kind: str) -> str:
+        """A tuple of the elements of a vector, of one if it is none."""
+        return f"({', '.join(self.src(i, kind) for i in items(op))},)"
 
     def set(self, op: ast.Operand, kind: str, expr: str, computed: bool = False) -> None:
         """Write a register: `expr` is an array of the given kind. Honours the instruction's guard.

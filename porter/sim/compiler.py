@@ -9,17 +9,14 @@ from types import CodeType
 from typing import Any
 
 from porter.ptx import ast
-from porter.ptx.table import lookup
+from porter.ptx.table import UNKNOWN, Completion, Decoded
 from porter.sim.blocks import leading
 from porter.sim.codegen import EMITTERS, Context, Unit
 from porter.sim.exec_control import emit_control
 from porter.sim.kinds import WIDTHS, Unsupported
 from porter.sim.loaded_registers import early_uses
 from porter.sim.machine import Machine
-from porter.sim.operand_registers import uses_and_defs
 from porter.sim.program import BasicBlock, Program
-
-_WHOLE_WARPS = ("wgmma", "tcgen05", "setmaxnreg")
 
 
 @lru_cache(maxsize=1024)
@@ -45,9 +42,8 @@ class Compiler(Unit):
         """
         order: dict[str, None] = {}
         for ins in self.program.code:
-            if ins.parts[0] == "wgmma" and ins.parts[1] == "mma_async":
-                for name in uses_and_defs(ins)[1]:
-                    order.setdefault(name)
+            if ins.form.completion is Completion.WGMMA_GROUP:
+                order.update(dict.fromkeys(ins.writes))
         if order:
             self._add_copies(order)
         self.fragments = frozenset(order)
@@ -118,15 +114,16 @@ class Compiler(Unit):
     def _instruction(self, cg: Context, at: int, leads: bool, last: BasicBlock) -> bool:
         """Emit one instruction; True if it ended the function."""
         ins = self.program.code[at]
+        cg.ins = ins
         kept = len(cg.lines), dict(cg.env), set(cg.dirty)
         try:
             cg.guard = None
             cg.leads = leads
             if leads and not cg.converged:
                 self._lead(cg, ins)
-            if ins.guard is not None:
-                p = cg.src(ins.guard.operand, "p")
-                cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
+            self._guard(cg, ins)
+            if ins.form is UNKNOWN:
+                raise Unsupported("not in the instruction table")
             if self.machine.observer is not None:
                 self.machine.observer.code(cg, ins)
             if ins.parts[0] in ("bra", "brx", "ret", "exit", "trap", "bar", "barrier", "brkpt"):
@@ -137,39 +134,25 @@ class Compiler(Unit):
             if at in self.early_uses:
                 cg.line(cg.call("tmem_use_loaded", repr(self.early_uses[at])))
             emitter(cg, ins)
-        except Exception as problem:
-            # What the instruction table says of an instruction its emitter may take for granted: a failure there is
-            # a mistake of ours. Of an instruction that the table does not have nothing is known.
-            if not isinstance(problem, Unsupported) and lookup(ins) is not None:
-                raise
+        except Unsupported as problem:
+            # What the instruction table says of an instruction its emitter may take for granted: another failure is
+            # a mistake of ours.
             del cg.lines[kept[0] :]
             cg.env, cg.dirty = kept[1], kept[2]
             cg.guard = None
-            if ins.guard is not None and isinstance(ins.guard.operand, ast.Reg):
-                p = cg.src(ins.guard.operand, "p")
-                cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
-            why = str(problem) if isinstance(problem, Unsupported) else "not in the instruction table"
-            self.refused[at] = why
-            cg.line(cg.call("unsupported", repr(why)))
+            self._guard(cg, ins)
+            self.refused[at] = str(problem)
+            cg.line(cg.call("unsupported", repr(str(problem))))
         return False
 
-    def _lead(self, cg: Context, ins: ast.Instruction) -> None:
+    def _guard(self, cg: Context, ins: Decoded) -> None:
+        if ins.guard is not None:
+            p = cg.src(ins.guard.operand, "p")
+            cg.guard = cg.let(f"~{p}") if ins.guard.negated else p
+
+    def _lead(self, cg: Context, ins: Decoded) -> None:
         """General version: gather the threads that must execute the leading instruction together."""
-        if leading(ins) == "warp" or (ins.parts[0] in _WHOLE_WARPS and leading(ins)):
-            members = member_mask(ins)
+        if leading(ins) and ins.form.issue in ("warp", "warpgroup"):
+            members = ins.get("mask")
             expr = "None" if members is None else cg.src(members, "u32")
             cg.narrow(f"gather_warp(M, {cg.at}, idx, n, mask, {expr})")
-
-
-def member_mask(ins: ast.Instruction) -> ast.Operand | None:
-    """The operand that names the threads taking part, or None for the whole warp."""
-    p, ops = ins.parts, ins.operands
-    if p[0] == "shfl":
-        return ops[4] if len(ops) > 4 else None
-    if p[0] in ("vote", "match", "redux"):
-        return ops[2] if len(ops) > 2 else None
-    if p[0] == "elect":
-        return ops[1]
-    if p[0] in ("bar", "barrier"):
-        return ops[0]
-    return None

@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.exec_memory import by_space, shared_access, space_of
+from porter.sim.exec_memory import by_space, place_of, shape_of, shared_access
 from porter.sim.global_access import global_groups
-from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
+from porter.sim.kinds import WIDTH_OF, kind_of
 from porter.sim.machine import Machine
 from porter.sim.reduction import combine
 from porter.sim.results import Stop
 
 Array = npt.NDArray[Any]
-_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 
 def _apply(view: Array, index: Array, b: Array, c: Array | None, op: str, type_name: str, flush: bool = False) -> Array:
@@ -133,64 +133,30 @@ def atomic_wide(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, for
     return result
 
 
-def _atom_b128(cg: Context, ins: ast.Instruction, op: str, space: str) -> None:
-    def halves(operand: ast.Operand) -> str:
-        assert isinstance(operand, ast.Vec)
-        return f"stack_values(n, {', '.join(cg.src(i, 'u64') for i in operand.items)})"
-
-    d, mem, *rest = ins.operands
-    assert isinstance(d, ast.Vec)
-    address = cg.addr(mem, "u32" if space in ("shared", "cluster") else "u64")
-    third = halves(rest[1]) if op == "cas" else "None"
-    form = cg.constant("form", AtomicForm(space, op, "b128", 8, 2))
-    result = cg.let(cg.call("atomic_wide", address, form, halves(rest[0]), third))
-    for i, item in enumerate(d.items):
-        if not (isinstance(item, ast.Sym) and item.name == "_"):
-            cg.set(item, "u64", f"{result}[..., {i}]")
-
-
 @emits("atom", "red")
-def _atom(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    has_result = p[0] == "atom"
-    mem = ops[1] if has_result else ops[0]
-    rest = ops[2:] if has_result else ops[1:]
-    op = next((x for x in p if x in _OPERATIONS), None)
-    type_name = p[-1]
-    if op is None:
-        raise Unsupported("")
-    space = space_of(cg, ins, mem)
+def _atom(cg: Context, ins: Decoded) -> None:
+    kind, item, count = shape_of(ins, "b")
+    kind, unsigned, type_name = kind.replace("s", "u"), f"u{8 * item}", ins.type("b")
+    op = ins.modifiers.get("op") or ("cas" if "cas" in ins.modifiers else "exch")
+    space, address = place_of(cg, ins)
     if type_name == "b128":
-        _atom_b128(cg, ins, op, space)
+        form = cg.constant("form", AtomicForm(space, op, type_name, item, count))
+        values = [f"stack_values(n, {cg.tuple_of(ins[name], 'u64')[1:-2]})" for name in "bc" if name in ins]
+        result = cg.let(cg.call("atomic_wide", address, form, *values, *["None"][: 2 - len(values)]))
+        for i, to in enumerate(items(ins["d"])):
+            if to != ast.Sym("_"):
+                cg.set(to, "u64", f"{result}[..., {i}]")
         return
-    item = WIDTH_OF[kind_of(type_name)] // 8
-    address = cg.addr(mem, "u32" if space in ("shared", "cluster") else "u64")
     form = cg.constant("form", AtomicForm(space, op, type_name, item))
-    unsigned = f"u{item * 8}"
-    count = next((int(x[1:]) for x in p[1:-1] if x in ("v2", "v4", "v8")), 1)
-
-    def bits(o: ast.Operand) -> str:
-        return (
-            cg.let(f"{cg.src(o, 'f32')}.view(t_u32)")
-            if isinstance(o, ast.Imm) and type_name == "f32"
-            else cg.src(o, unsigned)
-        )
-
-    if count > 1:
-        sources = rest[0].items if isinstance(rest[0], ast.Vec) else ()
-        results = ops[0].items if has_result and isinstance(ops[0], ast.Vec) else ()
-        kind = "u32" if space in ("shared", "cluster") else "u64"
-        for i, source in enumerate(sources):
-            place = cg.let(f"{address} + {cg.const(kind, i * item)}")
-            call = cg.call("atomic", place, form, bits(source), "None")
-            if results:
-                cg.set(results[i], unsigned, call)
-            else:
-                cg.line(call)
-        return
-    third = bits(rest[1]) if op == "cas" else "None"
-    call = cg.call("atomic", address, form, bits(rest[0]), third)
-    if has_result:
-        cg.set(ops[0], unsigned, call)
-    else:
-        cg.line(call)
+    third = cg.bits(ins["c"], kind) if "c" in ins else "None"
+    results = items(ins["d"]) if "d" in ins else ()
+    for i, source in enumerate(items(ins["b"])):
+        place = address
+        if count > 1:
+            address_kind = "u32" if space in ("shared", "cluster") else "u64"
+            place = cg.let(f"{address} + {cg.const(address_kind, i * item)}")
+        call = cg.call("atomic", place, form, cg.bits(source, kind), third)
+        if results:
+            cg.set(results[i], unsigned, call)
+        else:
+            cg.line(call)

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.kinds import kind_of
+from porter.sim.kinds import WIDTH_OF, kind_of
 
 Array = npt.NDArray[Any]
 
@@ -130,39 +131,34 @@ def funnel(a: Array, b: Array, c: Array, left: bool, clamp: bool) -> Array:
     return (wide >> n.astype(np.uint64)).astype(np.uint32)
 
 
+LOGIC = {"and": "&", "or": "|", "xor": "^"}
+
+
 @emits("and", "or", "xor")
-def _logic(cg: Context, ins: ast.Instruction) -> None:
-    op = {"and": "&", "or": "|", "xor": "^"}[ins.parts[0]]
-    kind = kind_of(ins.parts[-1])
-    cg.set(ins.operands[0], kind, f"{cg.src(ins.operands[1], kind)} {op} {cg.src(ins.operands[2], kind)}")
+def _logic(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"{cg.get('a')} {LOGIC[ins.modifiers['op']]} {cg.get('b')}")
 
 
 @emits("not")
-def _not(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    cg.set(ins.operands[0], kind, f"~{cg.src(ins.operands[1], kind)}")
+def _not(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"~{cg.get('a')}")
 
 
 @emits("cnot")
-def _cnot(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    cg.set(ins.operands[0], kind, f"({cg.src(ins.operands[1], kind)} == 0).astype(t_{kind})")
+def _cnot(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"({cg.get('a')} == 0).astype(t_{kind_of(ins.type('d'))})")
 
 
 @emits("lop3")
-def _lop3(cg: Context, ins: ast.Instruction) -> None:
-    d = ins.operands[0]
-    joined = ins.parts[1] if ins.parts[1] in ("and", "or") else None
-    a, b, c = (cg.src(o, "u32") for o in ins.operands[1:4])
-    table = ins.operands[4]
-    assert isinstance(table, ast.Imm)
-    lut = int(table.value) & 0xFF
+def _lop3(cg: Context, ins: Decoded) -> None:
+    a, b, c = map(cg.get, "abc")
+    lut = cg.integer(ins["lut"]) & 0xFF
     simple = {0xC0: "{a} & {b}", 0x3C: "{a} ^ {b}", 0xFC: "{a} | {b}", 0x96: "{a} ^ {b} ^ {c}",
               0xEA: "({a} & {b}) | {c}", 0xFE: "{a} | {b} | {c}", 0x80: "{a} & {b} & {c}",
               0xF8: "{a} | ({b} & {c})", 0x78: "{a} ^ ({b} & {c})", 0x6A: "({a} & {b}) ^ {c}",
               0xCA: "({a} & {b}) | (~{a} & {c})"}  # fmt: skip
-    if lut in simple and joined is None:
-        cg.set(d, "u32", simple[lut].format(a=a, b=b, c=c))
+    if lut in simple and "q" not in ins:
+        cg.put("d", simple[lut].format(a=a, b=b, c=c))
         return
     terms = []
     for i in range(8):
@@ -170,97 +166,80 @@ def _lop3(cg: Context, ins: ast.Instruction) -> None:
             picks = [x if i >> s & 1 else f"~{x}" for x, s in ((a, 2), (b, 1), (c, 0))]
             terms.append("(" + " & ".join(picks) + ")")
     value = " | ".join(terms) if terms else cg.const("u32", 0)
-    if joined is None:
-        cg.set(d, "u32", value)
+    if "q" not in ins:
+        cg.put("d", value)
         return
     # The predicate says whether any bit is set, joined with another predicate.
-    assert isinstance(d, ast.Pair)
-    value, q = cg.let(value), cg.src(ins.operands[5], "p")
-    if not (isinstance(d.first, ast.Sym) and d.first.name == "_"):
-        cg.set(d.first, "u32", value)
-    cg.set(d.second, "p", f"({value} != 0) {'&' if joined == 'and' else '|'} {q}")
+    value, q = cg.let(value), cg.get("q")
+    if ins.registers("d"):
+        cg.put("d", value)
+    cg.put("p", f"({value} != 0) {LOGIC[ins.modifiers['bool']]} {q}")
 
 
 @emits("shl", "shr")
-def _shift(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    op = "<<" if ins.parts[0] == "shl" else ">>"
-    amount = ins.operands[2]
-    bits = int(kind[1:])
+def _shift(cg: Context, ins: Decoded) -> None:
+    kind = kind_of(ins.type("d"))
+    amount, bits = ins["b"], WIDTH_OF[kind]
     if isinstance(amount, ast.Imm):
-        n = int(amount.value) & 0xFFFFFFFF
-        count = cg.const(kind, min(n, bits))
+        count = cg.const(kind, min(int(amount.value) & 0xFFFFFFFF, bits))
     elif bits == 32:
-        count = cg.src(amount, kind)
+        count = cg.get("b", kind)
     elif bits == 64:
-        count = f"{cg.src(amount, 'u32')}.astype(t_{kind})"
+        count = f"{cg.get('b')}.astype(t_{kind})"
     else:
-        count = f"np.minimum({cg.src(amount, 'u32')}, {cg.const('u32', bits)}).astype(t_{kind})"
-    cg.set(ins.operands[0], kind, f"{cg.src(ins.operands[1], kind)} {op} {count}")
+        count = f"np.minimum({cg.get('b')}, {cg.const('u32', bits)}).astype(t_{kind})"
+    cg.put("d", f"{cg.get('a')} {'<<' if 'shl' in ins.modifiers else '>>'} {count}")
 
 
 @emits("shf")
-def _shf(cg: Context, ins: ast.Instruction) -> None:
-    a, b, c = (cg.src(o, "u32") for o in ins.operands[1:4])
-    cg.set(ins.operands[0], "u32", f"funnel({a}, {b}, {c}, {'l' in ins.parts}, {'clamp' in ins.parts})")
+def _shf(cg: Context, ins: Decoded) -> None:
+    left, clamp = ins.modifiers["dir"] == "l", ins.modifiers["mode"] == "clamp"
+    cg.put("d", f"funnel({', '.join(map(cg.get, 'abc'))}, {left}, {clamp})")
 
 
 @emits("bfe")
-def _bfe(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    b, c = cg.src(ins.operands[2], "u32"), cg.src(ins.operands[3], "u32")
-    cg.set(ins.operands[0], kind, f"bfe({cg.src(ins.operands[1], kind)}, {b}, {c})")
+def _bfe(cg: Context, ins: Decoded) -> None:
+    b, c = cg.get("b"), cg.get("c")
+    cg.put("d", f"bfe({cg.get('a')}, {b}, {c})")
 
 
 @emits("bfi")
-def _bfi(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
-    c, d = cg.src(ins.operands[3], "u32"), cg.src(ins.operands[4], "u32")
-    cg.set(ins.operands[0], kind, f"bfi({a}, {b}, {c}, {d})")
+def _bfi(cg: Context, ins: Decoded) -> None:
+    cg.put("f", f"bfi({', '.join(map(cg.get, 'abcd'))})")
 
 
 @emits("bmsk")
-def _bmsk(cg: Context, ins: ast.Instruction) -> None:
-    a, b = cg.src(ins.operands[1], "u32"), cg.src(ins.operands[2], "u32")
-    if "wrap" in ins.parts:
+def _bmsk(cg: Context, ins: Decoded) -> None:
+    a, b = cg.get("a"), cg.get("b")
+    if ins.modifiers["mode"] == "wrap":
         a, b = f"({a} & {cg.const('u32', 31)})", f"({b} & {cg.const('u32', 31)})"
     one, ones = cg.const("u32", 1), cg.const("u32", 0xFFFFFFFF)
     width = cg.let(b)
     mask = f"where({width} >= 32, {ones}, ({one} << {width}) - {one})"
-    cg.set(ins.operands[0], "u32", f"{mask} << {a}")
+    cg.put("d", f"{mask} << {a}")
 
 
 @emits("szext")
-def _szext(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    b = cg.src(ins.operands[2], "u32")
-    if "wrap" in ins.parts:
+def _szext(cg: Context, ins: Decoded) -> None:
+    b = cg.get("b")
+    if ins.modifiers["mode"] == "wrap":
         b = f"({b} & {cg.const('u32', 31)})"
-    cg.set(
-        ins.operands[0],
-        kind,
-        f"bfe({cg.src(ins.operands[1], kind)}, {cg.const('u32', 0)}, np.minimum({b}, 32))",
-    )
+    cg.put("d", f"bfe({cg.get('a')}, {cg.const('u32', 0)}, np.minimum({b}, 32))")
 
 
 @emits("prmt")
-def _prmt(cg: Context, ins: ast.Instruction) -> None:
-    mode = ins.parts[2] if len(ins.parts) > 2 else ""
-    a, b, c = (cg.src(o, "u32") for o in ins.operands[1:4])
-    cg.set(ins.operands[0], "u32", f"prmt({a}, {b}, {c}, {mode!r})")
+def _prmt(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"prmt({', '.join(map(cg.get, 'abc'))}, {ins.modifiers.get('mode', '')!r})")
 
 
-@emits("popc", "clz")
-def _count(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    cg.set(ins.operands[0], "u32", f"{ins.parts[0]}({cg.src(ins.operands[1], kind)})")
+@emits("popc", "clz", "brev")
+def _of_one(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"{ins.parts[0]}({cg.get('a')})")
 
 
 @emits("bfind")
-def _bfind(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    cg.set(ins.operands[0], "u32", f"bfind({cg.src(ins.operands[1], kind)}, {'shiftamt' in ins.parts})")
+def _bfind(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"bfind({cg.get('a')}, {'shiftamt' in ins.modifiers})")
 
 
 @runtime
@@ -280,12 +259,5 @@ def find_nth(mask: Array, base: Array, offset: Array) -> Array:
 
 
 @emits("fns")
-def _fns(cg: Context, ins: ast.Instruction) -> None:
-    mask, base = (cg.src(o, "u32") for o in ins.operands[1:3])
-    cg.set(ins.operands[0], "u32", f"find_nth({mask}, {base}, {cg.src(ins.operands[3], 's32')})")
-
-
-@emits("brev")
-def _brev(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    cg.set(ins.operands[0], kind, f"brev({cg.src(ins.operands[1], kind)})")
+def _fns(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"find_nth({', '.join(map(cg.get, ('mask', 'base', 'offset')))})")

@@ -9,15 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.bulk_operands import BulkForm, BulkLoadOperands, BulkStoreOperands
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.copy_groups import bulk_out
 from porter.sim.exec_tensor_copy import tensor_copy
-from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
-from porter.sim.reduction import REDUCTIONS, combine
+from porter.sim.reduction import combine
 from porter.sim.results import Stop
 from porter.sim.threads import Issuer, Signal
 
@@ -104,46 +103,28 @@ def bulk_store(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm,
 # Code generation ----------------------------------------------------------------------------------------
 
 
-def emit_bulk(cg: Context, ins: ast.Instruction) -> None:
+def emit_bulk(cg: Context, ins: Decoded) -> None:
     """cp.async.bulk in all its forms."""
-    p, ops = ins.parts, ins.operands
-    if "commit_group" in p:
+    given = ins.modifiers
+    if "commit_group" in given:
         cg.line(cg.call("bulk_commit"))
-    elif "wait_group" in p:
-        cg.line(cg.call("bulk_wait", str(cg.integer(ops[0])), str("read" in p)))
-    elif "prefetch" in p:
-        return
-    elif "tensor" in p:
-        tensor_copy(cg, ins, None)
-    elif p[3] == "global":
-        chosen = cg.src(ops[-1], "u32") if "cp_mask" in p else "None"
-        _emit_store(cg, ops, BulkForm(), chosen)
-    else:
-        multicast = cg.src(ops[4], "u32") if "multicast::cluster" in p else "None"
-        _emit_load(cg, ops, BulkForm(from_shared=p[4].startswith("shared")), multicast)
+    elif "wait_group" in given:
+        cg.line(cg.call("bulk_wait", str(cg.integer(ins["n"])), str("read" in given)))
+    elif "prefetch" not in given:
+        _copy(cg, ins)
 
 
 @emits("cp.reduce")
-def _cp_reduce(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    how = next(op for op in REDUCTIONS if op in p)
-    if "tensor" in p:
-        tensor_copy(cg, ins, how)
-    elif p[4] == "global" and p[5].startswith("shared"):
-        if p[-1] not in _ELEMENTS:
-            raise Unsupported(f"reduction of .{p[-1]}")
-        _emit_store(cg, ops, BulkForm(how=how, kind=p[-1]), "None")
+def _copy(cg: Context, ins: Decoded) -> None:
+    given = ins.modifiers
+    if "tensor" in given:
+        tensor_copy(cg, ins)
+        return
+    form = cg.constant("form", BulkForm(ins.space("src") != "global", given.get("op", ""), given.get("type", "")))
+    places = cg.get("dst"), cg.get("src"), cg.get("size")
+    mask = cg.get("mask", "u32") if "mask" in ins else "None"
+    if given["dst"] == "global":
+        cg.line(cg.call("bulk_store", form, f"BulkStoreOperands({', '.join(places)}, {mask})"))
     else:
-        _emit_load(cg, ops, BulkForm(from_shared=True, how=how, kind=p[-1]), "None")
-
-
-def _emit_store(cg: Context, ops: tuple[ast.Operand, ...], form: BulkForm, chosen: str) -> None:
-    values = cg.addr(ops[0], "u64"), cg.addr(ops[1], "u32"), cg.src(ops[2], "u32"), chosen
-    cg.line(cg.call("bulk_store", cg.constant("form", form), f"BulkStoreOperands({', '.join(values)})"))
-
-
-def _emit_load(cg: Context, ops: tuple[ast.Operand, ...], form: BulkForm, multicast: str) -> None:
-    source_kind = "u32" if form.from_shared else "u64"
-    places = cg.addr(ops[0], "u32"), cg.addr(ops[1], source_kind)
-    values = *places, cg.src(ops[2], "u32"), cg.addr(ops[3], "u32"), multicast
-    cg.line(cg.call("bulk_load", cg.constant("form", form), f"BulkLoadOperands({', '.join(values)})"))
+        values = ", ".join((*places, cg.get("mbar"), mask))
+        cg.line(cg.call("bulk_load", form, f"BulkLoadOperands({values})"))

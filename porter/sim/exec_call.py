@@ -12,6 +12,7 @@ import numpy as np
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.shared_window import OFFSET_MASK
+from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
@@ -116,25 +117,23 @@ def device_assert(M: Machine, at: int, idx: Any, n: int, mask: Any, slots: tuple
 
 
 @emits("call")
-def _call(cg: Context, ins: ast.Instruction) -> None:
-    if "recursive" in ins.parts:
+def _call(cg: Context, ins: Decoded) -> None:
+    target = ins["target"]
+    name = target.name if isinstance(target, ast.Sym) else ""
+    if any(f.name == name and f.body is not None for f in cg.program.module.functions):
         raise Unsupported("recursion")
-    target, returns, arguments = ins.operands
-    assert isinstance(target, ast.Sym)
-    assert isinstance(returns, ast.Vec)
-    assert isinstance(arguments, ast.Vec)
+    if name not in ("vprintf", "__assertfail"):
+        raise Unsupported(f"call of {name or 'a function pointer'}")
+    variables = cg.program.variables
     slots = []
-    for a in arguments.items:
-        if not isinstance(a, ast.Sym) or a.name not in cg.program.variables:
+    for a in items(ins["arguments"]):
+        if not isinstance(a, ast.Sym) or a.name not in variables:
             raise Unsupported("a call with arguments in registers")
-        slots.append(cg.program.variables[a.name].offset)
-    if target.name == "vprintf":
-        result = cg.let(cg.call("device_printf", str(slots[0]), str(slots[1])))
-        for r in returns.items:
-            assert isinstance(r, ast.Sym)
-            offset = cg.const("u64", cg.program.variables[r.name].offset)
-            cg.line(cg.call("st_local", offset, "4", "1", result))
-    elif target.name == "__assertfail":
+        slots.append(variables[a.name].offset)
+    if name == "__assertfail":
         cg.line(cg.call("device_assert", f"{tuple(slots)}"))
-    else:
-        raise Unsupported(f"call of {target.name or 'a function pointer'}")
+        return
+    result = cg.let(cg.call("device_printf", str(slots[0]), str(slots[1])))
+    for r in items(ins["results"]):
+        assert isinstance(r, ast.Sym)
+        cg.line(cg.call("st_local", cg.const("u64", variables[r.name].offset), "4", "1", result))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
@@ -46,7 +47,7 @@ def branch_table(index: Array, n: int, targets: tuple[int, ...]) -> Array:
     return np.broadcast_to(table[np.minimum(index.astype(np.int64), len(targets) - 1)], (n, 32))
 
 
-def emit_control(cg: Context, ins: ast.Instruction, at: int, last: BasicBlock, leads: bool) -> bool:
+def emit_control(cg: Context, ins: Decoded, at: int, last: BasicBlock, leads: bool) -> bool:
     """Generate a control instruction; True if the function ends with it."""
     p = ins.parts
     head = p[0]
@@ -69,7 +70,7 @@ def emit_control(cg: Context, ins: ast.Instruction, at: int, last: BasicBlock, l
     elif head == "bra":
         target = last.succ[0]
     else:
-        index = cg.src(ins.operands[0], "u32")
+        index = cg.get("index")
         table = last.succ[:-1] if guard is not None else last.succ
         if not table:
             raise Unsupported("branch table")
@@ -91,60 +92,50 @@ def emit_control(cg: Context, ins: ast.Instruction, at: int, last: BasicBlock, l
     return True
 
 
-def _barrier(cg: Context, ins: ast.Instruction, last: BasicBlock, following: int) -> bool:
-    p = ins.parts
-    if p[1] == "warp":
+def _barrier(cg: Context, ins: Decoded, last: BasicBlock, following: int) -> bool:
+    given = ins.modifiers
+    if "warp" in given:
         # The threads were gathered by the lead.
         return False
-    if p[0] == "barrier" and p[1] == "cluster":
-        if p[2] == "arrive":
-            cg.line(cg.call("cluster_arrive"))
-            return False
-        guard = cg.guard
-        mask = cg.mask()
-        cg.guard = None
-        cg.write_back(sorted(last.live_out))
-        cg.line(f"return idx, mask, cluster_wait(M, {cg.at}, idx, n, mask, {mask}, {following})")
-        del guard
-        return True
-    what = p[2] if p[1] == "cta" else p[1]
-    number = cg.src(ins.operands[0], "u32") if what != "red" else cg.src(ins.operands[1], "u32")
-    if what == "red":
-        return _barrier_reduce(cg, ins)
-    count = cg.src(ins.operands[1], "u32") if len(ins.operands) > 1 else "None"
-    if what == "arrive":
-        cg.line(cg.call("barrier_arrive", number, count))
+    if "cluster" in given and "arrive" in given:
+        cg.line(cg.call("cluster_arrive"))
         return False
+    if "cluster" not in given:
+        number = cg.get("a")
+        if "red" in given:
+            return _barrier_reduce(cg, ins, number)
+        count = cg.get("b") if "b" in ins else "None"
+        if "arrive" in given:
+            cg.line(cg.call("barrier_arrive", number, count))
+            return False
     mask = cg.mask()
     cg.guard = None
     cg.write_back(sorted(last.live_out))
-    cg.line(f"return idx, mask, barrier_sync(M, {cg.at}, idx, n, mask, {mask}, {number}, {count}, {following})")
+    what = "cluster_wait" if "cluster" in given else "barrier_sync"
+    more = "" if "cluster" in given else f"{number}, {count}, "
+    cg.line(f"return idx, mask, {what}(M, {cg.at}, idx, n, mask, {mask}, {more}{following})")
     return True
 
 
-def _barrier_reduce(cg: Context, ins: ast.Instruction) -> bool:
+def _barrier_reduce(cg: Context, ins: Decoded, number: str) -> bool:
     """bar.red leads its block: the threads stay until the barrier completes, then read the result."""
-    ops = ins.operands
-    negated = isinstance(ops[-1], ast.Neg)
-    predicate = cg.src(ops[-1], "p")
-    del negated
-    number = cg.src(ops[1], "u32")
-    count = cg.src(ops[2], "u32") if len(ops) > 3 else "None"
-    how = next(x for x in ins.parts if x in ("popc", "and", "or"))
+    predicate = cg.get("c")
+    count = cg.get("b") if "b" in ins else "None"
+    how = ins.modifiers.get("op", "popc")
     if cg.guard is not None:
         raise Unsupported("a predicated barrier reduction")
     call = f"barrier_reduce(M, {cg.at}, idx, n, mask, {number}, {count}, {predicate}, {how!r})"
     cg.narrow(call, ", result")
-    cg.set(ops[0], "u32" if how == "popc" else "p", "result")
+    cg.put("d" if how == "popc" else "p", "result")
     return False
 
 
 @emits("nop", "pmevent", "nanosleep", "griddepcontrol", "membar", "fence")
 @emits("prefetch", "prefetchu", "discard", "applypriority")
-def _nothing(cg: Context, ins: ast.Instruction) -> None:
+def _nothing(cg: Context, ins: Decoded) -> None:
     """Orders or hints that do not change what a functional run computes."""
 
 
 @emits("createpolicy")
-def _createpolicy(cg: Context, ins: ast.Instruction) -> None:
-    cg.set(ins.operands[0], "u64", cg.const("u64", 0))
+def _createpolicy(cg: Context, ins: Decoded) -> None:
+    cg.put("policy", cg.const("u64", 0))

@@ -10,8 +10,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast, nan
+from porter.ptx import nan
 from porter.ptx.float_words import BF16_INFINITY, BF16_LARGEST, BF16_MAGNITUDE, BF16_SIGN, F32_FRACTION, F32_INFINITY
+from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exact_f64 import integer_to_f64
 from porter.sim.exec_float import load_float, store_float
@@ -208,90 +209,70 @@ def relu_if(x: Array, wanted: bool) -> Array:
     return relu(np.asarray(x)) if wanted else x
 
 
-def _pack(cg: Context, ins: ast.Instruction) -> None:
+@emits("cvt.pack")
+def _pack(cg: Context, ins: Decoded) -> None:
     """cvt.pack.sat.convertType.abType.cType: two saturated integers below the shifted third operand."""
-    p = ins.parts
-    target = p[3]
-    bits = {"u16": 16, "s16": 16, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "u2": 2, "s2": 2}[target]
-    a, b = cg.src(ins.operands[1], "s32"), cg.src(ins.operands[2], "s32")
+    target = ins.modifiers["dtype"]
+    bits = int(target[1:])
+    a, b = cg.get("a"), cg.get("b")
     mask = cg.const("u32", (1 << bits) - 1)
     low = -(1 << (bits - 1)) if target[0] == "s" else 0
     high = (1 << (bits - (target[0] == "s"))) - 1
     low_name, high_name = cg.const("s32", low), cg.const("s32", high)
     parts = [f"(np.clip({x}, {low_name}, {high_name}).view(t_u32) & {mask})" for x in (a, b)]
     expr = f"({parts[0]} << {cg.const('u32', bits)}) | {parts[1]}"
-    if len(ins.operands) > 3:
-        c = cg.src(ins.operands[3], "u32")
-        expr = f"({c} << {cg.const('u32', 2 * bits)}) | {expr}"
-    cg.set(ins.operands[0], "u32", expr)
-
-
-def _float_source(cg: Context, op: ast.Operand, t: str, ftz: bool) -> str:
-    return load_float(cg, op, t, ftz and t == "f32")
+    if "c" in ins:
+        expr = f"({cg.get('c')} << {cg.const('u32', 2 * bits)}) | {expr}"
+    cg.put("d", expr)
 
 
 @emits("cvt")
-def _cvt(cg: Context, ins: ast.Instruction) -> None:
-    p = ins.parts
-    if p[1] == "pack":
-        _pack(cg, ins)
-        return
-    to, source = p[-2], p[-1]
-    mode = next((m for m in p[1:-2] if m in ("rn", "rna", "rz", "rm", "rp")), None)
-    integral = next((m for m in p[1:-2] if m in INTEGRAL), None)
-    ftz, sat, satfinite, relu_ = "ftz" in p, "sat" in p, "satfinite" in p, "relu" in p
-    if "rs" in p:
-        _stochastic(cg, ins)
-        return
-    d, ops = ins.operands[0], ins.operands
-    if is_integer(to) and is_integer(source):
-        kind, from_kind = kind_of(to), kind_of(source)
-        x = cg.src(ops[1], from_kind)
-        cg.set(d, kind, f"int_sat({x}, {kind!r})" if sat else f"{x}.astype(t_{kind})")
-    elif is_integer(to):
+def _cvt(cg: Context, ins: Decoded) -> None:
+    given = ins.modifiers
+    to, source = given.get("dtype", "tf32"), given.get("atype", "f32")
+    mode = given.get("rnd", "rn")
+    ftz, sat, satfinite, relu_ = ("ftz" in given, "sat" in given, "satfinite" in given, "relu" in given)
+    if "rs" in given:
+        _stochastic(cg, ins, to)
+    elif is_integer(to) and is_integer(source):
         kind = kind_of(to)
-        how = integral or "rzi"
-        cg.set(d, kind, f"float_to_int({_float_source(cg, ops[1], source, ftz)}, {kind!r}, {how!r})")
+        cg.put("d", f"int_sat({cg.get('a')}, {kind!r})" if sat else f"{cg.get('a')}.astype(t_{kind})")
+    elif is_integer(to):
+        x = load_float(cg, ins["a"], source, ftz and source == "f32")
+        cg.put("d", f"float_to_int({x}, {kind_of(to)!r}, {given['irnd']!r})")
     elif is_integer(source):
-        x = cg.src(ops[1], kind_of(source))
-        m = mode or "rn"
-        if to == "f32":
-            expr = f"int_to_f32({x}, {m!r})"
-        elif to == "f64":
-            wide = m != "rn" and kind_of(source)[1:] == "64"
-            expr = f"integer_to_f64({x}, {m!r})" if wide else f"{x}.astype(t_f64)"
-        elif to == "f16":
-            expr = f"to_f16(int_to_f64_odd({x}), {m!r}, False)"
-        elif to == "bf16":
-            cg.set(d, "u16", f"to_bf16(int_to_f64_odd({x}), {m!r}, False)")
+        x = cg.get("a")
+        if to == "bf16":
+            cg.put("d", f"to_bf16(int_to_f64_odd({x}), {mode!r}, False)")
             return
+        if to == "f32":
+            expr = f"int_to_f32({x}, {mode!r})"
+        elif to == "f64":
+            wide = mode != "rn" and source[1:] == "64"
+            expr = f"integer_to_f64({x}, {mode!r})" if wide else f"{x}.astype(t_f64)"
         else:
-            raise Unsupported(f"integer to .{to}")
-        store_float(cg, d, to, expr, False, sat)
-    elif to in ("f16x2", "bf16x2") and source == "f32":
-        m = mode or "rn"
-        fn = "to_f16" if to == "f16x2" else "to_bf16"
-        values = [f"{fn}(relu_if({load_float(cg, o, 'f32', ftz)}, {relu_}), {m!r}, {satfinite})" for o in ops[1:3]]
-        halves = [f"float_bits({x})" if to == "f16x2" else x for x in values]
-        cg.set(d, "u32", f"join16({halves[0]}, {halves[1]})")
+            expr = f"to_f16(int_to_f64_odd({x}), {mode!r}, False)"
+        store_float(cg, ins["d"], to, expr, False, sat)
     elif to == "tf32":
-        cg.set(d, "u32", f"to_tf32(relu_if({cg.src(ops[1], 'f32')}, {relu_}), {mode or 'rna'!r}, {satfinite})")
+        cg.put("d", f"to_tf32(relu_if({cg.get('a')}, {relu_}), {given.get('rnd', 'rna')!r}, {satfinite})")
+    elif to in ("f16x2", "bf16x2") and source == "f32":
+        fn = "to_f16" if to == "f16x2" else "to_bf16"
+        values = [f"{fn}(relu_if({load_float(cg, ins[x], 'f32', ftz)}, {relu_}), {mode!r}, {satfinite})" for x in "ab"]
+        halves = [f"float_bits({x})" if to == "f16x2" else x for x in values]
+        cg.put("d", f"join16({halves[0]}, {halves[1]})")
     elif to == "ue8m0x2":
-        if source == "f32":
-            high, low = cg.src(ops[1], "f32"), cg.src(ops[2], "f32")
-        else:
-            pair = cg.let(load_float(cg, ops[1], source))
-            high, low = f"{pair}[..., 1]", f"{pair}[..., 0]"
-        cg.set(d, "u16", f"join8(to_ue8m0({high}, {mode!r}), to_ue8m0({low}, {mode!r}))")
-    elif to == "bf16x2" and source == "ue8m0x2":
-        bytes_ = cg.let(f"lanes8({cg.src(ops[1], 'u16')})")
-        cg.set(d, "u32", f"packed(to_bf16(from_small({bytes_}, 'ue8m0'), 'rn', False))")
-    elif to.endswith("x2") and to[:-2] in SMALL:
-        _to_small(cg, ins, to[:-2], source, relu_)
-    elif source.endswith("x2") and source[:-2] in SMALL:
-        _from_small(cg, ins, to, source[:-2], relu_)
+        high, low = _two(cg, ins, source)
+        cg.put("d", f"join8(to_ue8m0({high}, {mode!r}), to_ue8m0({low}, {mode!r}))")
+    elif source == "ue8m0x2":
+        bytes_ = cg.let(f"lanes8({cg.get('a')})")
+        cg.put("d", f"packed(to_bf16(from_small({bytes_}, 'ue8m0'), 'rn', False))")
+    elif to[:-2] in SMALL:
+        codes = [f"to_small(relu_if({x}, {relu_}), {to[:-2]!r})" for x in _two(cg, ins, source)]
+        cg.put("d", f"({codes[0]} << t_u8(4)) | {codes[1]}" if to == "e2m1x2" else f"join8({codes[0]}, {codes[1]})")
+    elif source[:-2] in SMALL:
+        _from_small(cg, ins, source[:-2], relu_)
     else:
-        _float_to_float(cg, ins, to, source, mode, integral)
+        _float_to_float(cg, ins, to, source)
 
 
 @runtime
@@ -308,65 +289,48 @@ def round_stochastic(x: Array, bits: Array, to: str, satfinite: bool) -> Array:
     return to_f16(values, "rn", satfinite) if to == "f16" else to_bf16(values.astype(np.float32), "rn", satfinite)
 
 
-def _stochastic(cg: Context, ins: ast.Instruction) -> None:
+def _stochastic(cg: Context, ins: Decoded, to: str) -> None:
     """cvt.rs of two values; the random bits of the first are in the upper half."""
-    to = ins.parts[-2]
     if to not in ("f16x2", "bf16x2"):
         raise Unsupported("stochastic rounding to four values")
-    bits = cg.src(ins.operands[3], "u32")
-    satfinite, relu_ = "satfinite" in ins.parts, "relu" in ins.parts
+    bits = cg.get("rbits")
+    satfinite, relu_ = "satfinite" in ins.modifiers, "relu" in ins.modifiers
     halves = []
-    for operand, random in ((ins.operands[1], f"({bits} >> {cg.const('u32', 16)})"), (ins.operands[2], bits)):
-        x = f"relu_if({cg.src(operand, 'f32')}, {relu_})"
-        call = f"round_stochastic({x}, {random}, {to[:-2]!r}, {satfinite})"
+    for name, random in (("a", f"({bits} >> {cg.const('u32', 16)})"), ("b", bits)):
+        call = f"round_stochastic(relu_if({cg.get(name)}, {relu_}), {random}, {to[:-2]!r}, {satfinite})"
         halves.append(f"float_bits({call})" if to == "f16x2" else call)
-    cg.set(ins.operands[0], "u32", f"join16({halves[0]}, {halves[1]})")
+    cg.put("d", f"join16({halves[0]}, {halves[1]})")
 
 
-def _to_small(cg: Context, ins: ast.Instruction, name: str, source: str, relu_: bool) -> None:
-    ops = ins.operands
-    if source == "f32":
-        high, low = load_float(cg, ops[1], "f32"), load_float(cg, ops[2], "f32")
-    elif source in ("f16x2", "bf16x2"):
-        pair = cg.let(load_float(cg, ops[1], source))
-        high, low = f"{pair}[..., 1]", f"{pair}[..., 0]"
-    else:
-        raise Unsupported(f".{source} to .{name}x2")
-    codes = [f"to_small(relu_if({x}, {relu_}), {name!r})" for x in (high, low)]
+def _two(cg: Context, ins: Decoded, source: str) -> tuple[str, str]:
+    """The two values of a conversion, that for the upper half first."""
+    if "b" in ins:
+        return cg.get("a"), cg.get("b")
+    pair = cg.let(load_float(cg, ins["a"], source))
+    return f"{pair}[..., 1]", f"{pair}[..., 0]"
+
+
+def _from_small(cg: Context, ins: Decoded, name: str, relu_: bool) -> None:
+    """To f16x2."""
+    x = cg.get("a")
+    codes = f"lanes8({x})"
     if name == "e2m1":
-        cg.set(ops[0], "u8", f"({codes[0]} << t_u8(4)) | {codes[1]}")
-    else:
-        cg.set(ops[0], "u16", f"join8({codes[0]}, {codes[1]})")
-
-
-def _from_small(cg: Context, ins: ast.Instruction, to: str, name: str, relu_: bool) -> None:
-    if to not in ("f16x2", "bf16x2"):
-        raise Unsupported(f".{name}x2 to .{to}")
-    ops = ins.operands
-    if name == "e2m1":
-        x = cg.src(ops[1], "u8")
         codes = f"np.stack(np.broadcast_arrays({x} & t_u8(15), {x} >> t_u8(4)), axis=-1)"
-    else:
-        codes = f"lanes8({cg.src(ops[1], 'u16')})"
     values = cg.let(f"relu_if(from_small({codes}, {name!r}), {relu_})")
-    final = f"canonical_nan({values}.astype(t_f16))" if to == "f16x2" else f"to_bf16({values}, 'rn', False)"
-    cg.set(ops[0], "u32", f"packed({final})")
+    cg.put("d", f"packed(canonical_nan({values}.astype(t_f16)))")
 
 
-def _float_to_float(
-    cg: Context, ins: ast.Instruction, to: str, source: str, mode: str | None, integral: str | None
-) -> None:
-    p = ins.parts
-    ftz, sat, satfinite, relu_ = "ftz" in p, "sat" in p, "satfinite" in p, "relu" in p
-    x = _float_source(cg, ins.operands[1], source, ftz and to != "f16")
-    if integral is not None:
-        x = f"{INTEGRAL[integral]}({x})"
-    if relu_:
+def _float_to_float(cg: Context, ins: Decoded, to: str, source: str) -> None:
+    given = ins.modifiers
+    ftz, sat, satfinite = "ftz" in given, "sat" in given, "satfinite" in given
+    mode, d = given.get("rnd", "rn"), ins["d"]
+    x = load_float(cg, ins["a"], source, ftz and source == "f32" and to != "f16")
+    if "irnd" in given:
+        x = f"{INTEGRAL[given['irnd']]}({x})"
+    if "relu" in given:
         x = f"relu_if({x}, True)"
-    d = ins.operands[0]
-    m = mode or "rn"
-    if to == source == "f32" and integral is None and not (ftz or sat):
-        cg.set(d, "u32", cg.src(ins.operands[1], "u32"))
+    if to == source == "f32" and "irnd" not in given and not (ftz or sat):
+        cg.put("d", cg.get("a", "u32"), "u32")
     elif to == source:
         store_float(cg, d, to, x, ftz, sat)
     elif to == "f64":
@@ -374,24 +338,20 @@ def _float_to_float(
         store_float(cg, d, to, f"kept_nan({x}.astype(t_f64), {x}.astype(t_f64))", False, sat)
     elif to == "f32" and source in ("f64", "bf16"):
         # These two keep what they can of a NaN's payload.
-        expr = cg.let(f"to_f32({x}, {m!r})" if source == "f64" else x)
+        expr = cg.let(f"to_f32({x}, {mode!r})" if source == "f64" else x)
         expr = cg.let(f"saturate({expr})") if sat else expr
         if ftz and source == "bf16":
             store_float(cg, d, to, expr, ftz)
         else:
-            cg.set(d, "f32", f"flush_f32({expr})" if ftz else expr)
+            cg.put("d", f"flush_f32({expr})" if ftz else expr)
     elif to == "f32":
         store_float(cg, d, to, f"np.asarray({x}).astype(t_f32)", ftz, sat)
     elif source == "f64":
         x = cg.let(x)
-        narrow = cg.let(f"to_{to}({x}, {m!r}, {satfinite})")
+        narrow = cg.let(f"to_{to}({x}, {mode!r}, {satfinite})")
         narrow = f"saturate({narrow}).view(t_u16)" if sat else narrow
-        cg.set(d, "u16", narrow if sat else f"narrow_nan({narrow}, {x}, {10 if to == 'f16' else 7})")
+        cg.put("d", narrow if sat else f"narrow_nan({narrow}, {x}, {10 if to == 'f16' else 7})", "u16")
     elif to == "f16":
-        store_float(cg, d, to, f"to_f16({x}, {m!r}, {satfinite})", False, sat)
-    elif to == "bf16":
-        if sat:
-            raise Unsupported("cvt.sat to bf16")
-        cg.set(d, "u16", f"to_bf16({x}, {m!r}, {satfinite})")
+        store_float(cg, d, to, f"to_f16({x}, {mode!r}, {satfinite})", False, sat)
     else:
-        raise Unsupported(f".{source} to .{to}")
+        cg.put("d", f"to_bf16({x}, {mode!r}, {satfinite})")

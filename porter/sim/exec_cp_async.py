@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
 from porter.ptx.forms.grammar import Completion
+from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.effects import Effect, Shared
 from porter.sim.exec_bulk import emit_bulk
 from porter.sim.exec_memory import shared_index
 from porter.sim.footprints import byte_bits
 from porter.sim.global_access import global_groups
-from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Groups, Operation
 from porter.sim.shared_address import shared_address
@@ -175,34 +174,22 @@ def cp_async_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any,
 
 
 @emits("cp.async")
-def _cp_async(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    if p[2] == "commit_group":
-        cg.line(cg.call("cp_async_commit"))
-    elif p[2] == "wait_group":
-        cg.line(cg.call("cp_async_wait", str(cg.integer(ops[0]))))
-    elif p[2] == "wait_all":
-        cg.line(cg.call("cp_async_wait", "-1"))
-    elif p[2] == "mbarrier":
-        cg.line(cg.call("cp_async_arrive", shared_address(cg, ops[0], ins), str("noinc" in p)))
-    elif p[2] in ("ca", "cg"):
-        size, ignore = "None", "None"
-        rest = list(ops[3:])
-        if "L2::cache_hint" in p:
-            rest = rest[:-1]
-        if rest:
-            if _is_predicate(cg, rest[0]):
-                ignore = cg.src(rest[0], "p")
-            else:
-                size = cg.src(rest[0], "u32")
-        operands = cg.addr(ops[0], "u32"), cg.addr(ops[1], "u64"), str(cg.integer(ops[2])), size, ignore
-        cg.line(cg.call("cp_async", f"CopyOperands({', '.join(operands)})"))
-    elif p[2] == "bulk":
+def _cp_async(cg: Context, ins: Decoded) -> None:
+    given = ins.modifiers
+    if "bulk" in given:
         emit_bulk(cg, ins)
+    elif "commit_group" in given:
+        cg.line(cg.call("cp_async_commit"))
+    elif "wait_group" in given or "wait_all" in given:
+        cg.line(cg.call("cp_async_wait", str(cg.integer(ins["n"])) if "n" in ins else "-1"))
+    elif "mbar" in ins:
+        cg.line(cg.call("cp_async_arrive", shared_address(cg, "mbar"), str("noinc" in given)))
     else:
-        raise Unsupported("")
-
-
-def _is_predicate(cg: Context, op: ast.Operand) -> bool:
-    inner = op.operand if isinstance(op, ast.Neg) else op
-    return isinstance(inner, ast.Reg) and cg.program.widths.get(inner.name) == 1
+        # The operand is a number of bytes, or a predicate that says to ignore the source.
+        size = ignore = "None"
+        if any(cg.program.widths.get(name) == 1 for name in ins.registers("src_size")):
+            ignore = cg.get("src_size", "p")
+        elif "src_size" in ins:
+            size = cg.get("src_size")
+        operands = cg.get("dst"), cg.get("src"), str(cg.integer(ins["size"])), size, ignore
+        cg.line(cg.call("cp_async", f"CopyOperands({', '.join(operands)})"))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy.typing as npt
 
 from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath.ex2 import ex2_f32
 from porter.sim.exact_f64 import directed
@@ -30,7 +31,6 @@ from porter.sim.rounding import (
 )
 
 Array = npt.NDArray[Any]
-FLOAT_TYPES = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"))
 MODES = ("rn", "rz", "rm", "rp")
 
 runtime(bf16_to_f32)
@@ -98,183 +98,146 @@ def store_float(cg: Context, op: ast.Operand, type_name: str, expr: str, ftz: bo
         raise Unsupported(f"type .{type_name}")
 
 
-def _mode(ins: ast.Instruction) -> str:
-    return next((p for p in ins.parts[1:] if p in MODES), "rn")
+def _mode(ins: Decoded) -> str:
+    """The rounding mode; divisions that round otherwise give the nearest."""
+    mode = ins.modifiers.get("rnd", "rn")
+    return mode if mode in MODES else "rn"
 
 
-def _types(ins: ast.Instruction) -> tuple[str, str]:
-    """(result type, type of the inputs): they differ in mixed-precision add/sub/fma (`.f32.bf16`)."""
-    t = ins.parts[-1]
-    if len(ins.parts) > 2 and ins.parts[-2] in FLOAT_TYPES:
-        return ins.parts[-2], t
-    return t, t
+def _load(cg: Context, ins: Decoded, names: str) -> list[str]:
+    """Operands of those names, each in its own type."""
+    return [load_float(cg, ins[name], ins.type(name), "ftz" in ins.modifiers) for name in names]
+
+
+def _store(cg: Context, ins: Decoded, expr: str) -> None:
+    store_float(cg, ins["d"], ins.type("d"), expr, "ftz" in ins.modifiers, "sat" in ins.modifiers)
 
 
 @emits("add", "sub")
-def _add(cg: Context, ins: ast.Instruction) -> None:
-    op = "+" if ins.parts[0] == "add" else "-"
-    if is_integer(ins.parts[-1]):
+def _add(cg: Context, ins: Decoded) -> None:
+    op = "+" if ins.modifiers.get("op", ins.parts[0]) == "add" else "-"
+    if is_integer(ins.type("d")):
         integer_add(cg, ins, op)
         return
-    p, mode, ftz, sat = ins.parts, _mode(ins), "ftz" in ins.parts, "sat" in ins.parts
-    t, source = _types(ins)
-    if t != source:
-        a = load_float(cg, ins.operands[1], source)
-        b = load_float(cg, ins.operands[2], "f32")
-        b = b if op == "+" else f"(-{b})"
-        store_float(cg, ins.operands[0], t, f"add_f32_mode({a}, {b}, {mode!r})", ftz, sat)
+    mode = _mode(ins)
+    if "c" in ins or (mode != "rn" and ins.type("d") != "f64"):
+        # One of them may be narrower.
+        a, b = _load(cg, ins, "ac" if "c" in ins else "ab")
+        _store(cg, ins, f"add_f32_mode({a}, {b if op == '+' else f'(-{b})'}, {mode!r})")
         return
-    a = load_float(cg, ins.operands[1], t, ftz)
-    b = load_float(cg, ins.operands[2], t, ftz)
-    if t == "f64":
+    a, b = _load(cg, ins, "ab")
+    if ins.type("d") == "f64":
         _f64(cg, ins, op, mode, a, b)
-    elif mode == "rn":
-        store_float(cg, ins.operands[0], t, f"{a} {op} {b}", ftz, sat)
-    elif t in ("f32", "f32x2"):
-        b = b if op == "+" else f"(-{b})"
-        store_float(cg, ins.operands[0], t, f"add_f32_mode({a}, {b}, {mode!r})", ftz, sat)
     else:
-        raise Unsupported(f"{'.'.join(p)}: rounding .{mode}")
+        _store(cg, ins, f"{a} {op} {b}")
 
 
-def _f64(cg: Context, ins: ast.Instruction, op: str, mode: str, a: str, b: str) -> None:
+def _f64(cg: Context, ins: Decoded, op: str, mode: str, a: str, b: str) -> None:
     """d = a op b in double precision."""
     a, b = cg.let(a), cg.let(b)
     expr = f"{a} {op} {b}" if mode == "rn" else f"directed({op!r}, {mode!r}, {a}, {b})"
     order = f"{a}, {b}" if op == "/" else f"{b}, {a}"
-    store_float(cg, ins.operands[0], "f64", f"kept_nan({expr}, {order})")
+    _store(cg, ins, f"kept_nan({expr}, {order})")
 
 
-@emits("mul")
-def _mul(cg: Context, ins: ast.Instruction) -> None:
-    t = ins.parts[-1]
-    if is_integer(t):
-        integer_mul(cg, ins)
+@emits("mul", "div", "rem")
+def _mul(cg: Context, ins: Decoded) -> None:
+    name, t = ins.parts[0], ins.type("d")
+    if is_integer(ins.type("a")):
+        (integer_mul if name == "mul" else integer_div)(cg, ins)
         return
-    mode, ftz, sat = _mode(ins), "ftz" in ins.parts, "sat" in ins.parts
-    a, b = load_float(cg, ins.operands[1], t, ftz), load_float(cg, ins.operands[2], t, ftz)
+    op, mode = "*" if name == "mul" else "/", _mode(ins)
+    a, b = _load(cg, ins, "ab")
     if t == "f64":
-        _f64(cg, ins, "*", mode, a, b)
+        _f64(cg, ins, op, mode, a, b)
     elif mode == "rn":
-        store_float(cg, ins.operands[0], t, f"{a} * {b}", ftz, sat)
-    elif t in ("f32", "f32x2"):
-        store_float(cg, ins.operands[0], t, f"mul_f32_mode({a}, {b}, {mode!r})", ftz, sat)
+        _store(cg, ins, f"{a} {op} {b}")
     else:
-        raise Unsupported(f"rounding .{mode}")
+        _store(cg, ins, f"{name}_f32_mode({a}, {b}, {mode!r})")
 
 
 @emits("mad", "fma")
-def _fma(cg: Context, ins: ast.Instruction) -> None:
-    if is_integer(ins.parts[-1]):
+def _fma(cg: Context, ins: Decoded) -> None:
+    t, mode = ins.type("d"), _mode(ins)
+    if is_integer(t):
         integer_mul(cg, ins)
         return
-    mode, ftz, sat = _mode(ins), "ftz" in ins.parts, "sat" in ins.parts
-    relu = "relu" in ins.parts
-    t, source = _types(ins)
-    a, b = (load_float(cg, o, source, ftz) for o in ins.operands[1:3])
-    c = load_float(cg, ins.operands[3], t, ftz)
+    a, b, c = _load(cg, ins, "abc")
     if t in ("f32", "f32x2"):
         expr = f"fma_f32({a}, {b}, {c})" if mode == "rn" else f"fma_f32_mode({a}, {b}, {c}, {mode!r})"
     elif t == "f64":
         a, b, c = cg.let(a), cg.let(b), cg.let(c)
         expr = f"fma_f64({a}, {b}, {c})" if mode == "rn" else f"directed('fma', {mode!r}, {a}, {b}, {c})"
         expr = f"kept_nan({expr}, {b}, {c}, {a})"
-    elif mode != "rn":
-        raise Unsupported(f"rounding .{mode}")
     elif t in ("f16", "f16x2"):
         expr = f"fma_f16({a}, {b}, {c})"
     else:
         expr = f"bf16_to_f32(fma_bf16({a}, {b}, {c}))"
-    if relu:
-        expr = f"relu({expr})"
-    store_float(cg, ins.operands[0], t, expr, ftz, sat)
+    _store(cg, ins, f"relu({expr})" if "relu" in ins.modifiers else expr)
 
 
 @emits("min", "max")
-def _minmax(cg: Context, ins: ast.Instruction) -> None:
-    t = ins.parts[-1]
-    if is_integer(t):
+def _minmax(cg: Context, ins: Decoded) -> None:
+    if is_integer(ins.type("d")):
         integer_minmax(cg, ins)
         return
-    ftz = "ftz" in ins.parts
-    name = f"float_{ins.parts[0]}"
-    nan = "NaN" in ins.parts
-    values = [cg.let(load_float(cg, o, t, ftz)) for o in ins.operands[1:]]
+    name, nan = f"float_{ins.modifiers['op']}", "NaN" in ins.modifiers
+    values = [cg.let(x) for x in _load(cg, ins, "abc" if "c" in ins else "ab")]
+    if "c" in ins and "abs" in ins.modifiers:
+        values = [f"np.abs({v})" for v in values]
     expr = values[0]
     for v in values[1:]:
         expr = f"{name}({expr}, {v}, {nan})"
-    if "xorsign" in ins.parts:
-        a, b = values[0], values[1]
+    if "xorsign" in ins.modifiers:
+        a, b = values
         expr = f"xorsign({name}(np.abs({a}), np.abs({b}), {nan}), {a}, {b})"
-    store_float(cg, ins.operands[0], t, expr, ftz)
-
-
-@emits("div", "rem")
-def _div(cg: Context, ins: ast.Instruction) -> None:
-    if is_integer(ins.parts[-1]):
-        integer_div(cg, ins)
-        return
-    t, mode, ftz = ins.parts[-1], _mode(ins), "ftz" in ins.parts
-    a, b = load_float(cg, ins.operands[1], t, ftz), load_float(cg, ins.operands[2], t, ftz)
-    if t == "f64":
-        _f64(cg, ins, "/", mode, a, b)
-    elif mode == "rn":
-        store_float(cg, ins.operands[0], t, f"{a} / {b}", ftz)
-    elif t == "f32":
-        store_float(cg, ins.operands[0], t, f"div_f32_mode({a}, {b}, {mode!r})", ftz)
-    else:
-        raise Unsupported(f"rounding .{mode}")
+    _store(cg, ins, expr)
 
 
 @emits("abs", "neg")
-def _sign(cg: Context, ins: ast.Instruction) -> None:
-    t = ins.parts[-1]
+def _sign(cg: Context, ins: Decoded) -> None:
+    t = ins.type("d")
     if is_integer(t):
         integer_sign(cg, ins)
         return
-    negate = ins.parts[0] == "neg"
-    x = cg.let(load_float(cg, ins.operands[1], t, "ftz" in ins.parts))
-    expr = f"-{x}" if negate else f"np.abs({x})"
+    x = cg.let(load_float(cg, ins["a"], t, "ftz" in ins.modifiers))
+    expr = f"-{x}" if ins.parts[0] == "neg" else f"np.abs({x})"
     if t == "f64":
         expr = f"kept_nan({expr}, {x})"
-    store_float(cg, ins.operands[0], t, expr)
+    store_float(cg, ins["d"], t, expr)
 
 
 @emits("sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
-def _function(cg: Context, ins: ast.Instruction) -> None:
-    p, t, ftz = ins.parts, ins.parts[-1], "ftz" in ins.parts
-    x = load_float(cg, ins.operands[1], t, ftz)
-    mode = next((m for m in p if m in MODES), None)
-    if p[0] == "ex2" and t == "f32":
-        store_float(cg, ins.operands[0], t, f"ex2_f32({x}, {ftz})", ftz)
-    elif mode is None or p[0] not in ("sqrt", "rcp"):
-        store_float(cg, ins.operands[0], t, f"approx({p[0]!r}, {x}, {t == 'f64' and ftz})", ftz)
+def _function(cg: Context, ins: Decoded) -> None:
+    name, t, ftz = ins.parts[0], ins.type("d"), "ftz" in ins.modifiers
+    mode = ins.modifiers.get("rnd", "approx")
+    [x] = _load(cg, ins, "a")
+    if name == "ex2" and t == "f32":
+        _store(cg, ins, f"ex2_f32({x}, {ftz})")
+    elif mode == "approx":
+        _store(cg, ins, f"approx({name!r}, {x}, {t == 'f64' and ftz})")
     elif t == "f64":
         x = cg.let(x)
-        rounded = f"directed({p[0]!r}, {mode!r}, {x})"
-        nearest = f"np.sqrt({x})" if p[0] == "sqrt" else f"{cg.const('f64', 1.0)} / {x}"
-        store_float(cg, ins.operands[0], t, f"kept_nan({nearest if mode == 'rn' else rounded}, {x})")
-    elif mode == "rn":
-        one = cg.const(t, 1.0)
-        store_float(cg, ins.operands[0], t, f"np.sqrt({x})" if p[0] == "sqrt" else f"{one} / {x}", ftz)
-    elif t == "f32" and p[0] == "sqrt":
-        store_float(cg, ins.operands[0], t, f"sqrt_f32_mode({x}, {mode!r})", ftz)
-    elif t == "f32":
-        store_float(cg, ins.operands[0], t, f"div_f32_mode({cg.const('f32', 1.0)}, {x}, {mode!r})", ftz)
+        rounded = f"directed({name!r}, {mode!r}, {x})"
+        nearest = f"np.sqrt({x})" if name == "sqrt" else f"{cg.const('f64', 1.0)} / {x}"
+        _store(cg, ins, f"kept_nan({nearest if mode == 'rn' else rounded}, {x})")
+    elif name == "sqrt":
+        _store(cg, ins, f"np.sqrt({x})" if mode == "rn" else f"sqrt_f32_mode({x}, {mode!r})")
     else:
-        raise Unsupported(f"rounding .{mode}")
+        one = cg.const(t, 1.0)
+        _store(cg, ins, f"{one} / {x}" if mode == "rn" else f"div_f32_mode({one}, {x}, {mode!r})")
 
 
 @emits("copysign")
-def _copysign(cg: Context, ins: ast.Instruction) -> None:
-    bits = ins.parts[-1][1:]
+def _copysign(cg: Context, ins: Decoded) -> None:
+    bits = ins.type("d")[1:]
     kind = f"u{bits}"
     top = cg.const(kind, 1 << (int(bits) - 1))
-    a, b = cg.bits(ins.operands[1], ins.parts[-1]), cg.bits(ins.operands[2], ins.parts[-1])
-    cg.set(ins.operands[0], kind, f"({b} & ~{top}) | ({a} & {top})")
+    a, b = cg.copied("a"), cg.copied("b")
+    cg.put("d", f"({b} & ~{top}) | ({a} & {top})", kind)
 
 
 @emits("testp")
-def _testp(cg: Context, ins: ast.Instruction) -> None:
-    x = load_float(cg, ins.operands[1], ins.parts[-1])
-    cg.set(ins.operands[0], "p", f"testp({x}, {ins.parts[1]!r})")
+def _testp(cg: Context, ins: Decoded) -> None:
+    x = load_float(cg, ins["a"], ins.type("a"))
+    cg.put("p", f"testp({x}, {ins.modifiers['op']!r})")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, Value, emits, runtime
-from porter.sim.kinds import kind_of
+from porter.sim.kinds import WIDTH_OF
 
 Array = npt.NDArray[Any]
 INTEGER_TYPES = frozenset(("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64", "u8", "s8", "b8"))
@@ -115,141 +115,102 @@ def _set_carry(cg: Context, expr: str) -> None:
     cg.env[CARRY] = Value(32, {"u32": cg.let(f"({expr}).astype(t_u32)")})
 
 
-def integer_add(cg: Context, ins: ast.Instruction, op: str) -> None:
-    p, t = ins.parts, ins.parts[-1]
-    d, x, y = ins.operands[0], ins.operands[1], ins.operands[2]
+def _sum(cg: Context, ins: Decoded, a: str, b: str, op: str) -> None:
+    """d = a op b in unsigned words, with the carry flag."""
+    u = "u" + ins.type("d")[1:]
+    carry = f"{_carry(cg)}.astype(t_{u})" if _takes_carry(ins) else cg.const(u, 0)
+    first = cg.let(f"{a} {op} {b}")
+    total = cg.let(f"{first} {op} {carry}")
+    if "cc" in ins.modifiers:
+        over = f"({first} < {a}) | ({total} < {first})" if op == "+" else f"({a} < {b}) | ({first} < {carry})"
+        _set_carry(cg, over)
+    cg.put("d", total, u)
+
+
+def _uses_carry(ins: Decoded) -> bool:
+    return "cc" in ins.modifiers or _takes_carry(ins)
+
+
+def _takes_carry(ins: Decoded) -> bool:
+    return ins.parts[0] in ("addc", "subc", "madc")
+
+
+def integer_add(cg: Context, ins: Decoded, op: str) -> None:
+    t = ins.type("d")
     if t in PACKED_INTEGERS:
-        k = "'u2'"
-        a, b = cg.src(x, "u32"), cg.src(y, "u32")
-        cg.set(d, "u32", f"packed(lanes16({a}, {k}) {op} lanes16({b}, {k}))")
-        return
-    kind = kind_of(t)
-    if "sat" in p:
-        a, b = cg.src(x, "s32"), cg.src(y, "s32")
-        cg.set(d, "s32", f"sat_s32({a}.astype(t_s64) {op} {b}.astype(t_s64))")
-        return
-    with_carry = p[0] in ("addc", "subc")
-    if with_carry or "cc" in p:
-        u = "u" + kind[1:]
-        a, b = cg.src(x, u), cg.src(y, u)
-        carry = f"{_carry(cg)}.astype(t_{u})" if with_carry else cg.const(u, 0)
-        first = cg.let(f"{a} {op} {b}")
-        total = cg.let(f"{first} {op} {carry}")
-        if "cc" in p:
-            over = f"({first} < {a}) | ({total} < {first})" if op == "+" else f"({a} < {b}) | ({first} < {carry})"
-            _set_carry(cg, over)
-        cg.set(d, u, total)
-        return
-    cg.set(d, kind, f"{cg.src(x, kind)} {op} {cg.src(y, kind)}")
-
-
-def integer_mul(cg: Context, ins: ast.Instruction) -> None:
-    p, t = ins.parts, ins.parts[-1]
-    d, ops = ins.operands[0], ins.operands
-    kind = kind_of(t)
-    bits = int(kind[1:])
-    kind = "u" + kind[1:] if kind[0] == "b" else kind
-    addend = p[0] in ("mad", "madc")
-    a, b = cg.src(ops[1], kind), cg.src(ops[2], kind)
-    if p[0] in ("mul24", "mad24"):
-        sh = cg.const(kind, 8)
-        a, b = f"(({a} << {sh}) >> {sh})", f"(({b} << {sh}) >> {sh})"
-        addend = p[0] == "mad24"
-        if "hi" in p:
-            # Bits 16 to 47 of the product.
-            w = f"{kind[0]}64"
-            wide = f"({a}.astype(t_{w}) * {b}.astype(t_{w})) >> {cg.const(w, 16)}"
-            product = cg.let(f"({wide}).astype(t_{kind})")
-            _add_product(cg, ins, kind, product, addend)
-            return
-    if "wide" in p:
-        wide = f"{kind[0]}{bits * 2}"
-        product = f"{a}.astype(t_{wide}) * {b}.astype(t_{wide})"
-        cg.set(d, wide, f"{product} + {cg.src(ops[3], wide)}" if addend else product)
-        return
-    if "hi" in p:
-        if bits == 64:
-            product = cg.let(f"mul_hi_{kind}({a}, {b})")
-        else:
-            w = f"{kind[0]}{bits * 2}"
-            product = cg.let(f"(({a}.astype(t_{w}) * {b}.astype(t_{w})) >> {cg.const(w, bits)}).astype(t_{kind})")
+        cg.put("d", f"packed(lanes16({cg.get('a')}, 'u2') {op} lanes16({cg.get('b')}, 'u2'))")
+    elif "sat" in ins.modifiers:
+        cg.put("d", f"sat_s32({cg.get('a')}.astype(t_s64) {op} {cg.get('b')}.astype(t_s64))")
+    elif _uses_carry(ins):
+        _sum(cg, ins, cg.get("a", "u" + t[1:]), cg.get("b", "u" + t[1:]), op)
     else:
-        product = cg.let(f"{a} * {b}")
-    if not addend or "sat" in p:
-        _add_product(cg, ins, kind, product, addend)
-        return
-    if "cc" in p or p[0] == "madc":
-        u = f"u{bits}"
-        x = cg.let(f"{product}.view(t_{u})")
-        c = cg.src(ops[3], u)
-        carry = f"{_carry(cg)}.astype(t_{u})" if p[0] == "madc" else cg.const(u, 0)
-        first = cg.let(f"{x} + {c}")
-        total = cg.let(f"{first} + {carry}")
-        if "cc" in p:
-            _set_carry(cg, f"({first} < {x}) | ({total} < {first})")
-        cg.set(d, u, total)
-        return
-    cg.set(d, kind, f"{product} + {cg.src(ops[3], kind)}")
-
-
-def _add_product(cg: Context, ins: ast.Instruction, kind: str, product: str, addend: bool) -> None:
-    """d = product, plus the third operand of a `mad`."""
-    d, ops = ins.operands[0], ins.operands
-    if not addend:
-        cg.set(d, kind, product)
-    elif "sat" in ins.parts:
-        cg.set(d, "s32", f"sat_s32({product}.astype(t_s64) + {cg.src(ops[3], 's32')}.astype(t_s64))")
-    else:
-        cg.set(d, kind, f"{product} + {cg.src(ops[3], kind)}")
-
-
-@emits("mul24", "mad24", "madc")
-def _mul24(cg: Context, ins: ast.Instruction) -> None:
-    integer_mul(cg, ins)
+        cg.put("d", f"{cg.get('a')} {op} {cg.get('b')}")
 
 
 @emits("addc", "subc")
-def _with_carry(cg: Context, ins: ast.Instruction) -> None:
+def _with_carry(cg: Context, ins: Decoded) -> None:
     integer_add(cg, ins, "+" if ins.parts[0] == "addc" else "-")
 
 
-def integer_div(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    a, b = cg.src(ins.operands[1], kind), cg.src(ins.operands[2], kind)
-    cg.set(ins.operands[0], kind, f"int_{ins.parts[0]}({a}, {b})")
+@emits("mul24", "mad24", "madc")
+def integer_mul(cg: Context, ins: Decoded) -> None:
+    given, kind = ins.modifiers, ins.type("a")
+    bits = WIDTH_OF[kind]
+    a, b = cg.get("a"), cg.get("b")
+    short = ins.parts[0].endswith("24")
+    if short:
+        sh = cg.const(kind, 8)
+        a, b = f"(({a} << {sh}) >> {sh})", f"(({b} << {sh}) >> {sh})"
+    wide = f"{kind[0]}{bits * 2}"
+    if "wide" in given:
+        product = f"{a}.astype(t_{wide}) * {b}.astype(t_{wide})"
+    elif given.get("mode", "hi") == "lo":
+        product = cg.let(f"{a} * {b}")
+    elif bits == 64:
+        product = cg.let(f"mul_hi_{kind}({a}, {b})")
+    else:
+        # The upper half of the product; of 24-bit factors its bits 16 to 47.
+        shift = cg.const(wide, 16 if short else bits)
+        product = cg.let(f"(({a}.astype(t_{wide}) * {b}.astype(t_{wide})) >> {shift}).astype(t_{kind})")
+    if "c" not in ins:
+        cg.put("d", product)
+    elif "sat" in given:
+        cg.put("d", f"sat_s32({product}.astype(t_s64) + {cg.get('c')}.astype(t_s64))")
+    elif _uses_carry(ins):
+        x = cg.let(f"{product}.view(t_u{bits})")
+        _sum(cg, ins, x, cg.get("c", f"u{bits}"), "+")
+    else:
+        cg.put("d", f"{product} + {cg.get('c')}")
 
 
-def integer_minmax(cg: Context, ins: ast.Instruction) -> None:
-    t = ins.parts[-1]
-    fn = "np.minimum" if ins.parts[0] == "min" else "np.maximum"
-    relu = "relu" in ins.parts
+def integer_div(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"int_{ins.parts[0]}({cg.get('a')}, {cg.get('b')})")
+
+
+def integer_minmax(cg: Context, ins: Decoded) -> None:
+    t, relu = ins.type("d"), "relu" in ins.modifiers
+    fn = "np.minimum" if ins.modifiers["op"] == "min" else "np.maximum"
     if t in PACKED_INTEGERS:
         k = f"'{t[0].replace('s', 'i')}2'"
-        a, b = cg.src(ins.operands[1], "u32"), cg.src(ins.operands[2], "u32")
-        r = f"{fn}(lanes16({a}, {k}), lanes16({b}, {k}))"
-        cg.set(ins.operands[0], "u32", f"packed(np.maximum({r}, 0))" if relu else f"packed({r})")
+        r = f"{fn}(lanes16({cg.get('a')}, {k}), lanes16({cg.get('b')}, {k}))"
+        cg.put("d", f"packed(np.maximum({r}, 0))" if relu else f"packed({r})")
         return
-    kind = kind_of(t)
-    r = f"{fn}({cg.src(ins.operands[1], kind)}, {cg.src(ins.operands[2], kind)})"
-    cg.set(ins.operands[0], kind, f"np.maximum({r}, {cg.const(kind, 0)})" if relu else r)
+    r = f"{fn}({cg.get('a')}, {cg.get('b')})"
+    cg.put("d", f"np.maximum({r}, {cg.const(t, 0)})" if relu else r)
 
 
 @emits("sad")
-def _sad(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    a, b, c = (cg.src(o, kind) for o in ins.operands[1:4])
-    cg.set(ins.operands[0], kind, f"{c} + where({a} < {b}, {b} - {a}, {a} - {b})")
+def _sad(cg: Context, ins: Decoded) -> None:
+    a, b, c = map(cg.get, "abc")
+    cg.put("d", f"{c} + where({a} < {b}, {b} - {a}, {a} - {b})")
 
 
 @emits("dp4a", "dp2a")
-def _dp(cg: Context, ins: ast.Instruction) -> None:
-    at, bt = ins.parts[-2], ins.parts[-1]
-    half = next((h for h in ("lo", "hi") if h in ins.parts), "")
-    a, b, c = (cg.src(o, "u32") for o in ins.operands[1:4])
-    cg.set(ins.operands[0], "u32", f"dp({a}, {b}, {c}, {at[0] == 's'}, {bt[0] == 's'}, {half!r})")
+def _dp(cg: Context, ins: Decoded) -> None:
+    given = ins.modifiers
+    signs = f"{given['atype'][0] == 's'}, {given['btype'][0] == 's'}"
+    cg.put("d", f"dp({', '.join(map(cg.get, 'abc'))}, {signs}, {given.get('mode', '')!r})")
 
 
-def integer_sign(cg: Context, ins: ast.Instruction) -> None:
-    kind = kind_of(ins.parts[-1])
-    x = cg.src(ins.operands[1], kind)
-    cg.set(ins.operands[0], kind, f"np.abs({x})" if ins.parts[0] == "abs" else f"-{x}")
+def integer_sign(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"np.abs({cg.get('a')})" if ins.parts[0] == "abs" else f"-{cg.get('a')}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
@@ -55,27 +56,25 @@ def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, m
         M.engine.issue(Operation(at, by.warp, land, keys=[("mbar", *place) for place in signals], effect=effect))
 
 
-@emits("clusterlaunchcontrol")
-def _cluster_launch_control(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    if p[1] == "try_cancel":
-        everyone = "multicast::cluster::all" in p
-        places = (shared_address(cg, op, ins) for op in ops[:2])
-        cg.line(cg.call("try_cancel", *places, str(everyone)))
-        return
-    response = ops[1]
+@emits("clusterlaunchcontrol.try_cancel")
+def _try_cancel(cg: Context, ins: Decoded) -> None:
+    everyone = "multicast_cluster_all" in ins.modifiers
+    cg.line(cg.call("try_cancel", shared_address(cg, "response"), shared_address(cg, "mbar"), str(everyone)))
+
+
+@emits("clusterlaunchcontrol.query_cancel")
+def _query_cancel(cg: Context, ins: Decoded) -> None:
+    response = ins["response"]
     if not isinstance(response, ast.Vec) or len(response.items) != 2:
         raise Unsupported("a response that is no 128-bit register")
     low, high = (cg.src(half, "u64") for half in response.items)
     shift = cg.const("u64", 32)
     words = [f"({low}).astype(t_u32)", f"({low} >> {shift}).astype(t_u32)", f"({high}).astype(t_u32)"]
-    what = p[2]
-    if what == "is_canceled":
-        cg.set(ops[0], "p", f"({high} >> {shift}) != {cg.const('u64', 0)}")
-    elif what == "get_first_ctaid":
-        results = ops[0].items if isinstance(ops[0], ast.Vec) else ()
-        # The fourth is unspecified.
-        for to, word in zip(results, [*(cg.let(w) for w in words), cg.const("u32", 0)], strict=True):
-            cg.set(to, "u32", word)
+    if "is_canceled" in ins.modifiers:
+        cg.put("p", f"({high} >> {shift}) != {cg.const('u64', 0)}")
+    elif "which" in ins.modifiers:
+        cg.put("d", words["xyz".index(ins.modifiers["which"][-1])])
     else:
-        cg.set(ops[0], "u32", words["xyz".index(what[-1])])
+        # The fourth is unspecified.
+        for to, word in zip(items(ins["d"]), [*(cg.let(w) for w in words), cg.const("u32", 0)], strict=True):
+            cg.set(to, "u32", word)

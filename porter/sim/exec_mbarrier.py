@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.ptx import ast
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.mbarrier import MAX_COUNT
 from porter.sim.observer import Named
@@ -209,43 +208,44 @@ def _park(M: Machine, warps: Array, waiting: Array, key: Array) -> None:
             M.park(warps[row : row + 1], 1, these[None, :], [("mbar", *divmod(x, n_cta))])
 
 
-@emits("mbarrier")
-def _mbarrier(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    what = p[1]
-    if what == "init":
-        cg.line(cg.call("mbar_init", shared_address(cg, ops[0], ins), cg.src(ops[1], "u32")))
-    elif what == "inval":
-        cg.line(cg.call("mbar_inval", shared_address(cg, ops[0], ins)))
-    elif what in ("expect_tx", "complete_tx"):
-        sign = "1" if what == "expect_tx" else "-1"
-        cg.line(cg.call("mbar_expect", shared_address(cg, ops[0], ins), cg.src(ops[1], "u32"), sign))
-    elif what in ("arrive", "arrive_drop"):
-        has_result = not isinstance(ops[0], ast.Mem)
-        rest = ops[1:] if has_result else ops
-        address = shared_address(cg, rest[0], ins)
-        expect, count = "None", cg.const("u32", 1)
-        if "expect_tx" in p:
-            expect = cg.src(rest[1], "u32")
-        elif len(rest) > 1:
-            count = cg.src(rest[1], "u32")
-        call = cg.call("mbar_arrive", address, count, expect, str(what == "arrive_drop"))
-        if has_result and isinstance(ops[0], ast.Reg):
-            cg.set(ops[0], "u64", call)
-        else:
-            cg.line(call)
-    elif what in ("try_wait", "test_wait"):
-        parity = "parity" in p
-        want = cg.src(ops[2], "u32" if parity else "u64")
-        address = shared_address(cg, ops[1], ins)
-        here = "None" if cg.converged else "mask"
-        wait = f"mbar_wait(M, {cg.at}, idx, n, {here}, {address}, {want}, {parity}, {cg.guard})"
-        cg.narrow(wait, ", result")
-        if ins.guard is not None:
-            guard = cg.src(ins.guard.operand, "p")
-            cg.guard = cg.let(f"~{guard}") if ins.guard.negated else guard
-        cg.set(ops[0], "p", "result")
-    elif what == "pending_count":
-        cg.set(ops[0], "u32", f"({cg.src(ops[1], 'u64')} >> {cg.const('u64', 40)}).astype(t_u32)")
+@emits("mbarrier.init", "mbarrier.inval")
+def _object(cg: Context, ins: Decoded) -> None:
+    count = [cg.get("count")] if "count" in ins else []
+    cg.line(cg.call("mbar_init" if count else "mbar_inval", shared_address(cg, "mbar"), *count))
+
+
+@emits("mbarrier.expect_tx", "mbarrier.complete_tx")
+def _expect(cg: Context, ins: Decoded) -> None:
+    sign = "1" if ins.modifiers["op"] == "expect_tx" else "-1"
+    cg.line(cg.call("mbar_expect", shared_address(cg, "mbar"), cg.get("tx"), sign))
+
+
+@emits("mbarrier.arrive", "mbarrier.arrive_drop")
+def _arrive(cg: Context, ins: Decoded) -> None:
+    address = shared_address(cg, "mbar")
+    count = cg.get("count") if "count" in ins else cg.const("u32", 1)
+    expect = cg.get("tx") if "tx" in ins else "None"
+    call = cg.call("mbar_arrive", address, count, expect, str("arrive_drop" in ins.modifiers))
+    if ins.registers("state"):
+        cg.put("state", call)
     else:
-        raise Unsupported("")
+        cg.line(call)
+
+
+@emits("mbarrier.try_wait", "mbarrier.test_wait")
+def _wait(cg: Context, ins: Decoded) -> None:
+    parity = "parity" in ins
+    want = cg.get("parity" if parity else "state")
+    address = shared_address(cg, "mbar")
+    here = "None" if cg.converged else "mask"
+    wait = f"mbar_wait(M, {cg.at}, idx, n, {here}, {address}, {want}, {parity}, {cg.guard})"
+    cg.narrow(wait, ", result")
+    if ins.guard is not None:
+        guard = cg.src(ins.guard.operand, "p")
+        cg.guard = cg.let(f"~{guard}") if ins.guard.negated else guard
+    cg.put("done", "result")
+
+
+@emits("mbarrier.pending_count")
+def _pending_count(cg: Context, ins: Decoded) -> None:
+    cg.put("count", f"({cg.get('state')} >> {cg.const('u64', 40)}).astype(t_u32)")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.shared_window import OFFSET_MASK
+from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.global_access import ld_global, scatter, st_global
 from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
@@ -279,111 +280,82 @@ def clear_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, si
 # Code generation --------------------------------------------------------------------------------------
 
 
-def space_of(cg: Context, ins: ast.Instruction, mem: ast.Operand) -> str:
-    """shared, cluster, local, global, param (of the kernel) or generic."""
-    for part in ins.parts[1:]:
-        if part == "shared::cluster":
-            return "cluster"
-        if part.startswith("shared"):
-            return "shared"
-        if part in ("global", "const"):
-            return "global"
-        if part == "local":
-            return "local"
-        if part.startswith("param"):
-            base = mem.base if isinstance(mem, ast.Mem) else mem
-            if isinstance(base, ast.Sym):
-                variable = cg.program.variables.get(base.name)
-                if variable is not None and variable.space == "local":
-                    return "local"
-            return "param"
+def space_of(cg: Context, ins: Decoded) -> str:
+    """Of the address `a`: shared, cluster, local, global, param (of the kernel) or generic."""
+    mem, named = ins["a"], ins.space("a")
     base = mem.base if isinstance(mem, ast.Mem) else mem
-    if isinstance(base, ast.Sym):
-        variable = cg.program.variables.get(base.name)
-        if variable is not None:
-            return {"shared": "shared", "local": "local", "kernelparam": "param"}.get(variable.space, "global")
+    variable = cg.program.variables.get(base.name) if isinstance(base, ast.Sym) else None
+    if named == "shared::cluster":
+        return "cluster"
+    if named.startswith("param"):
+        return "local" if variable is not None and variable.space == "local" else "param"
+    if named:
+        return "global" if named == "const" else named.partition("::")[0]
+    if variable is not None:
+        return {"shared": "shared", "local": "local", "kernelparam": "param"}.get(variable.space, "global")
     return "generic"
 
 
-def _access(cg: Context, ins: ast.Instruction, mem: ast.Operand) -> tuple[str, str, str]:
-    """(function suffix, address expression, trailing argument) of a memory operand."""
-    space = space_of(cg, ins, mem)
+def place_of(cg: Context, ins: Decoded) -> tuple[str, str]:
+    """The space of the address `a`, and an expression of it."""
+    space = space_of(cg, ins)
+    return space, cg.addr(ins["a"], "u32" if space in ("shared", "cluster") else "u64")
+
+
+def _access(cg: Context, ins: Decoded, item: int, count: int) -> tuple[str, list[str]]:
+    """(function suffix, arguments) of an access."""
+    space, address = place_of(cg, ins)
+    arguments = [address, str(item), str(count)]
     if space in ("shared", "cluster"):
-        return "shared", cg.addr(mem, "u32"), f", {space == 'cluster'}"
-    if space == "local":
-        return "local", cg.addr(mem, "u64"), ""
-    if space == "generic":
-        return "generic", cg.addr(mem, "u64"), ""
-    return "global", cg.addr(mem, "u64"), ""
+        return "shared", [*arguments, str(space == "cluster")]
+    return space if space in ("local", "generic") else "global", arguments
 
 
-def _shape(ins: ast.Instruction) -> tuple[str, int, int]:
-    """(kind, bytes per element, elements)."""
-    t = ins.parts[-1]
-    count = next((int(p[1:]) for p in ins.parts[1:-1] if p in ("v2", "v4", "v8")), 1)
+def shape_of(ins: Decoded, name: str) -> tuple[str, int, int]:
+    """(kind, bytes per element, elements) of what is loaded or stored."""
+    t = ins.type(name)
     if t == "b128":
         # A register of 128 bits is the vector of its halves.
         return "u64", 8, 2
     kind = kind_of(t)
-    return kind, WIDTH_OF[kind] // 8, count
+    return kind, WIDTH_OF[kind] // 8, int(ins.modifiers.get("vec", "v1")[1:])
 
 
 @emits("ld", "ldu")
-def _ld(cg: Context, ins: ast.Instruction) -> None:
-    kind, item, count = _shape(ins)
-    d, mem = ins.operands[0], ins.operands[1]
-    unsigned = f"u{item * 8}"
-    if space_of(cg, ins, mem) == "param" and isinstance(mem, ast.Mem) and isinstance(mem.base, ast.Sym):
+def _ld(cg: Context, ins: Decoded) -> None:
+    kind, item, count = shape_of(ins, "d")
+    mem, to = ins["a"], items(ins["d"])
+    if space_of(cg, ins) == "param" and isinstance(mem, ast.Mem) and isinstance(mem.base, ast.Sym):
         if mem.base.name not in cg.program.variables:
             raise Unsupported(f"{mem.base.name} is not declared")
         start = cg.program.variables[mem.base.name].offset + mem.offset
-        items = d.items if isinstance(d, ast.Vec) else (d,)
-        for i, to in enumerate(items):
+        for i, one in enumerate(to):
             raw = cg.machine.params[start + i * item : start + (i + 1) * item]
             if len(raw) < item:
                 raise Unsupported("a load beyond the parameters")
-            cg.set(to, kind, cg.const_bits(kind, int.from_bytes(raw, "little")))
+            cg.set(one, kind, cg.const_bits(kind, int.from_bytes(raw, "little")))
         return
-    suffix, address, extra = _access(cg, ins, mem)
-    value = cg.let(cg.call(f"ld_{suffix}", address, str(item), str(count) + extra))
+    suffix, arguments = _access(cg, ins, item, count)
+    value = cg.let(cg.call(f"ld_{suffix}", *arguments))
+    view = "" if kind[0] == "u" else f".view(t_{kind})"
     if count == 1:
-        _store_result(cg, d, kind, unsigned, value)
+        cg.set(to[0], kind, value + view)
         return
-    if not isinstance(d, ast.Vec):
-        raise Unsupported("a vector load into one register")
-    for i, to in enumerate(d.items):
-        if not (isinstance(to, ast.Sym) and to.name == "_"):
-            _store_result(cg, to, kind, unsigned, f"{value}[..., {i}]")
-
-
-def _store_result(cg: Context, to: ast.Operand, kind: str, unsigned: str, value: str) -> None:
-    if kind == unsigned:
-        cg.set(to, kind, value)
-    else:
-        cg.set(to, kind, f"{value}.view(t_{kind})")
+    for i, one in enumerate(to):
+        if one != ast.Sym("_"):
+            cg.set(one, kind, f"{value}[..., {i}]{view}")
 
 
 @emits("st")
-def _st(cg: Context, ins: ast.Instruction) -> None:
-    if ins.parts[1] == "bulk":
-        address = shared_address(cg, ins.operands[0], ins)
-        cg.line(cg.call("clear_shared", address, cg.src(ins.operands[1], "u32")))
-        return
-    kind, item, count = _shape(ins)
-    unsigned = f"u{item * 8}"
-    mem, source = ins.operands[0], ins.operands[1]
-    if isinstance(source, ast.Vec):
-        value = f"stack_values(n, {', '.join(_bits(cg, s, kind, unsigned) for s in source.items)})"
-        if count == 1:
-            raise Unsupported("a vector stored as one element")
-    else:
-        value = _bits(cg, source, kind, unsigned)
-    suffix, address, extra = _access(cg, ins, mem)
-    cg.line(cg.call(f"st_{suffix}", address, str(item), str(count) + extra, value))
+def _st(cg: Context, ins: Decoded) -> None:
+    kind, item, count = shape_of(ins, "b")
+    value = ", ".join(cg.bits(source, kind.replace("s", "u")) for source in items(ins["b"]))
+    if count > 1:
+        value = f"stack_values(n, {value})"
+    suffix, arguments = _access(cg, ins, item, count)
+    cg.line(cg.call(f"st_{suffix}", *arguments, value))
 
 
-def _bits(cg: Context, op: ast.Operand, kind: str, unsigned: str) -> str:
-    """A source as unsigned bits; float immediates take the type's format."""
-    if isinstance(op, ast.Imm) and kind[0] == "f":
-        return cg.let(f"{cg.src(op, kind)}.view(t_{unsigned})")
-    return cg.src(op, unsigned)
+@emits("st.bulk")
+def _st_bulk(cg: Context, ins: Decoded) -> None:
+    cg.line(cg.call("clear_shared", shared_address(cg, "a"), cg.get("size", "u32")))

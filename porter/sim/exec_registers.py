@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.machine import Machine
 from porter.sim.registers import Move
@@ -42,9 +42,9 @@ def registers_inc(M: Machine, at: int, idx: Any, n: int, mask: Any, guard: Any, 
 
 
 @emits("setmaxnreg")
-def _setmaxnreg(cg: Context, ins: ast.Instruction) -> None:
-    count = str(cg.integer(ins.operands[0]))
-    if ins.parts[1] == "dec":
+def _setmaxnreg(cg: Context, ins: Decoded) -> None:
+    count = str(cg.integer(ins["count"]))
+    if ins.modifiers["action"] == "dec":
         cg.line(cg.call("registers_dec", count))
         return
     guard, cg.guard = cg.guard, None

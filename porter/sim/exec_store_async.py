@@ -9,13 +9,13 @@ from typing import Any
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.bulk_operands import AsyncStoreForm, AsyncStoreOperands
 from porter.sim.codegen import Context, emits, runtime
-from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of
+from porter.sim.kinds import WIDTH_OF, kind_of
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
-from porter.sim.reduction import REDUCTIONS, combine
+from porter.sim.reduction import combine
 from porter.sim.results import Stop
 from porter.sim.threads import Signal
 
@@ -49,13 +49,10 @@ def store_async(
 
 
 @emits("st.async", "red.async")
-def _store_async(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    if not any(x.startswith("mbarrier::complete_tx") for x in p):
-        raise Unsupported("")
-    item = WIDTH_OF[kind_of(p[-1])] // 8
-    items = ops[1].items if isinstance(ops[1], ast.Vec) else (ops[1],)
-    values = "(" + ", ".join(cg.src(v, f"u{item * 8}") for v in items) + ",)"
-    form = AsyncStoreForm(item, "" if p[0] == "st" else next(op for op in REDUCTIONS if op in p), p[-1])
-    place, barrier = cg.addr(ops[0], "u32"), cg.addr(ops[2], "u32")
-    cg.line(cg.call("store_async", cg.constant("form", form), f"AsyncStoreOperands({place}, {values}, {barrier})"))
+def _store_async(cg: Context, ins: Decoded) -> None:
+    type_name = ins.type("b")
+    item = WIDTH_OF[kind_of(type_name)] // 8
+    values = cg.tuple_of(ins["b"], f"u{item * 8}")
+    form = AsyncStoreForm(item, ins.modifiers.get("op", ""), type_name)
+    operands = f"AsyncStoreOperands({cg.get('a')}, {values}, {cg.get('mbar')})"
+    cg.line(cg.call("store_async", cg.constant("form", form), operands))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.forms.grammar import Completion
-from porter.ptx.table import UnknownInstruction, operands
+from porter.ptx.table import Decoded
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.umma import UmmaOp
 from porter.sim.codegen import Context, emits, runtime
@@ -22,12 +22,11 @@ from porter.sim.datapath.tcgen05_copy import copy, copy_cells
 from porter.sim.effects import Effect, Shared, Tensor, Touch
 from porter.sim.exec_tmem import blocks_of_group, group_of, refused
 from porter.sim.footprints import cell_bits, operand_bits
-from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
 from porter.sim.shared_address import shared_address
 from porter.sim.tensor_memory import Use
-from porter.sim.tensor_mma import Decoded, TensorMma
+from porter.sim.tensor_mma import DecodedMma, TensorMma
 from porter.sim.threads import Issuer, Signal, int_or_none, issuers, per_lane, per_lane_or_none
 
 Array = npt.NDArray[Any]
@@ -68,19 +67,19 @@ def tmem_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: UmmaOp, opera
         _issue(by, TensorMma(M, at, by.warp, mma, args, use, _before(by, True), effect))
 
 
-def _decoded(by: Issuer, op: UmmaOp, code: int, args: tcgen05.MmaArguments) -> Decoded:
+def _decoded(by: Issuer, op: UmmaOp, code: int, args: tcgen05.MmaArguments) -> DecodedMma:
     known = by.machine.tmem.decoded
     key = op, code, args.d_addr, args.a_tmem, args.metadata, args.scale_a, args.scale_b
-    found: Decoded | None = known.get(key)
+    found: DecodedMma | None = known.get(key)
     if found is None:
         try:
-            found = known[key] = Decoded(op, code, args)
+            found = known[key] = DecodedMma(op, code, args)
         except DatapathError as problem:
             raise refused(problem, by.at, by.warp, Code.SIM_DESCRIPTOR) from problem
     return found
 
 
-def _multiplied(by: Issuer, mma: Decoded, args: tcgen05.MmaArguments, ctas: list[int]) -> Effect:
+def _multiplied(by: Issuer, mma: DecodedMma, args: tcgen05.MmaArguments, ctas: list[int]) -> Effect:
     """An MMA whose shared memory descriptors are wrong touches nothing: it is refused when it lands."""
     touches: list[Touch] = []
     try:
@@ -195,51 +194,42 @@ def tmem_commit(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, mul
 
 
 @emits("tcgen05")
-def _tcgen05(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    if p[1].startswith("fence::"):
-        # The checker alone follows these.
-        return
-    group = str(group_of(p))
-    if p[1] == "mma":
-        _mma(cg, ins)
-    elif p[1] == "cp":
-        op = cg.constant("op", TmemCopy.parse(p))
-        cg.line(cg.call("tmem_copy", op, cg.addr(ops[0], "u32"), cg.src(ops[1], "u64")))
-    elif p[1] == "shift":
-        cg.line(cg.call("tmem_shift", cg.addr(ops[0], "u32"), group))
-    elif p[1] == "commit":
-        multicast = cg.src(ops[1], "u32") if len(ops) > 1 else "None"
-        cg.line(cg.call("tmem_commit", shared_address(cg, ops[0], ins), multicast, group))
-    else:
-        raise Unsupported("")
+def _tcgen05(cg: Context, ins: Decoded) -> None:
+    """tcgen05.fence: the checker alone follows these."""
 
 
-def _mma(cg: Context, ins: ast.Instruction) -> None:
-    op = UmmaOp.parse(ins.parts)
-    name = cg.constant("op", op)
-    try:
-        given = operands(ins)
-    except UnknownInstruction:
-        raise Unsupported("") from None
+@emits("tcgen05.cp")
+def _copy(cg: Context, ins: Decoded) -> None:
+    op = cg.constant("op", TmemCopy.of(ins.modifiers))
+    cg.line(cg.call("tmem_copy", op, cg.get("taddr"), cg.get("source_desc")))
 
-    def address(name: str) -> str:
-        return cg.addr(given[name], "u32") if name in given else "None"
 
-    d = address("d")
-    a = given["a"]
-    a_tmem = cg.addr(a, "u32") if isinstance(a, ast.Mem) else "None"
-    a_desc = "None" if isinstance(a, ast.Mem) else cg.src(a, "u64")
-    b = cg.src(given["b"], "u64")
-    meta = address("meta")
-    idesc = cg.src(given["idesc"], "u32")
-    scale_a, scale_b = address("scale_a"), address("scale_b")
-    lanes = given.get("disable_output_lane")
+@emits("tcgen05.shift")
+def _shift(cg: Context, ins: Decoded) -> None:
+    cg.line(cg.call("tmem_shift", cg.get("taddr"), group_of(ins)))
+
+
+@emits("tcgen05.commit")
+def _commit(cg: Context, ins: Decoded) -> None:
+    multicast = cg.get("mask", "u32") if "mask" in ins else "None"
+    cg.line(cg.call("tmem_commit", shared_address(cg, "mbar"), multicast, group_of(ins)))
+
+
+@emits("tcgen05.mma")
+def _mma(cg: Context, ins: Decoded) -> None:
+    op = cg.constant("op", UmmaOp.of(ins.modifiers))
+    in_memory = isinstance(ins["a"], ast.Mem)
+
+    def get(name: str) -> str:
+        return cg.get(name) if name in ins else "None"
+
+    d = get("d")
+    a = f"None, {get('a')}" if in_memory else f"{get('a')}, None"
+    b, meta, idesc, scale_a, scale_b = map(get, ("b", "meta", "idesc", "scale_a", "scale_b"))
     disable = "None"
-    if isinstance(lanes, ast.Vec):
-        disable = "(" + ", ".join(cg.src(i, "u32") for i in lanes.items) + ",)"
-    enable = cg.src(given["enable_input_d"], "p")
-    zeros = cg.src(given["zero_column_mask"], "u64") if "zero_column_mask" in given else "None"
-    scale = str(cg.integer(given["scale_input_d"])) if "scale_input_d" in given else "0"
-    values = ", ".join((d, a_desc, a_tmem, b, idesc, enable, scale, disable, meta, scale_a, scale_b, zeros))
-    cg.line(cg.call("tmem_mma", name, f"({values})"))
+    if "disable_output_lane" in ins:
+        disable = cg.tuple_of(ins["disable_output_lane"], "u32")
+    enable, zeros = get("enable_input_d"), get("zero_column_mask")
+    scale = str(cg.integer(ins["scale_input_d"])) if "scale_input_d" in ins else "0"
+    values = ", ".join((d, a, b, idesc, enable, scale, disable, meta, scale_a, scale_b, zeros))
+    cg.line(cg.call("tmem_mma", op, f"({values})"))

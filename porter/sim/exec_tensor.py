@@ -13,6 +13,7 @@ from porter.diagnostics import Code
 from porter.ptx import ast
 from porter.ptx.forms.grammar import Completion
 from porter.ptx.mma import MmaOp
+from porter.ptx.table import Decoded, items
 from porter.ptx.wgmma import WgmmaOp
 from porter.sim.accumulators import Fragment, GroupState, TileSet, compute
 from porter.sim.codegen import Context, emits, runtime
@@ -23,7 +24,6 @@ from porter.sim.effects import Effect, Shared
 from porter.sim.footprints import operand_bits, operand_rows_bits
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
-from porter.sim.operand_registers import matrix_registers
 from porter.sim.results import Stop
 from porter.sim.threads import per_lane
 
@@ -199,67 +199,49 @@ def wgmma_wait(M: Machine, at: int, idx: Any, n: int, mask: Any, left: int) -> N
     M.engine.wait(at, idx, n, mask, [(w, M.accumulators.warp(w).due(left)) for w in M.warps(idx).tolist()])
 
 
+def matrix_registers(ins: Decoded) -> frozenset[str]:
+    """The accumulators of a wgmma and, if A is in registers, those of A."""
+    return frozenset((*ins.registers("d"), *(ins.registers("a") if isinstance(ins["a"], ast.Vec) else ())))
+
+
 @emits("wgmma")
-def _wgmma(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    if p[1] == "fence":
+def _wgmma(cg: Context, ins: Decoded) -> None:
+    if "fence" in ins.modifiers:
         return
     if cg.guard is not None:
         raise Unsupported("a predicated wgmma")
-    if p[1] == "commit_group":
+    if "commit_group" in ins.modifiers:
         cg.line(cg.call("wgmma_commit"))
         return
-    if p[1] == "wait_group":
+    if "wait_group" in ins.modifiers:
         held = [r for r in cg.env if r in cg.unit.fragments]
         cg.write_back(held)
         cg.forget(held)
-        cg.line(cg.call("wgmma_wait", str(cg.integer(ops[0]))))
+        cg.line(cg.call("wgmma_wait", str(cg.integer(ins["n"]))))
         return
-    op = WgmmaOp.parse(p)
+    op = WgmmaOp.of(ins.modifiers)
     if cg.leads:
         cg.narrow(f"gather_group(M, {cg.at}, idx, n, {'None' if cg.converged else 'mask'})")
         if not cg.converged:
             # All threads of the warps are here.
             cg.line("mask = np.ones((n, 32), bool)")
-    d = ops[0]
-    assert isinstance(d, ast.Vec)
-    results = [i.name for i in d.items if isinstance(i, ast.Reg)]
+    results = ins.registers("d")
     if len(results) != op.d_registers:
         raise Unsupported(f"{len(results)} result registers")
     cg.write_back([r for r in cg.env if r in cg.unit.fragments])
-    words = ops[1].items if isinstance(ops[1], ast.Vec) else None
-    if words is None:
-        a = cg.src(ops[1], "u64") + ", None"
-    else:
-        a = "None, (" + ", ".join(cg.src(i, "u32") for i in words) + ",)"
-    b = cg.src(ops[2], "u64")
-    metadata, selector = "None", 0
-    if op.sparse:
-        metadata, selector = cg.src(ops[3], "u32"), cg.integer(ops[4])
-        ops = (*ops[:3], *ops[5:])
-    scale = cg.src(ops[3], "p")
-    negate, trans_a, trans_b = _modifiers(op, [cg.integer(o) for o in ops[4:]], words is not None)
+    in_registers = isinstance(ins["a"], ast.Vec)
+    a = f"None, {cg.tuple_of(ins['a'], 'u32')}" if in_registers else cg.get("a") + ", None"
+    values = a, cg.get("b"), cg.get("scale_d"), cg.get("meta") if op.sparse else "None"
+    scale_a, scale_b, trans_a, trans_b, selector = (
+        cg.integer(ins[name]) if name in ins else 0 for name in ("scale_a", "scale_b", "trans_a", "trans_b", "select")
+    )
     options = cg.machine.options
-    form = WgmmaForm(op, negate, trans_a, trans_b, options.arithmetic, options.rules, selector)
+    form = WgmmaForm(op, scale_a != scale_b, bool(trans_a), bool(trans_b), options.arithmetic, options.rules, selector)
     rows = tuple(cg.machine_row(name) for name in results)
-    issue = cg.constant("issue", WgmmaIssue(form, rows, frozenset(matrix_registers(ins))))
-    cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {issue}, WgmmaOperands({a}, {b}, {scale}, {metadata}))")
+    issue = cg.constant("issue", WgmmaIssue(form, rows, matrix_registers(ins)))
+    cg.line(f"wgmma_issue(M, {cg.at}, idx, n, {issue}, WgmmaOperands({', '.join(values)}))")
     # Whatever of these registers was read meanwhile may be out of date once the wgmma lands.
     cg.forget([r for r in cg.env if r in cg.unit.fragments])
-
-
-def _modifiers(op: WgmmaOp, values: list[int], a_in_registers: bool) -> tuple[bool, bool, bool]:
-    """(product negated, A transposed, B transposed) of the immediates behind scale-d."""
-    negate = trans_a = trans_b = False
-    if op.has_scale and len(values) >= 2:
-        negate = (values[0] == -1) != (values[1] == -1)
-        values = values[2:]
-    if op.has_transpose and values:
-        if not a_in_registers and len(values) >= 2:
-            trans_a, trans_b = bool(values[0]), bool(values[1])
-        else:
-            trans_b = bool(values[-1])
-    return negate, trans_a, trans_b
 
 
 # mma.sync ---------------------------------------------------------------------------------------------
@@ -274,16 +256,14 @@ def warp_mma(M: Machine, at: int, idx: Any, n: int, mask: Any, op: MmaOp, a: Any
 
 
 @emits("mma")
-def _mma(cg: Context, ins: ast.Instruction) -> None:
-    if "m8n8k4" in ins.parts and ins.parts[-1] != "f64":
-        raise Unsupported("products by quads of threads")
-    op = MmaOp.parse(ins.parts)
+def _mma(cg: Context, ins: Decoded) -> None:
+    try:
+        op = MmaOp.of(ins.modifiers)
+    except ValueError as problem:
+        raise Unsupported(str(problem)) from problem
     if op.sparse:
         raise Unsupported("sparse mma.sync")
-    vectors = [o.items if isinstance(o, ast.Vec) else (o,) for o in ins.operands]
-    key = cg.constant("op", op)
     kind = f"u{op.register_bits}"
-    values = ["(" + ", ".join(cg.src(i, kind) for i in v) + ",)" for v in vectors[1:4]]
-    result = cg.let(cg.call("warp_mma", key, *values))
-    for i, to in enumerate(vectors[0]):
+    result = cg.let(cg.call("warp_mma", cg.constant("op", op), *(cg.tuple_of(ins[name], kind) for name in "abc")))
+    for i, to in enumerate(items(ins["d"])):
         cg.set(to, kind, f"{result}[{i}]")

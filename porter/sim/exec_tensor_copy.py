@@ -8,8 +8,8 @@ from typing import Any
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.ptx import ast
 from porter.ptx.shared_window import RANK_SHIFT
+from porter.ptx.table import Decoded
 from porter.ptx.tensormap import TensorMap
 from porter.sim.codegen import Context, runtime
 from porter.sim.copy_groups import bulk_out
@@ -17,7 +17,6 @@ from porter.sim.datapath.tma import Mode, covered_bytes, load_tile, reduce_tile,
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
-from porter.sim.reduction import ReduceOp
 from porter.sim.results import Stop
 from porter.sim.tensor_copy_operands import TensorCopyForm, TensorLoad, TensorLoadOperands, TensorStoreOperands
 from porter.sim.threads import Signal
@@ -101,37 +100,20 @@ _MODES: dict[str, Mode] = {
 }  # fmt: skip
 
 
-def tensor_copy(cg: Context, ins: ast.Instruction, how: ReduceOp | None) -> None:
-    """Generate a tensor copy, or a reduction `how`."""
-    p, ops = ins.parts, ins.operands
-    written = next((x for x in p if x.startswith(("im2col", "tile"))), "tile")
+def tensor_copy(cg: Context, ins: Decoded) -> None:
+    """Generate a tensor copy or reduction."""
+    written = ins.modifiers.get("mode", "tile")
     if written not in _MODES:
         raise Unsupported(f"tensor copy mode .{written}")
-    mode = _MODES[written]
-    at_dim = next(i for i, x in enumerate(p) if x in ("1d", "2d", "3d", "4d", "5d"))
-
-    def target(op: ast.Operand) -> tuple[str, str]:
-        assert isinstance(op, ast.Mem)
-        vector = op.parts[0]
-        items = vector.items if isinstance(vector, ast.Vec) else (vector,)
-        coords = ", ".join(cg.src(i, "s32") for i in items)
-        address = cg.src(op.base, "u64") if op.offset == 0 else cg.addr(ast.Mem(op.base, op.offset), "u64")
-        return address, f"({coords},)"
-
-    to = next(x for x in p[at_dim + 1 :] if x.startswith(("shared", "global")))
-    form = cg.constant("form", TensorCopyForm(mode, "cta_group::2" in p, how))
-    if not to.startswith("shared"):
-        address, coords = target(ops[0])
-        operands = f"TensorStoreOperands({address}, {coords}, {cg.addr(ops[1], 'u32')})"
-        cg.line(cg.call("tensor_store", form, operands))
+    pair = ins.modifiers.get("cta_group") == "cta_group::2"
+    how: Any = ins.modifiers.get("op")
+    form = cg.constant("form", TensorCopyForm(_MODES[written], pair, how))
+    coords = cg.tuple_of(ins["coords"], "s32")
+    address = cg.get("map")
+    if "src" in ins:
+        cg.line(cg.call("tensor_store", form, f"TensorStoreOperands({address}, {coords}, {cg.get('src')})"))
         return
-    address, coords = target(ops[1])
-    rest = list(ops[3:])
-    offsets = "()"
-    if written == "im2col":
-        vector = rest.pop(0)
-        items = vector.items if isinstance(vector, ast.Vec) else (vector,)
-        offsets = "(" + ", ".join(cg.src(i, "u16") for i in items) + ",)"
-    multicast = cg.src(rest[0], "u32") if "multicast::cluster" in p else "None"
-    places = cg.addr(ops[0], "u32"), address, coords, cg.addr(ops[2], "u32")
+    offsets = cg.tuple_of(ins["info"], "u16") if "info" in ins else "()"
+    multicast = cg.get("mask", "u32") if "mask" in ins else "None"
+    places = cg.get("dst"), address, coords, cg.get("mbar")
     cg.line(cg.call("tensor_load", form, f"TensorLoadOperands({', '.join(places)}, {multicast}, {offsets})"))

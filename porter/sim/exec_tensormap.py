@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.ptx.tensormap import ENCODED_BYTES, replaced
 from porter.sim.addresses import shared_place
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exec_memory import LOCAL, PARAM, SHARED, by_space, shared_access
 from porter.sim.global_access import global_groups
-from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.memory import MemoryAccessError
 from porter.sim.results import Stop
@@ -88,19 +87,14 @@ def publish_map(M: Machine, at: int, idx: Any, n: int, mask: Any, dst: Any, src:
             M.observer.published(at, warp)
 
 
-@emits("tensormap")
-def _tensormap(cg: Context, ins: ast.Instruction) -> None:
-    p, ops = ins.parts, ins.operands
-    if p[1] == "cp_fenceproxy":
-        cg.line(cg.call("publish_map", cg.addr(ops[0], "u64"), cg.addr(ops[1], "u32")))
-        return
-    if p[1] != "replace":
-        raise Unsupported("")
-    shared = "shared::cta" in p
-    address = cg.addr(ops[0], "u32" if shared else "u64")
-    ordinal = 0
-    if len(ops) == 3:
-        assert isinstance(ops[1], ast.Imm)
-        ordinal = int(ops[1].value)
-    value = cg.src(ops[-1], "u64" if p[-1] == "b64" else "u32")
-    cg.line(cg.call("replace_field", address, str(shared), repr(p[3]), str(ordinal), value))
+@emits("tensormap.cp_fenceproxy")
+def _publish(cg: Context, ins: Decoded) -> None:
+    cg.line(cg.call("publish_map", cg.get("dst"), cg.get("src")))
+
+
+@emits("tensormap.replace")
+def _replace(cg: Context, ins: Decoded) -> None:
+    shared = ins.space("map").startswith("shared")
+    ordinal = cg.integer(ins["ordinal"]) if "ordinal" in ins else 0
+    value = cg.get("value", "u64" if "b64" in ins.modifiers else "u32")
+    cg.line(cg.call("replace_field", cg.get("map"), str(shared), repr(ins.modifiers["field"]), str(ordinal), value))

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.ptx import ast
 from porter.ptx.forms.grammar import Completion
 from porter.ptx.shared_window import OFFSET_MASK
+from porter.ptx.table import Decoded, items
 from porter.ptx.tmem_access import TmemAccess
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
@@ -19,7 +19,6 @@ from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.effects import Effect, Tensor
 from porter.sim.footprints import access_bits, column_bits
 from porter.sim.kinds import Unsupported
-from porter.sim.loaded_registers import results
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
 from porter.sim.results import Stop
@@ -30,9 +29,9 @@ from porter.sim.threads import active_warps, per_lane
 Array = npt.NDArray[Any]
 
 
-def group_of(parts: tuple[str, ...]) -> int:
-    """The N of .cta_group::N, 1 where there is none."""
-    return next((int(p[-1]) for p in parts if p.startswith("cta_group::")), 1)
+def group_of(ins: Decoded) -> str:
+    """The N of .cta_group::N."""
+    return ins.modifiers["cta_group"][-1]
 
 
 def blocks_of_group(M: Machine, cta: int, group: int, at: int, warp: int) -> list[int]:
@@ -153,7 +152,7 @@ def tmem_load(
     a = per_lane(addr, n)
     reduced = access.reduction is not None
     out = np.empty((access.registers + reduced, n, 32), np.uint32)
-    registers = results(M.program.code[at])
+    registers = frozenset(M.program.code[at].writes)
     for row, warp in active_warps(M, idx, n, mask):
         cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
         address = _uniform(M, a, mask, row, at, warp)
@@ -257,57 +256,48 @@ def tmem_use_loaded(M: Machine, at: int, idx: Any, n: int, mask: Any, used: froz
 
 
 @emits("tcgen05.alloc")
-def _alloc(cg: Context, ins: ast.Instruction) -> None:
+def _alloc(cg: Context, ins: Decoded) -> None:
     if cg.guard is not None:
         raise Unsupported("a predicated tcgen05.alloc")
-    address = shared_address(cg, ins.operands[0], ins)
-    cg.narrow(cg.call("tmem_alloc", address, cg.src(ins.operands[1], "u32"), str(group_of(ins.parts))))
+    address = shared_address(cg, "dst")
+    cg.narrow(cg.call("tmem_alloc", address, cg.get("columns"), group_of(ins)))
 
 
 @emits("tcgen05.dealloc")
-def _dealloc(cg: Context, ins: ast.Instruction) -> None:
-    address, columns = (cg.src(op, "u32") for op in ins.operands)
-    cg.line(cg.call("tmem_dealloc", address, columns, str(group_of(ins.parts))))
+def _dealloc(cg: Context, ins: Decoded) -> None:
+    cg.line(cg.call("tmem_dealloc", cg.get("taddr"), cg.get("columns"), group_of(ins)))
 
 
 @emits("tcgen05.relinquish_alloc_permit")
-def _relinquish(cg: Context, ins: ast.Instruction) -> None:
-    cg.line(cg.call("tmem_relinquish", str(group_of(ins.parts))))
+def _relinquish(cg: Context, ins: Decoded) -> None:
+    cg.line(cg.call("tmem_relinquish", group_of(ins)))
 
 
-def _half_split(op: ast.Operand) -> str:
-    return str(int(op.value)) if isinstance(op, ast.Imm) else "0"
+def _access(cg: Context, ins: Decoded) -> tuple[str, str, str]:
+    """What the instruction says, its address, the distance of its halves."""
+    split = str(cg.integer(ins["split"])) if "split" in ins else "0"
+    return cg.constant("access", TmemAccess.of(ins.modifiers)), cg.get("taddr"), split
 
 
 @emits("tcgen05.ld")
-def _ld(cg: Context, ins: ast.Instruction) -> None:
-    access = cg.constant("access", TmemAccess.parse(ins.parts))
-    to, *rest = ins.operands
-    items = to.items if isinstance(to, ast.Vec) else (to,)
-    if ins.parts[2] == "red":
-        items = (*items, rest.pop(0))
-    half = _half_split(rest[1]) if len(rest) > 1 else "0"
-    result = cg.let(cg.call("tmem_load", access, cg.addr(rest[0], "u32"), half))
-    for i, item in enumerate(items):
+def _ld(cg: Context, ins: Decoded) -> None:
+    result = cg.let(cg.call("tmem_load", *_access(cg, ins)))
+    for i, item in enumerate((*items(ins["r"]), *([ins["value"]] if "value" in ins else []))):
         cg.set(item, "u32", f"{result}[{i}]")
 
 
 @emits("tcgen05.st")
-def _st(cg: Context, ins: ast.Instruction) -> None:
-    access = cg.constant("access", TmemAccess.parse(ins.parts))
-    to, *rest, source = ins.operands
-    items = source.items if isinstance(source, ast.Vec) else (source,)
-    half = _half_split(rest[0]) if rest else "0"
-    values = "(" + ", ".join(cg.src(i, "u32") for i in items) + ",)"
-    cg.line(cg.call("tmem_store", access, cg.addr(to, "u32"), half, values))
+def _st(cg: Context, ins: Decoded) -> None:
+    access, address, split = _access(cg, ins)
+    cg.line(cg.call("tmem_store", access, address, split, cg.tuple_of(ins["r"], "u32")))
 
 
 @emits("tcgen05.wait::ld")
-def _wait_loads(cg: Context, ins: ast.Instruction) -> None:
+def _wait_loads(cg: Context, ins: Decoded) -> None:
     if cg.machine.late or cg.machine.observer is not None:
         cg.line(cg.call("tmem_wait_loads"))
 
 
 @emits("tcgen05.wait::st")
-def _wait_stores(cg: Context, ins: ast.Instruction) -> None:
+def _wait_stores(cg: Context, ins: Decoded) -> None:
     cg.line(cg.call("tmem_wait_stores"))

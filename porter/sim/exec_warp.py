@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
 from porter.ptx.nan import CANONICAL
 from porter.ptx.packing import SOURCE_BITS, SOURCE_SHIFT
 from porter.ptx.shared_window import OFFSET_MASK, RANK_MASK, RANK_SHIFT
+from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.exec_memory import shared_index
-from porter.sim.kinds import Unsupported, kind_of
 from porter.sim.machine import Machine
 from porter.sim.shared_address import shared_address
 from porter.sim.sync import lane_bits
@@ -62,18 +61,13 @@ def shuffle(n: int, mask: Any, value: Any, b: Any, c: Any, mode: str) -> tuple[A
 
 
 @emits("shfl")
-def _shfl(cg: Context, ins: ast.Instruction) -> None:
-    d, ops = ins.operands[0], ins.operands
-    if ins.parts[1] != "sync":
-        raise Unsupported("shfl without .sync")
+def _shfl(cg: Context, ins: Decoded) -> None:
     value, ok = cg.let("None"), cg.let("None")
-    call = f"shuffle(n, {cg.mask()}, {cg.src(ops[1], 'u32')}, {cg.src(ops[2], 'u32')}, {cg.src(ops[3], 'u32')}"
-    cg.line(f"{value}, {ok} = {call}, {ins.parts[2]!r})")
-    if isinstance(d, ast.Pair):
-        cg.set(d.first, "u32", value)
-        cg.set(d.second, "p", ok)
-    else:
-        cg.set(d, "u32", value)
+    call = f"shuffle(n, {cg.mask()}, {', '.join(map(cg.get, 'abc'))}, {ins.modifiers['mode']!r})"
+    cg.line(f"{value}, {ok} = {call}")
+    cg.put("d", value)
+    if "p" in ins:
+        cg.put("p", ok)
 
 
 @runtime
@@ -93,20 +87,14 @@ def vote(n: int, mask: Any, predicate: Any, members: Any, how: str) -> Array:
 
 
 @emits("vote")
-def _vote(cg: Context, ins: ast.Instruction) -> None:
-    if ins.parts[1] != "sync":
-        raise Unsupported("vote without .sync")
-    how = ins.parts[2]
-    call = f"vote(n, {cg.mask()}, {cg.src(ins.operands[1], 'p')}, {cg.src(ins.operands[2], 'u32')}, {how!r})"
-    cg.set(ins.operands[0], "u32" if how == "ballot" else "p", call)
+def _vote(cg: Context, ins: Decoded) -> None:
+    how = ins.modifiers.get("mode", "ballot")
+    cg.put("d", f"vote(n, {cg.mask()}, {cg.get('a')}, {cg.get('mask')}, {how!r})")
 
 
 @emits("activemask")
-def _activemask(cg: Context, ins: ast.Instruction) -> None:
-    if cg.mask() == "None":
-        cg.set(ins.operands[0], "u32", cg.const("u32", 0xFFFFFFFF))
-    else:
-        cg.set(ins.operands[0], "u32", f"active_bits(n, {cg.mask()})")
+def _activemask(cg: Context, ins: Decoded) -> None:
+    cg.put("d", cg.const("u32", 0xFFFFFFFF) if cg.mask() == "None" else f"active_bits(n, {cg.mask()})")
 
 
 @runtime
@@ -127,18 +115,13 @@ def match(n: int, mask: Any, value: Any, members: Any, every: bool) -> tuple[Arr
 
 
 @emits("match")
-def _match(cg: Context, ins: ast.Instruction) -> None:
-    d, ops = ins.operands[0], ins.operands
-    kind = kind_of(ins.parts[-1])
-    every = "all" in ins.parts
+def _match(cg: Context, ins: Decoded) -> None:
     bits, agree = cg.let("None"), cg.let("None")
-    call = f"match(n, {cg.mask()}, {cg.src(ops[1], kind)}, {cg.src(ops[2], 'u32')}, {every})"
+    call = f"match(n, {cg.mask()}, {cg.get('a')}, {cg.get('mask')}, {'all' in ins.modifiers})"
     cg.line(f"{bits}, {agree} = {call}")
-    if isinstance(d, ast.Pair):
-        cg.set(d.first, "u32", bits)
-        cg.set(d.second, "p", agree)
-    else:
-        cg.set(d, "u32", bits)
+    cg.put("d", bits)
+    if "p" in ins:
+        cg.put("p", agree)
 
 
 @runtime
@@ -169,12 +152,10 @@ def reduce_lanes(n: int, mask: Any, value: Any, members: Any, how: str, absolute
 
 
 @emits("redux")
-def _redux(cg: Context, ins: ast.Instruction) -> None:
-    p = ins.parts
-    kind = kind_of(p[-1])
-    kind = "u32" if kind == "u32" or p[-1] == "b32" else kind
-    call = f"reduce_lanes(n, {cg.mask()}, {cg.src(ins.operands[1], kind)}, {cg.src(ins.operands[2], 'u32')}"
-    cg.set(ins.operands[0], kind, f"{call}, {p[2]!r}, {'abs' in p}, {'NaN' in p})")
+def _redux(cg: Context, ins: Decoded) -> None:
+    given = ins.modifiers
+    call = f"reduce_lanes(n, {cg.mask()}, {cg.get('a')}, {cg.get('mask')}"
+    cg.put("d", f"{call}, {given['op']!r}, {'abs' in given}, {'NaN' in given})")
 
 
 @runtime
@@ -187,37 +168,31 @@ def elect(n: int, mask: Any, members: Any) -> tuple[Array, Array]:
 
 
 @emits("elect")
-def _elect(cg: Context, ins: ast.Instruction) -> None:
-    d = ins.operands[0]
-    assert isinstance(d, ast.Pair)
+def _elect(cg: Context, ins: Decoded) -> None:
     lane, leader = cg.let("None"), cg.let("None")
-    cg.line(f"{lane}, {leader} = elect(n, {cg.mask()}, {cg.src(ins.operands[1], 'u32')})")
-    if isinstance(d.first, ast.Reg):
-        cg.set(d.first, "u32", lane)
-    cg.set(d.second, "p", leader)
+    cg.line(f"{lane}, {leader} = elect(n, {cg.mask()}, {cg.get('mask')})")
+    if ins.registers("d"):
+        cg.put("d", lane)
+    cg.put("p", leader)
 
 
 @emits("mapa")
-def _mapa(cg: Context, ins: ast.Instruction) -> None:
-    p = ins.parts
-    rank = cg.src(ins.operands[2], "u32")
+def _mapa(cg: Context, ins: Decoded) -> None:
+    rank = cg.get("b")
     mask = cg.const("u32", OFFSET_MASK)
     shift = cg.const("u32", RANK_SHIFT)
-    if any(x.startswith("shared") for x in p) and p[-1] == "u32":
-        a = cg.addr(ins.operands[1], "u32")
-        cg.set(ins.operands[0], "u32", f"({a} & {mask}) | ({rank} << {shift})")
+    if "space" in ins.modifiers and ins.type("a") == "u32":
+        cg.put("d", f"({cg.get('a')} & {mask}) | ({rank} << {shift})")
         return
-    a = cg.addr(ins.operands[1], "u64")
     keep = cg.const("u64", ~(RANK_MASK << RANK_SHIFT))
-    cg.set(ins.operands[0], "u64", f"({a} & {keep}) | ({rank} << {shift}).astype(t_u64)")
+    cg.put("d", f"({cg.get('a', 'u64')} & {keep}) | ({rank} << {shift}).astype(t_u64)", "u64")
 
 
 @emits("getctarank")
-def _getctarank(cg: Context, ins: ast.Instruction) -> None:
-    kind = "u64" if ins.parts[-1] == "u64" else "u32"
-    a = cg.addr(ins.operands[1], kind)
-    shift, mask = cg.const(kind, RANK_SHIFT), cg.const(kind, RANK_MASK)
-    cg.set(ins.operands[0], "u32", f"(({a} >> {shift}) & {mask}).astype(t_u32)")
+def _getctarank(cg: Context, ins: Decoded) -> None:
+    kind = ins.type("a")
+    a, shift, mask = cg.get("a"), cg.const(kind, RANK_SHIFT), cg.const(kind, RANK_MASK)
+    cg.put("d", f"(({a} >> {shift}) & {mask}).astype(t_u32)")
 
 
 @runtime
@@ -253,10 +228,6 @@ def store_matrices(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, 
     if trans:
         rows = rows.swapaxes(2, 3)
     M.smem_view(2, 8)[where >> 4] = rows.reshape(n, count * 8, 8)
-
-
-def _matrix_form(ins: ast.Instruction) -> int:
-    return next(int(x[1:]) for x in ins.parts if x in ("x1", "x2", "x4"))
 
 
 # Which byte of which row the bytes of a thread 4g + q hold in the forms of 8-bit elements (PTX ISA 9.7.14.5.15,
@@ -304,32 +275,26 @@ def store_bytes(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, *va
 
 
 @emits("ldmatrix")
-def _ldmatrix(cg: Context, ins: ast.Instruction) -> None:
-    count = _matrix_form(ins)
-    d = ins.operands[0]
-    items = d.items if isinstance(d, ast.Vec) else (d,)
-    address = shared_address(cg, ins.operands[1], ins)
-    shape = next(x for x in ins.parts if x in ("m8n8", "m8n16", "m16n16"))
-    if shape == "m8n8":
-        value = cg.let(cg.call("load_matrices", address, str(count), str("trans" in ins.parts)))
+def _ldmatrix(cg: Context, ins: Decoded) -> None:
+    given = ins.modifiers
+    address, count = shared_address(cg, "p"), given["num"][1:]
+    if "m8n8" in given:
+        value = cg.let(cg.call("load_matrices", address, count, str("trans" in given)))
     else:
-        source = next((x for x in ins.parts if x in SOURCE_BITS), "")
-        value = cg.let(cg.call("load_bytes", address, str(count), repr(shape), repr(source)))
-    for i, to in enumerate(items):
+        shape = next(x for x in ("m8n16", "m16n16") if x in given)
+        value = cg.let(cg.call("load_bytes", address, count, repr(shape), repr(given.get("source", ""))))
+    for i, to in enumerate(items(ins["r"])):
         cg.set(to, "u32", f"{value}[..., {i}]")
 
 
 @emits("stmatrix")
-def _stmatrix(cg: Context, ins: ast.Instruction) -> None:
-    _matrix_form(ins)
-    s = ins.operands[1]
-    items = s.items if isinstance(s, ast.Vec) else (s,)
-    address = shared_address(cg, ins.operands[0], ins)
-    values = [cg.src(i, "u32") for i in items]
-    if "m16n8" in ins.parts:
+def _stmatrix(cg: Context, ins: Decoded) -> None:
+    address = shared_address(cg, "p")
+    values = [cg.src(i, "u32") for i in items(ins["r"])]
+    if "m16n8" in ins.modifiers:
         cg.line(cg.call("store_bytes", address, *values))
         return
-    cg.line(cg.call("store_matrices", address, str("trans" in ins.parts), *values))
+    cg.line(cg.call("store_matrices", address, str("trans" in ins.modifiers), *values))
 
 
 @runtime
@@ -341,5 +306,5 @@ def transpose_matrix(n: int, value: Any) -> Array:
 
 
 @emits("movmatrix")
-def _movmatrix(cg: Context, ins: ast.Instruction) -> None:
-    cg.set(ins.operands[0], "u32", f"transpose_matrix(n, {cg.src(ins.operands[1], 'u32')})")
+def _movmatrix(cg: Context, ins: Decoded) -> None:
+    cg.put("d", f"transpose_matrix(n, {cg.get('a')})")

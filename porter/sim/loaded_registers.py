@@ -7,26 +7,18 @@ those of any load. So a load is in flight until its warp executes the wait, or u
 
 from __future__ import annotations
 
-from porter.ptx import ast
-from porter.sim.operand_registers import uses_and_defs
+from porter.ptx.table import Completion, Decoded
 from porter.sim.program import EXIT, BasicBlock, Program
 
 
-def is_load(ins: ast.Instruction) -> bool:
-    return ins.parts[:2] == ("tcgen05", "ld")
-
-
-def results(ins: ast.Instruction) -> frozenset[str]:
-    """The registers that a tcgen05.ld writes, that of a reduction among them."""
-    operands = ins.operands[: 2 if ins.parts[2] == "red" else 1]
-    items = [i for to in operands for i in (to.items if isinstance(to, ast.Vec) else (to,))]
-    return frozenset(i.name for i in items if isinstance(i, ast.Reg))
+def is_load(ins: Decoded) -> bool:
+    return ins.form.completion is Completion.TCGEN05_LD
 
 
 def origins(program: Program) -> dict[str, frozenset[str]]:
     """Which results of loads a register may hold: compilers copy registers freely, also those of loads in flight."""
-    held = {name: frozenset((name,)) for ins in program.code if is_load(ins) for name in results(ins)}
-    moves = [uses_and_defs(ins) for ins in program.code if ins.parts[0] == "mov"]
+    held = {name: frozenset((name,)) for ins in program.code if is_load(ins) for name in ins.writes}
+    moves = [(ins.uses, ins.writes) for ins in program.code if ins.parts[0] == "mov"]
     grown = bool(held)
     while grown:
         grown = False
@@ -52,7 +44,7 @@ def early_uses(program: Program) -> dict[int, frozenset[str]]:
         for at in range(block.start, block.end):
             ins = program.code[at]
             if ins.parts[0] != "mov":
-                read = frozenset().union(*(held[u] for u in uses_and_defs(ins)[0] if u in held))
+                read = frozenset().union(*(held[u] for u in ins.uses if u in held))
                 if read & left:
                     found[at] = read & left
             left = _after(ins, left)
@@ -75,7 +67,7 @@ def _pending(program: Program) -> list[frozenset[str]]:
     return pending
 
 
-def _after(ins: ast.Instruction, pending: frozenset[str]) -> frozenset[str]:
+def _after(ins: Decoded, pending: frozenset[str]) -> frozenset[str]:
     if is_load(ins):
-        return pending | results(ins)
-    return frozenset() if ins.parts[:2] == ("tcgen05", "wait::ld") else pending
+        return pending.union(ins.writes)
+    return frozenset() if ins.form.awaits is Completion.TCGEN05_LD else pending

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from porter.ptx import ast
+from porter.ptx.table import Decoded, find, items
 from porter.sim.blocks import liveness, split
 from porter.sim.call_graph import CallGraph
 from porter.sim.layout import place_variables
@@ -117,31 +118,42 @@ class Loader:
                 program.tables[scope.names[s.name]] = items
 
     def _instruction(self, ins: ast.Instruction, scope: Scope, exit_label: str | None) -> None:
-        code = self.program.code
-        if ins.parts[0] == "call":
-            self._call(ins, scope)
-            return
         guard = ins.guard
         if guard is not None:
             guard = ast.Guard(self._operand(guard.operand, scope), guard.negated)
-        if ins.parts[0] == "ret" and exit_label is not None:
-            code.append(replace(ins, opcode="bra", parts=("bra",), operands=(ast.Sym(exit_label),), guard=guard))
-            return
+        if ins.parts[0] == "call":
+            self._call(ins, scope, guard)
+        elif ins.parts[0] == "ret" and exit_label is not None:
+            self._add(ins, "bra", ast.Sym(exit_label), guard=guard)
+        else:
+            self._place(ins, scope, guard)
+
+    def _place(self, ins: ast.Instruction, scope: Scope, guard: ast.Guard | None) -> None:
         operands = tuple(self._operand(o, scope) for o in ins.operands)
-        code.append(replace(ins, operands=operands, guard=guard))
+        self._append(replace(ins, operands=operands, guard=guard))
+
+    def _append(self, ins: ast.Instruction) -> None:
+        """The instruction as the table reads it, a register of 128 bits as the vector of its halves, lower first."""
+        found = find(ins) or find(ins, any_value=True) or Decoded(**vars(ins))
+        if any(self._is_wide(o) for o in found.operands):
+            bound = tuple((row, self._halved(o)) for row, o in found.bound)
+            found = replace(found, operands=tuple(map(self._halved, found.operands)), bound=bound)
+        self.program.code.append(found)
+
+    def _is_wide(self, op: ast.Operand) -> bool:
+        return isinstance(op, ast.Reg) and self.program.widths.get(op.name) == 128
+
+    def _halved(self, op: ast.Operand) -> ast.Operand:
+        if not isinstance(op, ast.Reg) or not self._is_wide(op):
+            return op
+        halves = (f"{op.name}.lo", f"{op.name}.hi")
+        self.program.widths.update(dict.fromkeys(halves, 64))
+        return ast.Vec(tuple(ast.Reg(half) for half in halves))
 
     def _register(self, name: str) -> ast.Operand:
-        """A register; a vector register as the vector of its elements, one of 128 bits as that of its two
-        halves, lower first."""
-        widths = self.program.widths
+        """A register; a vector register as the vector of its elements."""
         elements = self.program.vectors.get(name)
-        if elements is not None:
-            return ast.Vec(tuple(ast.Reg(element) for element in elements))
-        if widths.get(name) != 128:
-            return ast.Reg(name)
-        halves = (f"{name}.lo", f"{name}.hi")
-        widths.update(dict.fromkeys(halves, 64))
-        return ast.Vec(tuple(ast.Reg(half) for half in halves))
+        return ast.Reg(name) if elements is None else ast.Vec(tuple(ast.Reg(element) for element in elements))
 
     def _operand(self, op: ast.Operand, scope: Scope) -> ast.Operand:
         if isinstance(op, ast.Reg):
@@ -154,7 +166,7 @@ class Loader:
             if found is None:
                 return op
             known = found in self.program.widths or found in self.program.vectors
-            return self._register(found) if known else ast.Sym(found)
+            return self._register(found) if known else ast.Sym(found, op.offset)
         if isinstance(op, ast.Mem):
             return ast.Mem(self._operand(op.base, scope), op.offset, tuple(self._operand(p, scope) for p in op.parts))
         if isinstance(op, ast.Vec):
@@ -168,37 +180,27 @@ class Loader:
     def _add(self, ins: ast.Instruction, opcode: str, *operands: ast.Operand, guard: ast.Guard | None = None) -> None:
         """One more instruction, in the place of a call."""
         parts = tuple(opcode.split("."))
-        self.program.code.append(ast.Instruction(opcode, parts, operands, guard, ins.line, ins.loc, ins.text))
+        self._append(ast.Instruction(opcode, parts, operands, guard, ins.line, ins.loc, ins.text))
 
-    def _call(self, ins: ast.Instruction, scope: Scope) -> None:
+    def _call(self, ins: ast.Instruction, scope: Scope, guard: ast.Guard | None) -> None:
         """Put the called function's body here. What cannot be inlined stays as a `call` instruction."""
         code = self.program.code
-        vecs = [o for o in ins.operands if isinstance(o, ast.Vec)]
-        names = [o for o in ins.operands if not isinstance(o, ast.Vec)]
-        target = names[0].name if names and isinstance(names[0], ast.Sym) else ""
-        first_is_vec = bool(ins.operands) and isinstance(ins.operands[0], ast.Vec)
-        returns = vecs[0].items if first_is_vec else ()
-        arguments = vecs[1 if first_is_vec else 0].items if len(vecs) > (1 if first_is_vec else 0) else ()
-        guard = ins.guard
-        if guard is not None:
-            guard = ast.Guard(self._operand(guard.operand, scope), guard.negated)
-        try:
-            function = self.module.function(target)
-        except KeyError:
-            lists = (self._operand(ast.Vec(items), scope) for items in (returns, arguments))
-            code.append(replace(ins, opcode="call", parts=("call",), operands=(ast.Sym(target), *lists), guard=guard))
+        found = find(ins)
+        target = found["target"] if found is not None else None
+        function = self._graph.defined.get(target.name) if isinstance(target, ast.Sym) else None
+        if found is None or function is None:
+            self._place(ins, scope, guard)
             return
-        if target in self._inlining or len(self._inlining) > 40 or len(code) > 2_000_000:
-            opcode = "call.recursive"
-            code.append(
-                replace(ins, opcode=opcode, parts=tuple(opcode.split(".")), operands=(ast.Sym(target),), guard=guard)
-            )
+        name = function.name
+        if name in self._inlining or len(self._inlining) > 40 or len(code) > 2_000_000:
+            self._place(ins, scope, guard)
             return
+        returns, arguments = (items(found[list_]) if list_ in found else () for list_ in ("results", "arguments"))
         scalars = all(p.size in (1, 2, 4, 8) for p in (*function.params, *function.returns))
-        if scalars and self._graph.size(target) > _SHARED_SIZE and not self._graph.recurses(target):
+        if scalars and self._graph.size(name) > _SHARED_SIZE and not self._graph.recurses(name):
             self._call_shared(function, ins, scope, arguments, returns, guard)
             return
-        self._inlining.append(target)
+        self._inlining.append(name)
         root = scope
         while root.parent is not None:
             root = root.parent
@@ -258,7 +260,7 @@ class Loader:
                 register = ast.Reg(name)
                 add(f"ld.param.b{8 * size}", register, ast.Mem(origin))
             if isinstance(to, ast.Reg):
-                add(f"mov.b{8 * size}", to, register)
+                add(f"mov.b{max(8 * size, 16)}", to, register)
             else:
                 add(f"st.param.b{8 * size}", ast.Mem(to), register)
 
@@ -284,7 +286,7 @@ class Loader:
             shared = missing[0]
             placed.add(shared.function.name)
             code = self.program.code
-            code.append(ast.Instruction("ret", ("ret",), ()))
+            self._append(ast.Instruction("ret", ("ret",), ()))
             self.program.labels[shared.entry] = len(code)
             inner = Scope(root, "call/")
             inner.names.update(shared.formals)
@@ -293,9 +295,8 @@ class Loader:
             self._body(shared.function.body or (), inner, end)
             self._inlining = []
             self.program.labels[end] = len(code)
-            operands = (ast.Reg(shared.back), ast.Sym(shared.table))
             self.program.backs.add(len(code))
-            code.append(ast.Instruction("brx.idx", ("brx", "idx"), operands))
+            self._append(ast.Instruction("brx.idx", ("brx", "idx"), (ast.Reg(shared.back), ast.Sym(shared.table))))
         for shared in self._shared.values():
             self.program.tables[shared.table] = tuple(shared.calls)
 

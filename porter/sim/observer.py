@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.effects import Effect, Place
 from porter.sim.memory import Allocation
 from porter.sim.operation import Operation
@@ -64,7 +64,7 @@ class Observer:
     Instructions are told by their index `at`, with `idx`, `n` and `mask` as generated code has them.
     """
 
-    def code(self, cg: Any, ins: ast.Instruction) -> None:
+    def code(self, cg: Any, ins: Decoded) -> None:
         """An instruction is about to be compiled: generate calls ahead of it."""
 
     # Threads ------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from porter.ptx import ast
+from porter.ptx.table import Decoded
 
 EXIT = 1 << 20
 """The block number that means "this thread has ended"."""
@@ -50,7 +51,7 @@ class Program:
 
     module: ast.Module
     entry: ast.Function
-    code: list[ast.Instruction] = field(default_factory=list)
+    code: list[Decoded] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
     vectors: dict[str, tuple[str, ...]] = field(default_factory=dict)
     variables: dict[str, Variable] = field(default_factory=dict)
@@ -61,7 +62,6 @@ class Program:
     local_size: int = 0
     shared_size: int = 0
     dynamic_offset: int = 0
-    notes: dict[int, str] = field(default_factory=dict)
     # Jumps into functions that stand once, with the label behind the call, and the jumps back.
     calls: dict[int, str] = field(default_factory=dict)
     backs: set[int] = field(default_factory=set)

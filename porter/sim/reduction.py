@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from porter.sim.rounding import (
 
 Array = npt.NDArray[Any]
 ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
-REDUCTIONS: tuple[ReduceOp, ...] = get_args(ReduceOp)
 
 
 def combine(old: Array, b: Array, c: Array | None, op: str, type_name: str, flush: bool = False) -> Array:

@@ -33,10 +33,8 @@ def generic_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, address: An
     return a.astype(np.uint32)
 
 
-def shared_address(cg: Context, op: ast.Operand, ins: ast.Instruction) -> str:
-    """A shared address operand; without a .shared qualifier the address is generic."""
-    if isinstance(op, ast.Mem) and isinstance(op.base, ast.Sym):
-        return cg.addr(op, "u32")
-    if any(part.startswith("shared") for part in ins.parts):
-        return cg.addr(op, "u32")
-    return cg.let(cg.call("generic_shared", cg.addr(op, "u64")))
+def shared_address(cg: Context, name: str) -> str:
+    """A shared address, the operand of that name; without a .shared qualifier it is generic."""
+    op = cg.ins[name]
+    named = isinstance(op, ast.Mem) and isinstance(op.base, ast.Sym)
+    return cg.addr(op, "u32") if named or cg.ins.space(name) else cg.let(cg.call("generic_shared", cg.addr(op, "u64")))

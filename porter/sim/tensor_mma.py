@@ -62,7 +62,7 @@ def _compute(blocks: list[list[TensorMma]]) -> None:
                 op.ready = True
 
 
-class Decoded:
+class DecodedMma:
     """A tcgen05.mma with what its operands in Tensor Memory say: `columns` are those that it touches in each block.
 
     Raises DatapathError for an invalid instruction descriptor or address.
@@ -116,7 +116,7 @@ class TensorMma(Operation):
         machine: Machine,
         at: int,
         warp: int,
-        mma: Decoded,
+        mma: DecodedMma,
         args: tcgen05.MmaArguments,
         use: Use,
         after: list[Operation | None],

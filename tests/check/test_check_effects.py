@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from check_ptx import BULK, HEADER, TENSOR, WGMMA, check
+from instructions.simulated import reports
 
 import porter.sim
 from porter.ptx.parser import parse_module
@@ -19,7 +20,6 @@ from porter.sim.datapath import tcgen05
 from porter.sim.effects import Effect, Outside, Shared, Tensor
 from porter.sim.executor import Executor
 from porter.sim.observer import Named, Observers
-from porter.sim.support import reports
 
 # Functions with an address among their parameters or operands that touch nothing another thread could see.
 PRIVATE = {"generic_shared", "isspace", "kept_nan", "ld_local", "st_local", "local_index", "shared_index"}

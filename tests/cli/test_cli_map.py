@@ -15,11 +15,11 @@ import jsonschema
 import pytest
 import yaml
 from fakes_cli import porter, porter_json
+from porter.ptx.samples import opcodes
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx.forms.grammar import Form
 from porter.ptx.requirement import Requirement, TargetName
-from porter.ptx.samples import opcodes
 from porter.ptx.table import FORMS
 from porter.rules.load import load_rules, mappings_directory
 from porter.rules.mapping import look_up, table

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from porter.ptx.samples import HEAD, REGISTERS, instructions, opcodes
+from instructions.samples import HEAD, REGISTERS, instructions, opcodes
 
 __all__ = ["REGISTERS", "Batch", "find_ptxas", "instructions", "opcodes"]
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from cute_layout import cute_header
+from opcodes import given
 
 from porter.ptx.idesc import FIELDS, InstructionDescriptor
 from porter.ptx.types import ElementType as T
@@ -123,7 +124,7 @@ def test_block_scaled_rows() -> None:
 
 
 def parse(text: str) -> UmmaOp:
-    return UmmaOp.parse(tuple(text.split(".")))
+    return UmmaOp.of(given(text))
 
 
 def test_parse_opcode() -> None:
@@ -136,17 +137,16 @@ def test_parse_opcode() -> None:
     assert op.k == 8
     op = parse("tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X")
     assert op.scale_vector == "scale_vec::1X"
-    for opcode, complaint in (
-        ("tcgen05.ld.sync", "not a tcgen05.mma"),
-        ("tcgen05.mma.cta_group::1", "needs"),
-        ("tcgen05.mma.kind::f16", "needs"),
-        ("tcgen05.mma.cta_group::3.kind::f16", "cta_group::3"),
-        ("tcgen05.mma.cta_group::1.kind::f64", "kind::f64"),
-        ("tcgen05.mma.ws.cta_group::2.kind::f16", "ws"),
-        ("tcgen05.mma.cta_group::1.kind::mxf4", "block_scale"),
-        ("tcgen05.mma.cta_group::1.kind::f16.sync", "sync"),
+    for opcode in (
+        "tcgen05.mma.cta_group::1",
+        "tcgen05.mma.kind::f16",
+        "tcgen05.mma.cta_group::3.kind::f16",
+        "tcgen05.mma.cta_group::1.kind::f64",
+        "tcgen05.mma.ws.cta_group::2.kind::f16",
+        "tcgen05.mma.cta_group::1.kind::mxf4",
+        "tcgen05.mma.cta_group::1.kind::f16.sync",
     ):
-        with pytest.raises(ValueError, match=complaint):
+        with pytest.raises(ValueError, match="no row"):
             parse(opcode)
 
 

@@ -11,12 +11,11 @@ from porter.ptx.requirement import Requirement, TargetName
 from porter.ptx.table import (
     FORMS,
     UnknownInstruction,
-    bind,
     check,
+    decode,
     destinations,
-    known_opcode,
     lookup,
-    modifiers,
+    opcode_modifiers,
     sources,
 )
 from porter.ptx.table import Completion as C
@@ -87,31 +86,47 @@ def test_registers(text: str, written: str, read: str) -> None:
 def test_unknown_instructions() -> None:
     found = one("frobnicate.b32 %a, %b;")
     assert lookup(found) is None
-    assert not known_opcode("frobnicate.b32")
-    for question in (destinations, sources, bind, modifiers):
+    assert opcode_modifiers("frobnicate.b32") is None
+    for question in (destinations, sources, decode):
         with pytest.raises(UnknownInstruction, match=r"frobnicate\.b32 %a, %b"):
             question(found)
     # The opcode is known, with these operands it is not.
-    assert known_opcode("add.s32")
+    assert opcode_modifiers("add.s32") is not None
     assert lookup(one("add.s32 %a, [%b], %c;")) is None
 
 
 def test_modifiers_in_any_order() -> None:
-    expected = {"sem": "acquire", "scope": "gpu", "space": "global", "mem_type": "u32"}
+    expected = {"ld": "ld", "sem": "acquire", "scope": "gpu", "space": "global", "mem_type": "u32"}
     for text in ("ld.acquire.gpu.global.u32", "ld.global.gpu.acquire.u32", "ld.u32.global.acquire.gpu"):
-        assert modifiers(one(f"{text} %a, [%b];")) == expected
+        assert decode(one(f"{text} %a, [%b];")).modifiers == expected
     # Types keep their order, and the name its place.
-    assert modifiers(one("cvt.rn.f16.f32 %a, %b;"))["dtype"] == "f16"
+    assert decode(one("cvt.rn.f16.f32 %a, %b;")).modifiers["dtype"] == "f16"
     assert lookup(one("cvt.rn.f32.f16 %a, %b;")) is None
-    assert not known_opcode("mbarrier.try_wait.shared::cta.parity.b64")
+    assert opcode_modifiers("mbarrier.try_wait.shared::cta.parity.b64") is None
 
 
 def test_operands_say_what_they_are() -> None:
-    found = bind(one("tcgen05.mma.cta_group::1.kind::f16 [%d], %a, %b, %i, %p, 2;"))
+    found = decode(one("tcgen05.mma.cta_group::1.kind::f16 [%d], %a, %b, %i, %p, 2;")).bound
     assert [row.name for row, _ in found] == ["d", "a", "b", "idesc", "enable_input_d", "scale_input_d"]
     assert found[0][0].space == "tmem"
-    short = bind(one("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%a, %b, %c, %d}, %x, %y, %p, 1, -1;"))
-    assert [row.name for row, _ in short] == ["d", "a", "b", "scale_d", "scale_a", "scale_b"]
+    short = decode(one("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%a, %b, %c, %d}, %x, %y, %p, 1, -1;"))
+    assert list(short.rows) == ["d", "a", "b", "scale_d", "scale_a", "scale_b"]
+    assert short.registers("d") == ("%a", "%b", "%c", "%d")
+    assert short.get("trans_a") is None
+
+
+def test_operands_by_name_take_pairs_and_brackets_apart() -> None:
+    compared = decode(one("setp.lt.and.f32 %p|%q, %a, %b, !%c;"))
+    assert [compared.registers(name) for name in compared.rows] == [("%p",), ("%q",), ("%a",), ("%b",), ("%c",)]
+    assert (compared.type("p"), compared.type("a")) == ("pred", "f32")
+    copy = decode(one("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%m, {%x, %y}], [%s];"))
+    assert copy.registers("coords") == ("%x", "%y")
+    assert copy.registers("map") == ("%m", "%x", "%y")
+
+
+def test_a_load_that_reduces_writes_the_reduced_value_too() -> None:
+    found = decode(one("tcgen05.ld.red.sync.aligned.32x32b.x2.max.u32 {%a, %b}, %c, [%t];"))
+    assert (found.writes, found.uses) == (("%a", "%b", "%c"), ("%t",))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from cute_layout import DP_BITS, CuteLayout, cute_header, parse_layout
+from opcodes import given
 
 from porter.ptx.tmem_access import (
     Shape,
@@ -95,11 +96,11 @@ def test_register_limit() -> None:
 
 def test_parse() -> None:
     opcode = "tcgen05.ld.sync.aligned.16x128b.x8.pack::16b.b32"
-    access = TmemAccess.parse(tuple(opcode.split(".")))
+    access = TmemAccess.of(given(opcode))
     assert access == TmemAccess(False, Shape.S16X128B, 8, packed=True)
     assert (access.registers, access.columns) == (16, 64)
     opcode = "tcgen05.st.sync.aligned.32x32b.x1.unpack::16b.b32"
-    access = TmemAccess.parse(tuple(opcode.split(".")))
+    access = TmemAccess.of(given(opcode))
     assert access == TmemAccess(True, Shape.S32X32B, 1, packed=True)
     for opcode in (
         "tcgen05.ld.sync.aligned.32x32b.x3.b32",
@@ -107,10 +108,9 @@ def test_parse() -> None:
         "tcgen05.ld.sync.aligned.x4.b32",
         "tcgen05.st.sync.aligned.32x32b.x1.pack::16b.b32",
         "tcgen05.ld.red.sync.aligned.32x32b.x2.b32",
-        "tcgen05.wait::ld.sync.aligned",
     ):
         with pytest.raises(ValueError, match="tcgen05"):
-            TmemAccess.parse(tuple(opcode.split(".")))
+            TmemAccess.of(given(opcode))
 
 
 def test_warp_reaches_its_own_quarter() -> None:

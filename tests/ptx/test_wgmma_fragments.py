@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cute_layout import CuteLayout, cute_header, find_alias, parse_layout
+from opcodes import given
 from wgmma_as_umma import a_fragment_pieces, accumulator_pieces, d_position_f16, wgmma_to_umma
 
 from porter.ptx.idesc import InstructionDescriptor
@@ -146,7 +147,7 @@ def test_a_stores_write_the_wgmma_fragment(bits: int, k_blocks: int) -> None:
 
 
 def parse(text: str) -> WgmmaOp:
-    return WgmmaOp.parse(tuple(text.split(".")))
+    return WgmmaOp.of(given(text))
 
 
 def test_parse() -> None:
@@ -162,25 +163,24 @@ def test_parse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("opcode", "complaint"),
+    "opcode",
     [
-        ("wgmma.fence.sync.aligned", "not a wgmma.mma_async"),
-        ("wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16", "no f16 result"),
-        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16", "no product"),
-        ("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16", "n12"),
-        ("wgmma.mma_async.sync.aligned.m64n264k16.f32.f16.f16", "n264"),
-        ("wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8", "n40"),
-        ("wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16", "k16"),
-        ("wgmma.mma_async.sync.aligned.m128n8k16.f32.f16.f16", "m64"),
-        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16.satfinite", "satfinite"),
-        ("wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1", "popc"),
-        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16", "three types"),
-        ("wgmma.mma_async.m64n8k16.f32.f16.f16", "mandatory"),
-        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16.ftz", "ftz"),
+        "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16",
+        "wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16",
+        "wgmma.mma_async.sync.aligned.m64n264k16.f32.f16.f16",
+        "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8",
+        "wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16",
+        "wgmma.mma_async.sync.aligned.m128n8k16.f32.f16.f16",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16.satfinite",
+        "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16",
+        "wgmma.mma_async.m64n8k16.f32.f16.f16",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16.ftz",
     ],
 )
-def test_parse_refuses(opcode: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
+def test_parse_refuses(opcode: str) -> None:
+    with pytest.raises(ValueError, match="no row"):
         parse(opcode)
 
 

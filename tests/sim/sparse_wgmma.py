@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
+from opcodes import given
 
 from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.sparse import LEGAL_PAIRS, LEGAL_TF32, chunk_elements, metadata_register
@@ -35,7 +36,7 @@ class Form:
 
     @property
     def op(self) -> WgmmaOp:
-        return WgmmaOp.parse(tuple(self.opcode.split(".")))
+        return WgmmaOp.of(given(self.opcode))
 
     @property
     def opcode(self) -> str:

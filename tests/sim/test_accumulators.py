@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from core_ptx import download, module_text, run
+from opcodes import given
 from test_datapath_wgmma import place, random_tile
 
 from porter.ptx.smem_desc import SmemDescriptor
@@ -33,7 +34,7 @@ FORMS = [
 
 
 def parse(shape: str, types: str) -> WgmmaOp:
-    return WgmmaOp.parse(("wgmma", "mma_async", "sync", "aligned", shape, *types.split(".")))
+    return WgmmaOp.of(given(f"wgmma.mma_async.sync.aligned.{shape}.{types}"))
 
 
 def accumulators(rng: np.random.Generator, d_type: T, shape: tuple[int, ...]) -> np.ndarray:

@@ -176,6 +176,14 @@ def test_specials_and_signs() -> None:
     np.testing.assert_array_equal(got, want.astype(np.float32))
 
 
+def test_the_largest_magnitude_of_three() -> None:
+    words = [("b32", np.array([x, 2.0, -1.0], np.float32)) for x in (-3.0, 1.0, 2.0)]
+    largest = apply("max.abs.f32 %d, %a, %b, %c;", "b32", *words)
+    assert largest.view(np.float32).tolist() == [3.0, 2.0, 1.0]
+    least = apply("min.abs.f32 %d, %a, %b, %c;", "b32", *words)
+    assert least.view(np.float32).tolist() == [1.0, 2.0, 1.0]
+
+
 def test_min_max() -> None:
     a = np.array([1.0, -0.0, 0.0, np.nan, np.nan, np.inf, -3.0], np.float32)
     b = np.array([2.0, 0.0, -0.0, 5.0, np.nan, 1.0, -np.inf], np.float32)

@@ -235,3 +235,17 @@ def test_address_predicates_and_windows() -> None:
     outcome = run(module_text(["in", "out"], body), [0, out], memory)
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     assert download(memory, out, 1, np.uint32)[0] == 23
+
+
+def test_a_variable_with_an_offset_in_bytes_is_that_address() -> None:
+    memory = GlobalMemory()
+    out = upload(memory, np.zeros(2, np.uint32))
+    text = module_text(
+        ["out"],
+        """.reg .b64 %a, %b; .reg .b32 %w, %s; .shared .align 4 .b32 here[4];
+        ld.param.u64 %a, [out]; mov.u64 %b, table+8; ld.global.u32 %w, [%b]; st.global.u32 [%a], %w;
+        st.shared.u32 [here+12], 77; mov.u32 %s, here+12; ld.shared.u32 %w, [%s]; st.global.u32 [%a+4], %w; ret;""",
+        extra=".global .align 4 .b32 table[4] = {5, 6, 7, 8};",
+    )
+    run(text, [out], memory)
+    assert download(memory, out, 2, np.uint32).tolist() == [7, 77]

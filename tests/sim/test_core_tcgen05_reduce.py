@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from core_ptx import module_text, run, upload
+from opcodes import given
 
 from porter.ptx.tmem_access import TmemAccess
 from porter.sim import GlobalMemory, Options
@@ -65,4 +66,4 @@ def test_integers(op: str, kind: str) -> None:
 ])  # fmt: skip
 def test_illegal(opcode: str) -> None:
     with pytest.raises(ValueError, match=r"tcgen05\.ld\.red"):
-        TmemAccess.parse(tuple(opcode.split(".")))
+        TmemAccess.of(given(opcode))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from opcodes import given
 from test_datapath_tcgen05 import accumulator
 from test_datapath_wgmma import place
 from umma_calls import LIBRARY, WIDTH, empty_tmem, issue, padded, pairs, umma, values
@@ -22,7 +23,7 @@ from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tmem_copy import TmemCopy
 from porter.ptx.types import ElementType as T
-from porter.ptx.umma import Kind
+from porter.ptx.umma import Kind, UmmaOp
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.tcgen05_copy import copy
 
@@ -59,7 +60,7 @@ def chunk(codes: np.ndarray) -> np.ndarray:
 
 def put_scales(cells: list[np.ndarray], column: int, blocks: list[list[np.ndarray]], form: str) -> None:
     """Copy 512-byte blocks of each CTA to Tensor Memory."""
-    op = TmemCopy.parse(("tcgen05", "cp", f"cta_group::{len(cells)}", *form.split(".")))
+    op = TmemCopy.of(given(f"tcgen05.cp.cta_group::{len(cells)}.{form}"))
     memories = [np.concatenate(parts) for parts in blocks]
     copy(op, column, SmemDescriptor(0, 16, 128, SwizzleMode.NONE).encode("sm_100"), memories, cells)
 
@@ -227,7 +228,7 @@ def test_illegal_scale_addresses_and_vectors() -> None:
         problem.run(scale_a=tmem.address(32, SFA))
     with pytest.raises(DatapathError, match="pass column"):
         problem.run(scale_b=508)
-    problem.op = umma("cta_group::1.kind::mxf4nvf4.block_scale")
+    problem.op = UmmaOp(Kind.MXF4NVF4, block_scale=True)
     with pytest.raises(DatapathError, match="no scale vector"):
         problem.run()
     # CuTe keeps the id in the top bits of its pointers, which are no part of the lane.

@@ -11,6 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from opcodes import given
 
 from porter.ptx.mma import MmaOp, a_position, b_position, d_position
 from porter.sim.datapath.mma_sync import mma_warps
@@ -27,10 +28,15 @@ MMA_CASES = [
 ]
 
 
+def registers(op: MmaOp, rows: int) -> int:
+    """Registers of a thread that hold rows of A or columns of B."""
+    return rows * op.k * op.a_type.bits // (32 * op.register_bits)
+
+
 @pytest.mark.parametrize(("shape", "dtype"), MMA_CASES)
 @pytest.mark.parametrize("mode", ["float64", "exact"])
 def test_mma_sync(shape: str, dtype: type, mode: str) -> None:
-    op = MmaOp.parse(("mma", "sync", "aligned", *shape.split(".")))
+    op = MmaOp.of(given(f"mma.sync.aligned.{shape}"))
     rng = np.random.default_rng(3)
     low = 0 if dtype is np.uint8 else -3
     a, b = (rng.integers(low, 4, (n, op.k)).astype(dtype) for n in (16, 8))
@@ -48,7 +54,7 @@ def test_mma_sync(shape: str, dtype: type, mode: str) -> None:
     def accumulator(matrix: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(matrix[d_position(lanes[:, 0], np.arange(4)[None, :])]).view(np.uint32)
 
-    a_registers, b_registers = pack(a, a_position, op.a_registers), pack(b, b_position, op.b_registers)
+    a_registers, b_registers = pack(a, a_position, registers(op, op.m)), pack(b, b_position, registers(op, 8))
     got = mma_warps(op, a_registers[None], b_registers[None], accumulator(c)[None], mode=mode)[0]
     want = (a.astype(np.float64) @ b.astype(np.float64).T + c).astype(d_dtype)
     np.testing.assert_array_equal(got, accumulator(want))
@@ -72,7 +78,7 @@ def test_mma_sync(shape: str, dtype: type, mode: str) -> None:
 )
 def test_mma_sync_of_other_shapes(shape: str, low: int, high: int) -> None:
     """Fragments packed element by element from the ISA's formulas, products in Python integers."""
-    op = MmaOp.parse(("mma", "sync", "aligned", *shape.split(".")))
+    op = MmaOp.of(given(f"mma.sync.aligned.{shape}"))
     rng = np.random.default_rng(4)
     a = rng.integers(low, high + 1, (op.m, op.k))
     b = rng.integers(0 if op.b_type in ("u4", "u8", "b1") else low, min(high, 15) + 1, (8, op.k))
@@ -98,9 +104,9 @@ def test_mma_sync_of_other_shapes(shape: str, low: int, high: int) -> None:
         values = [[matrix[d_position(lane, v)] for v in range(op.m * 8 // 32)] for lane in range(32)]
         return np.array(values, np.float64 if bits == 64 else np.int32)
 
-    rows = packed(a, lambda *place: a_position(*place, op.m), op.a_registers)
+    rows = packed(a, lambda *place: a_position(*place, op.m), registers(op, op.m))
     start = result(c)
-    columns = packed(b, b_position, op.b_registers)
+    columns = packed(b, b_position, registers(op, 8))
     words = mma_warps(op, rows[None], columns[None], start.view(f"u{start.itemsize}")[None], mode="exact")[0]
     if op.bits:
         pairs = (x != y if op.bits == "xor" else x & y for x, y in ((a[:, None, :], b[None, :, :]),))
@@ -160,5 +166,5 @@ def test_mma_fragments_equal_cute() -> None:
     ],
 )
 def test_other_mma_forms_are_refused(opcode: str) -> None:
-    with pytest.raises(ValueError, match="these families"):
-        MmaOp.parse(tuple(opcode.split(".")))
+    with pytest.raises(ValueError, match=r"in these families|in no row"):
+        MmaOp.of(given(opcode))

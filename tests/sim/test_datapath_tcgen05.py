@@ -14,8 +14,8 @@ from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.swizzle import SwizzleMode
 from porter.ptx.tmem_access import Shape
 from porter.ptx.types import ElementType as T
-from porter.ptx.umma import Kind, UmmaOp
-from porter.ptx.wgmma import WgmmaOp, legal_d_types, legal_n
+from porter.ptx.umma import Kind, UmmaOp, legal_d_types
+from porter.ptx.wgmma import WgmmaOp, legal_n, umma_kind
 from porter.sim.datapath import tcgen05, tmem_access
 from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.wgmma import wgmma
@@ -84,7 +84,7 @@ def test_port_of_wgmma_gives_the_same_registers(a_type: T, half: int) -> None:
     """For every N and D type: shared-memory operands, the accumulator loaded as a fragment."""
     rng = np.random.default_rng(2)
     for n in legal_n(a_type)[:: 3 if a_type is T.F16 else 7]:
-        for d_type in legal_d_types(a_type):
+        for d_type in legal_d_types(umma_kind(a_type), a_type):
             k = 256 // a_type.bits
             op = WgmmaOp(n, k, d_type, a_type, a_type)
             a, b = random_tile(rng, (64, k), a_type), random_tile(rng, (n, k), a_type)

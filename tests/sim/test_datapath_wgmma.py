@@ -6,6 +6,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from opcodes import given
 from wgmma_as_umma import d_position_f16, sm90_to_sm100
 
 from porter.ptx.smem_desc import SmemDescriptor
@@ -200,7 +201,7 @@ CASES = [
 @pytest.mark.parametrize("mode", ["float64", "exact"])
 @pytest.mark.parametrize("a_in_registers", [False, True])
 def test_product(shape: str, a_type: T, b_type: T, mode: str, a_in_registers: bool) -> None:
-    op = WgmmaOp.parse(("wgmma", "mma_async", "sync", "aligned", *shape.split(".")))
+    op = WgmmaOp.of(given(f"wgmma.mma_async.sync.aligned.{shape}"))
     rng = np.random.default_rng(5)
     a = random_tile(rng, (64, op.k), a_type)
     b = random_tile(rng, (op.n, op.k), b_type)
@@ -235,7 +236,7 @@ def test_product(shape: str, a_type: T, b_type: T, mode: str, a_in_registers: bo
 @pytest.mark.parametrize("swizzle", MODES)
 def test_transposed_operands(swizzle: SwizzleMode) -> None:
     """MN-major A and B with an f16 accumulator, as column-major matrices give them."""
-    op = WgmmaOp.parse(("wgmma", "mma_async", "sync", "aligned", "m64n128k16", "f16", "f16", "f16"))
+    op = WgmmaOp.of(given("wgmma.mma_async.sync.aligned.m64n128k16.f16.f16.f16"))
     rng = np.random.default_rng(6)
     a, b = random_tile(rng, (64, 16), T.F16), random_tile(rng, (128, 16), T.F16)
     smem = np.full(1 << 16, 0xFF, np.uint8)
@@ -250,7 +251,7 @@ def test_transposed_operands(swizzle: SwizzleMode) -> None:
 
 def test_bits_count_ones_in_common() -> None:
     opcode = "wgmma.mma_async.sync.aligned.m64n16k256.s32.b1.b1.and.popc"
-    op = WgmmaOp.parse(tuple(opcode.split(".")))
+    op = WgmmaOp.of(given(opcode))
     rng = np.random.default_rng(7)
     a, b = rng.integers(0, 256, (64, 32), dtype=np.uint8), rng.integers(0, 256, (16, 32), dtype=np.uint8)
     smem = np.zeros(8192, np.uint8)
@@ -265,7 +266,7 @@ def test_bits_count_ones_in_common() -> None:
 
 def test_hopper_keeps_fewer_bits_of_8_bit_floats() -> None:
     """1 + 2^-14 keeps its tail in a Blackwell sum and loses it in Hopper's."""
-    op = WgmmaOp.parse(("wgmma", "mma_async", "sync", "aligned", "m64n8k32", "f32", "e5m2", "e5m2"))
+    op = WgmmaOp.of(given("wgmma.mma_async.sync.aligned.m64n8k32.f32.e5m2.e5m2"))
     a, b = np.zeros((64, 32), ml_dtypes.float8_e5m2), np.zeros((8, 32), ml_dtypes.float8_e5m2)
     a[:, 0], a[:, 1], b[:, :2] = 1, 2.0**-14, 1
     smem = np.zeros(8192, np.uint8)
@@ -282,12 +283,12 @@ def test_hopper_keeps_fewer_bits_of_8_bit_floats() -> None:
 
 
 def test_refusals() -> None:
-    op = WgmmaOp.parse(("wgmma", "mma_async", "sync", "aligned", "m64n8k32", "f32", "e4m3", "e4m3"))
+    op = WgmmaOp.of(given("wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3"))
     d = np.zeros((128, 4), np.uint32)
     arguments = {"a_desc": 0, "a_regs": None, "b_desc": 0, "d": d, "scale_d": True}
     with pytest.raises(DatapathError, match="K-major"):
         wgmma(op, np.zeros(4096, np.uint8), trans_b=True, **arguments)
-    sparse = WgmmaOp.parse(("wgmma", "mma_async", "sp", "sync", "aligned", "m64n8k64", "f32", "e4m3", "e4m3"))
+    sparse = WgmmaOp.of(given("wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e4m3.e4m3"))
     with pytest.raises(DatapathError, match="without metadata"):
         wgmma(sparse, np.zeros(1 << 16, np.uint8), **arguments)
     with pytest.raises(DatapathError, match="selector 1 of 8-bit"):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from instructions.trial_inputs import MAPS, VALUES, input_bytes
+from instructions.trials import ROW, trial
 
 from porter.ptx.parser import parse_module
-from porter.ptx.trial_inputs import MAPS, VALUES, input_bytes
-from porter.ptx.trials import ROW, trial
 from porter.sim import GlobalMemory, Launch, Options, pack_params, simulate
 from porter.sim.codegen import RUNTIME
 

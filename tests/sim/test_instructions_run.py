@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from instructions.simulated import Support, survey
+from instructions.trial_inputs import MAPS, VALUES, input_bytes, tensor_maps
+from instructions.trials import ROW, Trial, trial
 
 from porter.diagnostics import Code
 from porter.ptx.parser import parse_module
 from porter.ptx.table import FORMS
-from porter.ptx.trial_inputs import MAPS, VALUES, input_bytes, tensor_maps
-from porter.ptx.trials import ROW, Trial, trial
 from porter.sim import GlobalMemory, Launch, Outcome, pack_params, simulate
-from porter.sim.support import Support, survey
 
 INPUT = np.frombuffer(input_bytes(), np.uint8)
 

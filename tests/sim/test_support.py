@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import pytest
+from instructions.lowered import Lowering, lowering
+from instructions.simulated import Support, survey
 
-from porter.hopper.support import Lowering, lowering
 from porter.ptx.forms.grammar import expanded, form
 from porter.ptx.table import FORMS
 from porter.sim.codegen import EMITTERS, RUNTIME
-from porter.sim.support import Support, survey
 
 
 def of(name: str) -> list[Support]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from opcodes import given
 
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import UmmaOp
@@ -25,7 +26,7 @@ POISON = 0xFFFFFFFF
 
 
 def umma(text: str) -> UmmaOp:
-    return UmmaOp.parse(("tcgen05", "mma", *text.split(".")))
+    return UmmaOp.of(given(f"tcgen05.mma.{text}"))
 
 
 def empty_tmem() -> np.ndarray:

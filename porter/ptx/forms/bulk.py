@@ -122,7 +122,7 @@ FORMS: tuple[Form, ...] = (
         rule=lambda m: _reduces(m, cluster=False),
     ),
     form(
-        "cp.reduce.async.bulk.<dst:global>.shared::cta.bulk_group.L2::cache_hint?.add.noftz.<type:f16|bf16>",
+        "cp.reduce.async.bulk.<dst:global>.shared::cta.bulk_group.L2::cache_hint?.<op:add>.noftz.<type:f16|bf16>",
         f"[+dst@dst], [src@shared::cta], size:u32, {_POLICY}",
         "9.7.9.25.4.2",
         _SM90,

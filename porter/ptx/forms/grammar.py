@@ -35,7 +35,7 @@ from porter.ptx.requirement import Requirement
 from porter.ptx.special import FORMAT_BYTES
 
 Modifiers = Mapping[str, str]
-"""Group name (of an optional literal: itself, `::` as `_`) to the text in the opcode, if it is there."""
+"""Group name (of a literal: itself, `::` as `_`) to the text in the opcode, if it is there."""
 
 
 # Parts that mean different things by their order: `cvt.f32.f16`.
@@ -136,7 +136,7 @@ class Form:
         if list(parts[: len(head)]) != head:
             return None
         rest = list(enumerate(parts[len(head) :]))
-        found: dict[str, str] = {}
+        found = {part.name: part.choices[0] for part in self.parts[: len(head)]}
         last_type = -1
         for part in self.parts[len(head) :]:
             place = next((i for i, (_, text) in enumerate(rest) if text in part.choices), None)
@@ -149,8 +149,7 @@ class Form:
                 if at < last_type:
                     return None
                 last_type = at
-            if part.optional or part.group:
-                found[part.name] = choice
+            found[part.name] = choice
         if rest or (self.rule is not None and not self.rule(found)):
             return None
         return found

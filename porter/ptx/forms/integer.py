@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integers and bits: PTX ISA 9.0, sections 9.7.1, 9.7.2 (carry), 9.7.6 (comparison), 9.7.8 (logic)."""
+"""Integers and bits: PTX ISA 9.0, sections 9.7.1, 9.7.2 (carry), 9.7.6 (comparison), 9.7.8, 9.7.9.7 (logic)."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ FORMS: tuple[Form, ...] = (
     form("shf.<dir:l|r>.<mode:clamp|wrap>.b32", "=d:b32, a:b32, b:b32, c:u32", "9.7.8.7"),
     form("shl.<bits>", "=d:bits, a:bits, b:u32", "9.7.8.8"),
     form("shr.<type:b16|b32|b64|u16|u32|u64|s16|s32|s64>", "=d:type, a:type, b:u32", "9.7.8.9"),
+    form("prmt.b32.<mode:f4e|b4e|rc8|ecl|ecr|rc16>?", "=d:b32, a:b32, b:b32, c:b32", "9.7.9.7"),
     # Comparison and selection.
     form(
         "setp.<cmp:eq|ne>.<bool>?.<type:b16|b32|b64>",

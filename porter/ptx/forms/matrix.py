@@ -107,7 +107,7 @@ _SPARSE = "=d:packed(dtype)*mma_d, a:b32*mma_a_sparse, b:b32*mma_b, c:packed(cty
 
 _WARP_FORMS: tuple[Form, ...] = (
     _mma(
-        "<shape:m8n8k4>.<alayout:row|col>.<blayout:row|col>.<dtype:f16|f32>.f16.f16.<ctype:f16|f32>",
+        "<shape:m8n8k4>.<alayout:row|col>.<blayout:row|col>.<dtype:f16|f32>.<atype:f16>.<btype:f16>.<ctype:f16|f32>",
         "sm_70@6.4",
         "=d:packed(dtype)*mma_8x8x4_d, a:b32*2, b:b32*2, c:packed(ctype)*mma_8x8x4_c",
     ),

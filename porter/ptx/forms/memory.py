@@ -199,7 +199,7 @@ FORMS: tuple[Form, ...] = (
     ),
     form(
         "cvta.to?.<space:const|global|local|shared|shared::cta|shared::cluster|param|param::entry>.<type:u64>",
-        "=p:type, a:type",
+        "=d:type, a:type",
         "9.7.9.20",
         "sm_50",
         _SUBSPACE,

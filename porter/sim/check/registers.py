@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.ptx import ast
+from porter.ptx.table import Completion, Decoded
 from porter.sim.check.checker import Checker
 from porter.sim.check.judge import Verdict
 from porter.sim.check.shadow import Access
 from porter.sim.codegen import Context
-from porter.sim.loaded_registers import is_load, origins, results
+from porter.sim.exec_tensor import matrix_registers
+from porter.sim.loaded_registers import is_load, origins
 from porter.sim.machine import Machine
 from porter.sim.observer import Observer
-from porter.sim.operand_registers import matrix_registers, uses_and_defs
 from porter.sim.program import Program
 from porter.sim.registers import Move
 
@@ -63,13 +64,13 @@ class RegisterWatch(Observer):
         self.stored: set[str] = set()
         inputs: set[str] = set()
         for ins in program.code:
-            if ins.parts[0] == "wgmma" and ins.parts[1] == "mma_async":
-                self.accumulators.update(uses_and_defs(ins)[1])
+            if ins.form.completion is Completion.WGMMA_GROUP:
+                self.accumulators.update(ins.writes)
                 inputs |= matrix_registers(ins)
             elif is_load(ins):
-                self.load_results |= results(ins)
-            elif ins.parts[0] == "tcgen05" and ins.parts[1] == "st":
-                self.stored |= stored_registers(ins)
+                self.load_results.update(ins.writes)
+            elif ins.form.completion is Completion.TCGEN05_ST:
+                self.stored.update(ins.registers("r"))
         self.origins = origins(program)
         # Registers whose values come to be a wgmma's, by way of copies.
         self.sources = {name: frozenset((name,)) for name in inputs}
@@ -93,7 +94,7 @@ class RegisterWatch(Observer):
         """The code that was compiled in an earlier wave speaks of that one's stretches."""
         self.unfenced, self.overwrites = before.unfenced, before.overwrites
 
-    def code(self, cg: Context, ins: ast.Instruction) -> None:
+    def code(self, cg: Context, ins: Decoded) -> None:
         head = ins.parts[0]
         self._emit_writes(cg, ins)
         # Compilers copy registers freely, also while an operation owns them; a copy is no use yet, but taking a
@@ -101,34 +102,32 @@ class RegisterWatch(Observer):
         parts = any(isinstance(o, ast.Vec) for o in ins.operands)
         if (head == "mov" and not parts) or not (self.accumulators or self.load_results):
             return
-        uses, defs = uses_and_defs(ins)
-        touched = self.accumulators.intersection((*uses, *defs))
+        touched = self.accumulators.intersection((*ins.uses, *ins.writes))
         if touched and head != "wgmma":
             cg.line(cg.call("M.observer.touch_accumulator", repr(frozenset(touched))))
         if head == "mov":
             return
-        read = frozenset().union(*(self.origins[u] for u in uses if u in self.origins))
+        read = frozenset().union(*(self.origins[u] for u in ins.uses if u in self.origins))
         if read and not is_load(ins):
             cg.line(cg.call("M.observer.use_loaded", repr(read)))
 
-    def _emit_writes(self, cg: Context, ins: ast.Instruction) -> None:
+    def _emit_writes(self, cg: Context, ins: Decoded) -> None:
         p = ins.parts
         if p[0] == "wgmma":
             if p[1] == "fence":
                 self.unfenced.end()
                 cg.line(cg.call("M.observer.wgmma_fenced"))
             elif p[1] == "mma_async":
-                cg.line(cg.call("M.observer.need_wgmma_fence", repr(frozenset(matrix_registers(ins)))))
+                cg.line(cg.call("M.observer.need_wgmma_fence", repr(matrix_registers(ins))))
             return
         if p[0] == "tcgen05" and p[1] in ("st", "wait::st"):
             self.overwrites.end()
         if not (self.sources or self.stored) or _copy(ins) is not None:
             return
-        defs = uses_and_defs(ins)[1]
-        written = {name for d in defs if d in self.sources for name in self.sources[d]}
+        written = {name for d in ins.writes if d in self.sources for name in self.sources[d]}
         if written:
             self.unfenced.add(cg, written, "M.observer.write_unfenced")
-        overwritten = self.stored.intersection(defs)
+        overwritten = self.stored.intersection(ins.writes)
         if overwritten:
             self.overwrites.add(cg, overwritten, "M.observer.overwrite_stored")
 
@@ -169,7 +168,7 @@ class RegisterWatch(Observer):
         names = self.overwrites.all[stretch].names
         for warp in M.warps(idx).tolist():
             for op in M.tmem.stores.get(warp, ()):
-                if op.effect is not None and not names.isdisjoint(stored_registers(M.program.code[op.at])):
+                if op.effect is not None and not names.isdisjoint(M.program.code[op.at].registers("r")):
                     (store,) = op.effect.accesses
                     new = check.generic("register", at, warp, True, 1, 4)
                     wait = "tcgen05.wait::st.sync.aligned"
@@ -234,14 +233,7 @@ class RegisterWatch(Observer):
 _SAME = Verdict("R1", "the same setmaxnreg in all warps of the warpgroup", "", strict=True)
 
 
-def stored_registers(ins: ast.Instruction) -> set[str]:
-    """What a tcgen05.st stores."""
-    last = ins.operands[-1]
-    items = last.items if isinstance(last, ast.Vec) else (last,)
-    return {i.name for i in items if isinstance(i, ast.Reg)}
-
-
-def _copy(ins: ast.Instruction) -> tuple[str, str] | None:
+def _copy(ins: Decoded) -> tuple[str, str] | None:
     """(to, from) of a copy from register to register; compilers make these freely."""
     names = [o.name for o in ins.operands if isinstance(o, ast.Reg)]
     if ins.parts[0] != "mov" or ins.guard is not None or len(ins.operands) != 2 or len(names) != 2:

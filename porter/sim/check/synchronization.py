@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
 from porter.ptx.memory_order import Scope, fence_scope, fenced_spaces, scope_of
+from porter.ptx.table import Decoded
 from porter.sim.check.checker import Checker
 from porter.sim.codegen import Context
 from porter.sim.machine import Machine
@@ -31,7 +31,7 @@ class Synchronization(Observer):
 
     # Fences, which do nothing in a functional run ------------------------------------------------------
 
-    def code(self, cg: Context, ins: ast.Instruction) -> None:
+    def code(self, cg: Context, ins: Decoded) -> None:
         p = ins.parts
         what: str | None = None
         of: Any = None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx import ast
+from porter.ptx.table import Decoded
 from porter.sim.effects import Place
 from porter.sim.machine import Machine
 from porter.sim.observer import Named, Observer
@@ -73,7 +73,7 @@ class Tracer(Observer):
 
     # Warps --------------------------------------------------------------------------------------------
 
-    def code(self, cg: Any, ins: ast.Instruction) -> None:
+    def code(self, cg: Any, ins: Decoded) -> None:
         if labels.is_event(ins):
             cg.line(cg.call("M.observer.event"))
 

@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from instructions.samples import HEAD, REGISTERS
+from instructions.trial_inputs import MAPS, VALUES, column_offset, map_offset
 from porter.ptx.ast import Instruction, Mem, Operand, Pair, Reg, Vec
 from porter.ptx.block_scale import legal_scale_types, scale_count
 from porter.ptx.forms.grammar import Access, Modifiers, OperandForm
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.idesc_scaled import ScaledDescriptor
 from porter.ptx.inline import parse_template
-from porter.ptx.samples import HEAD, REGISTERS
 from porter.ptx.smem_desc import Generation, SmemDescriptor
 from porter.ptx.special import FORMAT_BYTES
 from porter.ptx.swizzle import SwizzleMode
-from porter.ptx.table import bind, lookup, modifiers, operand_type
-from porter.ptx.trial_inputs import MAPS, VALUES, column_offset, map_offset
+from porter.ptx.table import decode, operand_type
 from porter.ptx.umma import AB_TYPES, UmmaOp, legal_d_types
 
 SLOT = 64
@@ -87,15 +87,13 @@ class _Writer:
     """Writes one trial."""
 
     def __init__(self, instruction: Instruction, text: str, target: str) -> None:
-        form = lookup(instruction)
-        assert form is not None
-        self.form = form
-        self.ins = instruction
+        self.ins = decode(instruction)
+        self.form = self.ins.form
         self.text = text
-        self.given = modifiers(instruction)
+        self.given = self.ins.modifiers
         self.target = target
         self.sparse = instruction.parts[0] == "tcgen05" and "sp" in instruction.parts
-        self.threads = 128 if form.issue == "warpgroup" or self.sparse else _WARP
+        self.threads = 128 if self.form.issue == "warpgroup" or self.sparse else _WARP
         self.cluster = 2 if "cta_group::2" in instruction.parts else 1
         self.lines: list[str] = []
         self.next: dict[str, int] = {}
@@ -155,7 +153,7 @@ class _Writer:
         )
 
     def instruction_descriptor(self) -> int:
-        op = UmmaOp.parse(self.ins.parts)
+        op = UmmaOp.of(self.given)
         element = min(AB_TYPES[op.kind])
         d_type = legal_d_types(op.kind, element)[-1]
         if not op.kind.block_scaled:
@@ -290,7 +288,7 @@ class _Writer:
         return p[:2] in (("st", "async"), ("red", "async"), ("st", "bulk"))
 
     def trial(self) -> Trial:
-        for form, operand in bind(self.ins):
+        for form, operand in self.ins.bound:
             self.operand(form, operand)
         if self.ins.parts[0] in ("addc", "subc", "madc"):
             before = "sub" if self.ins.parts[0] == "subc" else "add"

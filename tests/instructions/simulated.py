@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from instructions.samples import HEAD, REGISTERS, instructions, opcodes
 from porter.ptx.ast import Instruction, Mem
 from porter.ptx.forms.grammar import Access
 from porter.ptx.inline import parse_template
 from porter.ptx.parser import parse_module
-from porter.ptx.samples import HEAD, REGISTERS, instructions, opcodes
-from porter.ptx.table import Completion, Form, bind, check
+from porter.ptx.table import Completion, Decoded, Form, check, decode
 from porter.sim.check.run import CheckedWave
 from porter.sim.codegen import RUNTIME, Context
 from porter.sim.engine import Engine
@@ -83,7 +83,7 @@ class _Marks(Observer):
     def __init__(self) -> None:
         self.marks: list[tuple[Context, int, int]] = []
 
-    def code(self, cg: Context, ins: Instruction) -> None:
+    def code(self, cg: Context, ins: Decoded) -> None:
         self.marks.append((cg, cg.at, len(cg.lines)))
 
 
@@ -160,7 +160,7 @@ def touches_memory(ins: Instruction) -> bool:
         return False
     return any(
         operand.kind == "memory" and operand.access is not Access.NAME and isinstance(found, Mem)
-        for operand, found in bind(ins)
+        for operand, found in decode(ins).bound
     )
 
 

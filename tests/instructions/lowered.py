@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from instructions.samples import HEAD, REGISTERS
 from porter.hopper.lower import CannotLower, lower
 from porter.ptx.ast import Block, Instruction, Statement
 from porter.ptx.parser import parse_module
-from porter.ptx.samples import HEAD, REGISTERS
 
 
 class Lowering(StrEnum):
@@ -21,7 +21,7 @@ class Lowering(StrEnum):
 
 
 def lowering(text: str, target: str) -> Lowering:
-    """What becomes of one instruction of `porter.ptx.samples`."""
+    """What becomes of one instruction of `instructions.samples`."""
     head = HEAD.format(version="9.0", target=target)
     entry = ".visible .entry k(.param .align 8 .b8 parameter[64]) {"
     module = parse_module("\n".join([head, entry, REGISTERS, text, "END: ret;", "}"]))
