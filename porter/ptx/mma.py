@@ -46,8 +46,9 @@ class MmaOp:
     def of(given: Modifiers) -> MmaOp:
         """From the modifiers of an instruction. Raises ValueError for shapes and types outside the families."""
         types = [given[name] for name in ("dtype", "atype", "btype")]
-        quads = given["shape"] == "m8n8k4" and types[1] != "f64"
-        if quads or "block_scale" in given or not TYPES.issuperset(types):
+        if given["shape"] == "m8n8k4" and types[1] != "f64":
+            raise ValueError("products by quads of threads")
+        if "block_scale" in given or not TYPES.issuperset(types):
             raise ValueError(f"mma of {given['shape']} and {' '.join(types)} is not in these families")
         m, _, k = map(int, re.findall(r"\d+", given["shape"]))
         d, a, b = map(ElementType, types)
