@@ -96,7 +96,7 @@ def called_steps(call: Call, answer: Answer, value: Value) -> tuple[AsmStatement
 def _multiply(call: Call, answer: Answer, fact: Mma, value: Value) -> MmaStep:
     op = fact.op
     if op is None:
-        raise Unsupported(f"wgmma.mma_async has no shape {fact.shape} of {fact.types}")
+        raise Unsupported(f"{fact.shape} is not a shape of wgmma.mma_async with three types {fact.types}")
     registers = _registers(call, answer, op.d_registers, value)
     numbers = {"negate_a": fact.negate_a, "negate_b": fact.negate_b}
     numbers |= {"transpose_a": fact.transpose_a, "transpose_b": fact.transpose_b}

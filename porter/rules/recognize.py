@@ -137,7 +137,9 @@ class FactPattern:
 
 
 def _illegal(fact: Mma) -> str:
-    return "" if fact.op is not None else f"wgmma.mma_async has no shape {fact.shape} of {fact.types}"
+    return (
+        "" if fact.op is not None else f"{fact.shape} is not a shape of wgmma.mma_async with three types {fact.types}"
+    )
 
 
 def fact_patterns(

@@ -129,7 +129,7 @@ def test_a_file_that_is_no_rule_file(
         ("d: $D,", "d: $D, e: $A,", 5, "has no `e`"),
         ("as: {mma:", "as: {mma: {}, fence:", 9, "too many properties"),
         ("as: {mma:", "as: {multiply:", 5, "no kind of fact"),
-        ("shape: 'm64n${N}k16', types: f32.f16.f16", "shape: m64n60k16, types: f32.f16.f16", 5, "n60 is not a shape"),
+        ("shape: 'm64n${N}k16', types: f32.f16.f16", "shape: m64n60k16, types: f32.f16.f16", 5, "n60k16 is not"),
         ("shape: 'm64n${N}k16', types: f32.f16.f16", "shape: m64n64k16, types: f32.f16", 5, "three types"),
         ("where: {N: const, D: name}", "where: {N: const, D: thing}", 5, "nothing that $D can be"),
         ("where: {N: const, D: name}", "where: {N: {about: 3}}", 5, "takes one of"),
