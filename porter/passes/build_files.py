@@ -144,7 +144,7 @@ def _variables(path: str, source: bytes) -> EditGroup | None:
     if not edits:
         return None
     return EditGroup(
-        "PTR223",
+        "PTR227",
         "Architecture option with a variable",
         Safety.REVIEW,
         tuple(edits),
@@ -194,7 +194,7 @@ def _capabilities(path: str, source: bytes, keep: bool) -> EditGroup | None:
     if not edits:
         return None
     return EditGroup(
-        "PTR224",
+        "PTR228",
         "Compute capability in build code",
         Safety.REVIEW,
         tuple(edits),
