@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tree_sitter import Node
 
@@ -180,29 +181,32 @@ class _Tracker:
         have gone to."""
         function = self.function
         tainted: set[str] = set()
-        work = [m for m in named if m.use is Use.UNKNOWN or self._in_lambda(m)]
-        for mention in work:
-            node = function.file.root.descendant_for_byte_range(mention.offset, mention.offset + 1)
-            if node is not None:
-                tainted |= self._receivers(self._outermost(node))
-        while True:
-            before = len(tainted)
-            for name in sorted(tainted):
-                for node in self._naming(name):
-                    tainted |= self._receivers(self._outermost(node))
-            if len(tainted) == before:
-                break
+        asked: set[str] = set()
+        read: set[int] = set()
+        mentions = [m.offset for m in named if m.use is Use.UNKNOWN or self._in_lambda(m)]
+        found = [function.file.root.descendant_for_byte_range(at, at + 1) for at in mentions]
+        nodes = [n for n in found if n is not None]
+        while nodes:
+            statements = {s.id: s for s in map(self._outermost, nodes)}
+            for key in statements.keys() - read:
+                tainted |= self._receivers(statements[key])
+            read |= statements.keys()
+            nodes = [n for name in tainted - asked for n in self._identifiers.get(name, ())]
+            asked |= tainted
         for name in tainted:
-            yield from (n.start_byte for n in self._naming(name))
+            yield from (n.start_byte for n in self._identifiers.get(name, ()))
 
     def _in_lambda(self, mention: Mention) -> bool:
         node = self.function.file.root.descendant_for_byte_range(mention.offset, mention.offset + 1)
         return node is not None and self._home(node) is not self.function
 
-    def _naming(self, name: str) -> Iterator[Node]:
+    @cached_property
+    def _identifiers(self) -> dict[str, list[Node]]:
+        """The nodes of the body that name something, by name."""
+        found: dict[str, list[Node]] = {}
         for node in find(self.function.body, "identifier", "type_identifier"):
-            if self.function.text(node) == name:
-                yield node
+            found.setdefault(self.function.text(node), []).append(node)
+        return found
 
     def _outermost(self, node: Node) -> Node:
         """The simple statement around a node, that of the function rather than one of a lambda."""
