@@ -132,10 +132,6 @@ class CudaFile:
             return 1.0
         return 1.0 - sum(_solid(self.source[s.start : s.end]) for s in self.unparsed) / total
 
-    @property
-    def error_count(self) -> int:
-        return len(error_nodes(self.tree))
-
     def text(self, where: Node | Span) -> str:
         """The original text; bytes that are not UTF-8 become surrogates that encode back to themselves."""
         start, end = (where.start, where.end) if isinstance(where, Span) else (where.start_byte, where.end_byte)

@@ -33,11 +33,6 @@ class Swizzle:
         """The address bits that are read."""
         return ((1 << self.bits) - 1) << (self.base + self.shift)
 
-    @property
-    def period(self) -> int:
-        """Bytes after which the pattern repeats; 1 for no swizzle. Tiles start on a multiple of it."""
-        return 1 << (self.base + self.shift + self.bits) if self.bits else 1
-
     def apply(self, address: IntLike, anchor: int = 0) -> IntLike:
         """The address (bytes) where the byte of an unswizzled address is kept. Its own inverse.
 

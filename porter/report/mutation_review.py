@@ -90,24 +90,3 @@ def explained(explanations: Sequence[Explanation], record: Record, row: Row) -> 
 
 def unexplained(records: Sequence[Record], explanations: Sequence[Explanation]) -> list[tuple[Record, Row]]:
     return [(rec, row) for rec, row in open_survivors(records) if explained(explanations, rec, row) is None]
-
-
-def stale(records: Sequence[Record], explanations: Sequence[Explanation]) -> list[str]:
-    """Explanations, or kernels and ordinals in them, that explain no survivor."""
-    rows = [(rec, row) for rec, row in open_survivors(records)]
-    used: set[tuple[int, str, object]] = set()
-    for rec, row in rows:
-        found = explained(explanations, rec, row)
-        if found is None:
-            continue
-        n = explanations.index(found)
-        name = f"{row.how} {row.opcode}"
-        used |= {(n, "kernel", rec.case), (n, "nth", row.nth)}
-        used |= {(n, "mutant", m) for m in found.mutants if name.startswith(m)}
-    left = []
-    for n, e in enumerate(explanations):
-        wanted: list[tuple[str, object]] = [("mutant", m) for m in e.mutants]
-        wanted += [("kernel", k) for k in e.kernels] + [("nth", i) for i in e.nth]
-        unused = [(kind, value) for kind, value in wanted if (n, kind, value) not in used]
-        left += [f"entry {n} ({e.mutants[0]}): {kind} {value}" for kind, value in unused]
-    return left

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from porter.cli.porting import plan_of, plan_of_case
-from porter.report.mutation_review import Explanation, load_explanations, stale, unexplained
+from porter.report.mutation_review import Explanation, explained, load_explanations, open_survivors, unexplained
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.mutation import mutate
@@ -33,6 +34,27 @@ CASES = [load_case(path) for path in cases_of(ROOT / "corpus")]
 SAMPLED = ["gemm_ws", "gemm_persistent", "gemm_rs"]
 SAMPLE = 8
 AGAIN = "sweep again: porter mutate --trust corpus --record docs/results/mutation"
+
+
+def stale(records: Sequence[Record], explanations: Sequence[Explanation]) -> list[str]:
+    """Explanations, or kernels and ordinals in them, that explain no survivor."""
+    rows = [(rec, row) for rec, row in open_survivors(records)]
+    used: set[tuple[int, str, object]] = set()
+    for rec, row in rows:
+        found = explained(explanations, rec, row)
+        if found is None:
+            continue
+        n = explanations.index(found)
+        name = f"{row.how} {row.opcode}"
+        used |= {(n, "kernel", rec.case), (n, "nth", row.nth)}
+        used |= {(n, "mutant", m) for m in found.mutants if name.startswith(m)}
+    left = []
+    for n, e in enumerate(explanations):
+        wanted: list[tuple[str, object]] = [("mutant", m) for m in e.mutants]
+        wanted += [("kernel", k) for k in e.kernels] + [("nth", i) for i in e.nth]
+        unused = [(kind, value) for kind, value in wanted if (n, kind, value) not in used]
+        left += [f"entry {n} ({e.mutants[0]}): {kind} {value}" for kind, value in unused]
+    return left
 
 
 def record_of(case: Case) -> Record:

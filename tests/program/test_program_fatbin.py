@@ -70,7 +70,7 @@ def test_compressed_ptx_is_unpacked(nvcc: Callable[..., Path], mode: str) -> Non
     (plain,) = images(nvcc("plain.fatbin", "-fatbin", "-no-compress", gencode("90a", "compute")).read_bytes())
     data = nvcc(f"{mode}.fatbin", "-fatbin", f"-compress-mode={mode}", gencode("90a", "compute")).read_bytes()
     (image,) = images(data)
-    assert image.compressed
+    assert image.compression
     assert image.target == "sm_90a"
     assert image.ptx == plain.ptx
     damaged = dataclasses.replace(image, payload=image.payload[: len(image.payload) // 2])

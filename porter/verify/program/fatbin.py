@@ -49,10 +49,6 @@ class Image:
     payload: bytes
     unpacked: int = 0
 
-    @property
-    def compressed(self) -> bool:
-        return bool(self.compression)
-
     @functools.cached_property
     def data(self) -> bytes:
         """The image itself. Raises FatbinError if it cannot be unpacked."""
