@@ -40,7 +40,7 @@ def test_the_simulator_knows_no_observer() -> None:
     """Those that start one, and the types of what is asked for and answered, are all that names checker or tracer."""
     root = Path(porter.sim.__file__).parent
     naming = {p.stem for p in root.glob("*.py") if re.search(r"porter\.sim\.(check|trace)\b", p.read_text("utf-8"))}
-    assert naming == {"launch", "support", "results"}
+    assert naming == {"launch", "results"}
 
 
 def test_a_checked_run_calls_the_functions_of_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

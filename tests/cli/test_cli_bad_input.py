@@ -16,7 +16,8 @@ from porter.build.toolchain import search_toolkits
 
 WGMMA_SPARSE = (
     "__global__ void k() {\n"
-    '  asm volatile("wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16 {%0}, %1, %2;" :: );\n}\n'
+    '  asm volatile("wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16 {%0}, %1, %2;" '
+    ': "+f"(d) : "l"(a), "l"(b));\n}\n'
 )
 PLAIN = "__global__ void k(float *p) { p[threadIdx.x] = 0; }\n"
 WGMMA = Path(__file__).parents[2] / "corpus/gemm_tma/hopper_ops.cuh"

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 import yaml
 from fakes_cli import porter, porter_json
-from porter.ptx.samples import opcodes
+from instructions.samples import opcodes
 
 from porter.diagnostics import Code, PorterError
 from porter.ptx.forms.grammar import Form

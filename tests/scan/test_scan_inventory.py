@@ -133,7 +133,8 @@ def test_what_does_not_parse_is_said(tmp_path: Path, text: str, ids: set[str]) -
 
 def test_an_instruction_with_wrong_operands_does_not_end_the_scan(tmp_path: Path) -> None:
     (tmp_path / "sp.cu").write_text(
-        '__global__ void k(){ asm volatile("wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16 {%0}, %1;" :: ); }'
+        '__global__ void k(){ asm volatile("wgmma.mma_async.sp.sync.aligned.m64n64k32.f32.f16.f16 {%0}, %1;" '
+        ': "+f"(x) : "l"(y)); }'
     )
     (file,) = take_inventory([tmp_path]).files
     assert [(c.name, c.status) for c in file.constructs] == [("wgmma.mma_async.sp", "hopper")]
