@@ -111,9 +111,8 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
         else:
             _embedded(work, options, toolkit, spare)
     except PorterError as error:
-        if error.diagnostic.code is Code.NOT_TRUSTED:
-            raise
-        work.left_out.append(error.diagnostic.message)
+        said = error.diagnostic.message
+        work.left_out.append(f"{said} (--trust)" if error.diagnostic.code is Code.NOT_TRUSTED else said)
     except OSError as error:
         work.left_out.append(f"cannot write the port for the compiler: {error.strerror or error}")
     return work

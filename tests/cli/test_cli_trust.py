@@ -66,16 +66,25 @@ def test_whoever_sits_there_is_asked_once(
     assert (tmp_path / "ran").exists() is answer
 
 
-@pytest.mark.parametrize("command", ["verify", "build", "port", "hazards", "mutate"])
+@pytest.mark.parametrize("command", ["verify", "build", "hazards", "mutate"])
 def test_a_dsl_file_is_not_imported(command: str, tmp_path: Path) -> None:
     folder = tmp_path / "dsl"
     shutil.copytree(DSL, folder, ignore=shutil.ignore_patterns("halves*", "scale*", "__pycache__"))
     source = next(folder.glob("dsl_*.py"))
     source.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + source.read_text())
-    output = porter(command, source, *(["-o", tmp_path / "out"] if command == "port" else []), code=2).output
-    assert "PT0017" in output
+    assert "PT0017" in porter(command, source, code=2).output
     assert not (tmp_path / "ran").exists()
-    assert not (tmp_path / "out").exists()
+
+
+def test_without_trust_a_dsl_port_is_written_and_not_compiled(tmp_path: Path) -> None:
+    source = next(shutil.copytree(DSL, tmp_path / "dsl").glob("dsl_*.py"))
+    source.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + source.read_text())
+    output = " ".join(porter("port", source, "-o", tmp_path / "out").output.split())
+    assert "not compiled" in output
+    assert "is not run" in output
+    assert "--trust" in output
+    assert not (tmp_path / "ran").exists()
+    assert (tmp_path / "out" / source.name).exists()
 
 
 @pytest.mark.parametrize("command", [["scan"], ["plan"], ["port", "--no-compile"]])
