@@ -15,8 +15,13 @@ from porter.diagnostics import Code, Location, PorterError
 
 VARIABLE = "PORTER_TRUST"
 
+
+def _nobody(question: str) -> bool | None:
+    return None
+
+
 _said: bool | None = None
-_ask: Callable[[str], bool | None] = lambda question: None  # noqa: E731
+_ask: Callable[[str], bool | None] = _nobody
 
 
 def settle(granted: bool, ask: Callable[[str], bool | None]) -> None:

@@ -12,6 +12,7 @@ from porter.diagnostics import Code
 from porter.ptx.forms.grammar import Completion
 from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
+from porter.ptx.tmem import COLUMN_MASK
 from porter.ptx.tmem_access import TmemAccess
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
@@ -103,7 +104,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
     if M.observer is not None:
         for row in np.flatnonzero(passed).tolist():
             cta, offset = int(M.warp_cta[warps[row]]), int(where[row, 0]) & OFFSET_MASK
-            start = int.from_bytes(M.smem[cta, offset : offset + 4].tobytes(), "little") & 0xFFFF
+            start = int.from_bytes(M.smem[cta, offset : offset + 4].tobytes(), "little") & COLUMN_MASK
             M.observer.allocated(at, int(warps[row]), offset, start, int(count[row, 0]), group)
     return chosen, chosen.size, None if mask is None else np.broadcast_to(mask, (n, 32))[passed]
 
@@ -114,7 +115,7 @@ def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, co
     for row, warp in active_warps(M, idx, n, mask):
         cta, address, count = int(M.warp_cta[warp]), int(a[row, 0]), int(c[row, 0])
         if M.observer is not None:
-            freed = Tensor(cta, column_bits(address & 0xFFFF, count), True)
+            freed = Tensor(cta, column_bits(address & COLUMN_MASK, count), True)
             M.observer.issues(Effect("dealloc", at, warp, None, [freed], Completion.NONE))
         M.tmem.use_group(cta, group, at, warp)
         M.tmem.deallocate(cta, address, count, at, warp)
@@ -133,7 +134,7 @@ def refused(problem: DatapathError, at: int, warp: int, code: Code = Code.SIM_TM
 
 
 def _access_columns(M: Machine, access: TmemAccess, address: int, half_split: int) -> Array:
-    column = address & 0xFFFF
+    column = address & COLUMN_MASK
     spread = np.arange(column, column + access.columns)
     return np.concatenate([spread, spread + half_split]) if half_split else spread
 

@@ -84,7 +84,10 @@ def trials(folder: Path, count: int, seed: int) -> Iterator[str]:
     old = project(folder)
     new = {name: text.replace(b"HOPPER", b"BLACKWELL") for name, text in old.items()}
     began = time.monotonic()
-    apply = lambda: main(["port", str(folder / "gemm.cu"), "--apply", "--allow-dirty"])  # noqa: E731
+
+    def apply() -> None:
+        main(["port", str(folder / "gemm.cu"), "--apply", "--allow-dirty"])
+
     os.waitpid(child(apply), 0)
     length = time.monotonic() - began
     assert below(folder) == new
