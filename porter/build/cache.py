@@ -105,6 +105,8 @@ class Cache:
                     break
             else:
                 looked = variant.get("directories", {})
+                if any(place(name).exists() for name in variant.get("absent", ())):
+                    continue
                 if all(modules_in(place(d), one["names"]) == one["found"] for d, one in looked.items()):
                     key: str = variant["key"]
                     return key
@@ -116,9 +118,11 @@ class Cache:
         files: Sequence[Path],
         directories: Mapping[str, Sequence[str]] | None = None,
         name_of: Callable[[Path], str] = str,
+        absent: Sequence[Path] = (),
     ) -> str:
         """Key for the result of `command`, which read `files` and looked in `directories` for modules of the names
-        given with each; from now on `lookup` finds it. `name_of` is how a path is remembered."""
+        given with each; from now on `lookup` finds it, as long as none of `absent` is there. `name_of` is how a path is
+        remembered."""
         digests = {name_of(p): d for p in sorted(set(files)) if (d := file_digest(p)) is not None}
         variant: dict[str, Any] = {"files": digests}
         if directories:
@@ -127,6 +131,8 @@ class Cache:
                 for d, names in directories.items()
             }
         key = digest([command, json.dumps(variant if directories else digests, sort_keys=True)])
+        if absent:
+            variant["absent"] = [name_of(p) for p in absent]
         variants = [v for v in self._manifest(command) if v["key"] != key]
         variants = [{"key": key, **variant}, *variants][:_VARIANTS]
         self._write(self._manifest_path(command), json.dumps(variants).encode())

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from porter.build.cache import digest
 from porter.diagnostics import Code, Diagnostic
 from porter.diagnostics.reading import is_file
 
@@ -95,6 +96,11 @@ class HostHeaders:
 
 
 _COMMON = "porter_host_library.h"
+
+
+def generator_digest() -> str:
+    """Of what stand-ins are made by."""
+    return digest([Path(__file__).read_bytes()])
 
 
 def directories_of(source: Path, include_dirs: Sequence[Path] = ()) -> tuple[Path, ...]:

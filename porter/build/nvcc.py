@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,11 +25,13 @@ from porter.build.entry import (
 from porter.build.host_headers import HostHeaders, host_headers
 from porter.build.ptxas import Resources, assemble, refusal
 from porter.build.run import CompilerMessage, failure, messages, run
-from porter.build.toolchain import Toolkit, find_host_compiler, find_toolkit
+from porter.build.toolchain import HostCompiler, Toolkit, find_host_compiler, find_toolkit
 from porter.diagnostics import Code, PorterError
 
 DEFAULT_FLAGS = ("-DNDEBUG", "-O3", "--expt-relaxed-constexpr")
 _UNIT = "porter_unit.cu"
+_ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
+"""Options and directories that nvcc and its host compiler take besides their command."""
 
 
 @dataclass(frozen=True)
@@ -214,15 +217,16 @@ def _compile(request: CompileRequest, probe_unit: str, toolkit: Toolkit, cache: 
     absent = host_headers(source, request.include_dirs, request.quote_dirs)
     flags = [f"-arch={request.arch}", "-ptx", *options, *absent.flags]
     host = find_host_compiler()
-    command = digest(
-        ["nvcc 2", toolkit.build, str(toolkit.nvcc), str(host.path), host.version, *flags, "", unit, *absent.texts]
-    )
+    command = digest(["nvcc 2", *compilers(toolkit, host), *flags, "", unit, *absent.texts])
     key = cache.lookup(command)
     stored = cache.get(key) if key else None
     if stored is None:
         text, log, files = _run_nvcc(toolkit, flags, unit, str(host.path), request, source, absent)
         stood_in = absent.used(files)
-        key = cache.remember(command, [f for f in files if absent.FOLDER not in f.parts])
+        files = [f for f in files if absent.FOLDER not in f.parts]
+        own = [d.absolute() for d in (source.parent, *request.quote_dirs, *request.include_dirs)]
+        searched = [*own, toolkit.include_dir]
+        key = cache.remember(command, files, absent=shadowing(files, searched, stood_in))
         data = {"ptx": text, "log": log, "stood_in": stood_in}
         cache.put(key, json.dumps(data).encode("utf-8", "surrogateescape"))
     else:
@@ -286,6 +290,23 @@ def _run_nvcc(
         files = dependencies((directory / "unit.d").read_text(encoding="utf-8", errors="surrogateescape"))
         text = (directory / "unit.ptx").read_text(encoding="utf-8", errors="surrogateescape")
     return text, log, [f for f in files if f.name != _UNIT]
+
+
+def compilers(toolkit: Toolkit, host: HostCompiler) -> list[str]:
+    """What makes a compilation besides its command: the compilers, and the environment that they look at."""
+    environment = [f"{name}={os.environ[name]}" for name in _ENVIRONMENT if name in os.environ]
+    return [toolkit.build, str(toolkit.nvcc), str(host.path), host.version, *environment]
+
+
+def shadowing(files: Iterable[Path], searched: Sequence[Path], stood_in: Iterable[str]) -> list[Path]:
+    """Files that are not there and that a compilation would read if they were, in place of one of `files`, which it
+    read from `searched` in this order, or of a header that was stood in for."""
+    found = {directory / name for directory in searched for name in stood_in}
+    for file in files:
+        for i, directory in enumerate(searched):
+            if file.is_relative_to(directory):
+                found.update(earlier / file.relative_to(directory) for earlier in searched[:i])
+    return sorted(path for path in found if not path.exists())
 
 
 def dependencies(rule: str) -> list[Path]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from porter.build.cache import Cache, digest
 from porter.build.driver import driver_stub
-from porter.build.host_headers import host_headers
-from porter.build.nvcc import common_flags, dependencies
+from porter.build.host_headers import generator_digest, host_headers
+from porter.build.nvcc import common_flags, compilers, dependencies, shadowing
 from porter.build.run import failure, run
 from porter.build.toolchain import HostCompiler, Toolkit, find_host_compiler, find_toolkit
 from porter.diagnostics import Code, PorterError
@@ -63,7 +63,7 @@ def build_program(
     target = arch.replace("sm_", "compute_", 1)
     options = common_flags(std, include_dirs, defines, flags, lineinfo)
     options = ["-gencode", f"arch={target},code={target}", "-no-compress", *options]
-    identity = ["program 2", toolkit.build, str(toolkit.nvcc), str(host.path), host.version]
+    identity = ["program 3", generator_digest(), *compilers(toolkit, host)]
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
         objects: list[Path] = []
@@ -120,14 +120,14 @@ def _object(
     """Compile one source into `made`, through the cache. Returns the object's key, nvcc's log and the headers that
     were stood in for."""
     absolute = source.absolute()
-    absent = host_headers(source, include_dirs)
-    options = [*options, *absent.flags]
-    command = digest([*identity, "object", str(absolute), *options, *absent.texts])
+    command = digest([*identity, "object", str(absolute), *options])
     key = cache.lookup(command)
     if key is not None and (hit := cache.get(key)) is not None:
         made.write_bytes(hit)
         log = (cache.get(digest([key, "log"])) or b"").decode("utf-8", "replace")
         return key, log, tuple((cache.get(digest([key, "stood in"])) or b"").decode().split())
+    absent = host_headers(source, include_dirs)
+    options = [*options, *absent.flags]
     rule = made.with_suffix(".d")
     absent.write(made.parent)
     done = run(
@@ -138,9 +138,11 @@ def _object(
     if done.status != 0:
         raise failure(Code.NVCC_ERROR, log, path=str(source), arch=arch)
     files = dependencies(rule.read_text(encoding="utf-8", errors="surrogateescape"))
-    key = cache.remember(command, [f for f in files if absent.FOLDER not in f.parts])
+    stood_in = absent.used(files)
+    files = [f for f in files if absent.FOLDER not in f.parts]
+    searched = [absolute.parent, *(d.absolute() for d in include_dirs), toolkit.include_dir]
+    key = cache.remember(command, files, absent=shadowing(files, searched, stood_in))
     cache.put_file(key, made)
     cache.put(digest([key, "log"]), log.encode("utf-8", "replace"))
-    stood_in = absent.used(files)
     cache.put(digest([key, "stood in"]), "\n".join(stood_in).encode())
     return key, log, stood_in

@@ -7,6 +7,10 @@ bit for bit. The programs' own checks are not relied on: NaN passes them.
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -160,3 +164,40 @@ def test_tutorial_in_checking_mode(name: str, schedule: Schedule, built: Build) 
     assert {h.kind.id for h in found.hazards} <= LEFT_OUT[key]
     assert outcomes[0].exit_status == 0
     assert sum(r.outcome.stats.seconds for r in outcomes[0].launches if r.outcome) < SECONDS
+
+
+SPY = """
+import subprocess, sys, time
+class Spy(subprocess.Popen):
+    def __init__(self, command, *rest, **options):
+        print("starts", command[0], time.process_time(), file=sys.stderr)
+        super().__init__(command, *rest, **options)
+subprocess.Popen = Spy
+from porter.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "hazards"])
+def test_the_second_run_starts_at_once(command: str, built: Build, tmp_path: Path) -> None:
+    """From the command line to the program's main(), in CPU time, which what else runs on a machine stretches less
+    than wall time. The compilers are asked for their versions only."""
+    root = cutlass()
+    folders = (root / "include", root / "tools/util/include")
+    source = root / "examples/cute/tutorial/hopper/wgmma_tma_sm90.cu"
+    built(source, "sm_90a", folders)
+    words = [command, *(f"-I{folder}" for folder in folders)]
+    words += ["--", str(source)] if command == "run" else [str(source), "--"]
+    words = [sys.executable, "-c", SPY, *words, "64", "64", "64", "N", "T"]
+    # As it is installed: modules are compiled once.
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    times = []
+    for _ in range(4):
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+        started = re.findall(r"^starts (\S+) (\S+)$", done.stderr, re.MULTILINE)
+        assert [Path(name).stem for name, _ in started[-1:]] == ["wgmma_tma_sm90"], done.stderr
+        assert {Path(name).name for name, _ in started[:-1]} <= {"nvcc", "g++", "clang++", "c++"}
+        assert len(started) <= 4
+        times.append(float(started[-1][1]))
+    assert min(times) < 1
