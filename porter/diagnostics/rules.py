@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.diagnostics.types import ExitCode, error
+from porter.diagnostics.types import ExitCode, error, warning
 
 RULE_FILE = error(
     "PT6001",
@@ -61,6 +61,13 @@ RULE_REFUSED = error(
     "{what}: {advice}",
     "A rule says that this construct is not ported, and what can be done.",
     "Follow the rule's advice, or keep the kernel for sm_90a.",
+)
+RULE_NOT_APPLIED = warning(
+    "PT6009",
+    "rule {rule} is not applied: {what}",
+    "A replacement is for this name, and the form is none that it knows, or what the name means is not sure. The text "
+    "stays as it is.",
+    "Write a rule for this form, give the header with -I, or change the text by hand.",
 )
 RULE_EXAMPLE = error(
     "PT6051",

@@ -106,7 +106,14 @@ class Refused:
     advice: str
 
 
-Fact = Mma | Fence | Commit | Wait | RegisterFence | Index | Broadcast | Constant | Abort | Refused
+@dataclass(frozen=True)
+class Replaced:
+    """Something in whose place another text stands; `text` has what its captures are bound to."""
+
+    text: str
+
+
+Fact = Mma | Fence | Commit | Wait | RegisterFence | Index | Broadcast | Constant | Abort | Refused | Replaced
 
 KINDS: Mapping[str, type[Fact]] = {
     "mma": Mma,
@@ -147,7 +154,7 @@ class Doubt:
 
 def kind_name(kind: type[Fact]) -> str:
     """What rules call a kind of fact."""
-    return next((name for name, known in KINDS.items() if known is kind), "refusal")
+    return next((name for name, known in (*KINDS.items(), ("replacement", Replaced)) if known is kind), "refusal")
 
 
 def numbers(kind: type[Fact]) -> frozenset[str]:

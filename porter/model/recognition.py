@@ -16,7 +16,7 @@ from tree_sitter import Node
 
 from porter.diagnostics import Location
 from porter.lang.text import Span
-from porter.model.facts import TENSOR_CORE, Doubt, Fact, Problem, Refused
+from porter.model.facts import TENSOR_CORE, Doubt, Fact, Problem, Refused, Replaced
 from porter.model.functions import Call, Component, Function, Path
 from porter.model.names.outside import Verdict, qualified
 from porter.model.names.resolver import Names
@@ -83,6 +83,11 @@ class Recognizer(Protocol):
 
     def bind(self, rest: str, evaluate: Callable[[str], int | None]) -> Bound | str:
         """What a match with the text behind the name is; why there is none if there is none."""
+        ...
+
+    @property
+    def replacement(self) -> str:
+        """The text that stands in its place, with captures; empty if none does."""
         ...
 
     def place_of(self, name: str) -> str:
@@ -261,8 +266,8 @@ class Facts:
         return paths, [r for name in sorted(last) for r in self.vocabulary.of(name) if r.is_call is is_call]
 
     def _judged(self, function: Function, node: Node, head: Node, paths: list[Path], asked: list[Recognizer]) -> Answer:
-        """What a name is that the sources do not declare."""
-        verdicts = {r.head: self.names.outside(function, head, r.head) for r in asked}
+        """What a name is that the sources do not declare, or a value that a rule replaces."""
+        verdicts = {r.head: self._verdict(function, head, r) for r in asked}
         if any(self.names.is_dependent(function, head, p) for p in paths):
             # the class that the template is for may be the rule's
             verdicts |= {r.head: Verdict.MAYBE for r in asked if r.of_class}
@@ -281,6 +286,10 @@ class Facts:
         what = _unknown("::".join(s.name for s in paths[0].steps), unsure[0].head)
         doubtful = _doubtful(Doubt(_gravest(unsure), what, rule=unsure[0].rule), unsure)
         return replace(doubtful, attempts=(*doubtful.attempts, *others))
+
+    def _verdict(self, function: Function, head: Node, recognizer: Recognizer) -> Verdict:
+        ask = self.names.anywhere if recognizer.kind is Replaced and not recognizer.is_call else self.names.outside
+        return ask(function, head, recognizer.head)
 
     def _bound(self, function: Function, node: Node, head: Node, paths: list[Path], meant: list[Recognizer]) -> Answer:
         """The fact of the rule that ranks highest among those whose pattern the text is."""
@@ -321,7 +330,7 @@ def _gravest(recognizers: Sequence[Recognizer]) -> type[Fact]:
 
 def _is_leaf(recognizer: Recognizer) -> bool:
     """Whether what the rule says stands for the body of the function, where that is at hand."""
-    return recognizer.definition != "read" and recognizer.kind in (*TENSOR_CORE, Refused)
+    return recognizer.definition != "read" and recognizer.kind in (*TENSOR_CORE, Refused, Replaced)
 
 
 def _doubtful(doubt: Doubt, asked: Sequence[Recognizer]) -> Answer:

@@ -22,6 +22,7 @@ from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.plan import KernelPlan
+from porter.passes.replacements import replacement_groups
 from porter.rules.engine import OwnNames, Selection, pass_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.recognize import vocabulary
@@ -118,7 +119,10 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     planned = pass_groups(rules, edits, selection)
     groups = planned.groups
     diagnostics += planned.diagnostics
-    patterns = pattern_groups(rules, sources, selection, bool(groups), groups, own)
+    replaced = replacement_groups(rules, ported_kernels.program, selection, bool(groups), groups)
+    patterns = pattern_groups(rules, sources, selection, bool(groups), [*groups, *replaced.groups], own)
+    patterns.groups[:0] = replaced.groups
+    patterns.diagnostics[:0] = replaced.diagnostics
     diagnostics += patterns.diagnostics
     # what was not read may be what the other messages come from
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)

@@ -60,7 +60,7 @@ def pass_groups(rules: Sequence[Rule], edits: dict[str, list[Edit]], selection: 
     if missing:
         return planned
     for rule_id in sorted(edits):
-        planned.groups.append(_group(by_id[rule_id], edits[rule_id]))
+        planned.groups.append(rule_group(by_id[rule_id], edits[rule_id]))
     return planned
 
 
@@ -106,7 +106,7 @@ def pattern_groups(
                     continue
                 insort(claimed[path], match.span)
                 edit = Edit(path, match.span, match.replacement.encode("latin-1"))
-                planned.groups.append(_group(rule, [edit]))
+                planned.groups.append(rule_group(rule, [edit]))
     return planned
 
 
@@ -139,7 +139,7 @@ def build_file_groups(rules: Iterable[Rule], files: dict[str, bytes], selection:
                     claimed.append(match.span)
                     edits.append(Edit(path, match.span, text))
             if edits:
-                groups.append(_group(rule, edits))
+                groups.append(rule_group(rule, edits))
     return groups
 
 
@@ -147,5 +147,6 @@ def _first_word(text: str) -> str:
     return re.split(r"\W", text, maxsplit=1)[0]
 
 
-def _group(rule: Rule, edits: Sequence[Edit]) -> EditGroup:
+def rule_group(rule: Rule, edits: Sequence[Edit]) -> EditGroup:
+    """The edits of a rule as one group."""
     return EditGroup(rule.id, rule.title, rule.safety, tuple(edits), rule.reason, rule.references)

@@ -18,9 +18,9 @@ from porter.lang.text import EditGroup, LineIndex, Span
 from porter.model.facts import Doubt, Fact, kind_name
 from porter.model.functions import Call, Function
 from porter.model.program import Program, build_program
-from porter.model.recognition import Answer, Attempt, Outcome
+from porter.model.recognition import Answer, Attempt, Facts, Outcome
 from porter.rules.match import Match, matches, python_matches
-from porter.rules.recognize import vocabulary
+from porter.rules.recognize import replacements, vocabulary
 from porter.rules.rule import Region, Rule, When
 
 _NAMES = ("field_expression", "qualified_identifier", "identifier")
@@ -83,7 +83,8 @@ def _of_cuda(program: Program, path: str, line: int, rules: Sequence[Rule], grou
     ported = any(rule.implemented_by is not None and rule.id in done for rule in rules)
     file = program.sources.files[path]
     on_line = _On(file.source, path, line, groups)
-    sites = [s for f in program.functions if f.file.path == path for s in _recognized(program, f, on_line)]
+    written = Facts(program.names, replacements(rules), program.value)
+    sites = [s for f in program.functions if f.file.path == path for s in _recognized(program, f, on_line, written)]
     found = [m for rule in rules for m in matches(rule, file) if on_line.has(m.span)]
     sites += [*_texts(found, on_line, ported), *on_line.passes(rules)]
     tried = {s.column for s in sites if any(t.rule for t in s.trials)}
@@ -145,7 +146,7 @@ class _On:
         seen: set[tuple[str, int]] = set()
         for group, span in self.edits:
             rule = by_id.get(group.rule)
-            if (rule is not None and rule.pattern is not None) or not self.has(span):
+            if (rule is not None and (rule.pattern or rule.replace)) or not self.has(span):
                 continue
             key = group.rule, self.column(span)
             if key not in seen:
@@ -154,16 +155,17 @@ class _On:
                 yield Site(key[1], text, "", (Trial(group.rule, "", _WON, group.title),))
 
 
-def _recognized(program: Program, function: Function, on_line: _On) -> Iterator[Site]:
+def _recognized(program: Program, function: Function, on_line: _On, written: Facts) -> Iterator[Site]:
+    """What rules say of calls and names, and what they write in their place (`written`)."""
     for call in function.calls:
         if on_line.has(function.span(call.node)):
-            answer = program.facts.answer(call)
-            yield _site(function, call.node, on_line, answer, _unnamed(program, call))
+            answers = program.facts.answer(call), written.answer(call)
+            yield _site(function, call.node, on_line, answers, _unnamed(program, call))
     for node in value_names(function):
         if on_line.has(function.span(node)):
-            answer = program.facts.answer_name(function, node)
-            if answer.attempts:
-                yield _site(function, node, on_line, answer, _NO_RULE)
+            answers = program.facts.answer_name(function, node), written.answer_name(function, node)
+            if any(a.attempts for a in answers):
+                yield _site(function, node, on_line, answers, _NO_RULE)
 
 
 def _unnamed(program: Program, call: Call) -> Trial:
@@ -174,10 +176,11 @@ def _unnamed(program: Program, call: Call) -> Trial:
     return Trial("", "", _NO_RULE.outcome, f"one is for `{near[0]}`" if near else "")
 
 
-def _site(function: Function, node: Node, on_line: _On, answer: Answer, otherwise: Trial) -> Site:
+def _site(function: Function, node: Node, on_line: _On, answers: Iterable[Answer], otherwise: Trial) -> Site:
     span = function.span(node)
-    trials = tuple(map(_trial, answer.attempts)) or (otherwise,)
-    return Site(on_line.column(span), " ".join(function.text(node).split()), _meaning(answer.fact), trials)
+    trials = tuple(_trial(attempt) for answer in answers for attempt in answer.attempts) or (otherwise,)
+    meaning = "; ".join(filter(None, (_meaning(answer.fact) for answer in answers)))
+    return Site(on_line.column(span), " ".join(function.text(node).split()), meaning, trials)
 
 
 def _trial(attempt: Attempt) -> Trial:

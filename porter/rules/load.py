@@ -21,7 +21,7 @@ from porter.model.facts import KINDS, Fact, kind_name
 from porter.model.recognition import Emitter
 from porter.rules.emit import EMITTED, FACETS, words_in
 from porter.rules.pattern import PatternError
-from porter.rules.recognize import FactPattern, Origin, fact_patterns, refusal_patterns
+from porter.rules.recognize import FactPattern, Origin, fact_patterns, refusal_patterns, replacement_patterns
 from porter.rules.rule import Example, Region, Rule, When
 
 FILES = {
@@ -174,6 +174,7 @@ _FORMS = (
 _BESIDE = {
     frozenset({"recognize", "as"}): {"where", "map", "definition", "emit", "needs", "request"},
     frozenset({"recognize", "refuse"}): {"where"},
+    frozenset({"recognize", "replace"}): {"where", "map"},
     frozenset({"on", "emit"}): {"via", "where", "needs", "request"},
 }
 _DECIDING = frozenset[str]().union(*_FORMS, *_BESIDE.values())
@@ -249,9 +250,9 @@ def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: li
         raise PatternError(f"`{texts[0]}`: a pattern of {language} is a regex")
     if "in" in entry or "files" in entry:
         raise PatternError("`in` and `files` are for a regex")
-    if "replace" in entry:
-        raise PatternError("`replace` takes a regex; a recognizer with `emit` writes text for a call")
     where = entry.get("where", {})
+    if "replace" in entry:
+        return replacement_patterns(origin, texts, entry["replace"], where)
     if "refuse" in entry:
         return refusal_patterns(origin, texts, entry["refuse"]["what"], entry["refuse"]["advice"], where)
     return fact_patterns(origin, texts, entry["as"], where)
@@ -260,8 +261,9 @@ def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: li
 def _regex(entry: dict[str, Any], text: str) -> re.Pattern[str]:
     if "as" in entry:
         raise PatternError("a regex recognizes no fact; write the call with its captures")
-    if "where" in entry:
-        raise PatternError("`where` is for captures, and a regex has none")
+    for word in ("where", "map"):
+        if word in entry:
+            raise PatternError(f"`{word}` is for captures, and a regex has none")
     pattern = re.compile(text, re.MULTILINE)
     if pattern.fullmatch("") is not None:
         raise PatternError("the regex matches nothing at all")

@@ -82,6 +82,16 @@ def captures_in(text: str) -> list[str]:
     return [m[1] or m[2] for m in _CAPTURE.finditer(text)]
 
 
+def parts(text: str) -> tuple[list[str], list[str]]:
+    """A text taken apart: the texts around its captures, one more than those, and their names."""
+    texts, names, at = [], [], 0
+    for found in _CAPTURE.finditer(text):
+        texts.append(text[at : found.start()])
+        names.append(found[1] or found[2])
+        at = found.end()
+    return [*texts, text[at:]], names
+
+
 def filled(text: str, captured: Mapping[str, str]) -> str:
     """A text with what its captures are bound to."""
     return _CAPTURE.sub(lambda found: captured[found[1] or found[2]], text)

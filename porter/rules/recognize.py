@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from porter.diagnostics import Location
-from porter.model.facts import KINDS, Fact, Mma, Refused, numbers, places
+from porter.model.facts import KINDS, Fact, Mma, Refused, Replaced, numbers, places
 from porter.model.recognition import Bound, Piece, Recognizer, Vocabulary
 from porter.rules.conditions import Condition, Evaluate, Stated, condition
 from porter.rules.pattern import Pattern, PatternError, captures_in, compiled, filled
@@ -83,6 +83,10 @@ class FactPattern:
     @property
     def is_call(self) -> bool:
         return self.pattern.is_call
+
+    @property
+    def replacement(self) -> str:
+        return str(dict(self.values).get("text", "")) if self.kind is Replaced else ""
 
     def place_of(self, name: str) -> str:
         value = str(dict(self.values).get(name, ""))
@@ -168,6 +172,15 @@ def refusal_patterns(
     return _made(origin, patterns, Refused, {"what": what, "advice": advice}, where)
 
 
+def replacement_patterns(
+    origin: Origin, texts: Iterable[str], text: str, where: Mapping[str, Stated]
+) -> tuple[FactPattern, ...]:
+    """The patterns of a replacement. Raises PatternError as `fact_patterns` does."""
+    patterns = alternatives(origin, texts)
+    _check_captures("replace", text, patterns[0].captures)
+    return _made(origin, patterns, Replaced, {"text": text}, where)
+
+
 def _made(
     origin: Origin,
     patterns: list[Pattern],
@@ -225,13 +238,32 @@ def _check_captures(name: str, value: str, captures: frozenset[str]) -> None:
 
 
 def vocabulary(rules: Iterable[Any]) -> Vocabulary:
-    """What rules recognize."""
-    words: dict[str, list[Recognizer]] = {}
+    """What rules recognize, and the texts for it."""
     rules = list(rules)
-    for rule in rules:
-        for recognizer in rule.recognizers:
-            words.setdefault(recognizer.head[-1], []).append(recognizer)
-    return Vocabulary(words, [rule.emitter for rule in rules if rule.emitter is not None])
+    emitters = [rule.emitter for rule in rules if rule.emitter is not None]
+    return Vocabulary(_by_word(r for rule in rules for r in rule.recognizers if r.kind is not Replaced), emitters)
 
 
-__all__ = ["FactPattern", "Origin", "Piece", "alternatives", "fact_patterns", "refusal_patterns", "vocabulary"]
+def replacements(rules: Iterable[Any]) -> Vocabulary:
+    """What rules write another text for. It stands apart: a name that is replaced is no less what other rules say."""
+    return Vocabulary(_by_word(r for rule in rules for r in rule.recognizers if r.kind is Replaced))
+
+
+def _by_word(recognizers: Iterable[Recognizer]) -> dict[str, list[Recognizer]]:
+    words: dict[str, list[Recognizer]] = {}
+    for recognizer in recognizers:
+        words.setdefault(recognizer.head[-1], []).append(recognizer)
+    return words
+
+
+__all__ = [
+    "FactPattern",
+    "Origin",
+    "Piece",
+    "alternatives",
+    "fact_patterns",
+    "refusal_patterns",
+    "replacement_patterns",
+    "replacements",
+    "vocabulary",
+]

@@ -59,8 +59,9 @@ class Rule:
     """One mapping. Exactly one of `replace`, `refusal`, `implemented_by`, `emitter` and `recognizers` with a fact is
     set; a recognizer may have an emitter of its own.
 
-    `recognizers` say what a pattern is. `replace` is a `re` template for what `pattern` matched; `refusal` what stops a
-    port, (code, what, advice); `implemented_by` the pass in `porter.passes` that does the work.
+    `recognizers` say what a pattern is. `replace` is a `re` template for what `pattern` matched, or a text
+    with captures of `recognizers`; `refusal` what stops a port, (code, what, advice); `implemented_by` the pass in
+    `porter.passes` that does the work.
     """
 
     id: str
@@ -94,7 +95,7 @@ class Rule:
         """Which of the kinds of rules it is: what it does with a match."""
         if self.refusal is not None:
             return "refusal"
-        if self.recognizers or self.emitter is not None:
+        if self.replace is None and (self.recognizers or self.emitter is not None):
             return "recognizer" if self.recognizers else "emitter"
         return "pass" if self.implemented_by else "replacement"
 

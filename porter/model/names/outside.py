@@ -39,15 +39,22 @@ class _Home:
 
 class Outside:
     """Asks about one source set. `macros` has every body of each macro without parameters, `called` the names of those
-    with some; `complete` says that every header of the project was read."""
+    with some; `complete` says that every header of the project was read. `declared`: what the sources declare in the
+    library's namespace is the library's, too."""
 
     def __init__(
-        self, lookup: Lookup, macros: Mapping[str, Sequence[str]], called: frozenset[str], complete: bool
+        self,
+        lookup: Lookup,
+        macros: Mapping[str, Sequence[str]],
+        called: frozenset[str],
+        complete: bool,
+        declared: bool = False,
     ) -> None:
         self.lookup = lookup
         self.macros = macros
         self.called = called
         self.complete = complete
+        self.declared = declared
 
     def paths(self, function: Function, node: Node) -> list[Path]:
         """What a written name is with the macro that it begins with expanded, one for each of the macro's bodies."""
@@ -103,7 +110,8 @@ class Outside:
     def _member(self, home: _Home, target: tuple[str, ...], depth: int) -> Verdict:
         """Whether a member of a namespace with the target's last name is the target."""
         scope = home.scope
-        if home.path == target[:-1] and (scope is None or not self.lookup.own(scope, target[-1]).declared):
+        known = self.declared or scope is None or not self.lookup.own(scope, target[-1]).declared
+        if home.path == target[:-1] and known:
             return Verdict.YES
         # a header that is not at hand may give a namespace another name, or bring the target into it
         unknown = Verdict.NO if self.complete else Verdict.MAYBE
@@ -122,7 +130,7 @@ class Outside:
         if site.function is not None and site.node is not None and resolve(site.function, site.node, name) is not None:
             return Verdict.NO
         found = self.lookup.unqualified(site, name)
-        if found.declared:
+        if found.declared and not self.declared:
             return Verdict.MAYBE if found.outside else Verdict.NO
         brought: set[tuple[str, ...]] = set()
         for local, node in self._locals(site):
@@ -140,6 +148,8 @@ class Outside:
             if qualified(scope) == target[:-1]:
                 # names of the language's own are not looked for in headers of a project
                 return Verdict.MAYBE if hidden and target[1:] else Verdict.YES
+            if self.declared and self.lookup.own(scope, name).declared:
+                return Verdict.NO
             brought |= self._directives(scope, depth)
             if isinstance(scope, ClassScope):
                 hidden = hidden or not self.lookup.bases_known(scope)

@@ -79,6 +79,7 @@ class Names:
                     called.add(macro.name)
         self.lookup = Lookup(self.index, constants_in, {name: texts[-1] for name, texts in bodies.items()})
         self._outside = Outside(self.lookup, bodies, frozenset(called), complete)
+        self._anywhere = Outside(self.lookup, bodies, frozenset(called), complete, declared=True)
         self.declared = Declared(self.lookup)
         self.expressions = Expressions(self.lookup, self.declared, self._called_at)
         self.overloads = Overloads(self.lookup, self.declared)
@@ -167,6 +168,10 @@ class Names:
     def outside(self, function: Function, node: Node, target: tuple[str, ...]) -> Verdict:
         """Whether a name, of a callee or of a value, is that of `target`, which the sources do not declare."""
         return self._outside.means(function, node, target)
+
+    def anywhere(self, function: Function, node: Node, target: tuple[str, ...]) -> Verdict:
+        """Whether a name of a value is that of `target` in a namespace, whether the sources declare it or not."""
+        return self._anywhere.means(function, node, target)
 
     def outside_path(self, path: Path, target: tuple[str, ...]) -> Verdict:
         """The same of a name that stands outside of all functions."""
