@@ -97,6 +97,15 @@ KERNEL_LEFT = error(
     "Do not launch it on Blackwell: choose another kernel where the host code names it. Or port it by hand: remove "
     "what is named above and port the original file again.",
 )
+SHARED_HEADER = error(
+    "PT2015",
+    ExitCode.UNPORTED,
+    "{path} would have to become one text for {one} and another for {other}",
+    "A file that several others include is ported once for all of them. Here their kernels use it in ways that ask for "
+    "different texts. None of the files that share it was changed.",
+    "Give each of the two its own copy of what differs, or port them one at a time, each with -o into its own "
+    "directory.",
+)
 TMEM_SIZE_UNKNOWN = warning(
     "PT2501",
     "{kernel} allocates {columns} Tensor Memory columns: how many it needs is not known where it allocates",

@@ -14,7 +14,7 @@ from porter.lang.forms import without_other_forms
 from porter.lang.lexical import blanked, lexed
 from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
-from porter.passes.partial import LeftKernel, has_stopped
+from porter.passes.partial import LeftKernel, has_stopped, without_text
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, left_unread, port_part, port_sources
 from porter.rules.engine import Selection, build_file_groups, pattern_groups
@@ -87,6 +87,9 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
         PorterError: those of `port_sources`.
     """
     shown = without_other_forms(sources)
+    if options.blank:
+        shown = without_text(shown, options.blank)
+        options = replace(options, blank=())
     if shown is not sources:
         result = port_cuda_file(shown, options)
         own = [g for g in result.groups if all(e.path in sources.files for e in g.edits)]
@@ -120,7 +123,10 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     files = {**outer.files, **apply_groups(sources.sources(), own)}
     build_files = {**outer.build_files, **inner.build_files}
     plans, left = outer.plans + inner.plans, outer.left + inner.left
-    return PortResult(sources, files, groups, diagnostics, plans, build_files, found, left)
+    plain = [*outer.plain, *inner.groups]
+    return PortResult(
+        sources, files, groups, diagnostics, plans, build_files, found, left, outer.needs, outer.common, plain
+    )
 
 
 def _outside(source: bytes, strings: Sequence[Embedded]) -> bytes:

@@ -35,7 +35,7 @@ def insert_helpers(context: PortContext) -> None:
         for edit in edits:
             uses.setdefault(edit.path, []).append(edit.span.start)
     includes = "".join(f'#include "{name}"\n' for name in context.includes)
-    home = _place(sources, uses, placement.in_root)
+    home = _place(sources, uses)
     if placement.inline:
         text = context.helpers.text(integers=not _brings_integers(sources, home))
         return _insert(context, home, text + includes)
@@ -43,7 +43,7 @@ def insert_helpers(context: PortContext) -> None:
     header = context.helpers.text(file=True).replace("\n", newline).encode()
     path = _free(sources, Path(home.path).parent, header, placement.own)
     places = [home]
-    if home.path == sources.root and not placement.in_root:
+    if home.path == sources.root:
         places += _beside(sources, uses)
     for place in places:
         directory = os.path.realpath(Path(place.path).parent)
@@ -63,9 +63,9 @@ def _insert(context: PortContext, place: _Place, text: str, joins: bool = False)
     context.edits.setdefault(RULE, []).append(Edit(place.path, Span(place.at, place.at), written.encode()))
 
 
-def _free(sources: SourceSet, directory: Path, text: bytes, own: bool) -> Path:
+def _free(sources: SourceSet, directory: Path, text: bytes, own: str) -> Path:
     """A path in a directory where nothing is, or this very text, and whose name no include of the sources has."""
-    stem = Path(sources.root).stem
+    stem = own or Path(sources.root).stem
     names = [*([] if own else [NAME]), f"{stem}_{NAME}", *(f"{stem}_{NAMESPACE}_{n}.cuh" for n in range(2, 10))]
     for name in names:
         path = directory / name
@@ -105,10 +105,10 @@ class _Place:
     behind_include: bool = False
 
 
-def _place(sources: SourceSet, uses: dict[str, list[int]], in_root: bool) -> _Place:
+def _place(sources: SourceSet, uses: dict[str, list[int]]) -> _Place:
     """The header that every other user includes, so that it stays one that can be included alone; where there is
     none, or it is read more than once or under a condition, the root in front of whatever comes to a use first."""
-    home = None if in_root else _home(sources, uses)
+    home = _home(sources, uses)
     if home is not None and home != sources.root and _stands_first(sources, uses, home):
         file = sources.files[home]
         place = _position(file, min(uses[home]), max(uses[home]))

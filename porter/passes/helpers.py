@@ -36,13 +36,11 @@ OPERAND_COLUMNS = 8
 
 @dataclass(frozen=True)
 class Placement:
-    """`inline`: the helpers stand in the sources, without a header. `in_root`: only the root has or includes them, so
-    that a header comes out the same for all roots that include it. `own`: the header has the root's name, as other
-    ports in its directory need one that differs."""
+    """`inline`: the helpers stand in the sources, without a header. `own`: what the header's name begins with, where
+    other ports in its directory need one that differs."""
 
     inline: bool = False
-    in_root: bool = False
-    own: bool = False
+    own: str = ""
 
 
 @dataclass

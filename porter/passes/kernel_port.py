@@ -34,6 +34,7 @@ from porter.passes.context import Names, PortContext
 from porter.passes.findings import model_findings
 from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
+from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded
 from porter.passes.plan import KernelPlan, kernel_plan
@@ -50,25 +51,39 @@ class KernelPort:
     plans: list[KernelPlan] = field(default_factory=list)
     left: list[LeftKernel] = field(default_factory=list)
     added: dict[str, bytes] = field(default_factory=dict)
+    common: Common = NOTHING
+    needs: tuple[Need, ...] = ()
 
 
-def port_kernels(sources: SourceSet, vocabulary: Vocabulary, placement: Placement) -> KernelPort:
-    """Run the passes over everything that uses wgmma."""
+def port_kernels(
+    sources: SourceSet, vocabulary: Vocabulary, placement: Placement, common: Common = NOTHING
+) -> KernelPort:
+    """Run the passes over everything that uses wgmma; `common` is what other sets, which share headers with this one,
+    ask for."""
     program = build_program(sources, vocabulary)
     accumulators = find_accumulators(program)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
-        return KernelPort(program, findings)
-    context = new_context(program, accumulators, placement)
+        words = frozenset(program.identifiers()) if program.statements else frozenset()
+        return KernelPort(program, findings, common=Common(words))
+    context = new_context(program, accumulators, placement, common)
     report_obstacles(context)
     moves = place_moves(context)
     report_depth(context)
     plans = rewrite(context, moves) if not has_errors(context.diagnostics) else []
     report_overlaps(context)
     findings += context.diagnostics
+    own = _common(context)
     if has_errors(findings):
-        return KernelPort(program, findings)
-    return KernelPort(program, findings, context.edits, plans, added=context.added)
+        return KernelPort(program, findings, common=own)
+    return KernelPort(program, findings, context.edits, plans, added=context.added, common=own)
+
+
+def _common(context: PortContext) -> Common:
+    barriers, warpgroups = _barriers(context.kernels)
+    moves = tuple(sorted((owner, move) for owner, moves in context.member_moves.items() for move in moves))
+    words = frozenset(context.program.identifiers())
+    return Common(words, barriers, warpgroups, context.helpers, moves)
 
 
 def report_overlaps(context: PortContext) -> None:
@@ -127,35 +142,43 @@ def rewrite(context: PortContext, moves: Moves) -> list[KernelPlan]:
     return plans
 
 
-def new_context(program: Program, accumulators: AccumulatorMap, placement: Placement) -> PortContext:
-    """What passes begin with: the model of the kernels, names and helpers that fit it."""
+def new_context(program: Program, accumulators: AccumulatorMap, placement: Placement, common: Common) -> PortContext:
+    """What passes begin with: the model of the kernels, names and helpers that fit it and `common`."""
     flow = FlowBuilder(program, accumulators)
     kernels = kernels_of(program)
     counted = [count_batches(flow.flow(k.function)) for k in kernels] or [Batches(8, False, False)]
     batches = Batches(max(b.ring for b in counted), all(b.bounded for b in counted), all(b.fenced for b in counted))
-    words = program.identifiers()
-    names = Names(words)
-    helpers = Helpers(
+    names = Names(program.identifiers() | common.words)
+    barriers, warpgroups = _barriers(kernels)
+    own = Helpers(
         ring=batches.ring,
         # storing an operand may have to close a batch of its own
         guarded_commit=not batches.bounded or _has_register_operands(program),
         sync_in_wait=not batches.fenced,
-        first_barrier=_free_barriers(kernels),
+        first_barrier=_free_barrier(barriers | common.barriers, max(warpgroups, common.warpgroups)),
         linear_thread=several_dimensions(program),
         padded_shared=any(k.has_dynamic_shared for k in kernels),
         float_registers=any(a.element == "f" for a in accumulators.accumulators),
     )
-    return PortContext(program, accumulators, flow, kernels, batches, helpers, names, placement)
+    moves: dict[str, set[str]] = {}
+    for owner, move in common.member_moves:
+        moves.setdefault(owner, set()).add(move)
+    helpers = with_helpers(own, common.helpers)
+    return PortContext(program, accumulators, flow, kernels, batches, helpers, names, placement, member_moves=moves)
 
 
 def _has_register_operands(program: Program) -> bool:
     return any(isinstance(step, MmaStep) and step.a_registers for s in program.statements for step in s.steps)
 
 
-def _free_barriers(kernels: Sequence[Kernel]) -> int:
-    """The highest id from which as many ids downwards as there are warpgroups are free."""
-    used = frozenset[int]().union(*(k.used_barriers for k in kernels)) if kernels else frozenset()
-    count = max((k.roles.first + (k.roles.value or 3) for k in kernels), default=1)
+def _barriers(kernels: Sequence[Kernel]) -> tuple[frozenset[int], int]:
+    """Ids of named barriers that kernels use, and how many ids the warpgroups of a block need."""
+    used = frozenset[int]().union(*(k.used_barriers for k in kernels))
+    return used, max((k.roles.first + (k.roles.value or 3) for k in kernels), default=1)
+
+
+def _free_barrier(used: frozenset[int], count: int) -> int:
+    """The highest id from which `count` ids downwards are free."""
     for first in range(15, count - 1, -1):
         if not used & set(range(first - count + 1, first + 1)):
             return first

@@ -15,8 +15,8 @@ DEFAULT_COUNT_TYPE = "int"
 
 def choose_tile_types(context: PortContext) -> None:
     """Decide what tiles carry in their types."""
-    context.helpers.count_type = count_type(context)
-    context.helpers.class_tiles = class_tiles(context)
+    context.helpers.count_type = count_type(context) or context.helpers.count_type
+    context.helpers.class_tiles |= class_tiles(context)
 
 
 def count_type(context: PortContext) -> str:

@@ -66,7 +66,7 @@ class Remainder:
         names = {f.name for f in needed}
         forward = [d for d in self._program.forward if d.name in names]
         for function in [*needed, *forward]:
-            whole = _definition(function)
+            whole = definition_of(function)
             key = (function.file.path, whole)
             if key in spans or not any(_changes(e, function.file.path, whole) for e in edits):
                 continue
@@ -114,7 +114,7 @@ def remainder(
         if only is None:
             return None
         emptied = only
-        smaller = _without(program.sources, emptied)
+        smaller = without_text(program.sources, [(f.file.path, body_of(f)) for f in emptied])
         errors = [d for d in attempt(smaller) if d.severity is Severity.ERROR]
     if not why:
         return None
@@ -147,7 +147,7 @@ def in_both_forms(program: Program, edits: Iterable[Edit], paths: Collection[str
     found: list[Edit] = []
     for function in [*program.functions, *program.forward]:
         if function.file.path in paths and function.style not in (Style.KERNEL, Style.LAMBDA):
-            whole = _definition(function)
+            whole = definition_of(function)
             if any(_changes(e, function.file.path, whole) for e in edits):
                 found += _twice(function.file, whole)
     return found
@@ -160,11 +160,12 @@ def _stopped_by(program: Program, diagnostic: Diagnostic) -> list[Function]:
     around = [
         f
         for f in program.functions
-        if f.file.path == diagnostic.where.path and _definition(f).start <= diagnostic.where.start < _definition(f).end
+        if f.file.path == diagnostic.where.path
+        and definition_of(f).start <= diagnostic.where.start < definition_of(f).end
     ]
     if not around:
         return []
-    innermost = min(around, key=lambda f: len(_definition(f)))
+    innermost = min(around, key=lambda f: len(definition_of(f)))
     reaching = program.reaching([innermost])
     return [k for k in program.kernels if id(k) in reaching]
 
@@ -182,14 +183,14 @@ def _only_for(program: Program, left: Sequence[Function]) -> list[Function] | No
         kernels = [k for k in program.kernels if id(k) in reaching]
         if kernels and all(id(k) in ids for k in kernels) and id(function) in users:
             found.append(function)
-    within = {path: [_definition(f) for f in found if f.file.path == path] for path in program.sources.files}
+    within = {path: [definition_of(f) for f in found if f.file.path == path] for path in program.sources.files}
     for function in found:
-        if function.style is not Style.KERNEL and not _is_understood(program, function, within):
+        if function.style is not Style.KERNEL and not is_understood(program, function, within):
             return None
     return found
 
 
-def _is_understood(program: Program, function: Function, within: dict[str, list[Span]]) -> bool:
+def is_understood(program: Program, function: Function, within: dict[str, list[Span]]) -> bool:
     """Whether every mention of a function's name outside of what is left is a declaration, or a call of another."""
     if not re.fullmatch(r"\w+", function.name):
         # operators are called without their name
@@ -208,13 +209,13 @@ def _is_understood(program: Program, function: Function, within: dict[str, list[
     return True
 
 
-def _without(sources: SourceSet, functions: Sequence[Function]) -> SourceSet:
-    """The set with the bodies of functions blank; nothing moves."""
+def without_text(sources: SourceSet, places: Iterable[tuple[str, Span]]) -> SourceSet:
+    """The set with places of its files blank; nothing moves."""
     texts: dict[str, bytearray] = {}
-    for function in functions:
-        body = _inside(function)
-        text = texts.setdefault(function.file.path, bytearray(function.file.source))
-        text[body.start : body.end] = blanked(function.file.source[body.start : body.end])
+    for path, where in places:
+        source = sources.files[path].source
+        text = texts.setdefault(path, bytearray(source))
+        text[where.start : where.end] = blanked(source[where.start : where.end])
     files = {
         path: parse_cuda(path, bytes(texts[path]), file.known) if path in texts else file
         for path, file in sources.files.items()
@@ -222,15 +223,15 @@ def _without(sources: SourceSet, functions: Sequence[Function]) -> SourceSet:
     return replace(sources, files=files)
 
 
-def _inside(function: Function) -> Span:
+def body_of(function: Function) -> Span:
     """Between the braces of a function, or the directive of a macro."""
     if function.style is Style.MACRO:
-        return _definition(function)
+        return definition_of(function)
     body = function.span(function.body)
     return Span(body.start + 1, body.end - 1)
 
 
-def _definition(function: Function) -> Span:
+def definition_of(function: Function) -> Span:
     """A whole definition with its template heads; of a macro the directive."""
     if function.style is Style.MACRO and function.asm and function.asm[0].macro is not None:
         return function.asm[0].macro.span
@@ -242,9 +243,9 @@ def _definition(function: Function) -> Span:
 
 def guarded(function: Function) -> list[Edit]:
     """`#if` around what stands in a function's braces, and a trap in its place."""
-    file, inside = function.file, _inside(function)
+    file, inside = function.file, body_of(function)
     source, newline = file.source, file.newline
-    head = file.text(Span(_definition(function).start, inside.start))
+    head = file.text(Span(definition_of(function).start, inside.start))
     # host code of a function for both does not trap
     other = "#elif defined(__CUDA_ARCH__)" if "__host__" in head else "#else"
     trap = ["    __trap();"]
@@ -284,7 +285,7 @@ def _changes(edit: Edit, path: str, whole: Span) -> bool:
 
 
 def _left(program: Program, kernel: Function, why: Sequence[Diagnostic]) -> LeftKernel:
-    line = kernel.file.lines.line_column((kernel.name_span or _definition(kernel)).start)[0]
+    line = kernel.file.lines.line_column((kernel.name_span or definition_of(kernel)).start)[0]
     texts = [f"{d.where}: {d.message}" if d.where is not None else d.message for d in why]
     return LeftKernel(kernel.name, kernel.file.path, line, tuple(texts), tuple(_launches(program, kernel)))
 
@@ -310,7 +311,7 @@ def _said(program: Program, kernel: Function, left: LeftKernel) -> Diagnostic:
         "codes": ", ".join(left.why),
         "launches": f"; host code names it at {places}" if places else "",
     }
-    return Diagnostic(Code.KERNEL_LEFT, location(kernel.file, kernel.name_span or _definition(kernel)), values)
+    return Diagnostic(Code.KERNEL_LEFT, location(kernel.file, kernel.name_span or definition_of(kernel)), values)
 
 
 def has_stopped(diagnostics: Iterable[Diagnostic], left: Sequence[LeftKernel]) -> bool:

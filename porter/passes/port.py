@@ -11,7 +11,7 @@ from pathlib import Path
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, has_errors
 from porter.lang.coverage import not_read
 from porter.lang.sources import SourceSet
-from porter.lang.text import EditGroup, Safety, apply_groups
+from porter.lang.text import EditGroup, Safety, Span, apply_groups
 from porter.model.facts import TENSOR_CORE, Doubt
 from porter.model.program import Program
 from porter.passes.both import keep_hopper
@@ -19,6 +19,7 @@ from porter.passes.build_files import build_files_beside, port_build_files
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.kernel_port import KernelPort, port_kernels
+from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.plan import KernelPlan
@@ -38,7 +39,8 @@ class PortOptions:
     """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule directories.
     `placement`: where the helpers stand. `keep_hopper`: the port stands beside the original, for a build of both.
     `both_forms`: headers that other roots need as they are, whose functions therefore stay beside their ports; `leave`:
-    such a root, all of whose kernels are left."""
+    such a root, all of whose kernels are left. `blank`: places of headers whose port other roots decide; `common`: what
+    those ask for."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -47,6 +49,8 @@ class PortOptions:
     keep_hopper: bool = False
     both_forms: frozenset[str] = frozenset()
     leave: bool = False
+    blank: tuple[tuple[str, Span], ...] = ()
+    common: Common = NOTHING
 
 
 @dataclass(eq=False)
@@ -65,6 +69,10 @@ class PortResult:
     """Whether something that uses wgmma was ported."""
     left: list[LeftKernel] = field(default_factory=list)
     """Kernels that were refused while others were ported."""
+    needs: tuple[Need, ...] = ()
+    common: Common = NOTHING
+    plain: list[EditGroup] = field(default_factory=list)
+    """The groups as they are without the original's form beside the port's."""
 
     @property
     def kernels(self) -> list[str]:
@@ -131,13 +139,17 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if options.select and not groups and not patterns.groups:
         # nothing that was asked for is here; what else is here was not asked for
         return PortResult(sources, unchanged, [], patterns.diagnostics if edits else [])
+    needs, common = ported_kernels.needs, ported_kernels.common
     if has_stopped(diagnostics, left):
-        return PortResult(sources, unchanged, [], diagnostics)
+        return PortResult(sources, unchanged, [], diagnostics, needs=needs, common=common)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
+    plain = groups
     if options.keep_hopper:
         both = keep_hopper(sources, groups, rules)
         groups, diagnostics = both.groups, diagnostics + both.diagnostics
-    result = PortResult(sources, apply_groups(unchanged, groups), groups, diagnostics)
+    result = PortResult(
+        sources, apply_groups(unchanged, groups), groups, diagnostics, needs=needs, common=common, plain=plain
+    )
     if planned.groups:
         result.has_tensor_core, result.left = True, left
         result.plans = ported_kernels.plans
@@ -154,8 +166,9 @@ def _port_what_can_be(
     sources: SourceSet, options: PortOptions, rules: Sequence[Rule], selection: Selection
 ) -> tuple[SourceSet, KernelPort]:
     """The port of all kernels, or of those that nothing stops; and the sources that it is of, without the others."""
-    port = partial(port_kernels, vocabulary=vocabulary(rules), placement=options.placement)
+    port = partial(port_kernels, vocabulary=vocabulary(rules), placement=options.placement, common=options.common)
     first = port(sources)
+    first.needs = needs_of(first.program)
     stopped = _stopped(first, sources, rules, selection)
     rest = None
     if has_errors(stopped):
@@ -164,13 +177,13 @@ def _port_what_can_be(
         kept = left_whole(first.program, stopped, options.both_forms)
         if kept is not None:
             edits = {GUARD_RULE: kept.guards(()) or []}
-            return sources, KernelPort(first.program, kept.diagnostics, edits, [], kept.left)
+            return sources, KernelPort(first.program, kept.diagnostics, edits, [], kept.left, needs=first.needs)
     elif rest is not None:
         again = port(rest.sources)
         guards = rest.guards(e for edits in again.edits.values() for e in edits)
         if guards is not None:
             again.edits[GUARD_RULE] = guards
-            again.left = rest.left
+            again.left, again.needs = rest.left, first.needs
             again.diagnostics[:0] = rest.diagnostics
             return rest.sources, again
     return sources, first

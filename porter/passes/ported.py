@@ -17,6 +17,7 @@ from porter.model.dsl.reach import uses_kernels
 from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
+from porter.passes.joint import RootPort, port_together
 from porter.passes.partial import LeftKernel
 from porter.passes.port import PortOptions, PortResult
 from porter.rules.engine import Selection
@@ -116,10 +117,10 @@ class Ported:
         return [Lexed(self.old[name]).plain.decode("utf-8", "replace") for name in changed]
 
     def add(self, root: str, sources: SourceSet | DslSources | EmbeddingFile, result: Result) -> None:
-        """Take in one port. A header that two roots share has to come out the same for both.
+        """Take in one port. A file that two roots share has to come out the same for both.
 
         Raises:
-            PorterError: WOULD_OVERWRITE if it does not.
+            PorterError: SHARED_HEADER if it does not.
         """
         old = dict(sources.sources())
         new = {**old, **result.files}
@@ -128,8 +129,8 @@ class Ported:
                 if data == old.get(path):
                     new[path] = self.new[path]
                     continue
-                reason = f"its port for {root} is not the one for another file"
-                raise PorterError(Code.WOULD_OVERWRITE, Location(path), path=path, reason=reason)
+                other = next(r.path for r in self.roots if path in (*r.files, *r.added))
+                raise PorterError(Code.SHARED_HEADER, Location(path), path=path, one=other, other=root)
         added = tuple(path for path in result.files if path not in old)
         # what is there already, byte for byte, is no change
         there = {path for path in added if Path(path).is_file() and Path(path).read_bytes() == new[path]}
@@ -139,8 +140,11 @@ class Ported:
         if isinstance(sources, SourceSet):
             self.includes |= {(i.path, i.resolved) for i in sources.includes if i.resolved is not None}
         self.new.update(new)
-        own = [g for g in result.groups if not any(e.path in result.build_files for e in g.edits)]
-        self.groups += [g for g in own if g not in self.groups]
+        there_already = {edit for group in self.groups for edit in group.edits}
+        for group in result.groups:
+            edits = tuple(e for e in group.edits if e not in there_already)
+            if edits and not any(e.path in result.build_files for e in group.edits):
+                self.groups.append(replace(group, edits=edits))
         self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]
         self.left += [k for k in getattr(result, "left", ()) if k not in self.left]
         self.exit_code = worst_exit([self.exit_code, ExitCode(result.exit_code)])
@@ -197,13 +201,7 @@ def port_paths(paths: Iterable[Path], options: PortOptions, include_dirs: Sequen
     """
     given = list(paths)
     found = roots(given)
-    try:
-        ported = _port_roots(found, options, include_dirs, look)
-    except PorterError as error:
-        if error.diagnostic.code is not Code.WOULD_OVERWRITE:
-            raise
-        # kernels that share a header may need helpers that differ
-        ported = _port_roots(found, _placed(options, in_root=True), include_dirs, look)
+    ported = _port_roots(found, options, include_dirs, look)
     if ported.changed_roots:
         _port_build_files(ported, given, options)
     return ported
@@ -222,10 +220,6 @@ def _port_build_files(ported: Ported, paths: Iterable[Path], options: PortOption
     ported.new |= built.files
     ported.groups += built.groups
     ported.left_over = [] if options.select else built.left
-
-
-def _placed(options: PortOptions, **changes: bool) -> PortOptions:
-    return replace(options, placement=replace(options.placement, **changes))
 
 
 def port_root(
@@ -253,47 +247,15 @@ def port_root(
 
 
 def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Sequence[Path], look: Look) -> Ported:
+    done = [(root, *port_root(root, options, include_dirs, look)) for root in found]
+    cuda = [RootPort(s, r, options) for _, s, r in done if isinstance(s, SourceSet) and isinstance(r, PortResult)]
+    agreed = {p.root: p for p in port_together(cuda, _port_again)}
     ported = Ported()
-    done = [(root, *port_root(root, options, include_dirs, look), options) for root in found]
-    for root, files, port, _ in _with_own_headers(_beside_refused(done, options)):
-        ported.add(str(root), files, port)
+    for root, sources, result in done:
+        port = agreed.get(sources.root)
+        ported.add(str(root), sources, port.result if port is not None else result)
     return ported
 
 
-_Done = tuple[Path, SourceSet | DslSources | EmbeddingFile, Result, PortOptions]
-
-
-def _with_own_headers(done: list[_Done]) -> list[_Done]:
-    """The same ports, where roots do not need different headers of one name. Those that do get names of their own."""
-    texts: dict[str, set[bytes]] = {}
-    for _, sources, port, _ in done:
-        for path in port.files.keys() - sources.sources().keys():
-            texts.setdefault(path, set()).add(port.files[path])
-    several = {path for path, found in texts.items() if len(found) > 1}
-    again: list[_Done] = []
-    for root, sources, port, options in done:
-        if isinstance(sources, SourceSet) and several & port.files.keys():
-            options = _placed(options, own=True)
-            port = port_cuda_file(sources, options)
-        again.append((root, sources, port, options))
-    return again
-
-
-def _beside_refused(done: list[_Done], options: PortOptions) -> list[_Done]:
-    """The same ports where no header of a refused root is changed for another root. Where one is, the kernels of the
-    refused root are left in it, and the header's functions are there in both forms."""
-    cuda = [(sources, port) for _, sources, port, _ in done if isinstance(sources, SourceSet)]
-    pairs = [(p, port.files[p], f.source) for sources, port in cuda for p, f in sources.files.items()]
-    changed = {path for path, new, old in pairs if new != old}
-    refused = [s for s, port in cuda if ExitCode(port.exit_code) is not ExitCode.OK and not port.groups]
-    shared = frozenset(path for sources in refused for path in sources.files if path in changed)
-    if not shared:
-        return done
-    again: list[_Done] = []
-    for root, sources, port, used in done:
-        if isinstance(sources, SourceSet) and shared & set(sources.files):
-            leave = any(sources is s for s in refused)
-            used = replace(options, leave=leave, both_forms=shared)
-            port = port_cuda_file(sources, used)
-        again.append((root, sources, port, used))
-    return again
+def _port_again(wanted: Sequence[tuple[SourceSet, PortOptions]]) -> list[PortResult]:
+    return [port_cuda_file(sources, options) for sources, options in wanted]

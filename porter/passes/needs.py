@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one source set needs of the headers that other sets may share with it, and what it adds to its port for all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from porter.lang.text import Span
+from porter.model.functions import Function, Style
+from porter.model.program import Program
+from porter.passes.helpers import Helpers
+from porter.passes.mirror import Mirror
+from porter.passes.partial import body_of, definition_of, is_understood
+
+
+@dataclass(frozen=True)
+class Need:
+    """A function that has to do with the tensor core: `body` is what stands in its braces, `whole` its definition.
+    `used`: a kernel of the set comes to it, or may. A header's kernel is used if something names it, whatever the root
+    itself has is."""
+
+    name: str
+    path: str
+    body: Span
+    whole: Span
+    used: bool
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the texts of a port depend on beyond the functions that they stand in: with those of all sets that share
+    headers, each set is ported as if it stood beside the others. `words` are names that are taken, `barriers` ids of
+    named barriers that are, `warpgroups` how many such ids a block needs; `member_moves` as in `PortContext`."""
+
+    words: frozenset[str] = frozenset()
+    barriers: frozenset[int] = frozenset()
+    warpgroups: int = 0
+    helpers: Helpers = field(default_factory=Helpers)
+    member_moves: tuple[tuple[str, str], ...] = ()
+
+
+NOTHING = Common()
+
+
+def joined(all_of: Iterable[Common]) -> Common:
+    """What several sets have in common."""
+    found = NOTHING
+    for one in all_of:
+        found = Common(
+            found.words | one.words,
+            found.barriers | one.barriers,
+            max(found.warpgroups, one.warpgroups),
+            with_helpers(found.helpers, one.helpers),
+            tuple(sorted({*found.member_moves, *one.member_moves})),
+        )
+    return found
+
+
+def with_helpers(one: Helpers, other: Helpers) -> Helpers:
+    """What two ports ask for; the highest named barrier is the first one's."""
+    values: dict[str, object] = {}
+    for each in fields(Helpers):
+        a, b = getattr(one, each.name), getattr(other, each.name)
+        if isinstance(a, set):
+            values[each.name] = a | b
+        elif isinstance(a, (bool, str)):
+            values[each.name] = a or b
+        elif each.name == "ring":
+            values[each.name] = max(a, b)
+        elif each.name == "mirrors":
+            values[each.name] = _mirrors(one, other)
+    made = replace(one, **values)  # type: ignore[arg-type]
+    for mirror in made.mirrors.values():
+        mirror.beside_floats = made.float_registers
+    return made
+
+
+def _mirrors(one: Helpers, other: Helpers) -> dict[tuple[str, bool], Mirror]:
+    found = {key: replace(mirror, sizes=set(mirror.sizes)) for key, mirror in one.mirrors.items()}
+    for key, mirror in other.mirrors.items():
+        mine = found.get(key)
+        if mine is None:
+            found[key] = replace(mirror, sizes=set(mirror.sizes))
+            continue
+        mine.sizes |= mirror.sizes
+        for name in ("loads", "stores", "scalar_loads", "scalar_stores", "tracks", "scalar_tracks"):
+            setattr(mine, name, getattr(mine, name) or getattr(mirror, name))
+    return found
+
+
+def needs_of(program: Program) -> tuple[Need, ...]:
+    """Every function of the set that has to do with the tensor core."""
+    seeds = [s.function for s in program.statements]
+    seeds += [r.function for r in program.refusals if r.function is not None]
+    if not seeds:
+        return ()
+    ids = program.reaching(seeds)
+    styles = (Style.KERNEL, Style.DEVICE, Style.METHOD, Style.MACRO)
+    functions = [f for f in program.functions if id(f) in ids and f.style in styles]
+    unused = [f for f in functions if f.file.path != program.sources.root and not _is_used(program, f)]
+    unused = _nowhere_named(program, unused)
+    kept = {id(f) for f in unused}
+    return tuple(Need(f.name, f.file.path, body_of(f), definition_of(f), id(f) not in kept) for f in functions)
+
+
+def _is_used(program: Program, function: Function) -> bool:
+    if function.style is Style.KERNEL:
+        known = {f.name_span for f in [*program.functions, *program.forward] if f.name == function.name}
+        starts = {s.start for s in known if s is not None}
+        name = re.compile(rb"\b" + function.name.encode() + rb"\b")
+        return any(
+            match.start() not in starts
+            for file in program.sources.files.values()
+            for match in name.finditer(file.lexed.plain)
+        )
+    reaching = program.reaching([function])
+    return any(id(k) in reaching and _counts(program, k) for k in program.kernels)
+
+
+def _counts(program: Program, kernel: Function) -> bool:
+    return kernel.file.path == program.sources.root or _is_used(program, kernel)
+
+
+def _nowhere_named(program: Program, functions: Sequence[Function]) -> list[Function]:
+    """Those of some functions that nothing names but themselves and each other."""
+    left = list(functions)
+    while True:
+        within = {path: [definition_of(f) for f in left if f.file.path == path] for path in program.sources.files}
+        kept = [f for f in left if f.style is Style.KERNEL or is_understood(program, f, within)]
+        if len(kept) == len(left):
+            return kept
+        left = kept
