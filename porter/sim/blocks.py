@@ -12,6 +12,7 @@ from porter.ptx import ast
 from porter.ptx.table import Completion, Decoded
 from porter.sim.program import EXIT, BasicBlock, Program
 
+_OF_PAIRS = ("tcgen05.dealloc", "tcgen05.relinquish_alloc_permit")
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
 
 
@@ -20,6 +21,8 @@ def leading(ins: Decoded) -> str:
     member mask, together ("warp"), by the four warps of a warpgroup ("group"), or such that it may have to wait."""
     form, given = ins.form, ins.modifiers
     if form.awaits is Completion.MBARRIER_TX or form.name == "tcgen05.alloc" or given.get("action") == "inc":
+        return "wait"
+    if form.name in _OF_PAIRS and given["cta_group"][-1] == "2":
         return "wait"
     if form.issue == "cta":
         return "wait" if "red" in given else ""

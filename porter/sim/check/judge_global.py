@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from porter.ptx.memory_order import Scope
-from porter.sim.check.clocks import GLOBAL, ORDER
+from porter.sim.check.clocks import CARRIED, GLOBAL, ORDER
 from porter.sim.check.flags import FlagUser
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.judge import Verdict
@@ -29,6 +29,8 @@ class GlobalJudge:
 
     def judge(self, old: GlobalAccess, new: GlobalAccess, same_value: bool = False) -> Verdict | None:
         """`same_value`: both write what is there already."""
+        if old.wave.grid != new.wave.grid:
+            return self._between_grids(old, new)
         if old.proxy == "generic" and new.proxy == "generic":
             return self._generic(old, new, same_value)
         if new.proxy == "tensormap":
@@ -38,6 +40,20 @@ class GlobalJudge:
         if (old.atomic and new.atomic) or self.knows(new.warp, ORDER, old):
             return None
         return self._after_async(old, new)
+
+    # Grids --------------------------------------------------------------------------------------------
+
+    def wait_for_grids(self, warp: int) -> None:
+        """griddepcontrol.wait: all of the prerequisite grids is over, whatever proved it there."""
+        self.clocks.state[warp, :CARRIED, self.clocks.component("grids")] = 1
+
+    def _between_grids(self, old: GlobalAccess, new: GlobalAccess) -> Verdict | None:
+        """The prerequisite grid's access, and one of the grid that depends on it."""
+        if self.clocks.knows(new.warp, ORDER, [(self.clocks.component("grids"), 1)]):
+            return None
+        if old.order.strong and new.order.strong and min(old.order.scope, new.order.scope) >= Scope.GPU:
+            return None
+        return Verdict("G9", "griddepcontrol.wait before the access", "griddepcontrol.wait")
 
     # Threads ------------------------------------------------------------------------------------------
 

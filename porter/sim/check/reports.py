@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from porter.ptx.table import Decoded
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.clocks import ORDER, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
@@ -33,7 +34,7 @@ class Reports:
 
     def site(self, access: Access | GlobalAccess) -> Site:
         M = self.machine
-        ins = M.program.code[access.at]
+        ins = self._instruction(access)
         if isinstance(access, GlobalAccess):
             # Its block may be one of an earlier wave.
             what, block = _GLOBAL_WHAT.get(access.kind, access.kind), access.wave.position(access.warp)
@@ -68,7 +69,7 @@ class Reports:
         lenient = lenient and self.level == "practice"
         severity: Severity = "review" if lenient or verdict.doubtful else "error"
         # Unrolled loops repeat one source line; each line is reported once.
-        key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
+        key = verdict.id, None if old is None else self._place(old), self._place(new), severity
         found = self.hazards.get(key)
         lacking = edge(verdict.missing, verdict.remedy, relied and not verdict.strict)
         if found is not None:
@@ -92,8 +93,13 @@ class Reports:
             edges={lacking},
         )
 
-    def _place(self, at: int) -> tuple[object, str]:
-        ins = self.machine.program.code[at]
+    def _instruction(self, access: Access | GlobalAccess) -> Decoded:
+        """Of this grid, or of one that it may overlap with."""
+        program = access.wave.program if isinstance(access, GlobalAccess) else self.machine.program
+        return program.code[access.at]
+
+    def _place(self, access: Access | GlobalAccess) -> tuple[object, str]:
+        ins = self._instruction(access)
         return ins.loc or ins.line, ins.opcode
 
     def _consumed(self, old: Access, new: Access) -> bool:
@@ -116,6 +122,7 @@ _WHAT = {
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",
     ("mma", "tensor"): "tcgen05.mma on Tensor Memory", ("mma", "async"): "tcgen05.mma reading shared memory",
     ("cp", "tensor"): "tcgen05.cp to Tensor Memory", ("cp", "async"): "tcgen05.cp reading shared memory",
+    ("relinquish", "tensor"): "tcgen05.relinquish_alloc_permit", ("shift", "generic"): "tcgen05.shift",
     ("ld", "tensor"): "tcgen05.ld", ("st", "tensor"): "tcgen05.st", ("dealloc", "tensor"): "tcgen05.dealloc",
     ("wgmma", "async"): "wgmma reading shared memory", ("copy", "async"): "asynchronous copy to shared memory",
     ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "generic"): "cp.async",
