@@ -79,7 +79,7 @@ class Observer:
         """Whoever waits for these keys is about to go on."""
 
     def exited(self, warps: Array) -> None:
-        """Threads of these warps have ended."""
+        """Threads of these warps have ended; who waits for them has not gone on yet."""
 
     def finish(self) -> None:
         """The wave has come to its end, or was stopped."""

@@ -276,7 +276,7 @@ class GlobalMemoryCheck(Observer):
             # Atomics of one instruction happen one after the other.
             if kind == "atomic":
                 users.read(warp, key, order)
-            if order.releases or warp in users.fenced or key in users.flags.locations:
+            if order.releases or users.tells(warp) or key in users.flags.locations:
                 users.write(warp, key, order, kind == "atomic", at)
 
     # Bulk copies --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hazard import Hazard, Level, Severity, Site, edge
 from porter.sim.check.judge import Verdict, race_name
 from porter.sim.check.lanes import Lanes
+from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
 from porter.sim.machine import Machine
 
@@ -60,18 +61,16 @@ class Reports:
         cta: int | None,
     ) -> None:
         """`cta` is the block whose memory it is, None for global memory."""
-        relied = False
-        if isinstance(old, Access) and isinstance(new, Access):
-            relied = self._consumed(old, new) or self._by_warpgroup(old, new)
-        lenient = verdict.strict or relied
         if verdict.doubtful and self.level == "practice":
             return
-        lenient = lenient and self.level == "practice"
+        relied = self._relied(old, new) if verdict.ruling is None else None
+        ruling = verdict.ruling or relied
+        lenient = ruling is not None and self.level == "practice"
         severity: Severity = "review" if lenient or verdict.doubtful else "error"
         # Unrolled loops repeat one source line; each line is reported once.
         key = verdict.id, None if old is None else self._place(old), self._place(new), severity
         found = self.hazards.get(key)
-        lacking = edge(verdict.missing, verdict.remedy, relied and not verdict.strict)
+        lacking = edge(verdict.missing, verdict.remedy, relied is not None)
         if found is not None:
             found.count += 1
             found.edges.add(lacking)
@@ -89,7 +88,8 @@ class Reports:
             where=where,
             missing=verdict.missing,
             remedy=verdict.remedy,
-            strict=verdict.strict,
+            strict=verdict.ruling is not None and not verdict.doubtful,
+            ruling=ruling,
             edges={lacking},
         )
 
@@ -101,6 +101,14 @@ class Reports:
     def _place(self, access: Access | GlobalAccess) -> tuple[object, str]:
         ins = self._instruction(access)
         return ins.loc or ins.line, ins.opcode
+
+    def _relied(self, old: Access | GlobalAccess | None, new: Access | GlobalAccess) -> Ruling | None:
+        """More than the letter of the ISA asks for an edge, but in practice something else orders this pair."""
+        if not (isinstance(old, Access) and isinstance(new, Access)):
+            return None
+        if self._consumed(old, new):
+            return Ruling.LOAD_DEPENDENCE
+        return Ruling.WARPGROUP_WAIT if self._by_warpgroup(old, new) else None
 
     def _consumed(self, old: Access, new: Access) -> bool:
         """A load whose registers had all been used before: the register dependence has waited for it."""
