@@ -175,7 +175,7 @@ class Clocks:
         return message
 
     def release_execution(self, warp: int) -> Array:
-        """What a relaxed barrier tells."""
+        """What a relaxed barrier tells (ruling `cluster-relaxed`)."""
         message, found = self.execution(warp), self.fenced.get(warp)
         return message if found is None else self.merge(message, found)
 

@@ -112,7 +112,8 @@ class Synchronization(Observer):
                 self.check.lanes.sync(warp)
 
     def exited(self, warps: Array) -> None:
-        """A warp that has ended no longer holds up a barrier of all threads; who passes it knows what the warp did."""
+        """A warp that has ended no longer holds up a barrier of all threads; who passes it knows what the warp did
+        (ruling `cluster-exit`)."""
         M = self.machine
         for warp in warps[(M.lane_state[warps] == GONE).all(axis=1)].tolist():
             cta = int(M.warp_cta[warp])
