@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from porter.sim.check.checker import Checker
-from porter.sim.check.clocks import ORDER, PARKED, Done
+from porter.sim.check.clocks import EXEC, PARKED, Done
 from porter.sim.check.judge import Verdict, judge_tensor
+from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access, describe_cells
 from porter.sim.effects import Effect, Tensor
 from porter.sim.footprints import column_bits
@@ -42,7 +43,7 @@ class TensorLifetime(Observer):
     def _knows(self, warp: int, done: Done) -> bool:
         """Allocations are synchronous, so order of execution is enough."""
         clocks = self.check.clocks
-        return clocks.knows(warp, ORDER, done) or clocks.knows(warp, PARKED, done)
+        return clocks.knows(warp, EXEC, done) or clocks.knows(warp, PARKED, done)
 
     # Allocation ---------------------------------------------------------------------------------------
 
@@ -54,7 +55,9 @@ class TensorLifetime(Observer):
         if any(self._knows(warp, [(int(clocks.own[w]), 1)]) for w in range(first, first + M.warps_per_cta)):
             return
         new = self._access("alloc", at, warp, 1)
-        verdict = Verdict("L1", "synchronization with the peer block before the allocation", _SYNC, strict=True)
+        verdict = Verdict(
+            "L1", "synchronization with the peer block before the allocation", _SYNC, Ruling.PAIR_ALLOCATION
+        )
         self.check.report(verdict, None, new, "", peer)
 
     def allocated(self, at: int, warp: int, offset: int, start: int, columns: int, group: int) -> None:
@@ -63,7 +66,7 @@ class TensorLifetime(Observer):
         earlier = self._allocs.setdefault(cta, [])
         if earlier and earlier[-1][1] < columns:
             missing = f"an order of allocations without growth, {columns} columns after {earlier[-1][1]}"
-            verdict = Verdict("L4", missing, "the larger tcgen05.alloc first", strict=True)
+            verdict = Verdict("L4", missing, "the larger tcgen05.alloc first", Ruling.ALLOCATION_ORDER)
             self.check.report(verdict, earlier[-1][0], new, "", cta)
         earlier.append((new, columns))
         if group == 2:
@@ -104,7 +107,7 @@ class TensorLifetime(Observer):
             if old.bits & bits and old.kind != "alloc":
                 verdict = judge_tensor(self.check.clocks, old, new)
                 if verdict is not None:
-                    verdict = replace(verdict, id="L2", strict=True)
+                    verdict = replace(verdict, id="L2", ruling=Ruling.PAIR_FREE)
                     self.check.report(verdict, old, new, describe_cells(old.bits & bits), peer)
         if self._freed.get((peer, bits), 0) <= number:
             self._half_freed.setdefault(peer, []).append(new)
@@ -143,6 +146,6 @@ _NOT_ALLOCATED = Verdict(
     "L2", "synchronization with the peer block between its tcgen05.alloc and this tcgen05.dealloc", _SYNC
 )
 _HALF_FREED = Verdict(
-    "L2", "synchronization with the peer block after this access, ahead of its tcgen05.dealloc", _SYNC, strict=True
+    "L2", "synchronization with the peer block after this access, ahead of its tcgen05.dealloc", _SYNC, Ruling.PAIR_FREE
 )
 _GONE = Verdict("H26", "a wait of the peer block for this operation before it ends", "barrier.cluster")

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 class Ruling(StrEnum):
     ACCUMULATOR_COPIES = "accumulator-copies"
+    ALLOCATION_ORDER = "allocation-order"
     ARRIVAL_COUNT = "arrival-count"
     BENIGN_RACE = "benign-race"
     BLOCK_END = "block-end"
@@ -26,6 +27,8 @@ class Ruling(StrEnum):
     MBARRIER_SCOPE = "mbarrier-scope"
     NEVER_WRITTEN = "never-written"
     ONE_LANE = "one-lane"
+    PAIR_ALLOCATION = "pair-allocation"
+    PAIR_FREE = "pair-free"
     PROXY_FENCE = "proxy-fence"
     READ_ONLY_LOAD = "read-only-load"
     REGISTER_MOVES = "register-moves"
