@@ -25,6 +25,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_mbarrier,
     exec_memory,
     exec_move,
+    exec_multimem,
     exec_registers,
     exec_store_async,
     exec_tcgen05,
