@@ -191,13 +191,13 @@ RACES = {
     ),
     "a_flag": (
         f"{BLOCK} st.global.u32 [%d2], %r0; mov.u32 %r1, 1; multimem.red.release.sys.global.max.u32 [%d0+4], %r1; ret;"
-        " READ: ld.acquire.sys.global.u32 %r1, [%d3+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra READ; ld.global.u32 %r2, [%d2];"
-        " ret;", set(),
+        " READ: ld.acquire.sys.global.u32 %r1, [%d3+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra READ;"
+        " ld.global.u32 %r2, [%d2]; ret;", set(),
     ),
     "a_flag_that_is_not_released": (
         f"{BLOCK} st.global.u32 [%d2], %r0; mov.u32 %r1, 1; multimem.red.relaxed.sys.global.max.u32 [%d0+4], %r1; ret;"
-        " READ: ld.acquire.sys.global.u32 %r1, [%d3+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra READ; ld.global.u32 %r2, [%d2];"
-        " ret;", {"G2"},
+        " READ: ld.acquire.sys.global.u32 %r1, [%d3+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra READ;"
+        " ld.global.u32 %r2, [%d2]; ret;", {"G2"},
     ),
 }  # fmt: skip
 
