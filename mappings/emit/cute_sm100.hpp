@@ -131,6 +131,9 @@ CUTE_DEVICE void mma(uint32_t d, uint32_t a, uint64_t b, uint32_t descriptor, ui
 }
 #undef PORTER_MMA
 
+// What this thread has written to shared memory is there for MMAs.
+CUTE_DEVICE void written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 CUTE_DEVICE uint32_t thread_rank() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
@@ -204,6 +207,7 @@ struct Warpgroup {
         apart = false;
     }
     CUTE_DEVICE void commit() {
+        if (committed - completed >= ring) complete(committed - ring + 1);  // Room among the mbarriers.
         meet();
         if (issues()) {
             asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
@@ -389,6 +393,22 @@ constexpr int extent() {
     }
 }
 
+// Of an A fragment: which group of registers, each an m64 tile's k-step, an offset in it is.
+template <class Layout>
+constexpr int group_size() {
+    constexpr int kGroup = decltype(size<0>(Layout{}))::value;
+    static_assert(decltype(cosize(get<0>(Layout{})))::value == kGroup, "registers of a k-step of A lie apart");
+    return kGroup;
+}
+
+// How many groups of an m64 tile follow each other, if those of two tiles can share columns, else 0.
+template <class Layout>
+constexpr int run_of_halves() {
+    constexpr int kM = extent<1, Layout>(), kSteps = extent<2, Layout>();
+    constexpr int kStride = Layout{}(0, kM > 1 ? 1 : 0, 0) / group_size<Layout>();
+    return kM % 2 == 0 && (kStride == 1 || kStride == kSteps) ? kStride : 0;
+}
+
 // Columns that an accumulator of this tile needs in each warpgroup.
 template <int kWarpgroups, class Mma, class Tile>
 constexpr int columns(Mma const& mma, Tile const& tile) {
@@ -406,6 +426,26 @@ constexpr int operand_columns(Mma const&, TileMNK const&) {
     constexpr int kM = (kRows + 64 * kWarpgroups - 1) / (64 * kWarpgroups);
     constexpr int kSteps = decltype(size<2>(TileMNK{}))::value / decltype(size<2>(typename Mma::Shape_MNK{}))::value;
     return 8 * kSteps * (kWarpgroups == 1 && kM % 2 == 0 ? kM / 2 : kM);
+}
+
+// The same of a fragment (V, MMA_M, MMA_N).
+template <int kWarpgroups, class Mma, class Registers>
+constexpr int columns_of() {
+    using Layout = typename remove_cvref_t<Registers>::layout_type;
+    constexpr int kM = extent<1, Layout>(), kN = extent<2, Layout>();
+    return (kWarpgroups == 1 ? (kM + 1) / 2 : kM) * kN * Facts<remove_cvref_t<Mma>>::kN;
+}
+
+// Columns of an A fragment (V, MMA_M, MMA_K, ...) if it is in registers.
+template <int kWarpgroups, class Operand>
+constexpr int operand_columns_of() {
+    using A = remove_cvref_t<Operand>;
+    if constexpr (is_base_of<GMMA::DescriptorIterator, typename A::engine_type::iterator>::value) {
+        return 0;
+    } else {
+        constexpr int kM = extent<1, typename A::layout_type>(), kSteps = extent<2, typename A::layout_type>();
+        return 8 * kSteps * (kWarpgroups == 1 && run_of_halves<typename A::layout_type>() != 0 ? kM / 2 : kM);
+    }
 }
 
 // A fragment that has its tiles at a column of the warpgroup's; + kUpperHalf: in the other half of the lanes.
@@ -585,22 +625,6 @@ CUTE_DEVICE void commit(Acc const& acc) {
 template <int kPending, class Acc>
 CUTE_DEVICE void wait(Acc const& acc) {
     warpgroup(acc).wait(kPending);
-}
-
-// Of an A fragment: which group of registers, each an m64 tile's k-step, an offset in it is.
-template <class Layout>
-constexpr int group_size() {
-    constexpr int kGroup = decltype(size<0>(Layout{}))::value;
-    static_assert(decltype(cosize(get<0>(Layout{})))::value == kGroup, "registers of a k-step of A lie apart");
-    return kGroup;
-}
-
-// How many groups of an m64 tile follow each other, if those of two tiles can share columns, else 0.
-template <class Layout>
-constexpr int run_of_halves() {
-    constexpr int kM = extent<1, Layout>(), kSteps = extent<2, Layout>();
-    constexpr int kStride = Layout{}(0, kM > 1 ? 1 : 0, 0) / group_size<Layout>();
-    return kM % 2 == 0 && (kStride == 1 || kStride == kSteps) ? kStride : 0;
 }
 
 // In front of a batch of MMAs whose A is this fragment (V, M, K), which goes to Tensor Memory as a whole.

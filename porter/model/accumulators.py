@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from porter.diagnostics import Code
 from porter.model.functions import Call, Function, Param, Style, array_extents
 from porter.model.homes import Home, Key, Member, Scalars, TileSize
 from porter.model.members import (
@@ -392,7 +393,9 @@ class _Finder:
     def _refuse(self, function: Function, node: Node, what: str) -> None:
         at = function.span(node)
         if not any(r.start == at.start and r.what == what for r in self.result.refusals):
-            self.result.refusals.append(Refusal(function, function.file.path, at.start, at.end, what))
+            self.result.refusals.append(
+                Refusal(function, function.file.path, at.start, at.end, what, Code.ACCUMULATOR_USE)
+            )
 
     def finish(self) -> None:
         """A call of a wrapper that the model lost would keep passing registers."""

@@ -45,6 +45,51 @@ class Mma:
 
 
 @dataclass(frozen=True)
+class TiledMma:
+    """MMAs of a library's tiles: `d` += `a` `b`, as the object `mma` cuts them. Shapes and types are those of the C++
+    types; the texts are those of expressions."""
+
+    mma: str = field(metadata={PLACE: True})
+    d: str = field(metadata={PLACE: True})
+    a: str = field(metadata={PLACE: True})
+    b: str = field(metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """New registers in the layout of a tile."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Registers that `of` has, in another layout."""
+
+    of: str = field(metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
+class CopyWait:
+    """Waits for asynchronous copies of the thread to shared memory, which MMAs do not see yet."""
+
+
+@dataclass(frozen=True)
+class ProxyFence:
+    """What the thread wrote to shared memory is there for MMAs and bulk copies, as after `fence.proxy.async`."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known of a tensor's type or layout; no register is touched."""
+
+
+@dataclass(frozen=True)
+class Zero:
+    """All registers of `of` become zero."""
+
+    of: str = field(metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
 class Fence:
     """Orders registers and shared memory before the MMAs that follow, as `wgmma.fence` does."""
 
@@ -113,10 +158,36 @@ class Replaced:
     text: str
 
 
-Fact = Mma | Fence | Commit | Wait | RegisterFence | Index | Broadcast | Constant | Abort | Refused | Replaced
+Fact = (
+    Mma
+    | TiledMma
+    | Fragment
+    | View
+    | Layout
+    | CopyWait
+    | ProxyFence
+    | Zero
+    | Fence
+    | Commit
+    | Wait
+    | RegisterFence
+    | Index
+    | Broadcast
+    | Constant
+    | Abort
+    | Refused
+    | Replaced
+)
 
 KINDS: Mapping[str, type[Fact]] = {
     "mma": Mma,
+    "tiled_mma": TiledMma,
+    "fragment": Fragment,
+    "view": View,
+    "layout": Layout,
+    "copy_wait": CopyWait,
+    "proxy_fence": ProxyFence,
+    "zero": Zero,
     "fence": Fence,
     "commit": Commit,
     "wait": Wait,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -53,7 +54,8 @@ def kernels_of(program: Program) -> list[Kernel]:
     for function in program.kernels:
         if id(function) not in uses:
             continue
-        setup = _setup_position(program, function, uses)
+        runs_mma = partial(contains_tensor_core, program, function, uses=uses)
+        setup = setup_position(program, function, runs_mma)
         if setup is None:
             continue
         threads = threads_of(program, function)
@@ -67,7 +69,7 @@ def kernels_of(program: Program) -> list[Kernel]:
                     program,
                     function,
                     top_level(function),
-                    partial(contains_tensor_core, program, function, uses=uses),
+                    runs_mma,
                     threads,
                     constants,
                 ),
@@ -132,16 +134,16 @@ def _calls_at(program: Program, function: Function, node: Node) -> list[Call]:
     return [c for owner in owners for c in owner.calls if c.node.id == node.id]
 
 
-def _setup_position(program: Program, function: Function, uses: set[int]) -> Node | None:
-    """The first top-level statement that uses the tensor core, or that lets some threads of a CTA leave or
-    go their own way for good before it."""
+def setup_position(program: Program, function: Function, runs_mma: Callable[[Node], bool]) -> Node | None:
+    """The first top-level statement that uses the tensor core, as `runs_mma` says, or that lets some threads of a CTA
+    leave or go their own way for good before it."""
     threads = Threads(program)
     previous_pragma: Node | None = None
     for node in top_level(function):
         if node.type == "preproc_call":
             previous_pragma = previous_pragma or node
             continue
-        if contains_tensor_core(program, function, node, uses):
+        if runs_mma(node):
             return previous_pragma or node
         if node.type == "if_statement" and _may_leave(function, node):
             condition = node.child_by_field_name("condition")

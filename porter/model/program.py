@@ -167,6 +167,14 @@ class Program:
         found = self.macros.by_name.get(name, ())
         return [m.joined.decode("utf-8", "replace") for m in found if m.params is not None]
 
+    def mentions(self, kinds: tuple[type[Fact], ...]) -> bool:
+        """Whether a word that a call of one of these kinds may have for a name stands in the sources."""
+        words = self.vocabulary.naming(kinds)
+        if not words:
+            return False
+        pattern = re.compile(rb"\b(?:%s)\b" % b"|".join(re.escape(w.encode()) for w in sorted(words)))
+        return any(pattern.search(file.source) for file in self.sources.files.values())
+
     def identifiers(self) -> set[str]:
         """Every word in the set's files: what a new name must not be."""
         words: set[str] = set()
@@ -209,7 +217,7 @@ def build_program(sources: SourceSet, vocabulary: Vocabulary) -> Program:
 def _read_calls(program: Program) -> None:
     """The instructions that calls of libraries stand for. A call that may be one and is not understood is refused."""
     own = any("wgmma.mma_async" in s.template for f in program.functions for s in f.asm)
-    if not own and not _mentioned(program, (Mma, Refused)):
+    if not own and not program.mentions((Mma, Refused)):
         return
     answers = [(call, program.facts.answer(call)) for function in program.functions for call in function.calls]
     multiplies = own or any(
@@ -269,15 +277,6 @@ _CODES = {
     Problem.TIED: Code.RULE_CONFLICT,
     Problem.DISAGREES: Code.RULE_DISAGREES,
 }
-
-
-def _mentioned(program: Program, kinds: tuple[type[Fact], ...]) -> bool:
-    """Whether a word that a call of one of these kinds may have for a name stands in the sources."""
-    words = program.vocabulary.naming(kinds)
-    if not words:
-        return False
-    pattern = re.compile(rb"\b(?:%s)\b" % b"|".join(re.escape(w.encode()) for w in sorted(words)))
-    return any(pattern.search(file.source) for file in program.sources.files.values())
 
 
 def _rule_of(answer: Answer) -> str:

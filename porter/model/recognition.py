@@ -19,7 +19,6 @@ from porter.lang.text import Span
 from porter.model.facts import TENSOR_CORE, Doubt, Fact, Problem, Refused, Replaced
 from porter.model.functions import Call, Component, Function, Path
 from porter.model.names.outside import Verdict, qualified
-from porter.model.names.paths import path_of
 from porter.model.names.resolver import Names
 
 
@@ -82,12 +81,7 @@ class Recognizer(Protocol):
         """Whether it is a user's own, and not one of Porter's."""
         ...
 
-    @property
-    def receiver(self) -> tuple[str, ...]:
-        """The class of the object whose method it calls; empty if it calls none."""
-        ...
-
-    def bind(self, rest: str, evaluate: Callable[[str], int | None], receiver: Piece | None = None) -> Bound | str:
+    def bind(self, rest: str, evaluate: Callable[[str], int | None]) -> Bound | str:
         """What a match with the text behind the name is; why there is none if there is none."""
         ...
 
@@ -134,6 +128,8 @@ class Answer:
 
 
 NOTHING = Answer()
+_IN_NAMESPACE = 2
+"""Steps of the name of a function of a library; one with more is a member of a class."""
 
 _CALL = re.compile(r"\s*((?:::)?\s*[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*)\s*((?:<[^()]*>\s*)?\(.*\))\s*", re.DOTALL)
 
@@ -214,16 +210,22 @@ class Facts:
             self._known[key] = found
         return self._known[key]
 
+    def of_member(self, name: str, rest: str) -> Fact | None:
+        """What a method of an object is whose class is known to be one of a library; `rest` is the text behind its
+        name."""
+        for recognizer in self.vocabulary.of(name):
+            if recognizer.is_call and len(recognizer.head) > _IN_NAMESPACE:
+                bound = recognizer.bind(rest, lambda _: None)
+                if isinstance(bound, Bound):
+                    return bound.fact
+        return None
+
     def of_text(self, name: str, kinds: tuple[type[Fact], ...]) -> str:
         """Why a qualified name in text that is not parsed may be a library's, as if it stood outside of all functions;
         empty if it is not."""
         steps = [s for s in name.split("::") if s]
         path = Path(tuple(Component(s) for s in steps), name.startswith("::"))
         for recognizer in self.vocabulary.of(steps[-1]):
-            if recognizer.receiver:
-                if recognizer.kind in kinds:
-                    return f"`{name}` may be a method of `{'::'.join(recognizer.receiver)}`"
-                continue
             if recognizer.kind in kinds and self.names.outside_path(path, recognizer.head) is not Verdict.NO:
                 return f"`{name}` may be `{'::'.join(recognizer.head)}`"
         return ""
@@ -236,11 +238,7 @@ class Facts:
         rooted, steps = match[1].startswith("::"), [s.strip() for s in match[1].split("::") if s.strip()]
         path = Path(tuple(Component(s) for s in steps), rooted)
         for recognizer in self.vocabulary.of(steps[-1]):
-            if (
-                recognizer.is_call
-                and not recognizer.receiver
-                and self.names.outside_path(path, recognizer.head) is Verdict.YES
-            ):
+            if recognizer.is_call and self.names.outside_path(path, recognizer.head) is Verdict.YES:
                 bound = recognizer.bind(match[2], lambda _: None)
                 if isinstance(bound, Bound):
                     return bound.fact
@@ -248,9 +246,7 @@ class Facts:
 
     def _of_call(self, call: Call) -> Answer:
         callee = call.node.child_by_field_name("function") if call.node.type == "call_expression" else None
-        if callee is not None and callee.type == "field_expression":
-            return self._of_method(call, callee)
-        if callee is None or callee.type in ("call_expression", "lambda_expression"):
+        if callee is None or callee.type in ("field_expression", "call_expression", "lambda_expression"):
             return NOTHING
         paths, asked = self._asked(call.caller, callee, True)
         if not asked:
@@ -258,12 +254,14 @@ class Facts:
         meant = self.names.resolve(call)
         declared = {(*qualified(s.scope), call.name) for s in meant.symbols}
         if not declared and not meant.targets:
-            heads = {(*qualified(s.scope), call.name) for s in self.names.candidates(call)}
+            candidates = self.names.candidates(call)
+            heads = {(*qualified(s.scope), call.name) for s in candidates}
             near = [r for r in asked if r.head in heads and _is_leaf(r)]
             if near:
                 what = f"`{call.caller.text(call.node)}` does not fit the declaration of `{'::'.join(near[0].head)}`"
                 return _doubtful(Doubt(_gravest(near), what, Problem.NEAR, near[0].rule), near)
-            return self._judged(call.caller, call.node, callee, paths, asked)
+            unfit = bool(candidates) and meant.sure
+            return self._judged(call.caller, call.node, callee, paths, asked, unfit)
         of_rule = [r for r in asked if r.head in declared and (not meant.targets or _is_leaf(r))]
         if of_rule and meant.sure and len(declared) == 1:
             # the function is what a rule says of it, whatever stands in it
@@ -275,42 +273,24 @@ class Facts:
         what = f"`{call.caller.text(callee)}` may be a function of the sources or a library's"
         return _doubtful(Doubt(_gravest(asked), what, rule=asked[0].rule), asked)
 
-    def _of_method(self, call: Call, callee: Node) -> Answer:
-        """What the call of a method is, by the class of its object."""
-        field, of = callee.child_by_field_name("field"), callee.child_by_field_name("argument")
-        asked = [r for r in self.vocabulary.of(call.name) if r.receiver]
-        if field is None or of is None or not asked:
-            return NOTHING
-        verdicts = {r.receiver: self.names.is_object(call.caller, callee, r.receiver) for r in asked}
-        others = tuple(
-            Attempt(r, Outcome.OTHER, f"the object is no `{'::'.join(r.receiver)}`")
-            for r in asked
-            if verdicts[r.receiver] is Verdict.NO
-        )
-        meant = [r for r in asked if verdicts[r.receiver] is Verdict.YES]
-        if self.names.resolve(call).targets:
-            meant = [r for r in meant if _is_leaf(r)]
-        unsure = [r for r in asked if verdicts[r.receiver] is Verdict.MAYBE]
-        if meant:
-            span, text = call.caller.span(of), call.caller.text(of)
-            found = self._bound(call.caller, call.node, field, [path_of(field, call.caller.text)], meant, (text, span))
-            return replace(found, attempts=(*found.attempts, *others))
-        if not unsure:
-            return Answer(attempts=others)
-        what = f"the class of `{call.caller.text(of)}` is not known, and may be `{'::'.join(unsure[0].receiver)}`"
-        doubtful = _doubtful(Doubt(_gravest(unsure), what, rule=unsure[0].rule), unsure)
-        return replace(doubtful, attempts=(*doubtful.attempts, *others))
-
     def _asked(self, function: Function, head: Node, is_call: bool) -> tuple[list[Path], list[Recognizer]]:
         """A name as the sources write it, macros expanded, and the recognizers for its last part."""
         paths = [p for p in self.names.written(function, head) if p.steps]
         last = {p.steps[-1].name for p in paths}
-        asked = [r for name in sorted(last) for r in self.vocabulary.of(name) if r.is_call is is_call]
-        return paths, [r for r in asked if not r.receiver]
+        return paths, [r for name in sorted(last) for r in self.vocabulary.of(name) if r.is_call is is_call]
 
-    def _judged(self, function: Function, node: Node, head: Node, paths: list[Path], asked: list[Recognizer]) -> Answer:
-        """What a name is that the sources do not declare, or a value that a rule replaces."""
-        verdicts = {r.head: self._verdict(function, head, r) for r in asked}
+    def _judged(
+        self,
+        function: Function,
+        node: Node,
+        head: Node,
+        paths: list[Path],
+        asked: list[Recognizer],
+        unfit: bool = False,
+    ) -> Answer:
+        """What a name is that the sources do not declare, or only for other arguments; or a value that a rule
+        replaces."""
+        verdicts = {r.head: self._verdict(function, head, r, unfit) for r in asked}
         if any(self.names.is_dependent(function, head, p) for p in paths):
             # the class that the template is for may be the rule's
             verdicts |= {r.head: Verdict.MAYBE for r in asked if r.of_class}
@@ -330,29 +310,20 @@ class Facts:
         doubtful = _doubtful(Doubt(_gravest(unsure), what, rule=unsure[0].rule), unsure)
         return replace(doubtful, attempts=(*doubtful.attempts, *others))
 
-    def _verdict(self, function: Function, head: Node, recognizer: Recognizer) -> Verdict:
-        ask = self.names.anywhere if recognizer.kind is Replaced and not recognizer.is_call else self.names.outside
-        return ask(function, head, recognizer.head)
+    def _verdict(self, function: Function, head: Node, recognizer: Recognizer, unfit: bool) -> Verdict:
+        if recognizer.kind is Replaced and not recognizer.is_call:
+            return self.names.anywhere(function, head, recognizer.head)
+        return self.names.outside(function, head, recognizer.head, unfit)
 
-    def _bound(
-        self,
-        function: Function,
-        node: Node,
-        head: Node,
-        paths: list[Path],
-        meant: list[Recognizer],
-        receiver: tuple[str, Span] | None = None,
-    ) -> Answer:
-        """The fact of the rule that ranks highest among those whose pattern the text is. `receiver`: the object whose
-        method is called, and its place."""
+    def _bound(self, function: Function, node: Node, head: Node, paths: list[Path], meant: list[Recognizer]) -> Answer:
+        """The fact of the rule that ranks highest among those whose pattern the text is."""
         at = _name_end(head) + function.shift
         rest = function.file.text(Span(at, node.end_byte + function.shift))
         args = paths[0].steps[-1].args
         front = _inner_args(self.names.unaliased(function, head, paths[0]))
         if args and "<" not in rest.split("(", 1)[0]:
             front += f"<{', '.join(args)}>"
-        of = Piece(receiver[0], 0, 0) if receiver is not None else None
-        tried = [(r, r.bind(front + rest, lambda text: self._evaluate(function, text), of)) for r in meant]
+        tried = [(r, r.bind(front + rest, lambda text: self._evaluate(function, text))) for r in meant]
         matched = [(r, b) for r, b in tried if isinstance(b, Bound)]
         near = tuple(Attempt(r, Outcome.NEAR, b) for r, b in tried if isinstance(b, str))
         if not matched:
@@ -368,9 +339,7 @@ class Facts:
             return Answer(Doubt(_gravest([winner, *rivals]), what, Problem.TIED, winner.rule), attempts=(*tied, *near))
         behind = len(front)
         captures = {
-            name: receiver
-            if receiver is not None and p is of
-            else (p.text, _span(function, at, rest, p.start - behind, p.end - behind))
+            name: (p.text, _span(function, at, rest, p.start - behind, p.end - behind))
             for name, p in bound.captures.items()
         }
         shadowed = tuple(Attempt(r, Outcome.SHADOWED, by=winner.rule) for r, _ in matched[1:] if r.rule != winner.rule)

@@ -51,7 +51,7 @@ def warpgroup_roles(
     bounded = total is not None or end * WARPGROUP < MOST_THREADS
     if bounded:
         return WarpgroupRoles(first, str(end - first), end - first)
-    if threads is not None and re.fullmatch(r"[\w:\s*+/()<>,?=!&|%-]+", threads):
+    if threads is not None and re.fullmatch(r"[\w:\s*+/(){}<>,?=!&|%-]+", threads):
         name = re.fullmatch(r"[\w:]+", re.sub(r"<[^<>]*>", "", threads))
         bound = threads if name else f"({threads})"
         text = f"({bound} + {WARPGROUP - 1}) / {WARPGROUP} - {first}" if first else f"{bound} / {WARPGROUP}"

@@ -64,7 +64,7 @@ def build_files_below(directory: Path) -> list[Path]:
 
 def build_files_beside(source: Path, rules: Sequence[Rule]) -> list[Path]:
     """The build files in a source's directory, and others that some rule reads."""
-    text_rules = [r for r in rules if r.region is Region.TEXT]
+    text_rules = [r for r in rules if r.region is Region.TEXT and r.language != "cuda"]
     beside = sorted(p for p in source.parent.iterdir() if p.is_file() and p != source)
     return [p for p in beside if kind_of(str(p)) is not None or any(r.reads(str(p)) for r in text_rules)]
 

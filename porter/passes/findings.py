@@ -21,8 +21,8 @@ _WGMMA_TEXT = re.compile(rb"wgmma\s*\.\s*(?:mma_async|fence|commit_group|wait_gr
 
 def model_findings(program: Program, accumulators: AccumulatorMap) -> list[Diagnostic]:
     """Everything of the kind, each place once."""
-    found = [_refused(program, r, r.code) for r in program.refusals]
-    found += [_refused(program, r, Code.ACCUMULATOR_USE) for r in accumulators.refusals]
+    found = [refused(program, r) for r in program.refusals]
+    found += [refused(program, r) for r in accumulators.refusals]
     found += _unread(program)
     found += [d for d in unread_pieces(program) if not _same_place(d, found)]
     found += _binary(program)
@@ -54,8 +54,10 @@ def _same_place(diagnostic: Diagnostic, others: list[Diagnostic]) -> bool:
     )
 
 
-def _refused(program: Program, refusal: Refusal, code: Code) -> Diagnostic:
+def refused(program: Program, refusal: Refusal) -> Diagnostic:
+    """What is said of a refusal of the model."""
     at = location(program.sources.files[refusal.path], Span(refusal.start, refusal.end))
+    code = refusal.code
     values = {} if code is Code.SPARSE_WGMMA else {"what": refusal.what, **refusal.values}
     if refusal.where is not None:
         return Diagnostic(code, refusal.where, {**values, "place": str(at)})

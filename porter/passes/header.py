@@ -29,27 +29,41 @@ _ONCE = re.compile(rb"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*\n?", re.MULTILINE)
 
 def insert_helpers(context: PortContext) -> None:
     """Add the namespace, or a header with it and its includes."""
-    sources, placement = context.program.sources, context.placement
-    uses: dict[str, list[int]] = {}
-    for edits in context.edits.values():
-        for edit in edits:
-            uses.setdefault(edit.path, []).append(edit.span.start)
-    includes = "".join(f'#include "{name}"\n' for name in context.includes)
-    home = _place(sources, uses)
-    if placement.inline:
+    sources = context.program.sources
+    home = _place(sources, _uses(context))
+    if context.placement.inline:
         text = context.helpers.text(integers=not _brings_integers(sources, home))
-        return _insert(context, home, text + includes)
-    newline = sources.files[home.path].newline
-    header = context.helpers.text(file=True).replace("\n", newline).encode()
-    path = _free(sources, Path(home.path).parent, header, placement.own)
+        return _insert(context, home, text + _includes(context))
+    insert_header(context, NAME, context.helpers.text(file=True))
+
+
+def insert_header(context: PortContext, wanted: str, text: str) -> None:
+    """Add a header, of the name `wanted` if nothing else has it, and its includes."""
+    sources, uses = context.program.sources, _uses(context)
+    home = _place(sources, uses)
+    header = text.replace("\n", sources.files[home.path].newline).encode()
+    path = _free(sources, Path(home.path).parent, wanted, header, context.placement.own)
     places = [home]
     if home.path == sources.root:
         places += _beside(sources, uses)
     for place in places:
         directory = os.path.realpath(Path(place.path).parent)
         name = Path(os.path.relpath(os.path.realpath(path.parent), directory), path.name).as_posix()
-        _insert(context, place, f'#include "{name}"\n{includes}', place.behind_include)
+        _insert(context, place, f'#include "{name}"\n{_includes(context)}', place.behind_include)
     context.added[path.as_posix()] = header
+
+
+def _uses(context: PortContext) -> dict[str, list[int]]:
+    """Where each file is changed."""
+    uses: dict[str, list[int]] = {}
+    for edits in context.edits.values():
+        for edit in edits:
+            uses.setdefault(edit.path, []).append(edit.span.start)
+    return uses
+
+
+def _includes(context: PortContext) -> str:
+    return "".join(f'#include "{name}"\n' for name in context.includes)
 
 
 def _insert(context: PortContext, place: _Place, text: str, joins: bool = False) -> None:
@@ -63,10 +77,10 @@ def _insert(context: PortContext, place: _Place, text: str, joins: bool = False)
     context.edits.setdefault(RULE, []).append(Edit(place.path, Span(place.at, place.at), written.encode()))
 
 
-def _free(sources: SourceSet, directory: Path, text: bytes, own: str) -> Path:
+def _free(sources: SourceSet, directory: Path, wanted: str, text: bytes, own: str) -> Path:
     """A path in a directory where nothing is, or this very text, and whose name no include of the sources has."""
-    stem = own or Path(sources.root).stem
-    names = [*([] if own else [NAME]), f"{stem}_{NAME}", *(f"{stem}_{NAMESPACE}_{n}.cuh" for n in range(2, 10))]
+    stem, (base, kind) = own or Path(sources.root).stem, os.path.splitext(wanted)
+    names = [*([] if own else [wanted]), f"{stem}_{wanted}", *(f"{stem}_{base}_{n}{kind}" for n in range(2, 10))]
     for name in names:
         path = directory / name
         file = sources.files.get(path.as_posix())

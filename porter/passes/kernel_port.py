@@ -18,6 +18,7 @@ from porter.model.program import Program, build_program
 from porter.model.recognition import Vocabulary
 from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import several_dimensions
+from porter.model.tiled.accumulators import Tiled, find_tiled
 from porter.passes import (
     completion,
     epilogue,
@@ -38,6 +39,7 @@ from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded
 from porter.passes.plan import KernelPlan, kernel_plan
+from porter.passes.tiled.port import port_tiled
 
 
 @dataclass(eq=False)
@@ -53,6 +55,8 @@ class KernelPort:
     added: dict[str, bytes] = field(default_factory=dict)
     common: Common = NOTHING
     needs: tuple[Need, ...] = ()
+    libraries: frozenset[str] = frozenset()
+    """Libraries whose constructs stay, as what uses them was ported."""
 
 
 def port_kernels(
@@ -62,6 +66,9 @@ def port_kernels(
     ask for."""
     program = build_program(sources, vocabulary)
     accumulators = find_accumulators(program)
+    tiled = find_tiled(program)
+    if tiled is not None:
+        return _port_tiled(program, accumulators, tiled, placement)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
@@ -84,6 +91,25 @@ def _common(context: PortContext) -> Common:
     moves = tuple(sorted((owner, move) for owner, moves in context.member_moves.items() for move in moves))
     words = frozenset(context.program.identifiers())
     return Common(words, barriers, warpgroups, context.helpers, moves)
+
+
+def _port_tiled(program: Program, accumulators: AccumulatorMap, tiled: Tiled, placement: Placement) -> KernelPort:
+    """The port of sources whose MMAs a library issues."""
+    findings = model_findings(program, accumulators)
+    if program.statements:
+        for statement in program.statements:
+            if statement.answer is None:
+                tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
+    context = new_context(program, accumulators, placement, NOTHING)
+    findings += port_tiled(context, tiled)
+    findings += context.diagnostics
+    libraries = frozenset(tiled.libraries)
+    if has_errors(findings):
+        return KernelPort(program, findings, libraries=libraries)
+    return KernelPort(program, findings, context.edits, added=context.added, libraries=libraries)
+
+
+_BOTH = "wgmma of its own beside MMAs of a library"
 
 
 def report_overlaps(context: PortContext) -> None:

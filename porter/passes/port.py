@@ -13,7 +13,6 @@ from porter.lang.coverage import not_read
 from porter.lang.sources import SourceSet
 from porter.lang.text import EditGroup, Safety, Span, apply_groups
 from porter.model.facts import TENSOR_CORE, Doubt
-from porter.model.program import Program
 from porter.passes.both import keep_hopper
 from porter.passes.build_files import build_files_beside, port_build_files
 from porter.passes.header import RULE as HELPERS_RULE
@@ -123,7 +122,7 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if options.both_forms and not options.leave and ported_kernels.edits:
         _keep_both_forms(ported_kernels, options.both_forms)
     edits, diagnostics = ported_kernels.edits, ported_kernels.diagnostics
-    own = _own(ported_kernels.program)
+    own = _own(ported_kernels)
     planned = pass_groups(rules, edits, selection)
     groups = planned.groups
     diagnostics += planned.diagnostics
@@ -199,11 +198,12 @@ def _keep_both_forms(port: KernelPort, headers: frozenset[str]) -> None:
 def _stopped(port: KernelPort, sources: SourceSet, rules: Sequence[Rule], selection: Selection) -> list[Diagnostic]:
     """What stops the port of a set: what the passes say, and constructs of libraries that are not ported."""
     named = [r for r in rules if r.report is not None]
-    return port.diagnostics + pattern_groups(named, sources, selection, False, [], _own(port.program)).diagnostics
+    return port.diagnostics + pattern_groups(named, sources, selection, False, [], _own(port)).diagnostics
 
 
-def _own(program: Program) -> OwnNames:
+def _own(port: KernelPort) -> OwnNames:
     """Among names that a library has, those that are the sources' own and those that the model answers for."""
+    program = port.program
     defined = frozenset(name for f in program.functions for name in (f.name, f.owner, f.class_name))
     places = set()
     for function in program.functions:
@@ -217,4 +217,4 @@ def _own(program: Program) -> OwnNames:
     for function in program.forward:
         if function.name in program.vocabulary and function.name_span is not None:
             places.add((function.file.path, function.name_span.start))
-    return OwnNames(defined, frozenset(places))
+    return OwnNames(defined, port.libraries, frozenset(places))

@@ -32,9 +32,11 @@ class Selection:
 @dataclass(frozen=True)
 class OwnNames:
     """Names that are not to be reported as a library's: those of functions with a body in the sources, and single
-    places, as (file, offset), of which it is known what the name means."""
+    places, as (file, offset), of which it is known what the name means. `libraries`: those whose constructs are
+    ported."""
 
     defined: frozenset[str] = frozenset()
+    libraries: frozenset[str] = frozenset()
     places: frozenset[tuple[str, int]] = frozenset()
 
     def has(self, path: str, at: int, text: str) -> bool:
@@ -86,6 +88,8 @@ def pattern_groups(
         spans.sort()
     for rule in rules:
         if rule.pattern is None or not selection.takes(rule.id) or (rule.when is When.PORTED and not ported):
+            continue
+        if rule.report is not None and rule.library in own.libraries:
             continue
         for path, file in sources.files.items():
             for match in matches(rule, file):

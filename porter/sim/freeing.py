@@ -25,12 +25,11 @@ def freeing_blocks(program: Program) -> npt.NDArray[np.bool_] | None:
         for number in b.succ:
             if number != EXIT:
                 before[number].append(b.number)
-    frees = {b.number for b in blocks if _frees(program, b)}
-    work = list(frees)
+    work = [b.number for b in blocks if _frees(program, b)]
     found[work] = True
     while work:
         number = work.pop()
-        if blocks[number].lead == "wait" and number not in frees:
+        if blocks[number].lead == "wait":
             continue
         for earlier in before[number]:
             if not found[earlier] and program.code[blocks[earlier].end - 1].parts[0] not in _WAITING:

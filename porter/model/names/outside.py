@@ -66,15 +66,21 @@ class Outside:
             found += [p for p in [expanded] if p not in found]
         return found or [path]
 
-    def means(self, function: Function, node: Node, target: tuple[str, ...]) -> Verdict:
-        """Whether the name at a node, which names nothing of the sources, is `target`."""
+    def means(self, function: Function, node: Node, target: tuple[str, ...], unfit: bool = False) -> Verdict:
+        """Whether the name at a node, which names nothing of the sources, is `target`. `unfit`: functions of the
+        sources with the name do not take the arguments; what a using-directive brings stands beside those of the
+        global scope.
+        """
         site = self.lookup.site(function, node)
-        found = {self._path(p, target, site, 0) for p in self.paths(function, node)}
-        return found.pop() if len(found) == 1 else Verdict.MAYBE
-
-    def of_path(self, path: Path, target: tuple[str, ...], site: Site) -> Verdict:
-        """Whether a name that is used at a site, which names nothing of the sources, is `target`."""
-        return self._path(self.lookup.expanded(path), target, site, 0)
+        paths = self.paths(function, node)
+        if unfit and all(len(p.steps) == 1 and not p.rooted for p in paths):
+            found = self.lookup.unqualified(site, target[-1])
+            top = self.lookup.index.top
+            unfit = bool(found.functions) and all(f.scope is top for f in found.functions)
+            if unfit and not (found.classes or found.aliases or found.namespaces or found.value or found.outside):
+                return Verdict.YES if target[:-1] in self._directives(top, 0) else Verdict.NO
+        verdicts = {self._path(p, target, site, 0) for p in paths}
+        return verdicts.pop() if len(verdicts) == 1 else Verdict.MAYBE
 
     def at_top(self, path: Path, target: tuple[str, ...]) -> Verdict:
         """The same of a name that stands outside of all functions."""

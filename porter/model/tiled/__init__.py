@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels whose MMAs a library issues: tiled MMAs, and tensors of registers that are their accumulators."""

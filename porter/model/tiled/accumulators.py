@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accumulators of tiled MMAs: found as what a multiply adds to, and followed to the declaration of their registers and
+through the functions that are handed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tree_sitter import Node
+
+from porter.diagnostics import Code
+from porter.lang.cuda import walk
+from porter.model.facts import Commit, CopyWait, Doubt, Fence, ProxyFence, RegisterFence, TiledMma, Wait, Zero
+from porter.model.functions import Call, Function, Style
+from porter.model.program import Program, Refusal
+from porter.model.recognition import Answer
+from porter.model.scopes import Variable, resolve
+from porter.model.tiled.tensors import Key, Tensors, initializer
+
+SYNCHRONIZES = (Fence, Commit, Wait)
+_ASKED = (TiledMma, *SYNCHRONIZES)
+
+
+@dataclass(eq=False)
+class Multiply:
+    """A call that issues the MMAs of a tiled MMA. The operands are nodes of the caller."""
+
+    call: Call
+    mma: Node = field(repr=False)
+    a: Node = field(repr=False)
+    d: Node = field(repr=False)
+
+
+@dataclass(eq=False)
+class Synchronization:
+    """A call that opens a batch, closes one, or waits."""
+
+    call: Call
+    fact: Fence | Commit | Wait
+
+
+class Origin(Enum):
+    FRAGMENT = "has the registers"
+    VIEW = "names registers of another"
+    PARAM = "is handed to the function"
+
+
+@dataclass(eq=False)
+class Handle:
+    """A variable that names an accumulator. `mma` is the tiled MMA of a fragment: an expression, and the function that
+    it stands in."""
+
+    variable: Variable
+    origin: Origin
+    mma: tuple[Function, Node] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.variable.name
+
+    @property
+    def function(self) -> Function:
+        return self.variable.function
+
+    @property
+    def declaration(self) -> Node:
+        """The statement that declares it; of a parameter the function's body."""
+        return self.variable.declaration or self.function.body
+
+    @property
+    def value(self) -> Node | None:
+        """What it is declared with."""
+        return initializer(self.variable)
+
+
+@dataclass(eq=False)
+class Tiled:
+    """What a program does with tiled MMAs."""
+
+    program: Program
+    tensors: Tensors
+    multiplies: list[Multiply] = field(default_factory=list)
+    synchronizations: list[Synchronization] = field(default_factory=list)
+    copy_waits: list[Call] = field(default_factory=list)
+    """Calls that wait for asynchronous copies of a function without a fence behind them."""
+    unread: set[tuple[int, int]] = field(default_factory=set)
+    """Calls, by file and node, that do not read the accumulator they are given: they clear it or pin its registers."""
+    handles: dict[Key, Handle] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+    active: set[int] = field(default_factory=set)
+    """ids of the functions that issue or wait for MMAs, themselves or through others."""
+    libraries: set[str] = field(default_factory=set)
+    """Whose rules recognized the multiplies."""
+
+    def handle_of(self, function: Function, node: Node) -> Handle | None:
+        """The accumulator that an expression names."""
+        variable = self.tensors.root(function, node)
+        return self.handles.get(variable.key) if variable is not None else None
+
+    def handed_in(self, function: Function, node: Node) -> list[tuple[Function, Node]]:
+        """An expression, and what stands for it in the callers of its function where it is, or is a part of, a
+        parameter; as far out as that goes."""
+        found: list[tuple[Function, Node]] = []
+        work, seen = [(function, node)], set[tuple[int, int]]()
+        while work:
+            holder, at = work.pop()
+            if (id(holder), at.start_byte) in seen:
+                continue
+            seen.add((id(holder), at.start_byte))
+            variable = self.tensors.root(holder, at)
+            if variable is None or variable.param is None or variable.function.style is Style.KERNEL:
+                found.append((holder, at))
+                continue
+            index = variable.param.index
+            calls = self.program.callers(variable.function)
+            work += [(c.caller, c.args[index]) for c in calls if index < len(c.args)]
+        return found
+
+    @property
+    def calls(self) -> list[Call]:
+        """Calls that issue MMAs, or open, close or wait for a batch."""
+        return [*(m.call for m in self.multiplies), *(s.call for s in self.synchronizations)]
+
+    @property
+    def fragments(self) -> list[Handle]:
+        return [h for h in self.handles.values() if h.origin is Origin.FRAGMENT]
+
+    def refuse(self, function: Function, node: Node, what: str, code: Code = Code.ACCUMULATOR_USE) -> None:
+        at = function.span(node)
+        refusal = Refusal(function, function.file.path, at.start, at.end, what, code)
+        if not any((r.path, r.start, r.what) == (refusal.path, refusal.start, what) for r in self.refusals):
+            self.refusals.append(refusal)
+
+
+def find_tiled(program: Program) -> Tiled | None:
+    """Everything of the kind; None if nothing multiplies so."""
+    if not program.mentions((TiledMma,)):
+        return None
+    tiled = Tiled(program, Tensors(program))
+    answers = [(c, program.facts.answer(c)) for f in program.functions for c in f.calls]
+    for call, answer in answers:
+        if isinstance(answer.fact, TiledMma):
+            tiled.multiplies.append(_multiply(call, answer))
+            assert answer.recognizer is not None
+            tiled.libraries.add(answer.recognizer.library)
+    if not tiled.multiplies:
+        return None
+    fenced: set[int] = set()
+    for call, answer in answers:
+        if isinstance(answer.fact, SYNCHRONIZES):
+            tiled.synchronizations.append(Synchronization(call, answer.fact))
+        elif isinstance(answer.fact, CopyWait):
+            tiled.copy_waits.append(call)
+        elif isinstance(answer.fact, ProxyFence):
+            fenced.add(id(call.caller))
+        elif isinstance(answer.fact, (Zero, RegisterFence)):
+            tiled.unread.add((id(call.caller.file), call.node.id))
+        elif isinstance(answer.fact, Doubt) and answer.fact.kind in _ASKED:
+            tiled.refuse(call.caller, call.node, answer.fact.what, Code.WGMMA_FORM)
+    tiled.copy_waits = [c for c in tiled.copy_waits if id(c.caller) not in fenced]
+    seeds = [c.caller for c in tiled.calls]
+    for function in seeds:
+        if function.style is Style.MACRO:
+            tiled.refuse(function, function.body, f"macro `{function.name}` issues MMAs of a library", Code.WGMMA_FORM)
+    tiled.active = program.reaching(seeds)
+    _Search(tiled).run()
+    return tiled
+
+
+def _multiply(call: Call, answer: Answer) -> Multiply:
+    def operand(name: str) -> Node:
+        assert answer.recognizer is not None
+        span = answer.captures[answer.recognizer.place_of(name)][1]
+        found = next((n for a in call.args for n in walk(a) if call.caller.span(n) == span), None)
+        return found if found is not None else call.node
+
+    return Multiply(call, operand("mma"), operand("a"), operand("d"))
+
+
+class _Search:
+    """Follows accumulators from multiplies to their declarations, and from there to all who are handed them."""
+
+    def __init__(self, tiled: Tiled) -> None:
+        self.tiled = tiled
+        self.program = tiled.program
+
+    def run(self) -> None:
+        for multiply in self.tiled.multiplies:
+            function = multiply.call.caller
+            self._add(function, multiply.d, (function, multiply.mma))
+        while self._handed_on():
+            pass
+
+    def _add(self, function: Function, node: Node, mma: tuple[Function, Node]) -> None:
+        variable = self.tiled.tensors.root(function, node)
+        if variable is None or variable.ambiguous:
+            what = f"`{function.text(node)}` is no tensor of registers that a function declares"
+            self.tiled.refuse(function, node, what)
+            return
+        if variable.key in self.tiled.handles:
+            return
+        if variable.param is not None:
+            self._parameter(variable, mma)
+        else:
+            self._local(variable, mma, node)
+
+    def _parameter(self, variable: Variable, mma: tuple[Function, Node]) -> None:
+        function, param = variable.function, variable.param
+        assert param is not None
+        if not self._deduces(variable):
+            return
+        self.tiled.handles[variable.key] = Handle(variable, Origin.PARAM)
+        for call in self.program.callers(function):
+            if param.index < len(call.args):
+                self._add(call.caller, call.args[param.index], _outwards(mma, function, call))
+
+    def _deduces(self, variable: Variable) -> bool:
+        """Whether a parameter takes an accumulator of any type; refused if it does not."""
+        function, param = variable.function, variable.param
+        assert param is not None
+        if function.style is Style.KERNEL:
+            self.tiled.refuse(
+                function, param.node or function.body, f"accumulator `{param.name}` is a kernel's parameter"
+            )
+            return False
+        words = {function.text(n) for n in walk(param.node) if n.type.endswith("identifier")} if param.node else set()
+        if not words & set(function.template_params) and "auto" not in function.file.text(param.span):
+            what = f"parameter `{param.name}` of `{function.name}` has a type that is not deduced: make it a template's"
+            self.tiled.refuse(function, param.node or function.body, what)
+            return False
+        return True
+
+    def _local(self, variable: Variable, mma: tuple[Function, Node], node: Node) -> None:
+        function, value, declaration = variable.function, initializer(variable), variable.declaration
+        if declaration is None or len(declaration.children_by_field_name("declarator")) != 1:
+            self.tiled.refuse(function, node, f"`{variable.name}` is declared together with others")
+            return
+        viewed = self.tiled.tensors.root(function, value) if value is not None else None
+        if viewed is not None and value is not None:
+            if value.type == "identifier" and not variable.is_reference:
+                self.tiled.refuse(function, value, f"`{variable.name}` is a copy of accumulator `{viewed.name}`")
+                return
+            self.tiled.handles[variable.key] = Handle(variable, Origin.VIEW)
+            self._add(function, value, mma)
+            return
+        if variable.is_reference:
+            self.tiled.refuse(function, node, f"`{variable.name}` refers to something that is no tensor's name")
+            return
+        self.tiled.handles[variable.key] = Handle(variable, Origin.FRAGMENT, mma)
+
+    def _handed_on(self) -> bool:
+        """Parameters of functions that issue or wait for MMAs and are handed an accumulator."""
+        found = False
+        for call, argument, _ in list(self._arguments()):
+            for target in self.program.targets(call):
+                index = call.args.index(argument)
+                if id(target) not in self.tiled.active or index >= len(target.params):
+                    continue
+                param = target.params[index]
+                variable = Variable(target, param.name, param=param)
+                if variable.key not in self.tiled.handles and self._deduces(variable):
+                    self.tiled.handles[variable.key] = Handle(variable, Origin.PARAM)
+                    found = True
+        return found
+
+    def _arguments(self) -> Iterator[tuple[Call, Node, Handle]]:
+        for function in self.program.functions:
+            for call in function.calls:
+                for argument in call.args:
+                    handle = self.tiled.handle_of(function, argument)
+                    if handle is not None:
+                        yield call, argument, handle
+
+
+def _outwards(mma: tuple[Function, Node], function: Function, call: Call) -> tuple[Function, Node]:
+    """What the caller hands in for a function's tiled MMA."""
+    holder, node = mma
+    if holder is function and node.type == "identifier":
+        variable = resolve(function, node, function.text(node))
+        if variable is not None and variable.param is not None and variable.function is function:
+            index = variable.param.index
+            if index < len(call.args):
+                return call.caller, call.args[index]
+    return mma

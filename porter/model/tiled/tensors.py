@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tensor of registers an expression is a view of, and what a mention of one does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from porter.lang.cuda import walk
+from porter.model.facts import Fragment, View
+from porter.model.functions import Call, Function, Style
+from porter.model.program import Program
+from porter.model.scopes import Variable, resolve
+
+Key = tuple[int, int, str]
+
+_UNEVALUATED = (
+    "decltype",
+    "sizeof_expression",
+    "template_argument_list",
+    "static_assert_declaration",
+    "type_descriptor",
+)
+_WHOLE = "_"
+"""What stands for all of a mode in the arguments of a tensor."""
+
+
+class Tensors:
+    """Asks about the expressions of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._calls = {(id(f.file), c.node.id): c for f in program.functions for c in f.calls}
+
+    def call(self, function: Function, node: Node) -> Call | None:
+        return self._calls.get((id(function.file), node.id))
+
+    def root(self, function: Function, node: Node) -> Variable | None:
+        """The variable whose registers an expression names, itself or through views of it; None if it names none."""
+        while True:
+            if node.type == "parenthesized_expression" and node.named_children:
+                node = node.named_children[0]
+            elif node.type == "identifier":
+                return resolve(function, node, function.text(node))
+            elif node.type == "call_expression":
+                inner = self._viewed(function, node)
+                if inner is None:
+                    return None
+                node = inner
+            else:
+                return None
+
+    def _viewed(self, function: Function, node: Node) -> Node | None:
+        """What a call gives a view of: the object that is called with whole modes, or an argument as a rule says."""
+        callee = node.child_by_field_name("function")
+        if callee is None:
+            return None
+        call = self.call(function, node)
+        answer = self.program.facts.answer(call) if call is not None else None
+        if answer is not None and isinstance(answer.fact, View) and answer.recognizer is not None:
+            span = answer.captures[answer.recognizer.place_of("of")][1]
+            assert call is not None
+            return next((n for a in call.args for n in walk(a) if function.span(n) == span), None)
+        arguments = node.child_by_field_name("arguments")
+        named = arguments.named_children if arguments is not None else []
+        if any(function.text(a) == _WHOLE for a in named) and callee.type in ("identifier", "call_expression"):
+            return callee
+        return None
+
+    def makes_registers(self, function: Function, node: Node) -> bool:
+        """Whether an expression is a call that a rule says gives registers of its own."""
+        call = self.call(function, node)
+        return call is not None and isinstance(self.program.facts.of_call(call), Fragment)
+
+
+def initializer(variable: Variable) -> Node | None:
+    """The value that a local variable is declared with."""
+    declarator = variable.declarator
+    if declarator is None or declarator.type != "init_declarator":
+        return None
+    return declarator.child_by_field_name("value")
+
+
+def is_deduced(function: Function, node: Node | None, text: str) -> bool:
+    """Whether the type of a declaration follows from its value: `auto`, or a class template without arguments."""
+    kind = node.child_by_field_name("type") if node is not None else None
+    if kind is None:
+        return True
+    if kind.type == "placeholder_type_specifier":
+        return True
+    return kind.type == "type_identifier" and text in function.template_params
+
+
+def names_in(function: Function, node: Node) -> Iterator[Node]:
+    """Identifiers of an expression that is evaluated."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current.type in _UNEVALUATED:
+            continue
+        if current.type == "identifier":
+            yield current
+        stack.extend(reversed(current.children))
+
+
+def holder(functions: dict[int, Function], node: Node, root: Function) -> Function:
+    """The innermost function, a lambda among them, that a node of `root` stands in."""
+    current: Node | None = node
+    while current is not None and current.id != root.body.id:
+        if current.type == "lambda_expression" and current.id in functions:
+            return functions[current.id]
+        current = current.parent
+    return root
+
+
+def lambdas_of(program: Program) -> dict[int, Function]:
+    """Lambdas by the id of their expression."""
+    return {f.node.id: f for f in program.functions if f.style is Style.LAMBDA}

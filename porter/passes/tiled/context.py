@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the passes over tiled MMAs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.model.functions import Function, Style
+from porter.model.tiled.accumulators import Handle, Tiled
+from porter.model.tiled.activity import Activity
+from porter.passes.context import PortContext
+
+NAMESPACE = "porter"
+
+
+@dataclass(eq=False)
+class TiledKernel:
+    """A kernel with accumulators of tiled MMAs. Tensor Memory is set up in front of `setup`, a statement of its body;
+    `fragments` are those of the kernel and its lambdas, in order."""
+
+    function: Function
+    setup: Node = field(repr=False)
+    fragments: list[Handle] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    """Names that the port gives to something in it."""
+
+
+@dataclass(eq=False)
+class TiledContext:
+    """One port in the making: `port` collects the edits, `tiled` the refusals."""
+
+    port: PortContext
+    tiled: Tiled
+    activity: Activity
+    kernels: list[TiledKernel] = field(default_factory=list)
+    reached: set[int] = field(default_factory=set)
+    """ids of the functions that kernels come to."""
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def local(self, kernel: TiledKernel, wanted: str) -> str:
+        """A name for something in a kernel, which others may have for something of theirs."""
+        if wanted not in self._names:
+            self._names[wanted] = self.port.names.fresh(wanted)
+        base, number = self._names[wanted], 1
+        while (name := f"{base}{number if number > 1 else ''}") in kernel.names:
+            number += 1
+        kernel.names.add(name)
+        return name
+
+    def kernel_around(self, function: Function) -> TiledKernel | None:
+        """The kernel that a function is, or that it is a lambda of."""
+        current: Function | None = function
+        while current is not None:
+            found = next((k for k in self.kernels if k.function is current), None)
+            if found is not None:
+                return found
+            current = current.parent if current.style is Style.LAMBDA else None
+        return None
+
+    def sees_warpgroup(self, function: Function, node: Node) -> bool:
+        """Whether the state of the warpgroup is in scope at a place."""
+        kernel = self.kernel_around(function)
+        current = function
+        while kernel is not None and current is not kernel.function:
+            if not current.captures_all or current.parent is None:
+                return False
+            current = current.parent
+        return kernel is not None and node.start_byte >= kernel.setup.start_byte

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The passes over kernels with tiled MMAs, in their order."""
+
+from __future__ import annotations
+
+from porter.diagnostics import Diagnostic, has_errors
+from porter.model.tiled.accumulators import Tiled
+from porter.model.tiled.activity import Activity
+from porter.passes.context import PortContext
+from porter.passes.findings import refused
+from porter.passes.header import insert_header
+from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.moves import insert_loads
+from porter.passes.tiled.setup import find_kernels, set_up
+from porter.passes.tiled.sync import fence_copies, rewrite_synchronization
+from porter.rules.load import mappings_directory
+
+HEADER = "cute_sm100.hpp"
+
+
+def port_tiled(port: PortContext, tiled: Tiled) -> list[Diagnostic]:
+    """Edit every kernel that multiplies with tiled MMAs; gives what stops it."""
+    context = TiledContext(port, tiled, Activity(tiled))
+    program = tiled.program
+    context.reached = {id(f) for f in program.functions}
+    if not tiled.refusals:
+        find_kernels(context)
+        set_up(context)
+        rewrite_synchronization(context)
+        fence_copies(context)
+        insert_loads(context)
+    found = [refused(program, r) for r in tiled.refusals]
+    if not has_errors(found):
+        text = (mappings_directory() / "emit" / HEADER).read_text("utf-8")
+        insert_header(port, HEADER, text)
+    return found

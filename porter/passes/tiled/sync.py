@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches: a call that opens one names the accumulators and the operands that its MMAs have; one that closes it or
+waits for it goes through any accumulator that is in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from porter.lang.cuda import walk
+from porter.lang.text import Span
+from porter.model.facts import Fence, Wait
+from porter.model.functions import Function, Style
+from porter.model.scopes import resolve
+from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization
+from porter.model.tiled.tensors import names_in
+from porter.passes.tiled.context import NAMESPACE, TiledContext
+
+RULE = "PTR611"
+FENCE_RULE = "PTR615"
+
+
+def rewrite_synchronization(context: TiledContext) -> None:
+    """Edit every call that opens, closes or waits for a batch."""
+    for one in context.tiled.synchronizations:
+        if id(one.call.caller) not in context.reached:
+            continue
+        text = _opened(context, one) if isinstance(one.fact, Fence) else _through(context, one)
+        if text:
+            context.port.edit(RULE, one.call.caller, one.call.caller.span(one.call.node), text)
+
+
+def fence_copies(context: TiledContext) -> None:
+    """What asynchronous copies brought is shown to MMAs by the threads that waited for them."""
+    for call in context.tiled.copy_waits:
+        at = call.caller.span(call.node)
+        context.port.edit(FENCE_RULE, call.caller, Span(at.end, at.end), f", {NAMESPACE}::written()")
+
+
+def _through(context: TiledContext, one: Synchronization) -> str:
+    function, node = one.call.caller, one.call.node
+    name = in_sight(context, function, node)
+    pending = one.fact.pending if isinstance(one.fact, Wait) else ""
+    if name:
+        return f"{NAMESPACE}::wait<{pending}>({name})" if pending else f"{NAMESPACE}::commit({name})"
+    if context.sees_warpgroup(function, node):
+        warpgroup = context.port.names.warpgroup
+        return f"{warpgroup}.wait({pending})" if pending else f"{warpgroup}.commit()"
+    context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
+    return ""
+
+
+def _opened(context: TiledContext, one: Synchronization) -> str:
+    """`arrive` for each accumulator of the batch, with the operand that may come from registers."""
+    function, node = one.call.caller, one.call.node
+    texts: list[str] = []
+    for d, a in _issued(context, one):
+        text = f"{NAMESPACE}::arrive({d}, {a})" if a else f"{NAMESPACE}::arrive({d})"
+        if text not in texts:
+            texts.append(text)
+    if not texts:
+        name = in_sight(context, function, node)
+        if not name:
+            context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
+            return ""
+        texts = [f"{NAMESPACE}::arrive({name})"]
+    return ", ".join(texts)
+
+
+def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, str]]:
+    """Names of accumulator and first operand of the MMAs behind a call that opens a batch, up to the next that opens or
+    closes one."""
+    function, node = one.call.caller, one.call.node
+    ends = [
+        s.call.node.start_byte
+        for s in context.tiled.synchronizations
+        if s.call.caller is function and s.call.node.start_byte > node.start_byte and not isinstance(s.fact, Wait)
+    ]
+    end = min(ends, default=function.body.end_byte)
+    for multiply in context.tiled.multiplies:
+        at = multiply.call.node
+        if not (node.start_byte < at.start_byte < end and _within(multiply.call.caller, function)):
+            continue
+        handle = _seen(context, multiply.call.caller, multiply.d, function, node)
+        if handle is None:
+            what = f"accumulator `{multiply.call.caller.text(multiply.d)}` is not in sight where its batch opens"
+            context.tiled.refuse(multiply.call.caller, at, what)
+            continue
+        yield handle.name, _operand(context, multiply, function, node)
+
+
+def _within(inner: Function, outer: Function) -> bool:
+    current: Function | None = inner
+    while current is not None and current is not outer:
+        current = current.parent
+    return current is outer
+
+
+def _seen(context: TiledContext, holder: Function, d: Node, function: Function, at: Node) -> Handle | None:
+    """The accumulator that an expression names, or the one that it is a view of, as it is seen from a place."""
+    handle = context.tiled.handle_of(holder, d)
+    for _ in range(8):
+        if handle is None or is_visible(context, handle, function, at):
+            return handle
+        declarator = handle.variable.declarator
+        value = declarator.child_by_field_name("value") if declarator is not None else None
+        if handle.origin is not Origin.VIEW or value is None:
+            return None
+        handle = context.tiled.handle_of(handle.function, value)
+    return None
+
+
+def is_visible(context: TiledContext, handle: Handle, function: Function, at: Node) -> bool:
+    """Whether a name at a place of a function is that of the accumulator."""
+    found = resolve(function, at, handle.name)
+    return found is not None and found.key == handle.variable.key and captured(function, handle)
+
+
+def captured(function: Function, handle: Handle) -> bool:
+    """Whether lambdas between a function and the accumulator's take it by reference."""
+    current: Function | None = function
+    while current is not None and current is not handle.function:
+        if current.style is not Style.LAMBDA or not current.captures_all:
+            captures = current.node.child_by_field_name("captures") if current.style is Style.LAMBDA else None
+            text = current.text(captures).replace(" ", "") if captures is not None else ""
+            if f"&{handle.name}" not in text:
+                return False
+        current = current.parent
+    return True
+
+
+def _operand(context: TiledContext, multiply: Multiply, function: Function, at: Node) -> str:
+    """The first operand with all its k blocks, as it is named where the batch opens; empty if it cannot be."""
+    holder, node = multiply.call.caller, multiply.a
+    if node.type == "call_expression":
+        callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        if callee is not None and arguments is not None and callee.type == "identifier":
+            kept = [holder.text(a) if _is_named(holder, a, function, at) else "_" for a in arguments.named_children]
+            if _is_named(holder, callee, function, at):
+                whole = all(k == "_" for k in kept)
+                return holder.text(callee) if whole else f"{holder.text(callee)}({', '.join(kept)})"
+    elif _is_named(holder, node, function, at):
+        return holder.text(node)
+    what = f"operand `{holder.text(node)}` is not in sight where its batch opens"
+    context.tiled.refuse(holder, node, what)
+    return ""
+
+
+def _is_named(holder: Function, node: Node, function: Function, at: Node) -> bool:
+    """Whether all variables of an expression are the same at another place."""
+    for name in names_in(holder, node):
+        text = holder.text(name)
+        here, there = resolve(holder, name, text), resolve(function, at, text)
+        if (here.key if here is not None else None) != (there.key if there is not None else None):
+            return False
+    return not any(n.type in ("lambda_expression", "assignment_expression", "update_expression") for n in walk(node))
+
+
+def in_sight(context: TiledContext, function: Function, node: Node) -> str:
+    """Name of an accumulator at a place: the one that was declared last."""
+    seen = [h for h in context.tiled.handles.values() if is_visible(context, h, function, node)]
+    seen.sort(key=lambda h: h.variable.declarator.start_byte if h.variable.declarator is not None else -1)
+    return seen[-1].name if seen else ""

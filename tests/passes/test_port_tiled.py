@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels with tiled MMAs of a library: what becomes of their accumulators, however they are declared and handed on,
+where registers are loaded, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porter.diagnostics import ExitCode
+from porter.lang.sources import load_sources
+from porter.passes.port import PortResult, port_sources
+
+HEAD = """#include <cute/tensor.hpp>
+using namespace cute;
+using Mma = decltype(make_tiled_mma(SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>{}));
+"""
+OPERANDS = """  Mma mma;
+  auto thr = mma.get_slice(threadIdx.x);
+  Tensor tA = thr.partition_fragment_A(a);
+  Tensor tB = thr.partition_fragment_B(b);
+"""
+ACC = "  Tensor acc = partition_fragment_C(mma, Shape<_64, _64>{});\n"
+BATCH = """  warpgroup_arrive();
+  gemm(mma, tA, tB, acc);
+  warpgroup_commit_batch();
+  warpgroup_wait<0>();
+"""
+STORE = "  for (int i = 0; i < size(acc); ++i) out[i] = acc(i);\n"
+
+
+def kernel(body: str, before: str = "", bounds: str = "__launch_bounds__(128)") -> str:
+    head = f"template <class A, class B>\n__global__ void {bounds} k(A a, B b, float* out, int n)"
+    return f"{HEAD}{before}{head} {{\n{body}}}\n"
+
+
+def port(tmp_path: Path, text: str) -> PortResult:
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    return port_sources(load_sources(path))
+
+
+def ported(tmp_path: Path, text: str) -> str:
+    result = port(tmp_path, text)
+    assert result.exit_code is ExitCode.OK, [str(d) for d in result.diagnostics]
+    return result.files[str(tmp_path / "kernel.cu")].decode()
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    result = port(tmp_path, text)
+    assert result.exit_code is ExitCode.UNPORTED
+    assert not result.changed
+    return "\n".join(d.message for d in result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ("Tensor acc = partition_fragment_C(mma, Shape<_64, _64>{});", "partition_fragment_C(mma, Shape<_64, _64>{})"),
+        ("auto acc = cute::partition_fragment_C(mma, S{});", "cute::partition_fragment_C(mma, S{})"),
+        ("Tensor acc = thr.make_fragment_C(tCgC);", "thr.make_fragment_C(tCgC)"),
+        ("auto acc = thr.partition_fragment_C(gC);", "thr.partition_fragment_C(gC)"),
+        ("Tensor acc = make_tensor<float>(layout);", "make_tensor<float>(layout)"),
+        (
+            "auto acc = make_tensor<float>(partition_shape_C(mma, S{}));",
+            "make_tensor<float>(partition_shape_C(mma, S{}))",
+        ),
+        ("Tensor acc = make_fragment_like<float>(other);", "make_fragment_like<float>(other)"),
+    ],
+)
+def test_declarations(tmp_path: Path, declared: str, expected: str) -> None:
+    before = "using S = Shape<_64, _64>;\n"
+    locals_ = "  auto gC = a.c(); auto tCgC = thr.partition_C(gC); auto layout = b.layout(); auto other = a.d();\n"
+    text = ported(tmp_path, kernel(f"{OPERANDS}{locals_}  {declared}\n{BATCH}{STORE}", before))
+    assert f"acc = porter::accumulator(tc, mma, {expected});" in text
+    assert f"porter::columns_of<1, decltype(mma), decltype({expected})>()" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        # one load, out of the loop that only reads
+        (f"{ACC}{BATCH}{STORE}", "  porter::load(acc);\n  for (int i = 0; i < size(acc)"),
+        # in front of a branch that single threads may take
+        (f"{ACC}{BATCH}  if (threadIdx.x < n) out[0] = acc(0);\n", "  porter::load(acc);\n  if (threadIdx.x < n)"),
+        # and of one that they may leave by
+        (
+            f"{ACC}{BATCH}  if (threadIdx.x > n) return;\n{STORE}",
+            "  porter::load(acc);\n  if (threadIdx.x > n) return;",
+        ),
+        # behind the wait in the loop
+        (
+            f"{ACC}  for (int t = 0; t < n; ++t) {{\n{BATCH}  out[t] = acc(0);\n  }}\n",
+            "porter::wait<0>(acc);\n  porter::load(acc);\n  out[t]",
+        ),
+        # through a view, a lambda, a reference
+        (f"{ACC}{BATCH}  auto v = acc(_, 0, _);\n  out[0] = v(0);\n", "  porter::load(acc);\n  out[0] = v(0);"),
+        (
+            f"{ACC}{BATCH}  auto get = [&](int i) {{ return acc(i); }};\n  out[0] = get(3);\n",
+            "  porter::load(acc);\n  out[0] = get(3);",
+        ),
+        (f"{ACC}{BATCH}  auto& v = acc;\n  out[0] = v(0);\n", "  porter::load(acc);\n  out[0] = v(0);"),
+        # whoever is handed it reads it
+        (f"{ACC}{BATCH}  axpby(1, acc, 0, b);\n", "  porter::load(acc);\n  axpby(1, acc, 0, b);"),
+    ],
+)
+def test_where_registers_are_loaded(tmp_path: Path, body: str, where: str) -> None:
+    text = ported(tmp_path, kernel(OPERANDS + body))
+    assert where in text
+    assert text.count("porter::load") == 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "int s = size(acc);",
+        "auto s = size<1>(acc);",
+        "auto l = acc.layout();",
+        "clear(acc);",
+        "warpgroup_fence_operand(acc);",
+    ],
+)
+def test_what_touches_no_register_needs_none(tmp_path: Path, asked: str) -> None:
+    assert "porter::load" not in ported(tmp_path, kernel(f"{OPERANDS}{ACC}{BATCH}  {asked}\n"))
+
+
+CONCRETE = "template <class M> __device__ void f(M& m, F& c) { gemm(m, 0, 0, c); }\n"
+WRAPPED = """template <class M, class A, class B, class C>
+__device__ void multiply(M& m, A const& a, B const& b, C& c) {
+  warpgroup_arrive();
+  for (int k = 0; k < size<2>(a); ++k) gemm(m, a(_, _, k), b(_, _, k), c);
+  warpgroup_commit_batch();
+}
+"""
+
+
+def test_accumulators_are_followed_through_functions(tmp_path: Path) -> None:
+    body = f"{OPERANDS}{ACC}  multiply(mma, tA, tB, acc);\n  warpgroup_wait<0>();\n{STORE}"
+    text = ported(tmp_path, kernel(body, WRAPPED))
+    assert "  porter::arrive(c, a);\n" in text
+    assert "  porter::commit(c);\n" in text
+    assert "porter::accumulator(tc, mma, partition_fragment_C(mma, Shape<_64, _64>{}));" in text
+    assert "  porter::wait<0>(acc);\n  porter::load(acc);\n  for (int i" in text
+
+
+def test_two_accumulators_lie_beside_each_other_and_parting_blocks_share(tmp_path: Path) -> None:
+    other = ACC.replace("acc", "second")
+    text = ported(tmp_path, kernel(f"{OPERANDS}{ACC}{other}{BATCH}{BATCH.replace('acc', 'second')}"))
+    assert "partition_fragment_C(mma, Shape<_64, _64>{}), acc_columns);" in text
+    assert "porter::Tmem<acc_columns + second_columns, 1, 2>" in text
+    blocks = f"  if (n) {{\n{ACC}{BATCH}  }} else {{\n{other}{BATCH.replace('acc', 'second')}  }}\n"
+    text = ported(tmp_path, kernel(OPERANDS + blocks))
+    assert "porter::Tmem<porter::max(acc_columns, second_columns), 1, 2>" in text
+
+
+def test_the_warpgroups_that_multiply_have_the_columns(tmp_path: Path) -> None:
+    body = f"{OPERANDS}  if (threadIdx.x / 128 == 0) {{\n  out[0] = 1;\n  }} else {{\n{ACC}{BATCH}{STORE}  }}\n"
+    text = ported(tmp_path, kernel(body, bounds="__launch_bounds__(384)"))
+    assert "porter::Tmem<acc_columns, 2, 2, 1> tmem(tmem_shared);" in text
+    assert "auto tc = tmem.warpgroup(threadIdx.x / 128 - 1);" in text
+    assert text.index("Tmem<") < text.index("if (threadIdx.x / 128 == 0)")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (kernel(f"{OPERANDS}{ACC}{BATCH}", bounds=""), "how many threads a block of `k` has is not known"),
+        (kernel(f"{OPERANDS}{ACC}  auto copy_ = acc;\n{BATCH.replace('acc', 'copy_')}"), "`copy_` is a copy"),
+        (
+            kernel(f"{OPERANDS}{ACC}{BATCH}", CONCRETE)
+            .replace("  gemm(mma, tA, tB, acc);", "  f(mma, acc);"),
+            "has a type that is not deduced",
+        ),
+        (kernel(f"{OPERANDS}{BATCH.replace('acc', 'a.acc')}"), "`a.acc` is no tensor of registers"),
+        (
+            kernel(f"{OPERANDS}  multiply(mma, tA, tB);\n", "template <class M, class A, class B>\n"
+            "__device__ void multiply(M& mma, A& tA, B& tB) {\n" + ACC + BATCH + "}\n"),
+            "which is no kernel",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    assert why in refused(tmp_path, text)
