@@ -64,7 +64,7 @@ docs: venv
 	$(BIN)/python docs/generate.py
 
 fuzz: venv
-	$(BIN)/python tests/fuzz/fuzz.py --inputs 10000 --jobs $(JOBS)
+	PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzz.py --inputs 10000 --jobs $(JOBS)
 
 clean:
 	rm -rf out .pytest_cache .mypy_cache .ruff_cache .benchmarks

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from porter.build.trust import require_trust
 from porter.cli.context import Session
 from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics.reading import read_file
 
 FILE = "porter.toml"
 PROJECT = "pyproject.toml"
@@ -87,11 +88,10 @@ def read_config(path: Path) -> Config:
 
 def _parsed(path: Path) -> tuple[dict[str, Any], str]:
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_file(path).decode("utf-8")
         return tomllib.loads(text), text
-    except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise PorterError(Code.CONFIG_FILE, Location(str(path)), problem=f"cannot be read: {problem}") from None
+    except UnicodeDecodeError:
+        raise PorterError(Code.CONFIG_FILE, Location(str(path)), problem="cannot be read: it is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         at = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
         # without a place it is the end of the text that something was missing at

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 import click
 from rich.console import Console, RenderableType
 
-from porter.diagnostics import Code, Diagnostic, PorterError, Severity
+from porter.diagnostics import Code, Diagnostic, PorterError, Severity, unforeseen
 from porter.report import json as report_json
 from porter.report.blocks import block
 
@@ -226,13 +226,11 @@ def command(function: Function) -> Function:
         except UnwritableOutput as error:
             discard_output()
             fail(session, PorterError(Code.WRITE_FAILED, path="standard output", reason=str(error)))
-        except (MemoryError, RecursionError) as error:
-            kind = "nesting" if isinstance(error, RecursionError) else "memory"
-            fail(session, PorterError(Code.TOO_LARGE, what=f"{kind} ({error})" if str(error) else kind))
         except Exception as error:
-            if session.verbosity > 0:
+            said = PorterError.of([unforeseen(error)])
+            if said.diagnostic.code is Code.INTERNAL and session.verbosity > 0:
                 session.err.print(traceback.format_exc(), soft_wrap=True)
-            fail(session, PorterError(Code.INTERNAL, what=f"{type(error).__name__}: {error}"))
+            fail(session, said)
         leave(code)
 
     return cast(Function, wrapper)

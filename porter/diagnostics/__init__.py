@@ -35,6 +35,7 @@ __all__ = [
     "Severity",
     "exit_code_of",
     "has_errors",
+    "unforeseen",
     "worst_exit",
 ]
 
@@ -75,6 +76,14 @@ class Diagnostic:
     def __str__(self) -> str:
         head = f"{self.where}: " if self.where else ""
         return f"{head}{self.severity.value}[{self.code.id}]: {self.message}"
+
+
+def unforeseen(error: Exception, where: Location | None = None) -> Diagnostic:
+    """What is said of an exception that is no `PorterError`: too much was asked for, or Porter is at fault."""
+    if isinstance(error, (MemoryError, RecursionError)):
+        kind = "nesting" if isinstance(error, RecursionError) else "memory"
+        return Diagnostic(Code.TOO_LARGE, where, {"what": f"{kind} ({error})" if str(error) else kind})
+    return Diagnostic(Code.INTERNAL, where, {"what": f"{type(error).__name__}: {error}"})
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

@@ -18,7 +18,7 @@ from porter.lang.masking import NO_MACROS, mask
 from porter.lang.text import Span
 from porter.ptx.ast import Template
 
-_KEYWORD = re.compile(rb"\b(?:asm|__asm__|__asm)\b(?=\s*(?:volatile|__volatile__|goto|inline|\s)*\s*\()")
+_KEYWORD = re.compile(rb"\b(?:asm|__asm__|__asm)\b(?=(?:volatile|__volatile__|goto|inline|\s)*\()")
 _PIECE = re.compile(
     rb"//(?:\\\r?\n|[^\n])*|/\*.*?\*/"
     rb'|(?:u8|[uUL])?R"(?P<delimiter>[^\s()\\]{0,16})\((?P<raw>.*?)\)(?P=delimiter)"'

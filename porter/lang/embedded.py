@@ -169,7 +169,8 @@ def embedded_in_cuda(file: CudaFile) -> list[Embedded]:
     for span in file.literals("raw_string_content"):
         content = file.source[span.start : span.end]
         if is_embedded_source(content):
-            end = file.source.index(b'"', span.end) + 1
+            # where the literal is not closed, the file ends
+            end = (file.source.find(b'"', span.end) + 1) or len(file.source)
             found.append(Embedded(span, _shadow(file.source, span, content), file.source[span.end : end], False))
     return found
 

@@ -140,10 +140,16 @@ def _lambda(file: CudaFile, node: Node) -> Function | None:
     return function
 
 
+def _inside(parentheses: Node, shift: int = 0) -> Span:
+    """What stands between parentheses, the second of which may be missing."""
+    start = parentheses.start_byte + 1
+    return Span(start + shift, max(start, parentheses.end_byte - 1) + shift)
+
+
 def _read_params(function: Function, node: Node | None) -> None:
     if node is None:
         return
-    function.params_span = Span(node.start_byte + 1, node.end_byte - 1)
+    function.params_span = _inside(node)
     function.variadic = any(c.type in ("...", "variadic_parameter") for c in node.children)
     declared = [c for c in node.named_children if c.type.endswith("parameter_declaration")]
     for index, child in enumerate(declared):
@@ -213,7 +219,7 @@ def _calls(function: Function) -> Iterator[Call]:
             function.span(name_node),
             template_args,
             tuple(c for c in arguments.named_children if c.type != "comment"),
-            Span(arguments.start_byte + 1 + function.shift, arguments.end_byte - 1 + function.shift),
+            _inside(arguments, function.shift),
         )
 
 

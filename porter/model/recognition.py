@@ -19,6 +19,7 @@ from porter.lang.text import Span
 from porter.model.facts import TENSOR_CORE, Doubt, Fact, Problem, Refused, Replaced
 from porter.model.functions import Call, Component, Function, Path
 from porter.model.names.outside import Verdict, qualified
+from porter.model.names.paths import path_of
 from porter.model.names.resolver import Names
 
 
@@ -81,7 +82,12 @@ class Recognizer(Protocol):
         """Whether it is a user's own, and not one of Porter's."""
         ...
 
-    def bind(self, rest: str, evaluate: Callable[[str], int | None]) -> Bound | str:
+    @property
+    def receiver(self) -> tuple[str, ...]:
+        """The class of the object whose method it calls; empty if it calls none."""
+        ...
+
+    def bind(self, rest: str, evaluate: Callable[[str], int | None], receiver: Piece | None = None) -> Bound | str:
         """What a match with the text behind the name is; why there is none if there is none."""
         ...
 
@@ -226,6 +232,10 @@ class Facts:
         steps = [s for s in name.split("::") if s]
         path = Path(tuple(Component(s) for s in steps), name.startswith("::"))
         for recognizer in self.vocabulary.of(steps[-1]):
+            if recognizer.receiver:
+                if recognizer.kind in kinds:
+                    return f"`{name}` may be a method of `{'::'.join(recognizer.receiver)}`"
+                continue
             if recognizer.kind in kinds and self.names.outside_path(path, recognizer.head) is not Verdict.NO:
                 return f"`{name}` may be `{'::'.join(recognizer.head)}`"
         return ""
@@ -238,7 +248,11 @@ class Facts:
         rooted, steps = match[1].startswith("::"), [s.strip() for s in match[1].split("::") if s.strip()]
         path = Path(tuple(Component(s) for s in steps), rooted)
         for recognizer in self.vocabulary.of(steps[-1]):
-            if recognizer.is_call and self.names.outside_path(path, recognizer.head) is Verdict.YES:
+            if (
+                recognizer.is_call
+                and not recognizer.receiver
+                and self.names.outside_path(path, recognizer.head) is Verdict.YES
+            ):
                 bound = recognizer.bind(match[2], lambda _: None)
                 if isinstance(bound, Bound):
                     return bound.fact
@@ -246,7 +260,9 @@ class Facts:
 
     def _of_call(self, call: Call) -> Answer:
         callee = call.node.child_by_field_name("function") if call.node.type == "call_expression" else None
-        if callee is None or callee.type in ("field_expression", "call_expression", "lambda_expression"):
+        if callee is not None and callee.type == "field_expression":
+            return self._of_method(call, callee)
+        if callee is None or callee.type in ("call_expression", "lambda_expression"):
             return NOTHING
         paths, asked = self._asked(call.caller, callee, True)
         if not asked:
@@ -273,11 +289,38 @@ class Facts:
         what = f"`{call.caller.text(callee)}` may be a function of the sources or a library's"
         return _doubtful(Doubt(_gravest(asked), what, rule=asked[0].rule), asked)
 
+    def _of_method(self, call: Call, callee: Node) -> Answer:
+        """What the call of a method is, by the class of its object."""
+        field, of = callee.child_by_field_name("field"), callee.child_by_field_name("argument")
+        asked = [r for r in self.vocabulary.of(call.name) if r.receiver]
+        if field is None or of is None or not asked:
+            return NOTHING
+        verdicts = {r.receiver: self.names.is_object(call.caller, callee, r.receiver) for r in asked}
+        others = tuple(
+            Attempt(r, Outcome.OTHER, f"the object is no `{'::'.join(r.receiver)}`")
+            for r in asked
+            if verdicts[r.receiver] is Verdict.NO
+        )
+        meant = [r for r in asked if verdicts[r.receiver] is Verdict.YES]
+        if self.names.resolve(call).targets:
+            meant = [r for r in meant if _is_leaf(r)]
+        unsure = [r for r in asked if verdicts[r.receiver] is Verdict.MAYBE]
+        if meant:
+            span, text = call.caller.span(of), call.caller.text(of)
+            found = self._bound(call.caller, call.node, field, [path_of(field, call.caller.text)], meant, (text, span))
+            return replace(found, attempts=(*found.attempts, *others))
+        if not unsure:
+            return Answer(attempts=others)
+        what = f"the class of `{call.caller.text(of)}` is not known, and may be `{'::'.join(unsure[0].receiver)}`"
+        doubtful = _doubtful(Doubt(_gravest(unsure), what, rule=unsure[0].rule), unsure)
+        return replace(doubtful, attempts=(*doubtful.attempts, *others))
+
     def _asked(self, function: Function, head: Node, is_call: bool) -> tuple[list[Path], list[Recognizer]]:
         """A name as the sources write it, macros expanded, and the recognizers for its last part."""
         paths = [p for p in self.names.written(function, head) if p.steps]
         last = {p.steps[-1].name for p in paths}
-        return paths, [r for name in sorted(last) for r in self.vocabulary.of(name) if r.is_call is is_call]
+        asked = [r for name in sorted(last) for r in self.vocabulary.of(name) if r.is_call is is_call]
+        return paths, [r for r in asked if not r.receiver]
 
     def _judged(
         self,
@@ -315,15 +358,25 @@ class Facts:
             return self.names.anywhere(function, head, recognizer.head)
         return self.names.outside(function, head, recognizer.head, unfit)
 
-    def _bound(self, function: Function, node: Node, head: Node, paths: list[Path], meant: list[Recognizer]) -> Answer:
-        """The fact of the rule that ranks highest among those whose pattern the text is."""
+    def _bound(
+        self,
+        function: Function,
+        node: Node,
+        head: Node,
+        paths: list[Path],
+        meant: list[Recognizer],
+        receiver: tuple[str, Span] | None = None,
+    ) -> Answer:
+        """The fact of the rule that ranks highest among those whose pattern the text is. `receiver`: the object whose
+        method is called, and its place."""
         at = _name_end(head) + function.shift
         rest = function.file.text(Span(at, node.end_byte + function.shift))
         args = paths[0].steps[-1].args
         front = _inner_args(self.names.unaliased(function, head, paths[0]))
         if args and "<" not in rest.split("(", 1)[0]:
             front += f"<{', '.join(args)}>"
-        tried = [(r, r.bind(front + rest, lambda text: self._evaluate(function, text))) for r in meant]
+        of = Piece(receiver[0], 0, 0) if receiver is not None else None
+        tried = [(r, r.bind(front + rest, lambda text: self._evaluate(function, text), of)) for r in meant]
         matched = [(r, b) for r, b in tried if isinstance(b, Bound)]
         near = tuple(Attempt(r, Outcome.NEAR, b) for r, b in tried if isinstance(b, str))
         if not matched:
@@ -339,7 +392,9 @@ class Facts:
             return Answer(Doubt(_gravest([winner, *rivals]), what, Problem.TIED, winner.rule), attempts=(*tied, *near))
         behind = len(front)
         captures = {
-            name: (p.text, _span(function, at, rest, p.start - behind, p.end - behind))
+            name: receiver
+            if receiver is not None and p is of
+            else (p.text, _span(function, at, rest, p.start - behind, p.end - behind))
             for name, p in bound.captures.items()
         }
         shadowed = tuple(Attempt(r, Outcome.SHADOWED, by=winner.rule) for r, _ in matched[1:] if r.rule != winner.rule)

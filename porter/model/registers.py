@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import prod
 
 from tree_sitter import Node
 
@@ -13,7 +14,7 @@ from porter.model.functions import Function
 COMPONENTS = ("x", "y", "z", "w")
 """Members of CUDA's vector types."""
 _VECTOR_OF_ZEROS = re.compile(
-    r"make_u?(?:float|int)[234]\(\s*(?:0*\.?0*[fFuU]*\s*,?\s*)+\)|(?:float|int|uint)[234]\s*\{\s*\}"
+    r"make_u?(?:float|int)[234]\(\s*[0.]+[fFuU]*\s*(?:,\s*[0.]+[fFuU]*\s*)*\)|(?:float|int|uint)[234]\s*\{\s*\}"
 )
 _ZERO = re.compile(r"[-+]?0*\.?0*(?:[eE][-+]?\d+)?[fFuUlL]*|float\s*\(\s*0\s*\)|float\s*\{\s*\}|\{\s*\}")
 
@@ -152,7 +153,7 @@ def register_list(function: Function, nodes: list[Node | None]) -> RegisterList 
     except ValueError:
         return None
     extents = tuple(max(i[axis] for i in indices) + 1 for axis in range(depth - fixed))
-    if indices != _row_major(extents):
+    if len(indices) != prod(extents) or indices != _row_major(extents):
         return None
     return RegisterList(first.name, first.root, first.subscripts[:fixed], extents, path=first.path)
 

@@ -12,7 +12,7 @@ from porter.lang.asm import AsmOperand, AsmStatement
 from porter.model.functions import Function
 from porter.model.registers import RegisterList, register_list
 from porter.ptx.ast import Imm, Instruction, Neg, Operand, Placeholder, Reg, Template, Vec
-from porter.ptx.table import find, items
+from porter.ptx.table import Decoded, find, items
 from porter.ptx.wgmma import WgmmaOp
 
 
@@ -81,24 +81,27 @@ def tensor_core_steps(
     steps: list[MmaStep | SyncStep] = []
     predicates: dict[str, str] = {}
     for instruction in template.instructions():
-        head = instruction.parts[0]
-        if head == "setp":
-            name, text = _predicate(statement, instruction)
-            predicates[name] = text
-        elif head != "wgmma":
+        found = find(instruction)
+        if instruction.parts[0] not in ("setp", "wgmma"):
             raise Unsupported(f"wgmma and `{instruction.opcode}` in one asm statement")
-        elif instruction.guard is not None:
-            raise Unsupported("a predicated wgmma instruction")
-        elif instruction.parts[1] == "mma_async":
-            steps.append(_mma(function, statement, instruction, predicates))
-        elif instruction.parts[1] == "fence":
-            steps.append(SyncStep(Step.FENCE))
-        elif instruction.parts[1] == "commit_group":
-            steps.append(SyncStep(Step.COMMIT))
-        elif instruction.parts[1] == "wait_group":
-            steps.append(SyncStep(Step.WAIT, _value(statement, instruction.operands[0])))
-        else:
-            raise Unsupported(f"`{instruction.opcode}`")
+        if "sp" in instruction.parts:
+            raise Sparse("sparse wgmma")
+        if found is None:
+            raise Unsupported(f"`{instruction.opcode}` with these operands is no instruction of the PTX ISA")
+        if found.guard is not None:
+            raise Unsupported(f"a predicated `{instruction.opcode}`")
+        match found.parts[:2]:
+            case ("setp", _):
+                name, text = _predicate(statement, found)
+                predicates[name] = text
+            case (_, "mma_async"):
+                steps.append(_mma(function, statement, found, predicates))
+            case (_, "fence"):
+                steps.append(SyncStep(Step.FENCE))
+            case (_, "commit_group"):
+                steps.append(SyncStep(Step.COMMIT))
+            case _:
+                steps.append(SyncStep(Step.WAIT, _value(statement, found["n"])))
     return steps
 
 
@@ -144,12 +147,7 @@ def _predicate(statement: AsmStatement, instruction: Instruction) -> tuple[str, 
     return destination.name, f"({left}) {'!=' if comparison == 'ne' else '=='} ({right})"
 
 
-def _mma(function: Function, statement: AsmStatement, instruction: Instruction, predicates: dict[str, str]) -> MmaStep:
-    if "sp" in instruction.parts:
-        raise Sparse("sparse wgmma")
-    found = find(instruction)
-    if found is None:
-        raise Unsupported(f"`{instruction.opcode}` with these operands is no wgmma of the PTX ISA")
+def _mma(function: Function, statement: AsmStatement, found: Decoded, predicates: dict[str, str]) -> MmaStep:
     op = WgmmaOp.of(found.modifiers)
     bound = [_operand(statement, item) for item in items(found["d"])]
     registers = register_list(function, [o.expr_node if o is not None else None for o in bound])

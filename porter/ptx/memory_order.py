@@ -31,7 +31,7 @@ class Scope(IntEnum):
 _SCOPES = {"cta": Scope.CTA, "cluster": Scope.CLUSTER, "gpu": Scope.GPU, "sys": Scope.SYS,
            "gl": Scope.GPU}  # fmt: skip
 _SEMANTICS = ("relaxed", "acquire", "release", "acq_rel", "volatile", "weak", "mmio")
-_ATOMICS = frozenset(("atom", "red", "multimem"))
+_ATOMICS = frozenset(("atom", "red"))
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,16 @@ def scope_of(parts: tuple[str, ...], default: Scope) -> Scope:
 def memory_order(ins: ast.Instruction) -> MemoryOrder:
     """Of a load, store, atomic or reduction.
 
-    An atomic without semantics is relaxed, without a scope it is of `.gpu` scope (PTX ISA 9.7.13.5); volatile
-    accesses are relaxed ones of `.sys` scope (PTX ISA 8.4).
+    An atomic without semantics is relaxed, without a scope it is of `.gpu` scope (PTX ISA 9.7.13.5), multimem.red
+    of `.sys` scope (9.7.9.14); volatile accesses are relaxed ones of `.sys` scope (PTX ISA 8.4).
     """
     p = ins.parts
-    atomic = p[0] in _ATOMICS
+    reduces = p[:2] == ("multimem", "red")
+    atomic = p[0] in _ATOMICS or reduces
     semantics = next((x for x in p[1:] if x in _SEMANTICS), "relaxed" if atomic else "weak")
     if semantics == "weak":
         return MemoryOrder(constant="nc" in p)
-    scope = scope_of(p, Scope.GPU if atomic else Scope.SYS)
+    scope = scope_of(p, Scope.GPU if atomic and not reduces else Scope.SYS)
     acquires = semantics in ("acquire", "acq_rel") and p[0] != "red"
     return MemoryOrder(True, scope, acquires, semantics in ("release", "acq_rel"))
 

@@ -79,6 +79,9 @@ def _cause_block(
         if remedy:
             yield f"{_PREFIX}     add: {remedy}"
     yield f"{_PREFIX}     rule: {hazard.kind.rule} ({hazard.kind.source})"
+    rulings = dict.fromkeys(h.ruling for h in cause.hazards if h.ruling is not None and h.severity == "review")
+    for ruling in rulings:
+        yield f"{_PREFIX}     ruling: {ruling} (docs/rulings.md)"
     if inherited is not None:
         site = inherited.original.second
         yield f"{_PREFIX}     in the original: {site.opcode} at {site.place}"
@@ -177,6 +180,7 @@ def hazard(h: Hazard) -> dict[str, Any]:
         "hazard": h.kind.id,
         "severity": h.severity,
         "strict_only": h.strict,
+        "ruling": h.ruling,
         "race": h.race or None,
         "title": h.kind.title,
         "where": h.where,

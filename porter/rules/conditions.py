@@ -19,6 +19,8 @@ WORDS: Mapping[str, str] = {
     "expression": "anything but nothing",
 }
 TESTS = ("regex", "in", "not", "equals", "multiple_of")
+OF_TYPE = "type"
+"""Asks for the class of the object whose method is called. The model answers."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 

@@ -16,6 +16,8 @@ import jsonschema
 import yaml
 
 from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics.reading import read_file
+from porter.diagnostics.yaml_text import read_yaml
 from porter.lang.text import Safety
 from porter.model.facts import KINDS, Fact, kind_name
 from porter.model.recognition import Emitter
@@ -106,18 +108,15 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false")
 def read_rule_file(path: Path, is_user: bool = True) -> list[Rule]:
     """The rules of one file. Raises PorterError RULE_FILE with the place of the first problem."""
     try:
-        text = path.read_text(encoding="utf-8")
-        data, root = yaml.load(text, _Loader), yaml.compose(text, _Loader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise PorterError(Code.RULE_FILE, Location(str(path)), problem=str(error)) from error
+        root, data = read_yaml(read_file(path).decode("utf-8"), _Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = Location(str(path), mark.line + 1, mark.column + 1) if mark else Location(str(path))
         raise PorterError(Code.RULE_FILE, where, problem=str(getattr(error, "problem", error))) from error
     except (ValueError, TypeError, RecursionError) as error:
-        # a date that is none, a mapping as a key
+        # a text that is no UTF-8, a date that is none, a mapping as a key
         raise PorterError(Code.RULE_FILE, Location(str(path)), problem=str(error)) from error
-    if data is None:
+    if root is None:
         raise PorterError(Code.RULE_FILE, Location(str(path)), problem="the file is empty")
     validator = jsonschema.Draft202012Validator(schema())
     # a word that is not known is why another is missing

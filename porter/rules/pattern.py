@@ -2,14 +2,15 @@
 """Patterns of recognizers: source text with `$X` for one expression or template argument and `$$$X` for any list.
 
 White space and comments do not matter; brackets balance; the same `$X` twice binds the same tokens. A pattern is a
-qualified name, a member of one, or a call of one. What the name means is for the model to say, not for a pattern.
+qualified name, a member of one, a call of one, or the call of a method of an object `$X`. What the name means is for
+the model to say, not for a pattern.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from porter.model.recognition import Piece
@@ -18,6 +19,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(r'\s*(\${1,3}(?:[A-Z]\w*|\{[A-Z]\w*\})|"(?:\\.|[^"\\])*"|\d[\w.]*|\w+|\S)', re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CAPTURE = re.compile(r"\$\$?\$?(?:([A-Z]\w*)|\{([A-Z]\w*)\})")
+_METHOD = re.compile(r"\$([A-Z]\w*)\s*\.\s*")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _MOST_TOKENS = 4000
 """Tokens that one `$X` is tried on."""
@@ -41,11 +43,14 @@ def tokens(text: str) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Pattern:
     """`head` is the name that it begins with; `rest` are the tokens behind it, those of template arguments inside the
-    name in front: `Tile<$N>::run($A)` has the head Tile, run and the rest `< $N > :: ( $A )`."""
+    name in front: `Tile<$N>::run($A)` has the head Tile, run and the rest `< $N > :: ( $A )`. The head of `$X.run($A)`
+    is run."""
 
     text: str
     head: tuple[str, ...]
     rest: tuple[str, ...]
+    receiver: str = ""
+    """The capture of the object whose method `head` is."""
 
     @property
     def is_call(self) -> bool:
@@ -103,6 +108,14 @@ def compiled(text: str) -> Pattern:
     Raises:
         PatternError: nothing can be what it asks for.
     """
+    method = _METHOD.match(text.strip())
+    if method is not None:
+        called = compiled(text.strip()[method.end() :])
+        if len(called.head) != 1 or not called.is_call:
+            raise PatternError(f"`{text}` cannot match: a method of ${method[1]} is called, as in `$X.run($A)`")
+        if method[1] in called.captures:
+            raise PatternError(f"`{text}` has the object ${method[1]} among the arguments of its method")
+        return replace(called, text=text.strip(), receiver=method[1])
     head, rest, text = [], list[str](), text.strip()
     given = _placed(text)
     at = 0

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from porter.diagnostics import Location
 from porter.model.facts import KINDS, Fact, Mma, Refused, Replaced, numbers, places
 from porter.model.recognition import Bound, Piece, Recognizer, Vocabulary
-from porter.rules.conditions import Condition, Evaluate, Stated, condition
+from porter.rules.conditions import OF_TYPE, Condition, Evaluate, Stated, condition
 from porter.rules.pattern import Pattern, PatternError, captures_in, compiled, filled
 
+_QUALIFIED = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 _ONE_CAPTURE = re.compile(r"\$(?:[A-Z]\w*|\{[A-Z]\w*\})")
 
 
@@ -42,6 +43,8 @@ class FactPattern:
     kind: type[Fact]
     values: tuple[tuple[str, str | int | bool], ...] = ()
     where_captures: tuple[tuple[str, Condition], ...] = ()
+    of_type: tuple[str, ...] = ()
+    """The class of the object whose method the pattern calls."""
 
     @property
     def rule(self) -> str:
@@ -62,6 +65,10 @@ class FactPattern:
     @property
     def of_class(self) -> bool:
         return self.pattern.has_inner_args
+
+    @property
+    def receiver(self) -> tuple[str, ...]:
+        return self.of_type
 
     @property
     def is_user(self) -> bool:
@@ -92,10 +99,12 @@ class FactPattern:
         value = str(dict(self.values).get(name, ""))
         return captures_in(value)[0] if name in places(self.kind) and value else ""
 
-    def bind(self, rest: str, evaluate: Evaluate) -> Bound | str:
+    def bind(self, rest: str, evaluate: Evaluate, receiver: Piece | None = None) -> Bound | str:
         """The fact at a name that `rest` follows; why there is none if the pattern asks for something else."""
         why = f"`{self.shown}` asks for other arguments"
-        for captured in self.pattern.bind(rest):
+        of = {self.pattern.receiver: receiver} if receiver is not None else {}
+        for bound in self.pattern.bind(rest):
+            captured = {**bound, **of}
             texts = {name: piece.text for name, piece in captured.items()}
             failed = next(((n, c) for n, c in self.where_captures if not c.holds(texts[n], evaluate)), None)
             if failed is not None:
@@ -192,9 +201,24 @@ def _made(
     for name in (*where, *origin.maps):
         if name not in captures:
             raise PatternError(f"`{'where' if name in where else 'map'}` names ${name}, which no pattern captures")
-    asked = tuple(sorted((name, condition(name, c)) for name, c in where.items()))
+    of_type = _type_of_receiver(patterns, where)
+    asked = tuple(sorted((n, condition(n, c)) for n, c in where.items() if not (of_type and n == patterns[0].receiver)))
     given = tuple(sorted(values.items()))
-    return tuple(FactPattern(origin, p, kind, given, asked) for p in patterns)
+    return tuple(FactPattern(origin, p, kind, given, asked, of_type) for p in patterns)
+
+
+def _type_of_receiver(patterns: Sequence[Pattern], where: Mapping[str, Stated]) -> tuple[str, ...]:
+    """The class that a rule says the object of a method is of; empty if no method is called. Raises PatternError."""
+    receiver = patterns[0].receiver
+    if any(p.receiver != receiver for p in patterns):
+        raise PatternError("of the patterns some call a method of an object, and some do not")
+    if not receiver:
+        return ()
+    stated = where.get(receiver)
+    named = stated.get(OF_TYPE) if isinstance(stated, Mapping) else None
+    if not isinstance(named, str) or not _QUALIFIED.fullmatch(named):
+        raise PatternError(f"`where` has to say of which class ${receiver} is: {receiver}: {{type: house::Pipe}}")
+    return tuple(named.split("::"))
 
 
 def alternatives(origin: Origin, texts: Iterable[str]) -> list[Pattern]:
@@ -205,7 +229,7 @@ def alternatives(origin: Origin, texts: Iterable[str]) -> list[Pattern]:
             raise PatternError(f"`{pattern.text}` does not capture what `{patterns[0].text}` does")
     found: list[Pattern] = []
     for pattern in patterns:
-        scopes = origin.scope if len(pattern.head) == 1 else ()
+        scopes = origin.scope if len(pattern.head) == 1 and not pattern.receiver else ()
         found += [Pattern(pattern.text, (*s.split("::"), *pattern.head), pattern.rest) for s in scopes] or [pattern]
     return found
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, PorterError, Severity
+from porter.diagnostics import Code, Diagnostic, PorterError, Severity, unforeseen
 from porter.lang.sources import is_python, load_sources
 from porter.lang.text import EditGroup, Safety
 from porter.passes.dsl.port import port_python
@@ -36,8 +36,7 @@ def port_effort(path: str, include_dirs: Sequence[Path] = (), options: PortOptio
         return _judged([error.diagnostic], ())
     except Exception as error:
         # One file must not end the scan of a tree.
-        values = {"what": f"{type(error).__name__}: {error}"}
-        return _judged([Diagnostic(Code.INTERNAL, None, values)], ())
+        return _judged([unforeseen(error)], ())
 
 
 def library_effort(path: str, rules: tuple[str, ...] = ()) -> Effort:

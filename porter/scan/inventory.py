@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
@@ -197,8 +197,7 @@ def _read_one(
     except Exception as error:
         if path in named:
             raise
-        values = {"what": f"{type(error).__name__}: {error}"}
-        return None, [Diagnostic(Code.INTERNAL, Location(str(path)), values)]
+        return None, [unforeseen(error, Location(str(path)))]
 
 
 _Item = TypeVar("_Item")

@@ -28,7 +28,8 @@ class NamedBarrier:
 
 class Barriers:
     """`named` are those in use by (block, number). Threads that have been through a reduction have a token of its
-    result. Of each cluster: threads that have arrived, complete phases, and the phase in which each thread arrived."""
+    result. Of each cluster: threads that have arrived, complete phases, the phase in which each thread
+    arrived, and whether it has not waited since."""
 
     def __init__(self, geometry: Geometry) -> None:
         W, clusters = geometry.W, geometry.n_cta // geometry.cluster_size
@@ -38,3 +39,4 @@ class Barriers:
         self.cluster_arrived = np.zeros(clusters, np.int64)
         self.cluster_phase = np.zeros(clusters, np.int64)
         self.cluster_seen = np.full((W, 32), -1, np.int64)
+        self.cluster_unwaited = np.zeros((W, 32), bool)

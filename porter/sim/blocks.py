@@ -9,9 +9,10 @@ may go on.
 from __future__ import annotations
 
 from porter.ptx import ast
-from porter.ptx.table import Completion, Decoded
+from porter.ptx.table import UNKNOWN, Completion, Decoded
 from porter.sim.program import EXIT, BasicBlock, Program
 
+_OF_PAIRS = ("tcgen05.dealloc", "tcgen05.relinquish_alloc_permit")
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
 
 
@@ -20,6 +21,8 @@ def leading(ins: Decoded) -> str:
     member mask, together ("warp"), by the four warps of a warpgroup ("group"), or such that it may have to wait."""
     form, given = ins.form, ins.modifiers
     if form.awaits is Completion.MBARRIER_TX or form.name == "tcgen05.alloc" or given.get("action") == "inc":
+        return "wait"
+    if form.name in _OF_PAIRS and given["cta_group"][-1] == "2":
         return "wait"
     if form.issue == "cta":
         return "wait" if "red" in given else ""
@@ -53,6 +56,8 @@ def split(program: Program) -> None:
         last = code[b.end - 1]
         following = b.number + 1 if b.number + 1 < len(program.blocks) else EXIT
         head = last.parts[0]
+        if head in ("bra", "brx") and last.form is UNKNOWN:
+            raise ValueError(f"a branch that cannot be followed: {last.opcode} (PTX line {last.line})")
         if head == "bra":
             name = last["target"]
             assert isinstance(name, ast.Sym)
@@ -63,7 +68,9 @@ def split(program: Program) -> None:
         elif head == "brx":
             table = last["targets"]
             assert isinstance(table, ast.Sym)
-            b.succ = tuple(program.block_of_label(t) for t in program.tables.get(table.name, ()))
+            if any(t not in program.labels for t in program.tables.get(table.name, ("",))):
+                raise ValueError(f"branch to an unknown label of {table.name} (PTX line {last.line})")
+            b.succ = tuple(program.block_of_label(t) for t in program.tables[table.name])
             if last.guard is not None:
                 b.succ += (following,)
         elif head in ("ret", "exit", "trap"):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -140,7 +141,8 @@ class Compiler(Unit):
             del cg.lines[kept[0] :]
             cg.env, cg.dirty = kept[1], kept[2]
             cg.guard = None
-            self._guard(cg, ins)
+            with suppress(Unsupported):
+                self._guard(cg, ins)
             self.refused[at] = str(problem)
             cg.line(cg.call("unsupported", repr(str(problem))))
         return False

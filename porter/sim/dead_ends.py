@@ -132,11 +132,21 @@ def _describe_key(M: Machine, key: Any) -> str:
         return f"barrier {key[2]}, {state.arrived} of {need} threads arrived"
     if key[0] == "cluster":
         return f"cluster barrier, {int(M.barriers.cluster_arrived[key[1]])} threads arrived"
+    if key[0] == "pair":
+        return f"the peer block's tcgen05.{key[1]}"
+    if key[0] == "tmem":
+        return _describe_alloc(M, key[1])
     return {
         "warp": "the other threads of the warp",
         "group": "the other warps of the warpgroup",
-        "tmem": "free Tensor Memory columns",
     }.get(key[0], f"completion of {key[0]}")
+
+
+def _describe_alloc(M: Machine, cta: int) -> str:
+    peer = cta ^ 1
+    if M.tmem.cta_group[cta] != 2 or peer in M.tmem.requests:
+        return "free Tensor Memory columns"
+    return "the peer block's tcgen05.alloc" + (", but it has ended" if M.alive[peer] == 0 else "")
 
 
 def describe_lanes(lanes: Array) -> str:

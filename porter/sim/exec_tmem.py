@@ -54,8 +54,7 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
     warps, passed = M.warps(idx), np.zeros(n, bool)
     keys: list[Any] = [None] * n
     for row, warp in enumerate(M.warps(idx).tolist()):
-        if warp in T.granted:
-            T.granted.discard(warp)
+        if T.take_grant(warp):
             passed[row] = True
             continue
         cta = int(M.warp_cta[warp])
@@ -63,6 +62,8 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
         T.use_group(cta, group, at, warp)
         T.check_alloc(cta, wanted, at, warp)
         ctas = blocks_of_group(M, cta, group, at, warp)
+        if M.observer is not None and cta not in T.requests:
+            M.observer.asks(at, warp, group)
         T.requests[cta] = (warp, wanted, int(where[row, 0]))
         requests = [T.requests.get(c) for c in ctas]
         keys[row] = ("tmem", cta)
@@ -88,25 +89,44 @@ def tmem_alloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, colu
                 T.granted.add(r[0])
                 M.wake(("tmem", c))
         M.activity += 1
-    if not passed.all():
-        waiting = np.zeros((n, 32), bool)
-        waiting[~passed] = M.exists[M.warps(idx)][~passed]
-        # A warp granted by its peer in this very step must not be put to sleep.
-        for row, warp in enumerate(M.warps(idx).tolist()):
-            if warp in T.granted and not passed[row]:
-                T.granted.discard(warp)
-                passed[row] = True
-                waiting[row] = False
-        M.park(idx, n, waiting, keys)
-    if not passed.any():
+    going = _going_on(M, idx, n, mask, passed, keys)
+    if going is None:
         return None
-    chosen = M.warps(idx)[passed]
     if M.observer is not None:
         for row in np.flatnonzero(passed).tolist():
             cta, offset = int(M.warp_cta[warps[row]]), int(where[row, 0]) & OFFSET_MASK
             start = int.from_bytes(M.smem[cta, offset : offset + 4].tobytes(), "little") & COLUMN_MASK
             M.observer.allocated(at, int(warps[row]), offset, start, int(count[row, 0]), group)
+    return going
+
+
+def _going_on(M: Machine, idx: Any, n: int, mask: Any, passed: Array, keys: list[Any]) -> Any:
+    """The selection of those that have `passed`, among them what a peer has granted in this very step; the others stay
+    where they are, under their keys."""
+    warps = M.warps(idx)
+    for row in np.flatnonzero(~passed).tolist():
+        passed[row] = M.tmem.take_grant(int(warps[row]))
+    if not passed.all():
+        waiting = np.broadcast_to(True if mask is None else mask, (n, 32)) & ~passed[:, None]
+        M.park(idx, n, waiting, keys)
+    if not passed.any():
+        return None
+    chosen = warps[passed]
     return chosen, chosen.size, None if mask is None else np.broadcast_to(mask, (n, 32))[passed]
+
+
+@runtime
+def tmem_meet(M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, group: int) -> Any:
+    """A pair's tcgen05.dealloc or relinquish_alloc_permit may block until the peer's warp has come to its own (PTX ISA
+    9.7.16.5): as late as legal, it does."""
+    passed = np.ones(n, bool)
+    keys: list[Any] = [None] * n
+    for row, warp in active_warps(M, idx, n, mask):
+        cta = int(M.warp_cta[warp])
+        M.tmem.use_group(cta, group, at, warp)
+        key: Any = ("pair", what, blocks_of_group(M, cta, group, at, warp)[0])
+        keys[row], passed[row] = key, M.tmem.meets(key, cta, warp)
+    return _going_on(M, idx, n, mask, passed, keys)
 
 
 @runtime
@@ -115,8 +135,9 @@ def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, co
     for row, warp in active_warps(M, idx, n, mask):
         cta, address, count = int(M.warp_cta[warp]), int(a[row, 0]), int(c[row, 0])
         if M.observer is not None:
-            freed = Tensor(cta, column_bits(address & COLUMN_MASK, count), True)
-            M.observer.issues(Effect("dealloc", at, warp, None, [freed], Completion.NONE))
+            bits = column_bits(address & COLUMN_MASK, count)
+            M.observer.frees(at, warp, bits, group)
+            M.observer.issues(Effect("dealloc", at, warp, None, [Tensor(cta, bits, True)], Completion.NONE))
         M.tmem.use_group(cta, group, at, warp)
         M.tmem.deallocate(cta, address, count, at, warp)
 
@@ -124,7 +145,11 @@ def tmem_dealloc(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, co
 @runtime
 def tmem_relinquish(M: Machine, at: int, idx: Any, n: int, mask: Any, group: int) -> None:
     for _, warp in active_warps(M, idx, n, mask):
-        M.tmem.relinquished[int(M.warp_cta[warp])] = True
+        cta = int(M.warp_cta[warp])
+        M.tmem.use_group(cta, group, at, warp)
+        if M.observer is not None:
+            M.observer.relinquishes(at, warp, group)
+        M.tmem.relinquished[cta] = True
 
 
 def refused(problem: DatapathError, at: int, warp: int, code: Code = Code.SIM_TMEM_ACCESS) -> Stop:
@@ -264,13 +289,21 @@ def _alloc(cg: Context, ins: Decoded) -> None:
     cg.narrow(cg.call("tmem_alloc", address, cg.get("columns"), group_of(ins)))
 
 
+def _meet(cg: Context, ins: Decoded) -> None:
+    """Only a warp that executes it as a whole can stay at the instruction."""
+    if group_of(ins) == "2" and cg.machine.late and cg.guard is None:
+        cg.narrow(cg.call("tmem_meet", repr(ins.parts[1]), "2"))
+
+
 @emits("tcgen05.dealloc")
 def _dealloc(cg: Context, ins: Decoded) -> None:
+    _meet(cg, ins)
     cg.line(cg.call("tmem_dealloc", cg.get("taddr"), cg.get("columns"), group_of(ins)))
 
 
 @emits("tcgen05.relinquish_alloc_permit")
 def _relinquish(cg: Context, ins: Decoded) -> None:
+    _meet(cg, ins)
     cg.line(cg.call("tmem_relinquish", group_of(ins)))
 
 

@@ -25,6 +25,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
     exec_mbarrier,
     exec_memory,
     exec_move,
+    exec_multimem,
     exec_registers,
     exec_store_async,
     exec_tcgen05,
@@ -68,9 +69,9 @@ class Executor(Machine):
 
     def _exit(self, warps: Array, gone: Array) -> None:
         super()._exit(warps, gone)
-        threads_gone(self, warps, sorted(set(self.warp_cta[warps].tolist())))
         if self.observer is not None:
             self.observer.exited(warps)
+        threads_gone(self, warps, sorted(set(self.warp_cta[warps].tolist())))
 
     # The loop -----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ A granule is 2 bytes of shared memory, or 16 lanes of a Tensor Memory column.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.smem_desc import Generation
+from porter.ptx.tensormap import TensorMap
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.tmem_access import TmemAccess
 from porter.sim.datapath import tmem_access
 from porter.sim.datapath.operands import operand_chunks
+from porter.sim.datapath.tma import Mode, stored_bytes
 
 Array = npt.NDArray[Any]
 
@@ -74,6 +77,15 @@ def byte_bits(offsets: Array, size: int) -> int:
 def range_bits(offset: int, nbytes: int) -> int:
     first, last = offset // GRANULE, -(-(offset + nbytes) // GRANULE)
     return ((1 << (last - first)) - 1) << first
+
+
+def tile_bits(tensor_map: TensorMap, coords: Sequence[int], mode: Mode, offset: int, nbytes: int) -> int:
+    """What a tensor store reads of the `nbytes` that its box takes at an offset: elements inside (ruling
+    `box-beyond`)."""
+    inside = stored_bytes(tensor_map, coords, offset, mode)
+    if inside is None:
+        return range_bits(offset, nbytes)
+    return byte_bits(inside, 1) if inside.size else 0
 
 
 def cell_bits(lanes: Array, columns: Array) -> int:

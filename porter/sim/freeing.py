@@ -25,11 +25,12 @@ def freeing_blocks(program: Program) -> npt.NDArray[np.bool_] | None:
         for number in b.succ:
             if number != EXIT:
                 before[number].append(b.number)
-    work = [b.number for b in blocks if _frees(program, b)]
+    frees = {b.number for b in blocks if _frees(program, b)}
+    work = list(frees)
     found[work] = True
     while work:
         number = work.pop()
-        if blocks[number].lead == "wait":
+        if blocks[number].lead == "wait" and number not in frees:
             continue
         for earlier in before[number]:
             if not found[earlier] and program.code[blocks[earlier].end - 1].parts[0] not in _WAITING:

@@ -147,11 +147,13 @@ def simulate(
     memory: GlobalMemory,
     options: Options | None = None,
     variables: Mapping[str, int] | None = None,
+    prerequisite: Outcome | None = None,
 ) -> Outcome:
     """Run a kernel on the simulator. What goes wrong is in the outcome's findings; nothing is raised.
 
     `variables` are addresses in `memory` of module variables that outlive the launch; the others begin with
-    their initial values.
+    their initial values. `prerequisite` is the launch before this one, if this one need not wait for its end
+    (programmatic dependent launch); both are checked then.
     """
     options = options or Options()
     started = time.perf_counter()
@@ -224,7 +226,7 @@ def simulate(
         if options.mode == "checking":
             from porter.sim.check.run import CheckedWave
 
-            checked = CheckedWave(machine, options.level, checked)
+            checked = CheckedWave(machine, options.level, checked, None if prerequisite is None else prerequisite.grid)
             observers += checked.observers
         if options.trace is not None:
             from porter.sim.trace.tracer import Tracer
@@ -250,7 +252,7 @@ def simulate(
         if findings:
             break
     stats.seconds = time.perf_counter() - started
-    return Outcome(status, findings, stats, hazards)
+    return Outcome(status, findings, stats, hazards, None if checked is None else checked.check.global_memory.state)
 
 
 def _finding(machine: Executor, stop: Stop) -> Finding:

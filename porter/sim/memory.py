@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,15 @@ class Allocation:
         return self._views[key]
 
 
+class Multicast(NamedTuple):
+    """A range of multimem addresses: `start` to `end` (exclusive) stand for as many bytes at each of `targets`, as
+    memory of several devices (PTX ISA 8.2.3)."""
+
+    start: int
+    end: int
+    targets: tuple[int, ...]
+
+
 class GlobalMemory:
     """The memory that kernels share: allocations at stable addresses.
 
@@ -66,6 +76,7 @@ class GlobalMemory:
         self._starts: list[int] = []
         self._allocations: list[Allocation] = []
         self._next = first_address
+        self._multicasts: list[Multicast] = []
 
     def alloc(self, nbytes: int, *, align: int = 256, fill: int = 0xFF, name: str = "") -> int:
         """Allocate `nbytes` bytes, each holding `fill`; returns the device address."""
@@ -83,6 +94,20 @@ class GlobalMemory:
         if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.writeable:
             raise ValueError("a writable one-dimensional uint8 array is needed")
         self._insert(Allocation(address, array.size, array, name))
+
+    def multicast(self, targets: Sequence[int], nbytes: int, address: int | None = None) -> int:
+        """A multimem address for `nbytes` bytes at each of `targets`; only multimem instructions access it."""
+        if not targets:
+            raise ValueError("a multimem address stands for one place at least")
+        if address is None:
+            address = self._next
+            self._next = -(-(address + nbytes) // _PAD) * _PAD + 4096
+        self._multicasts.append(Multicast(address, address + nbytes, tuple(targets)))
+        return address
+
+    def find_multicast(self, address: int) -> Multicast | None:
+        """What a multimem address stands for."""
+        return next((m for m in self._multicasts if m.start <= address < m.end), None)
 
     def _insert(self, a: Allocation) -> None:
         i = bisect_right(self._starts, a.start)
@@ -108,6 +133,8 @@ class GlobalMemory:
 
     def describe(self, address: int) -> str:
         """Where an address lies that no allocation holds."""
+        if self.find_multicast(address) is not None:
+            return "a multimem address, which only multimem instructions access"
         i = bisect_right(self._starts, address) - 1
         if i >= 0 and address - self._allocations[i].end < 1 << 20:
             a = self._allocations[i]

@@ -79,7 +79,7 @@ class Observer:
         """Whoever waits for these keys is about to go on."""
 
     def exited(self, warps: Array) -> None:
-        """Threads of these warps have ended."""
+        """Threads of these warps have ended; who waits for them has not gone on yet."""
 
     def finish(self) -> None:
         """The wave has come to its end, or was stopped."""
@@ -149,6 +149,15 @@ class Observer:
 
     def allocated(self, at: int, warp: int, offset: int, start: int, columns: int, group: int) -> None:
         """A warp has got columns, the first of which it has written to shared memory at `offset`."""
+
+    def asks(self, at: int, warp: int, group: int) -> None:
+        """A warp comes to a tcgen05.alloc, where it may have to wait."""
+
+    def frees(self, at: int, warp: int, bits: int, group: int) -> None:
+        """A warp deallocates the columns of `bits`."""
+
+    def relinquishes(self, at: int, warp: int, group: int) -> None:
+        """A warp gives up its block's right to allocate."""
 
     # Barriers -----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.sim.check.global_shadow import GlobalState
 from porter.sim.check.hazard import Hazard
 from porter.sim.trace.recorder import Recorder
 
@@ -103,10 +104,13 @@ class Stats:
 
 @dataclass
 class Outcome:
+    """`grid` is what a checked launch did in global memory, for one that depends on it."""
+
     status: Status
     findings: list[Finding]
     stats: Stats
     hazards: list[Hazard] = field(default_factory=list)
+    grid: GlobalState | None = None
 
 
 class Stop(Exception):

@@ -276,10 +276,12 @@ def cluster_arrive(M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
     warps = M.warps(idx)
     cluster = M.warp_cta[warps] // M.cluster_size
     phase = M.barriers.cluster_phase[cluster]
-    again = lanes & (M.barriers.cluster_seen[warps] == phase[:, None])
+    # Also where the phase is complete by now: only its wait tells the thread so.
+    again = lanes & M.barriers.cluster_unwaited[warps]
     if again.any():
         where = M.first_lane(idx, n, again)
         raise Stop(Code.SIM_BARRIER, "a second barrier.cluster.arrive without a wait between", at, *where)
+    M.barriers.cluster_unwaited[warps] |= lanes
     M.barriers.cluster_seen[warps] = np.where(lanes, phase[:, None], M.barriers.cluster_seen[warps])
     np.add.at(M.barriers.cluster_arrived, cluster, lanes.sum(axis=1))
     if M.observer is not None:
@@ -306,6 +308,7 @@ def cluster_wait(M: Machine, at: int, idx: Any, n: int, active: Any, mask: Any, 
     lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
     warps = M.warps(idx)
     cluster = M.warp_cta[warps] // M.cluster_size
+    M.barriers.cluster_unwaited[warps] &= ~lanes
     waiting = lanes & (M.barriers.cluster_seen[warps] >= M.barriers.cluster_phase[cluster][:, None])
     if M.observer is not None:
         M.observer.cluster_waits(warps[lanes.any(axis=1)], waiting[lanes.any(axis=1)])

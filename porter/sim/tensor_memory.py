@@ -72,8 +72,10 @@ class TensorMemory:
         self.allocations: list[dict[int, tuple[int, int]]] = [{} for _ in range(n)]
         self.relinquished = [False] * n
         self.cta_group = [0] * n
-        # Blocks whose warp waits in alloc: (warp, columns, shared address); warps that got theirs meanwhile.
+        # Blocks whose warp waits in alloc: (warp, columns, shared address); who waits for the peer block's warp at
+        # another operation of a pair; the warps of both whose turn has come meanwhile.
         self.requests: dict[int, tuple[int, int, int]] = {}
+        self._meeting: dict[Any, list[tuple[int, int]]] = {}
         self.granted: set[int] = set()
         self.stores: dict[int, list[Operation]] = {}
         self.loads: dict[int, list[PendingLoad]] = {}
@@ -140,6 +142,27 @@ class TensorMemory:
         self.cells(cta)[:, start : start + columns] = 0xFFFFFFFF
         self.machine.activity += 1
         self.machine.wake(("tmem", cta))
+
+    def meets(self, key: Any, cta: int, warp: int) -> bool:
+        """A warp of block `cta` has come to an operation of its pair: whether the peer's has too. If not, it is to wait
+        under `key`."""
+        if self.take_grant(warp):
+            return True
+        waiting = self._meeting.setdefault(key, [])
+        peer = next((i for i, (other, _) in enumerate(waiting) if other != cta), None)
+        if peer is None:
+            waiting.append((cta, warp))
+            return False
+        self.granted.add(waiting.pop(peer)[1])
+        self.machine.activity += 1
+        self.machine.wake(key)
+        return True
+
+    def take_grant(self, warp: int) -> bool:
+        """Whether the peer's warp has come for this one meanwhile."""
+        found = warp in self.granted
+        self.granted.discard(warp)
+        return found
 
     def check_columns(self, cta: int, columns: Array, at: int, warp: int, what: str) -> Array:
         """The allocation that each column belongs to. Raises Stop if one belongs to none."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from porter.ptx.forms.grammar import Completion
 from porter.sim.addresses import multicast_blocks, shared_place, signal_of
 from porter.sim.effects import Effect, Map, Outside, Shared, Span, Tile, Touch
-from porter.sim.footprints import range_bits
+from porter.sim.footprints import range_bits, tile_bits
 from porter.sim.machine import Machine
 
 Array = npt.NDArray[Any]
@@ -119,7 +119,11 @@ class Issuer(NamedTuple):
         owner, offset, nbytes = source
         touches: list[Touch] = [] if tensor_map is None else [Map(tensor_map)]
         operands = self.machine.steps, self.at, self.warp, *source, *same
-        touches += [Shared(owner, range_bits(offset, nbytes), False), Outside(target, True, reduces, operands)]
+        if isinstance(target, Tile):
+            bits = tile_bits(target.tensor_map, target.place, target.mode, offset, nbytes)
+        else:
+            bits = range_bits(offset, nbytes)
+        touches += [Shared(owner, bits, False), Outside(target, True, reduces, operands)]
         return self.effect("store", touches, Completion.BULK_GROUP)
 
 

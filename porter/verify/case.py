@@ -22,6 +22,7 @@ import yaml
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import is_file, read_text
+from porter.diagnostics.yaml_text import read_yaml
 from porter.verify.expr import Number
 
 Expr = Number | str
@@ -30,7 +31,6 @@ CASE_FILE = "case.yaml"
 
 _LARGEST = 2 << 20
 """Bytes of a case file."""
-_MOST_NODES = 200_000
 
 
 @dataclass(frozen=True)
@@ -193,12 +193,8 @@ def load_case(path: Path) -> Case:
 def _read_yaml(path: Path) -> tuple[yaml.Node | None, Any]:
     """The text of a file as nodes with their places, and as values."""
     text = read_text(path, _LARGEST)
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        node = yaml.compose(text, Loader=loader)
-        if node is not None and _nodes(node, {}) > _MOST_NODES:
-            raise ValueError(f"more than {_MOST_NODES} values, those that aliases repeat counted again")
-        return node, yaml.SafeLoader("").construct_document(node) if node is not None else None
+        return read_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = Location(str(path), mark.line + 1, mark.column + 1) if mark else Location(str(path))
@@ -206,19 +202,6 @@ def _read_yaml(path: Path) -> tuple[yaml.Node | None, Any]:
         raise PorterError(Code.CASE_NOT_YAML, where, path=path, problem=problem) from None
     except RecursionError:
         raise PorterError(Code.CASE_NOT_YAML, Location(str(path)), path=path, problem="nested too deep") from None
-
-
-def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for. Raises ValueError for one that holds itself."""
-    found = known.get(id(node))
-    if found is None:
-        known[id(node)] = -1
-        inner = node.value if isinstance(node, yaml.SequenceNode | yaml.MappingNode) else ()
-        parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
-        found = known[id(node)] = 1 + sum(_nodes(part, known) for part in parts)
-    elif found < 0:
-        raise ValueError("an alias stands for what it is a part of")
-    return found
 
 
 def _validate(path: Path, data: dict[str, Any], node: yaml.Node | None) -> None:

@@ -36,3 +36,61 @@ def test_a_relaxed_cluster_barrier_needs_a_fence(left_out: tuple[str, ...], leve
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     found = {(h.kind.id, h.severity) for h in outcome.hazards if h.kind.id == "H21"}
     assert found == (set() if severity is None else {("H21", severity)})
+
+
+GENERIC = BODY.replace("fence.mbarrier_init.release.cluster; //@fence\n", "").replace("arrive.relaxed", "arrive")
+OWN_FENCE = BODY.replace("fence.mbarrier_init.release.cluster; //@fence", "fence.acq_rel.cluster;")
+
+
+def hazards(body: str, level: str = "strict", threads: int = 32) -> set[tuple[str, str, str]]:
+    outcome = check(body, "sm_90a", threads, level, grid=2, cluster=2)
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    return {(h.kind.id, h.severity, h.remedy) for h in outcome.hazards}
+
+
+@pytest.mark.parametrize("level", ["strict", "practice"])
+@pytest.mark.parametrize("threads", [32, 128])
+@pytest.mark.parametrize("body", [GENERIC, GENERIC.replace("arrive.aligned", "arrive.release.aligned"), OWN_FENCE])
+def test_a_barrier_that_releases_orders_a_remote_arrival(body: str, threads: int, level: str) -> None:
+    """The arrival is an access of the generic proxy, as the initialization is."""
+    assert not hazards(body, level, threads)
+
+
+@pytest.mark.parametrize("level", ["strict", "practice"])
+@pytest.mark.parametrize("body", [BODY, GENERIC])
+def test_a_warp_that_has_not_waited_knows_of_no_initialization(body: str, level: str) -> None:
+    """Also where the barrier is complete by then."""
+    body = without(body, "wait").replace("DONE:", "DONE: barrier.cluster.wait.aligned;")
+    wanted = ("H21", "error", "barrier.cluster.wait by this warp")
+    assert wanted in hazards(body, level)
+
+
+ISSUER = """@%p0 mbarrier.init.shared.b64 [%r8], 1;
+setp.eq.u32 %p4, %r0, 32;
+{fence}
+barrier.cluster.arrive{relaxed}.aligned;
+{wait}
+@%p4 mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 16;
+@%p4 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%d0], 16, [%r8];
+W: mbarrier.try_wait.parity.shared.b64 %p6, [%r8], 0; @!%p6 bra W;
+{late} barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret;"""
+WAIT = "barrier.cluster.wait.aligned;"
+
+
+@pytest.mark.parametrize(
+    ("fence", "relaxed", "early", "wanted"),
+    [
+        ("fence.mbarrier_init.release.cluster;", ".relaxed", True, set()),
+        ("fence.mbarrier_init.release.cluster;", "", True, set()),
+        ("fence.proxy.async;", "", True, set()),
+        ("", "", True, {("review", "fence.mbarrier_init.release.cluster")}),
+        ("", ".relaxed", True, {("review", "fence.mbarrier_init.release.cluster")}),
+        ("fence.mbarrier_init.release.cluster;", ".relaxed", False, {("error", "bar.sync by this warp")}),
+        ("fence.mbarrier_init.release.cluster;", "", False, {("error", "bar.sync by this warp")}),
+        ("", ".relaxed", False, {("error", "bar.sync by this warp")}),
+    ],
+)
+def test_a_copy_asks_for_the_fence(fence: str, relaxed: str, early: bool, wanted: set[tuple[str, str]]) -> None:
+    body = ISSUER.format(fence=fence, relaxed=relaxed, wait=WAIT if early else "", late="" if early else WAIT)
+    found = {(severity, remedy) for kind, severity, remedy in hazards(body, "practice", 64) if kind == "H21"}
+    assert found == wanted

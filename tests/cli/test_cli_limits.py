@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from fakes_cli import porter
+from instructions.samples import HEAD, REGISTERS
+
+from porter.model.registers import is_zero
 
 PTX = """\
 .version 8.0
@@ -47,3 +50,109 @@ def test_two_billion_blocks(tmp_path: Path) -> None:
 def test_a_variable_of_a_terabyte(tmp_path: Path) -> None:
     (tmp_path / "k.ptx").write_text(PTX % ".global .align 16 .b8 huge[1099511627776];")
     assert "PT0099" not in porter("sim", tmp_path / "k.ptx", "--grid", "1", *LAUNCH, code=2).output
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bra;", "bra %w1, 1;", "@%p1 bra %f1, 0f40000000;", "bra nowhere;", "brx.idx %w1;", "brx.idx %w1, nowhere;",
+        "brx.idx %w1, targets;", "@%nowhere ret;", "@%nowhere bra END;", "@%nowhere bar.sync 0;", "bar.sync;",
+        "call;", "call nowhere;", "call (%w1), k, (%w1);", "ret 1;", "@%w1 mov.u32 %w1, 0;", "barrier.sync %nowhere;",
+        "mbarrier.try_wait.b64 %p1, [%nowhere], %l1;", "ld.global.v4.f32 {%f1, %f2}, [%l1];", "mov.u32 %w1;",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["sim", "hazards"])
+def test_control_flow_that_cannot_be_followed(command: str, line: str, tmp_path: Path) -> None:
+    lines = [HEAD.format(version="8.0", target="sm_90a"), ".visible .entry k(.param .u64 p) {", REGISTERS, line]
+    (tmp_path / "k.ptx").write_text("\n".join([*lines, "END: ret;", "}"]))
+    result = porter(command, tmp_path / "k.ptx", "--grid", "1", *LAUNCH, code=None)
+    assert "PT0099" not in result.output
+    assert result.exit_code in range(7)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "__global__ void k() {}", 'x")"'])
+@pytest.mark.parametrize("command", ["scan", "port"])
+def test_a_raw_string_that_is_not_closed(command: str, end: str, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(f'const char* s = R"(__global__ void f() {{ wgmma; }}\n)x{end}')
+    assert "PT0099" not in porter(command, tmp_path / "k.cu", code=None).output
+
+
+def test_blanks_behind_asm_take_no_time(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text("int asm /*" + " " * 100_000 + "*/ ;\n__global__ void k() {}\n")
+    began = time.monotonic()
+    porter("scan", tmp_path / "k.cu", code=None)
+    assert time.monotonic() - began < 10
+
+
+def test_zeros_that_are_none_take_no_time() -> None:
+    began = time.monotonic()
+    assert not is_zero("make_float4(" + "0.00000000000f, " * 8 + "x)")
+    assert is_zero("make_float4(0.f, 0., 0, .0F)")
+    assert time.monotonic() - began < 1
+
+
+DEEP = 5_000
+NESTED = {
+    "braces": "{" * DEEP + "}" * DEEP,
+    "parentheses": "int x = " + "(" * DEEP + "1" + ")" * DEEP + ";",
+    "open parentheses": "int x = " + "(" * DEEP,
+    "brackets": "int x = p" + "[" * DEEP + "0" + "]" * DEEP + ";",
+    "templates": "A<" * DEEP + "int" + ">" * DEEP + " x;",
+    "conditions": "if (1) " * DEEP + ";",
+    "operators": "int x = " + "1 + " * DEEP + "1;",
+}
+
+
+@pytest.mark.parametrize("command", ["scan", "port"])
+@pytest.mark.parametrize("body", NESTED.values(), ids=NESTED.keys())
+def test_cuda_nested_deep(body: str, command: str, tmp_path: Path) -> None:
+    wgmma = 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");'
+    (tmp_path / "k.cu").write_text(f"__global__ void k(int* p) {{\n{wgmma}\n{body}\n}}\n")
+    result = porter(command, tmp_path / "k.cu", code=None)
+    assert "PT0099" not in result.output
+    assert result.exit_code in range(7)
+
+
+@pytest.mark.parametrize("command", ["scan", "port"])
+@pytest.mark.parametrize(
+    "text",
+    ["(" * DEEP + ")" * DEEP, "(" * DEEP, "[" * DEEP + "]" * DEEP, "x = " + "-" * DEEP + "1", "x" + ".y" * DEEP,
+     "x" + "()" * DEEP, "x = " + "1 + " * DEEP + "1", "\n".join(" " * i + "if x:" for i in range(200))],
+    ids=lambda text: text[:9],
+)  # fmt: skip
+def test_python_nested_deep(text: str, command: str, tmp_path: Path) -> None:
+    head = "import cutlass.cute as cute\n@cute.kernel\ndef k(): pass\n"
+    (tmp_path / "k.py").write_text(head + text + "\n")
+    result = porter(command, tmp_path / "k.py", code=None)
+    assert "PT0099" not in result.output
+    assert result.exit_code in range(7)
+
+
+ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+YAML = {
+    "aliases": ALIASES,
+    "merged": "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 60)),
+    "lists": "a: " + "[" * DEEP + "]" * DEEP,
+    "mappings": "a: " + "{a: " * DEEP + "1" + "}" * DEEP,
+    "open": "[" * DEEP,
+    "blocks": "\n".join(" " * i + "a:" for i in range(2_000)),
+    "itself": "a: &a [*a]",
+    "objects": "a: !!python/object/apply:os.system ['touch escaped']",
+    "numbers": "a: " + "9" * DEEP,
+    "sexagesimal": "a: " + ":".join(["59"] * DEEP),
+}
+
+
+@pytest.mark.parametrize("text", YAML.values(), ids=YAML.keys())
+def test_yaml_bombs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.cu").write_text("__global__ void k() {}\n")
+    (tmp_path / "case.yaml").write_text("kernel: k.cu\n" + text + "\n")
+    (tmp_path / "rules.yaml").write_text("schema: 2\n" + text + "\n")
+    began = time.process_time()
+    for arguments in (["verify", "case.yaml"], ["rules", "list", "--rules", "rules.yaml"]):
+        result = porter(*arguments, code=2)
+        assert "PT0099" not in result.output
+        assert len(result.output) < 20_000
+    assert time.process_time() - began < 10
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["case.yaml", "k.cu", "rules.yaml"]

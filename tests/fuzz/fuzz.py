@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Broken inputs for every command that reads sources, in-process.
 
-    python tests/fuzz/fuzz.py [--inputs N] [--seed N] [--jobs N] [--only N]
+    PYTHONPATH=tests python tests/fuzz/fuzz.py [--inputs N] [--seed N] [--jobs N] [--only N]
 
-An input is a kernel, a PTX module or a case that was damaged: tokens left out or repeated, the end cut off, two files
-spliced, bytes that are no UTF-8. A command has to end by itself in time, with one of its exit codes, without an
-internal error, and to write nothing where it fails. Input N of a seed is the same on every machine: `--only N` runs it
-alone and keeps its files.
+An input is a kernel, a PTX module, a case, a file of rules or one that builds kernels, and it was damaged: tokens left
+out or repeated, the end cut off, two files spliced, bytes that are no UTF-8. A command has to end by itself in time,
+with one of its exit codes, without an internal error, and to write nothing where it fails. Input N of a seed is the
+same on every machine: `--only N` runs it alone and keeps its files.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -27,9 +28,11 @@ from pathlib import Path
 
 import numpy as np
 from click.testing import CliRunner
+from instructions.samples import HEAD, REGISTERS, instructions, opcodes
 
 from porter.cli.main import main as porter
 from porter.diagnostics import PorterError
+from porter.ptx.table import FORMS
 from porter.verify.case import load_case
 from porter.verify.inputs import choose, decoded, generate
 from porter.verify.oracle import magnitude, reference
@@ -37,7 +40,12 @@ from porter.verify.problem import bind
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 10
-"""The longest that a command may take."""
+"""The longest that a command may compute."""
+LONGEST = 120
+"""Seconds that it may take on a machine that does other work beside it."""
+BUILD_FILES = ("CMakeLists.txt", "setup.py", "Makefile")
+KERNEL = REPOSITORY / "corpus" / "gemm_tma" / "gemm_tma.cu"
+"""What lies beside rules and build files."""
 LONGEST_PORTED = 9_000
 """Bytes of the kernels that are ported, so that thousands of inputs take minutes."""
 
@@ -80,6 +88,24 @@ DONE:
 """
 
 
+TARGETS = ("sm_90a", "sm_100a")
+SAMPLES = 6
+"""Sample instructions of one module."""
+
+
+def sample_modules() -> list[bytes]:
+    """Modules that hold an instruction of each row of the table; addresses are those of memory that is there."""
+    texts = [instructions(row, opcodes(row)[0])[-1] for row in FORMS]
+    ready = ["ld.param.u64 %l0, [parameter];"]
+    ready += [f"mov.b64 %l{i}, %l0; mov.u32 %w{i}, smem;" for i in range(1, 10)]
+    modules = []
+    for at in range(0, len(texts), SAMPLES):
+        lines = [HEAD.format(version="9.0", target=TARGETS[at // SAMPLES % len(TARGETS)])]
+        lines += [".visible .entry k(.param .u64 parameter, .param .u32 n) {", REGISTERS, *ready]
+        modules.append("\n".join([*lines, *texts[at : at + SAMPLES], "END: ret;", "}"]).encode())
+    return modules
+
+
 @dataclass(frozen=True)
 class Input:
     """One damaged file, and the commands that get it: `{}` stands for its path."""
@@ -106,8 +132,10 @@ def seeds() -> dict[str, list[bytes]]:
     return {
         "cuda": [p.read_bytes() for e in ("cu", "cuh") for p in sorted(corpus.glob(f"*/*.{e}"))],
         "python": [p.read_bytes() for p in sorted(corpus.glob("dsl_*/dsl_*.py"))],
-        "ptx": [PTX, (REPOSITORY / "tests" / "capture" / "kernels.ptx").read_bytes()],
+        "ptx": [PTX, (REPOSITORY / "tests" / "capture" / "kernels.ptx").read_bytes(), *sample_modules()],
         "case": [p.read_bytes() for p in sorted(corpus.glob("gemm_*/*case.yaml"))],
+        "rules": [p.read_bytes() for p in sorted((REPOSITORY / "mappings").glob("*.yaml"))],
+        **{name: [p.read_bytes() for p in sorted(corpus.glob(f"*/{name}"))] for name in BUILD_FILES},
     }
 
 
@@ -143,16 +171,28 @@ def damaged(files: Sequence[bytes], chosen: random.Random) -> bytes:
 
 def make_input(number: int, seed: int, files: dict[str, list[bytes]]) -> Input:
     chosen = random.Random(f"{seed} {number}")
-    kind = chosen.choices(("cuda", "python", "ptx", "case"), (45, 15, 20, 20))[0]
+    kind = chosen.choices(("cuda", "python", "ptx", "case", "rules", *BUILD_FILES), (45, 15, 20, 13, 3, 2, 1, 1))[0]
     if kind == "ptx":
         data = damaged(files[kind], chosen)
         launch = ("--grid", "1", "--block", "32", "--budget", "2000", "--arg", "f32[32]", "--arg", "32")
         return Input("k.ptx", data, ((chosen.choice(("sim", "sim", "hazards")), "{}", *launch),))
     if kind == "case":
         return Input("case.yaml", damaged(files[kind], chosen), ())
+    if kind == "rules":
+        command = chosen.choice((("rules", "list", "--rules", "{}"), ("scan", "BESIDE", "--rules", "{}")))
+        return Input("r.yaml", damaged(files[kind], chosen), (command,))
+    if kind in BUILD_FILES:
+        return Input(
+            kind,
+            damaged(files[kind], chosen),
+            (chosen.choice((("scan", "FOLDER"), ("port", "FOLDER", "--no-compile"))),),
+        )
     ports = chosen.random() < (0.3 if kind == "cuda" else 0.5)
     pool = [f for f in files[kind] if len(f) < LONGEST_PORTED] if ports else files[kind]
-    port = (("plan", "{}"), ("port", "{}", "--no-compile"), ("port", "{}", "--no-compile", "-o", "OUT"))
+    port = (
+        ("plan", "{}"), ("port", "{}", "--no-compile"), ("port", "{}", "--no-compile", "-o", "OUT"),
+        ("port", "{}", "--no-compile", "--keep-hopper", "-o", "OUT"),
+    )  # fmt: skip
     commands = (chosen.choice(port),) if ports else (("scan", "{}"),)
     return Input("k.cu" if kind == "cuda" else "k.py", damaged(pool, chosen), commands)
 
@@ -162,19 +202,23 @@ def in_time() -> Iterator[None]:
     def late(*_: object) -> None:
         raise Hang
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(SECONDS)
+    before = {kind: signal.signal(kind, late) for kind in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(LONGEST)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
 
 
 def run_command(command: Sequence[str], path: Path) -> str | None:
     """What is wrong with how a command takes a file."""
     out = path.parent / "out"
-    words = [str(path) if w == "{}" else str(out) if w == "OUT" else w for w in command]
+    places = {"{}": path, "OUT": out, "FOLDER": path.parent, "BESIDE": path.parent / KERNEL.name}
+    words = [str(places.get(w, w)) for w in command]
     before = {p: p.read_bytes() for p in path.parent.rglob("*") if p.is_file()}
     result = CliRunner().invoke(porter, ["-v", *words])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -185,8 +229,9 @@ def run_command(command: Sequence[str], path: Path) -> str | None:
         return f"exit code {result.exit_code}"
     if result.exit_code == 2 and out.exists():
         return "wrote something and left with code 2"
-    if any(p.read_bytes() != data for p, data in before.items()):
-        return "changed its input"
+    after = {p: p.read_bytes() for p in path.parent.rglob("*") if p.is_file() and not p.is_relative_to(out)}
+    if after != before:
+        return f"changed its input, or left {sorted(p.name for p in after.keys() - before.keys())} beside it"
     return None
 
 
@@ -211,6 +256,11 @@ def try_input(number: int, seed: int, files: dict[str, list[bytes]], folder: Pat
     made = make_input(number, seed, files)
     path = folder / made.name
     path.write_bytes(made.data)
+    if made.name in ("k.cu", "r.yaml", *BUILD_FILES):
+        for header in REPOSITORY.glob("corpus/*/*.cuh"):
+            shutil.copy(header, folder)
+    if made.name in ("r.yaml", *BUILD_FILES):
+        shutil.copy(KERNEL, folder)
     if made.name == "case.yaml":
         for kernel in (*REPOSITORY.glob("corpus/gemm_*/*.cu"), *REPOSITORY.glob("corpus/gemm_*/reference.py")):
             (folder / kernel.name).touch()

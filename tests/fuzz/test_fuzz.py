@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fuzz import make_input, seeds, try_inputs
+from fuzz import BUILD_FILES, make_input, seeds, try_inputs
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +19,6 @@ def test_damaged_inputs_end_in_a_message() -> None:
 
 def test_inputs_are_the_same_again() -> None:
     files = seeds()
-    first = [make_input(n, 7, files) for n in range(60)]
-    assert first == [make_input(n, 7, files) for n in range(60)]
-    assert {i.name for i in first} == {"k.cu", "k.py", "k.ptx", "case.yaml"}
+    first = [make_input(n, 7, files) for n in range(300)]
+    assert first == [make_input(n, 7, files) for n in range(300)]
+    assert {i.name for i in first} == {"k.cu", "k.py", "k.ptx", "case.yaml", "r.yaml", *BUILD_FILES}

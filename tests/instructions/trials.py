@@ -30,6 +30,8 @@ from porter.ptx.umma import AB_TYPES, UmmaOp, legal_d_types
 
 SLOT = 64
 RESULTS = 16
+MULTIMEM = 1 << 24
+"""How far behind the output buffer the multimem addresses of it are."""
 ROW = 8 * RESULTS + SLOT
 """Bytes of output of a thread: the registers written, 8 bytes each, then its slot."""
 
@@ -239,7 +241,8 @@ class _Writer:
             self.lines.append(f"mul.wide.u32 %zl5, %zw1, {SLOT}; add.u64 {register}, %zmaps, %zl5;")
             self.lines.append(f"sub.u64 {register}, {register}, {MAPS};")
         else:
-            self.lines.append(f"add.u64 {register}, %zout, {8 * RESULTS};")
+            offset = 8 * RESULTS + (MULTIMEM if self.ins.parts[0] == "multimem" else 0)
+            self.lines.append(f"add.u64 {register}, %zout, {offset};")
 
     def memory(self, form: OperandForm, operand: Mem) -> None:
         register = operand.base.name if isinstance(operand.base, Reg) else ""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from instructions.simulated import Support, survey
 from instructions.trial_inputs import MAPS, VALUES, input_bytes, tensor_maps
-from instructions.trials import ROW, Trial, trial
+from instructions.trials import MULTIMEM, ROW, Trial, trial
 
 from porter.diagnostics import Code
 from porter.ptx.parser import parse_module
@@ -20,6 +20,7 @@ INPUT = np.frombuffer(input_bytes(), np.uint8)
 def run_trial(found: Trial) -> Outcome:
     memory = GlobalMemory()
     source, out = memory.alloc(MAPS + (1 << 20)), memory.alloc(VALUES * ROW + 4096, fill=0)
+    memory.multicast([out], VALUES * ROW + 4096, out + MULTIMEM)
     memory.write(source, INPUT)
     memory.write(source + MAPS, tensor_maps(source))
     module = parse_module(found.ptx)

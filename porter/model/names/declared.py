@@ -57,17 +57,31 @@ class Declared:
         known = builtin(written)
         if known is not None:
             return replace(known, const="const" in written.split())
+        parsed = self._parsed(written)
+        if parsed is None:
+            return UNKNOWN
+        kind, source = parsed
+        return self.descriptor(kind, site, lambda n: source[n.start_byte : n.end_byte].decode())
+
+    def path_from_text(self, written: str) -> Path | None:
+        """The name that the text of a type is; None if it is more than a name."""
+        parsed = self._parsed(written)
+        if parsed is None:
+            return None
+        kind, source = parsed
+        named = kind.child_by_field_name("type") if kind.type == "type_descriptor" else kind
+        path = path_of(named or kind, lambda n: source[n.start_byte : n.end_byte].decode())
+        return None if path.opaque or not path.steps else path
+
+    def _parsed(self, written: str) -> tuple[Node, bytes] | None:
+        """The type in a text, and the source that it was parsed in."""
         if written not in self._texts:
             source = f"using x = {written};".encode()
             root = parse_tree(source).root_node
             node = root.named_children[0] if root.named_children and not root.has_error else None
             kind = node.child_by_field_name("type") if node is not None else None
             self._texts[written] = (kind, source) if kind is not None else None
-        parsed = self._texts[written]
-        if parsed is None:
-            return UNKNOWN
-        kind, source = parsed
-        return self.descriptor(kind, site, lambda n: source[n.start_byte : n.end_byte].decode())
+        return self._texts[written]
 
     # --- the base of a declaration
 

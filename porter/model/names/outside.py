@@ -82,6 +82,10 @@ class Outside:
         verdicts = {self._path(p, target, site, 0) for p in paths}
         return verdicts.pop() if len(verdicts) == 1 else Verdict.MAYBE
 
+    def of_path(self, path: Path, target: tuple[str, ...], site: Site) -> Verdict:
+        """Whether a name that is used at a site, which names nothing of the sources, is `target`."""
+        return self._path(self.lookup.expanded(path), target, site, 0)
+
     def at_top(self, path: Path, target: tuple[str, ...]) -> Verdict:
         """The same of a name that stands outside of all functions."""
         return self._path(self.lookup.expanded(path), target, Site(self.lookup.index.top), 0)

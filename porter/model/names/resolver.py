@@ -15,7 +15,7 @@ from porter.model.names.declared import Declared
 from porter.model.names.expressions import Expressions
 from porter.model.names.index import Index, Indexer
 from porter.model.names.lookup import Found, Known, Lookup, Site
-from porter.model.names.outside import Outside, Verdict
+from porter.model.names.outside import Outside, Verdict, qualified
 from porter.model.names.overloads import PACK, Overloads, has_default
 from porter.model.names.paths import path_of
 from porter.model.names.types import Type
@@ -178,6 +178,27 @@ class Names:
         """The same of a name that stands outside of all functions."""
         return self._outside.at_top(path, target)
 
+    def is_object(self, function: Function, callee: Node, target: tuple[str, ...]) -> Verdict:
+        """Whether the object of a member expression is of the class `target`, whether the sources define it or not. A
+        class that is derived from it may be."""
+        kind = self._object_of(function, callee)
+        if kind is None or kind.kind in ("arithmetic", "toolkit", "void", "enum", "null"):
+            return Verdict.NO
+        if kind.kind == "class":
+            if all((*qualified(c.parent), c.name) == target for c in kind.classes if c.parent is not None):
+                return Verdict.YES
+            sure = all(c.node is not None and self.lookup.bases_known(c) for c in kind.classes)
+            return Verdict.NO if sure and not any(self.lookup.bases(c) for c in kind.classes) else Verdict.MAYBE
+        if kind.kind != "name":
+            return Verdict.MAYBE
+        path = self.declared.path_from_text(kind.name)
+        of = callee.child_by_field_name("argument")
+        here = of is not None and of.type == "identifier" and resolve(function, of, function.text(of)) is not None
+        if path is None or (len(path.steps) == 1 and not path.rooted and not here):
+            # a name without a namespace means what it means where the object is declared
+            return Verdict.MAYBE if path is None or path.steps[-1].name == target[-1] else Verdict.NO
+        return self._outside.of_path(path, target, self.lookup.site(function, callee))
+
     def written(self, function: Function, node: Node) -> list[Path]:
         """A name with the macro that it begins with expanded, in each way that the sources have."""
         return self._outside.paths(function, node)
@@ -322,11 +343,8 @@ class Names:
             return None
         name, template_args = path.steps[-1].name, path.steps[-1].args
         everywhere = _Named(list(self.index.methods.get(name, ())), False, template_args=template_args, apart=True)
-        kind = self.type_of(call.caller, argument)
-        arrow = any(c.type == "->" for c in callee.children)
-        if arrow:
-            kind = kind.pointed() if kind.is_pointer or kind.is_array else replace(kind, kind="unknown")
-        if kind.kind in ("arithmetic", "toolkit", "void"):
+        kind = self._object_of(call.caller, callee)
+        if kind is None or kind.kind in ("arithmetic", "toolkit", "void"):
             return None
         if kind.kind != "class" or not kind.is_plain:
             return everywhere
@@ -344,6 +362,16 @@ class Names:
         if found.value:
             return self._object(self.type_of(call.caller, callee))
         return _Named([], template_args=template_args) if complete else everywhere
+
+    def _object_of(self, function: Function, callee: Node) -> Type | None:
+        """The type of what stands in front of the `.` or `->` of a member expression."""
+        argument = callee.child_by_field_name("argument")
+        if argument is None:
+            return None
+        kind = self.type_of(function, argument)
+        if any(c.type == "->" for c in callee.children):
+            return kind.pointed() if kind.is_pointer or kind.is_array else replace(kind, kind="unknown")
+        return kind
 
     def _qualified(self, call: Call, callee: Node, path: Path) -> _Named | None:
         site = self.lookup.site(call.caller, callee)

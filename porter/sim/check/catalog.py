@@ -64,6 +64,14 @@ KINDS: dict[str, HazardKind] = {
          "PTX ISA 9.7.16.7"),
         ("H15", "use of what tcgen05.alloc gives before it is published",
          "a barrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.1, 9.7.16.6.3, 9.7.16.7"),
+        ("L1", "tcgen05.alloc of a pair while the peer block may not have been launched",
+         "synchronization with the peer block before the allocation", "PTX ISA 9.7.16.7.1"),
+        ("L2", "tcgen05.dealloc of a pair without synchronization with the peer block",
+         "a barrier of the pair after both allocations and all accesses", "PTX ISA 9.7.16.5, 9.7.16.7.1"),
+        ("L3", "tcgen05.relinquish_alloc_permit that an allocation may come after",
+         "a barrier between tcgen05.alloc and tcgen05.relinquish_alloc_permit", "PTX ISA 9.7.16.7.1"),
+        ("L4", "tcgen05.alloc of more columns than the block's allocation before",
+         "allocations in an order in which they do not grow", "PTX ISA 9.7.16.7.1"),
     ),
     **_kinds(
         Code.HAZARD_OPERAND,
@@ -104,6 +112,8 @@ KINDS: dict[str, HazardKind] = {
         ("G6", "tensor map used while its changes are not visible to the copy",
          "fence.proxy.tensormap release by the writer, acquire in the thread that issues the copy",
          "PTX ISA 9.7.13.4"),
+        ("G9", "memory of a prerequisite grid accessed before griddepcontrol.wait", "griddepcontrol.wait",
+         "PTX ISA 9.7.13.13"),
         ("G7", "non-coherent load of memory that the kernel writes", "an ordinary load", "PTX ISA 8.1"),
     ),
     **_kinds(

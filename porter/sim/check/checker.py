@@ -19,6 +19,7 @@ from porter.sim.check.judge import Verdict, judge_shared, judge_tensor
 from porter.sim.check.lanes import lane_of
 from porter.sim.check.mbarriers import MbarrierCheck
 from porter.sim.check.reports import Reports
+from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access, Shadow, describe_bytes, describe_cells
 from porter.sim.footprints import GRANULE
 from porter.sim.machine import Machine
@@ -57,7 +58,7 @@ class Checker(Reports):
                 self.report(verdict, *self._with_lanes(old, new, common, cta), describe_bytes(common), cta)
         if not new.write and new.bits & ~shadow.written:
             where = describe_bytes(new.bits & ~shadow.written)
-            self.report(Verdict("U1", "a write of these bytes", "", strict=True), None, new, where, cta)
+            self.report(Verdict("U1", "a write of these bytes", "", Ruling.NEVER_WRITTEN), None, new, where, cta)
             shadow.written |= new.bits
         shadow.insert(new)
 
@@ -98,7 +99,8 @@ class Checker(Reports):
         )  # fmt: skip
         if old is not None:
             old = replace(old, lane=lane_of(other))
-        verdict = Verdict("G8", "synchronization between the lanes of the warp", "bar.warp.sync", strict=True)
+        edge = "synchronization between the lanes of the warp", "bar.warp.sync"
+        verdict = Verdict("G8", *edge, Ruling.LOCKSTEP)
         self.report(verdict, old, new, describe_bytes(1 << granule), cta)
 
     def access_tensor(self, cta: int, new: Access, *, reads: bool = False) -> None:
@@ -110,7 +112,7 @@ class Checker(Reports):
                 self.report(verdict, old, new, describe_cells(common), cta)
         if (reads or not new.write) and new.bits & ~shadow.written:
             where = describe_cells(new.bits & ~shadow.written)
-            self.report(Verdict("U2", "a write of these cells", "", strict=True), None, new, where, cta)
+            self.report(Verdict("U2", "a write of these cells", "", Ruling.NEVER_WRITTEN), None, new, where, cta)
             shadow.written |= new.bits
         shadow.insert(new)
 
@@ -141,7 +143,7 @@ class Checker(Reports):
                 foreign = int(M.warp_cta[old.warp]) != cta
                 remedy = "barrier.cluster, or a wait on the operation's mbarrier"
                 verdict = Verdict("H26" if foreign else "X1", "a wait for the operation before the block ends",
-                                  remedy, strict=not foreign)  # fmt: skip
+                                  remedy, None if foreign else Ruling.BLOCK_END)  # fmt: skip
                 self.report(verdict, None, old, "", cta)
         self.mbarriers.block_ended(cta)
         self.shared[cta] = Shadow()

@@ -5,10 +5,12 @@ Components, per cluster: each warp (its own count of synchronizing steps, the ep
 completed) and each thread that issues tcgen05 operations (operations completed). An event that has happened
 is a set of (component, value) pairs, any of which proves it.
 
-Each warp holds seven views of the past:
+Each warp holds eight views of the past:
 
 =========  ==================================================================================
-`ORDER`    what happened before, by any synchronization
+`ORDER`    what happened before in memory order, by any synchronization that is not relaxed, or that fences make up for
+`EXEC`     what happened before in the order of execution: by relaxed barriers and flags too. This is what the fences
+           of tcgen05 build on (PTX ISA 9.7.16.6.3)
 `ASYNC`    the part of it that a proxy fence has made visible to the asynchronous proxy in shared memory
 `GLOBAL`   the same for global memory
 `EXACT`    `ORDER`, but of what several lanes of a warp did only as much as was ordered before the lanes that
@@ -19,7 +21,8 @@ Each warp holds seven views of the past:
 `TENSOR`   what tcgen05 operations issued from now on are ordered after
 =========  ==================================================================================
 
-A message is what one synchronization carries from thread to thread: all but `TENSOR`.
+A message is what one synchronization carries from thread to thread: all but `TENSOR`; a relaxed
+barrier carries `EXEC` and `PARKED`, and of the rest what fences have released.
 """
 
 from __future__ import annotations
@@ -33,21 +36,22 @@ import numpy.typing as npt
 Array = npt.NDArray[np.int64]
 Done = list[tuple[int, int]]
 
-ORDER, ASYNC, GLOBAL, FENCED, EXACT, PARKED, TENSOR = 0, 1, 2, 3, 4, 5, 6
-CARRIED = 6
+ORDER, ASYNC, GLOBAL, FENCED, EXACT, EXEC, PARKED, TENSOR = range(8)
+CARRIED = 7
 """The first views, which make up a message."""
+_EXECUTED = slice(EXEC, PARKED + 1)
 
 
 class Clocks:
-    """`state` [warps, 7 views, components] of one wave. Warps are numbered over all its blocks."""
+    """`state` [warps, 8 views, components] of one wave. Warps are numbered over all its blocks."""
 
     def __init__(self, warps: int, warps_per_cluster: int) -> None:
         self.per_cluster = warps_per_cluster
         self.capacity = warps_per_cluster + 64
-        self.state: Array = np.zeros((warps, 7, self.capacity), np.int64)
+        self.state: Array = np.zeros((warps, 8, self.capacity), np.int64)
         self.own = np.arange(warps) % warps_per_cluster
         self.epoch = np.ones(warps, np.int64)
-        for view in (ORDER, EXACT):
+        for view in (ORDER, EXACT, EXEC):
             self.state[np.arange(warps), view, self.own] = 1
         # The epoch that ended with a warp's last synchronization of its lanes; the components of its lane sets.
         self.synced = np.zeros(warps, np.int64)
@@ -81,7 +85,8 @@ class Clocks:
     def advance(self, warp: int) -> None:
         """Begin a new epoch: what the warp does from now on is not part of what it published."""
         self.epoch[warp] += 1
-        self.state[warp, ORDER, self.own[warp]] = self.state[warp, EXACT, self.own[warp]] = self.epoch[warp]
+        row, own, now = self.state[warp], self.own[warp], self.epoch[warp]
+        row[ORDER, own] = row[EXACT, own] = row[EXEC, own] = now
 
     def lanes_synced(self, warp: int) -> None:
         """The warp's lanes are ordered among themselves."""
@@ -152,15 +157,31 @@ class Clocks:
         """fence.mbarrier_init: an event that also relaxed synchronization carries."""
         component = self.component(("init", int(self.own[warp])))
         value = int(self.state[warp, ORDER, component]) + 1
-        self.state[warp, ORDER, component] = value
+        self.state[warp, (ORDER, EXEC), component] = value
         message = self.blank()
-        message[ORDER, component] = value
+        message[(ORDER, EXEC), component] = value
         self.fenced[warp] = self.merge(self.fenced.get(warp), message)
         return component, value
 
     def release_relaxed(self, warp: int) -> Array:
         found = self.fenced.get(warp)
         return self.blank() if found is None else found.copy()
+
+    def execution(self, warp: int) -> Array:
+        """What any synchronization tells of the order of execution: that the warp has come so far."""
+        message = self.blank()
+        message[_EXECUTED] = self.state[warp, _EXECUTED]
+        self.advance(warp)
+        return message
+
+    def release_execution(self, warp: int) -> Array:
+        """What a relaxed barrier tells (ruling `cluster-relaxed`)."""
+        message, found = self.execution(warp), self.fenced.get(warp)
+        return message if found is None else self.merge(message, found)
+
+    def parks(self, warp: int) -> bool:
+        """Whether the warp has tcgen05 operations to publish."""
+        return bool(self.state[warp, PARKED].any())
 
     def receive_relaxed(self, warp: int, message: Array) -> None:
         self.held[warp] = self.merge(self.held.get(warp), message.copy())
@@ -186,7 +207,7 @@ class Clocks:
         before_thread_sync fence need publish it."""
         component = self.component(("alloc", int(self.own[warp])))
         value = int(self.state[warp, ORDER, component]) + 1
-        self.state[warp, (ORDER, PARKED), component] = value
+        self.state[warp, (ORDER, EXEC, PARKED), component] = value
         return component, value
 
     def after_thread_sync(self, warp: int) -> bool:

@@ -19,12 +19,14 @@ Key = tuple[Any, int]
 
 @dataclass
 class Carried:
-    """What one block has put into a location's value, and the scope up to which it did."""
+    """What one block has put into a location's value, and the scope up to which it did. `executed`: the order of
+    execution alone, which also a relaxed read learns."""
 
     block: int
     scope: Scope
     known: Known
     at: int
+    executed: bool = False
 
 
 @dataclass
@@ -102,9 +104,9 @@ class FlagUser:
         known = self.imports.everything(warp, self.clocks.release(warp))
         self.fenced.setdefault(warp, {}).update({s: known for s in Scope if s <= scope})
 
-    def idle(self, warp: int, order: MemoryOrder) -> bool:
-        """Whether a strong access of the warp cannot carry anything, wherever it goes."""
-        return not (self.flags.locations or order.releases or warp in self.fenced)
+    def tells(self, warp: int) -> bool:
+        """Whether a relaxed write of the warp carries something."""
+        return warp in self.fenced or self.clocks.parks(warp)
 
     def read(self, warp: int, key: Key, order: MemoryOrder) -> None:
         """A strong load, or the load of an atomic."""
@@ -117,7 +119,7 @@ class FlagUser:
             if needed > min(part.scope, order.scope):
                 self.missed.setdefault(warp, []).append((part, needed))
                 continue
-            if order.acquires:
+            if order.acquires or part.executed:
                 self.imports.receive(warp, part.known)
             else:
                 self.held.setdefault(warp, []).append((needed, part.known))
@@ -129,6 +131,9 @@ class FlagUser:
         if order.releases:
             known = self.imports.everything(warp, self.clocks.release(warp))
             parts.append(Carried(block, order.scope, known, at))
+        if self.clocks.parks(warp):
+            known = {self.imports.cluster(warp): self.clocks.execution(warp)}
+            parts.append(Carried(block, order.scope, known, at, executed=True))
         fenced = self.fenced.get(warp, {})
         told: list[Known] = []
         for scope in sorted((s for s in fenced if s <= order.scope), reverse=True):
@@ -146,7 +151,8 @@ class FlagUser:
             place.carried = parts
             return
         for part in parts:
-            same = next((c for c in place.carried if c.block == block and c.scope == part.scope), None)
+            kind = block, part.scope, part.executed
+            same = next((c for c in place.carried if (c.block, c.scope, c.executed) == kind), None)
             if same is None:
                 place.carried.append(part)
             else:

@@ -11,17 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.memory_order import MemoryOrder, memory_order
+from porter.ptx.table import Decoded
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.sim.check.flags import FlagUser
 from porter.sim.check.foreign import Imports
 from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalState, Wave
 from porter.sim.check.judge_global import GlobalJudge
 from porter.sim.check.reports import Reports
+from porter.sim.codegen import Context
 from porter.sim.datapath.tma import Mode, boxes
 from porter.sim.effects import Effect
 from porter.sim.machine import Machine
 from porter.sim.memory import Allocation
 from porter.sim.observer import Observer
+from porter.sim.threads import active_warps
 
 Array = npt.NDArray[Any]
 _WEAK = MemoryOrder()
@@ -37,7 +40,7 @@ class GlobalMemoryCheck(Observer):
         M: Machine = check.machine
         self.machine = M
         first = M.ctas.start
-        self.wave = Wave(first, first // M.cluster_size, M.warps_per_cta, M.cluster_size, M.grid.index)
+        self.wave = Wave(first, first // M.cluster_size, M.warps_per_cta, M.cluster_size, M.grid.index, M.program)
         self.imports = Imports(check.clocks, self.wave.first_cluster)
         self.follow(GlobalState())
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -46,7 +49,9 @@ class GlobalMemoryCheck(Observer):
         self._acting: Array | None = None
 
     def follow(self, state: GlobalState) -> None:
+        """What was done before, by earlier waves of this grid or by a grid that this one may overlap with."""
         self.state = state
+        self.wave = replace(self.wave, grid=state.grid)
         self.users = FlagUser(
             state.flags,
             self.imports,
@@ -213,7 +218,7 @@ class GlobalMemoryCheck(Observer):
             two = state.access(pair & 0xFFFFFFFF)
             for number in state.members([pair >> 32], only_changes):
                 one = state.access(number)
-                if one.actor != two.actor or one.proxy != "generic":
+                if one.actor != two.actor or one.proxy != "generic" or one.wave.grid != two.wave.grid:
                     self._report(one, self._by_lane(two, element), shadow, granule)
 
     def _report(
@@ -225,6 +230,20 @@ class GlobalMemoryCheck(Observer):
             name = allocation.name or f"the allocation at {allocation.start:#x}"
             where = f"byte {granule * g:#x} of {name} (global address {allocation.start + granule * g:#x})"
             self.check.report(verdict, old, new, where, None)
+
+    # Dependent grids ----------------------------------------------------------------------------------
+
+    def code(self, cg: Context, ins: Decoded) -> None:
+        if ins.parts[0] == "griddepcontrol":
+            cg.line(cg.call("M.observer.grids", repr(ins.parts[1] == "wait")))
+
+    def grids(self, M: Machine, at: int, idx: Any, n: int, mask: Any, waits: bool) -> None:
+        """Called by generated code."""
+        active = active_warps(M, idx, n, mask)
+        self.state.triggers |= bool(active) and not waits
+        for _, warp in active if waits else ():
+            self.check.waits.add(at)
+            self.judge.wait_for_grids(warp)
 
     # Flags --------------------------------------------------------------------------------------------
 
@@ -257,7 +276,7 @@ class GlobalMemoryCheck(Observer):
             # Atomics of one instruction happen one after the other.
             if kind == "atomic":
                 users.read(warp, key, order)
-            if order.releases or warp in users.fenced or key in users.flags.locations:
+            if order.releases or users.tells(warp) or key in users.flags.locations:
                 users.write(warp, key, order, kind == "atomic", at)
 
     # Bulk copies --------------------------------------------------------------------------------------

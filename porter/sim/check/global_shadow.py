@@ -20,22 +20,27 @@ from porter.ptx.memory_order import MemoryOrder
 from porter.sim.check.clocks import Done
 from porter.sim.check.flags import Flags
 from porter.sim.memory import Allocation
+from porter.sim.program import Program
 
 Array = npt.NDArray[Any]
 _GRANULE = 4
 _LARGEST_SET = 64
+_ACTORS_OF_A_GRID = 1 << 40
 
 
 @dataclass(frozen=True)
 class Wave:
     """What is known of blocks that ran together: enough to name them when they are gone. Blocks and clusters are
-    numbered over the grid from `first_block` and `first_cluster` on."""
+    numbered over the grid from `first_block` and `first_cluster` on, `grid` counts launches that may run at the same
+    time."""
 
     first_block: int
     first_cluster: int
     warps_per_block: int
     blocks_per_cluster: int
     positions: Array
+    program: Program
+    grid: int = 0
 
     def block(self, warp: int) -> int:
         return self.first_block + warp // self.warps_per_block
@@ -105,9 +110,12 @@ class GlobalShadow:
 
 
 class GlobalState:
-    """The shadow of all global memory during one launch."""
+    """The shadow of all global memory during one launch, or several that may overlap: `grid` is the number of the
+    latest. `triggers`: it lets its dependents begin before its end (griddepcontrol.launch_dependents)."""
 
     def __init__(self) -> None:
+        self.grid = 0
+        self.triggers = False
         self.flags = Flags()
         self.shadows: dict[int, GlobalShadow] = {}
         self.accesses: list[GlobalAccess | None] = [None]
@@ -118,6 +126,13 @@ class GlobalState:
         self.released: dict[int, int] = {}
         self._extended: dict[tuple[int, int], int] = {}
         self._actors = np.zeros(1024, np.int64)
+
+    def begin_dependent(self) -> None:
+        """A grid begins that may overlap with the latest."""
+        self.grid += 1
+        self.triggers = False
+        self.flags = Flags()
+        self.released = {}
 
     def shadow(self, allocation: Allocation) -> GlobalShadow:
         found = self.shadows.get(allocation.start)
@@ -132,7 +147,8 @@ class GlobalState:
         if number == self._actors.size:
             self._actors = np.concatenate([self._actors, np.zeros(number, np.int64)])
         # Only a thread's own ordinary accesses are in order by themselves.
-        self._actors[number] = access.actor if access.proxy == "generic" else -number
+        actor = access.actor + access.wave.grid * _ACTORS_OF_A_GRID
+        self._actors[number] = actor if access.proxy == "generic" else -number
         return number
 
     def access(self, number: int) -> GlobalAccess:

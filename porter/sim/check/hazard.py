@@ -11,6 +11,7 @@ from typing import Literal
 
 from porter.ptx import ast
 from porter.sim.check.catalog import HazardKind
+from porter.sim.check.rulings import Ruling
 
 Level = Literal["strict", "practice"]
 Severity = Literal["error", "review"]
@@ -70,8 +71,9 @@ class Hazard:
     """Two accesses without the edge that must be between them. `first` is None where one access is enough.
 
     `race` is RAW, WAR, WAW or empty. `missing` is the edge, `remedy` the instruction that would supply it.
-    `strict` marks what only the letter of the PTX ISA forbids. `count` is how often the pair was seen, `seed` that
-    of the first run that showed it, where there were several. `edges` are those of all pairs that were seen.
+    `strict` marks what only the letter of the PTX ISA forbids; `ruling` says why practice tolerates the hazard.
+    `count` is how often the pair was seen, `seed` that of the first run that showed it, where there were several.
+    `edges` are those of all pairs that were seen.
     """
 
     kind: HazardKind
@@ -87,6 +89,7 @@ class Hazard:
     count: int = 1
     seed: int | None = None
     edges: set[Edge] = field(default_factory=set)
+    ruling: Ruling | None = None
 
     @property
     def message(self) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.ptx.memory_order import Scope
-from porter.sim.check.clocks import ASYNC, EXACT, ORDER, PARKED, TENSOR, Clocks
+from porter.sim.check.clocks import ASYNC, EXACT, EXEC, ORDER, PARKED, TENSOR, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
+from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
 
 _BEFORE = "tcgen05.fence::before_thread_sync after the first access, ahead of the synchronization"
@@ -18,13 +19,13 @@ _PROXY = "fence.proxy.async between the threads' accesses and the synchronizatio
 
 @dataclass(frozen=True)
 class Verdict:
-    """An ordering that is missing. `strict`: only the letter of the ISA asks for it; `doubtful`: the ISA does not
-    say, so that it is to review at strict level and passed over in practice."""
+    """An ordering that is missing. `ruling`: only the letter of the ISA asks for it, and that one tolerates it in
+    practice; `doubtful`: the ISA does not say, so that it is to review at strict level and passed over in practice."""
 
     id: str
     missing: str
     remedy: str
-    strict: bool = False
+    ruling: Ruling | None = None
     doubtful: bool = False
 
 
@@ -56,12 +57,12 @@ def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
     """Accesses to the same Tensor Memory cells; `new.kind` is ld, st, mma, cp, shift or dealloc."""
     warp = new.warp
     if old.kind == "alloc":
-        if not clocks.knows(warp, ORDER, old.done):
+        if not clocks.knows(warp, EXEC, old.done):
             return Verdict("H15", "synchronization with the warp that allocates", "bar.sync after tcgen05.alloc")
         # tcgen05.dealloc is synchronous like tcgen05.alloc; the others may overtake the synchronization.
         if old.warp == warp or new.kind == "dealloc" or clocks.knows(warp, TENSOR, old.done):
             return None
-        return Verdict("H15", _AFTER, "tcgen05.fence::after_thread_sync", strict=True)
+        return Verdict("H15", _AFTER, "tcgen05.fence::after_thread_sync", Ruling.THREAD_SYNC_FENCE)
     keeps = _keeps_order(old, new)
     if keeps and (old.warp, old.lane) == (new.warp, new.lane):
         return None
@@ -72,14 +73,14 @@ def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
     own = old.warp == warp
     if own and old.kind in ("ld", "st") and old.done:
         return None
-    if not clocks.knows(warp, ORDER, by_issue):
-        strict = (old.kind, new.kind) in _STRICT_ONLY
-        return Verdict(id, *_tensor_edge(clocks, old, new, keeps), strict=strict)
+    if not clocks.knows(warp, EXEC, by_issue):
+        ruling = Ruling.TENSOR_PIPELINE if (old.kind, new.kind) in _STRICT_ONLY else None
+        return Verdict(id, *_tensor_edge(clocks, old, new, keeps), ruling)
     if clocks.knows(warp, TENSOR, by_issue):
         return None
     if clocks.knows(warp, PARKED, by_issue):
-        return Verdict(id, _AFTER, "tcgen05.fence::after_thread_sync", strict=True)
-    return Verdict(id, _BEFORE, "tcgen05.fence::before_thread_sync", strict=True)
+        return Verdict(id, _AFTER, "tcgen05.fence::after_thread_sync", Ruling.THREAD_SYNC_FENCE)
+    return Verdict(id, _BEFORE, "tcgen05.fence::before_thread_sync", Ruling.THREAD_SYNC_FENCE)
 
 
 def _keeps_order(old: Access, new: Access) -> bool:
@@ -118,7 +119,7 @@ def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool, same_bloc
     if old.proxy == "generic":
         if new.proxy == "generic":
             if clocks.knows(warp, ORDER, old.done):
-                return None if _all_lanes(clocks, old, new) else Verdict("G1", *_LANES, strict=True)
+                return None if _all_lanes(clocks, old, new) else Verdict("G1", *_LANES, Ruling.ONE_LANE)
             if old.scope is not None and new.scope is not None:
                 return _strong(old.scope, new.scope, same_block)
             if old.kind == "cp.async":
@@ -128,8 +129,9 @@ def judge_shared(clocks: Clocks, old: Access, new: Access, peer: bool, same_bloc
                 return None
             id = "H15" if old.kind == "alloc" else "G1"
             remedy = "bar.sync, or an mbarrier arrive and wait" if same_block else "barrier.cluster.arrive and .wait"
-            strict = (old.scope is None) != (new.scope is None)
-            return Verdict(id, "synchronization between the two warps", remedy, strict=strict)
+            flag = (old.scope is None) != (new.scope is None)
+            ruling = Ruling.SHARED_FLAG if flag else None
+            return Verdict(id, "synchronization between the two warps", remedy, ruling)
         return _generic_then_async(clocks, old, new)
     if clocks.knows(warp, ORDER, old.done):
         return None
@@ -168,11 +170,11 @@ def _generic_then_async(clocks: Clocks, old: Access, new: Access) -> Verdict | N
         remedy = "fence.proxy.async, then bar.sync or an mbarrier arrive and wait" if old.write else "mbarrier.arrive"
         return Verdict(id, "synchronization of the threads' accesses with the issue", remedy)
     if not _all_lanes(clocks, old, new):
-        return Verdict(id, *_LANES, strict=True)
+        return Verdict(id, *_LANES, Ruling.ONE_LANE)
     if clocks.knows(warp, ASYNC, old.done):
         return None
     # NVIDIA's tutorials have only the barrier between stores and the MMA; nobody omits the fence of a bulk store.
-    return Verdict(id, _PROXY, "fence.proxy.async", strict=id != "H27")
+    return Verdict(id, _PROXY, "fence.proxy.async", None if id == "H27" else Ruling.PROXY_FENCE)
 
 
 def _after_async(clocks: Clocks, old: Access, new: Access, peer: bool) -> Verdict:

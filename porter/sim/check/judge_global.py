@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from porter.ptx.memory_order import Scope
-from porter.sim.check.clocks import GLOBAL, ORDER
+from porter.sim.check.clocks import CARRIED, GLOBAL, ORDER
 from porter.sim.check.flags import FlagUser
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.judge import Verdict
+from porter.sim.check.rulings import Ruling
 
 _PROXY = "fence.proxy.async between the threads' accesses and the synchronization"
 
@@ -29,6 +30,8 @@ class GlobalJudge:
 
     def judge(self, old: GlobalAccess, new: GlobalAccess, same_value: bool = False) -> Verdict | None:
         """`same_value`: both write what is there already."""
+        if old.wave.grid != new.wave.grid:
+            return self._between_grids(old, new)
         if old.proxy == "generic" and new.proxy == "generic":
             return self._generic(old, new, same_value)
         if new.proxy == "tensormap":
@@ -38,6 +41,20 @@ class GlobalJudge:
         if (old.atomic and new.atomic) or self.knows(new.warp, ORDER, old):
             return None
         return self._after_async(old, new)
+
+    # Grids --------------------------------------------------------------------------------------------
+
+    def wait_for_grids(self, warp: int) -> None:
+        """griddepcontrol.wait: all of the prerequisite grids is over, whatever proved it there."""
+        self.clocks.state[warp, :CARRIED, self.clocks.component("grids")] = 1
+
+    def _between_grids(self, old: GlobalAccess, new: GlobalAccess) -> Verdict | None:
+        """The prerequisite grid's access, and one of the grid that depends on it."""
+        if self.clocks.knows(new.warp, ORDER, [(self.clocks.component("grids"), 1)]):
+            return None
+        if old.order.strong and new.order.strong and min(old.order.scope, new.order.scope) >= Scope.GPU:
+            return None
+        return Verdict("G9", "griddepcontrol.wait before the access", "griddepcontrol.wait")
 
     # Threads ------------------------------------------------------------------------------------------
 
@@ -51,14 +68,16 @@ class GlobalJudge:
             return Verdict("G3", missing, f"the scope {needed.suffix} on both")
         if self.knows(new.warp, ORDER, old):
             if new.order.constant and old.write:
-                return Verdict("G7", "a coherent load of what this kernel writes", "ld.global without .nc", strict=True)
+                return Verdict(
+                    "G7", "a coherent load of what this kernel writes", "ld.global without .nc", Ruling.READ_ONLY_LOAD
+                )
             return None
         narrow = self._too_narrow(old, new)
         if narrow is not None:
             return narrow
         # A flag that one side reads or writes with an ordinary access, or that all set to the same value.
-        strict = old.order.strong != new.order.strong or same_value
-        return Verdict("G2", *_synchronization(needed), strict=strict)
+        benign = old.order.strong != new.order.strong or same_value
+        return Verdict("G2", *_synchronization(needed), Ruling.BENIGN_RACE if benign else None)
 
     def _too_narrow(self, old: GlobalAccess, new: GlobalAccess) -> Verdict | None:
         """A release that would have told the block, had its scope or the acquire's been wide enough."""
@@ -84,7 +103,7 @@ class GlobalJudge:
         if self.knows(new.warp, GLOBAL, old):
             return None
         # What threads only read needs the fence by the letter alone.
-        return Verdict("G4", _PROXY, "fence.proxy.async", strict=not old.write)
+        return Verdict("G4", _PROXY, "fence.proxy.async", None if old.write else Ruling.PROXY_FENCE)
 
     def _after_async(self, old: GlobalAccess, new: GlobalAccess) -> Verdict:
         if old.done:
@@ -99,7 +118,7 @@ class GlobalJudge:
             return Verdict("G5", "a wait for the copy by the thread that issued it", "cp.async.wait_group")
         if old.operands is not None and old.operands == new.operands and not (old.atomic or new.atomic):
             # CuTe DSL lets a whole warp store a tile that one thread should: the same bytes from the same place.
-            return Verdict("G5", "one thread that stores for the warp", "elect.sync", strict=True)
+            return Verdict("G5", "one thread that stores for the warp", "elect.sync", Ruling.SAME_BYTES)
         return Verdict("G5", "a bulk wait_group (without .read) by the thread of the first access",
                        "cp.async.bulk.wait_group")  # fmt: skip
 
@@ -123,7 +142,7 @@ class GlobalJudge:
         if self.released.get(old.actor, 0) >= old.done[0][1]:
             return None
         missing = "fence.proxy.tensormap::generic.release after the change, ahead of the synchronization"
-        return Verdict("G6", missing, "fence.proxy.tensormap::generic.release.gpu", strict=True)
+        return Verdict("G6", missing, "fence.proxy.tensormap::generic.release.gpu", Ruling.TENSORMAP_RELEASE)
 
 
 def _synchronization(needed: Scope) -> tuple[str, str]:

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.memory_order import Scope, mbarrier_scope
-from porter.sim.check.clocks import ASYNC, ORDER, Done
+from porter.sim.check.clocks import ASYNC, EXEC, ORDER, Done
 from porter.sim.check.judge import Verdict
 from porter.sim.check.reports import Reports
+from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access, describe_bytes
 from porter.sim.effects import Place
 from porter.sim.footprints import range_bits
@@ -75,9 +76,9 @@ class MbarrierCheck(Observer):
         slot, cta = place
         if was_valid:
             edge = "mbarrier.inval before the location is initialized anew"
-            strict = not self._in_use(place)
+            ruling = None if self._in_use(place) else Ruling.MBARRIER_REUSE
             old = self.inits.get(place)
-            self.check.report(Verdict("M2", edge, "mbarrier.inval", strict=strict), old, init, self.where(place), cta)
+            self.check.report(Verdict("M2", edge, "mbarrier.inval", ruling), old, init, self.where(place), cta)
             self._after_all_uses("M2", place, init)
         self.bits[cta] |= range_bits(self.machine.mbar.offsets[slot], _BYTES)
         for table in (self.uses, self.overwritten, self.foreign, self.told):
@@ -116,34 +117,33 @@ class MbarrierCheck(Observer):
 
     def use(self, at: int, warp: int, place: Place, asynchronous: bool) -> None:
         """A thread, or an operation that it issues, uses an mbarrier: its initialization must be known, and fenced if
-        another proxy or block uses it."""
+        another proxy uses it."""
         M, clocks = self.machine, self.check.clocks
         init = self.inits.get(place)
         if init is None:
             return
-        remote = int(M.warp_cta[warp]) != place[1]
         use = self._access("use of the mbarrier", at, warp)
         self.uses.setdefault(place, {})[warp] = use
         writer = self.overwritten.get(place)
         if writer is not None:
             verdict = Verdict("M4", "memory of its own for the mbarrier", "another address, or mbarrier.inval and init")
             self.check.report(verdict, writer, use, self.where(place), place[1])
-        edge, strict = None, False
+        edge, ruling = None, None
         if not clocks.knows(warp, ORDER, init.done):
-            edge = "synchronization after the initialization", "bar.sync, or barrier.cluster across blocks"
-            arrived = init.notes.get("arrived")
-            if arrived is not None and int(M.barriers.cluster_phase[int(M.warp_cta[warp]) // M.cluster_size]) > arrived:
-                # A relaxed cluster barrier is between, which orders nothing by itself: CUTLASS's kernels for pairs of
-                # blocks initialize a barrier behind their last fence.
+            wait = "bar.sync" if int(M.warp_cta[init.warp]) == int(M.warp_cta[warp]) else "barrier.cluster.wait"
+            edge = "synchronization of this warp after the initialization", f"{wait} by this warp"
+            if clocks.knows(warp, EXEC, init.done):
+                # A relaxed cluster barrier is between, which orders no memory by itself: CUTLASS's kernels for pairs
+                # of blocks initialize a barrier behind their last fence.
                 edge = "a fence between the initialization and the relaxed barrier", _INIT_FENCE
-                strict = True
-        elif (asynchronous or remote) and not (
+                ruling = Ruling.INIT_FENCE
+        elif asynchronous and not (
             clocks.knows(warp, ASYNC, init.done) or clocks.knows(warp, ORDER, init.notes.get("fences", ()))
         ):
             # NVIDIA's tutorials have only the barrier.
-            edge, strict = ("a fence after the initialization", _INIT_FENCE), True
+            edge, ruling = ("a fence after the initialization", _INIT_FENCE), Ruling.INIT_FENCE
         if edge is not None:
-            self.check.report(Verdict("H21", *edge, strict=strict), init, use, self.where(place), place[1])
+            self.check.report(Verdict("H21", *edge, ruling), init, use, self.where(place), place[1])
 
     def written(self, cta: int, new: Access) -> None:
         """A store or a copy into shared memory that holds live mbarriers."""
@@ -151,7 +151,7 @@ class MbarrierCheck(Observer):
         if not common:
             return
         verdict = Verdict("M4", "mbarrier.inval before the memory is used for something else", "mbarrier.inval",
-                          strict=True)  # fmt: skip
+                          Ruling.MBARRIER_REUSE)  # fmt: skip
         self.check.report(verdict, None, new, describe_bytes(common), cta)
         for slot, offset in enumerate(self.machine.mbar.offsets):
             if self.machine.mbar.valid[slot, cta] and common & range_bits(offset, _BYTES):
@@ -276,7 +276,7 @@ class MbarrierCheck(Observer):
                 wait = self._access("wait", at, warp, False)
                 edge = f"the scope .cluster on the {side}, not {narrow.suffix}"
                 remedy = "mbarrier.arrive.release.cluster and try_wait.acquire.cluster"
-                verdict = Verdict("M1", edge, remedy, strict=True)
+                verdict = Verdict("M1", edge, remedy, Ruling.MBARRIER_SCOPE)
                 self.check.report(verdict, arrival, wait, self.where(place), place[1])
 
     def history(self, slot: int, cta: int) -> str:
@@ -295,4 +295,5 @@ def _place(ins: Any) -> str:
 
 _INIT_FENCE = "fence.mbarrier_init.release.cluster"
 _PEER_GONE = Verdict("H26", "a wait for the arrival before the block ends", "barrier.cluster")
-_MISCOUNTED = Verdict("H24", "an arrival count that is the number of threads that arrive", "mbarrier.init", strict=True)
+_THREADS = "an arrival count that is the number of threads that arrive"
+_MISCOUNTED = Verdict("H24", _THREADS, "mbarrier.init", Ruling.ARRIVAL_COUNT)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from porter.sim.check.checker import Checker
-from porter.sim.check.clocks import ASYNC, CARRIED, EXACT, FENCED, GLOBAL, ORDER, PARKED, TENSOR
+from porter.sim.check.clocks import ASYNC, CARRIED, EXACT, EXEC, FENCED, GLOBAL, ORDER, PARKED, TENSOR
 from porter.sim.check.judge import Verdict
+from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
 from porter.sim.effects import Effect, Map, Outside, Shared, Span, Tensor
 from porter.sim.exec_tmem import blocks_of_group
@@ -130,7 +131,7 @@ class Operations(Observer):
         if not channel.issued:
             new = check.generic("commit", at, warp, True, 1, 8)
             remedy = "tcgen05.commit in the thread that issues"
-            verdict = Verdict("H22", "an operation of this thread to commit", remedy, strict=True)
+            verdict = Verdict("H22", "an operation of this thread to commit", remedy, Ruling.EMPTY_COMMIT)
             check.report(verdict, None, new, "", cta)
         offset = self.machine.mbar.offsets[effect.signals[0][0]]
         place = f"at shared address {offset:#x}, PTX line {self.machine.program.code[at].line}"
@@ -140,10 +141,10 @@ class Operations(Observer):
         # The arrival tells that the operations are over, and all that they came after.
         message = clocks.state[warp, :CARRIED].copy()
         own = int(clocks.own[warp])
-        for view in (ORDER, ASYNC, GLOBAL, FENCED, EXACT):
+        for view in (ORDER, ASYNC, GLOBAL, FENCED, EXACT, EXEC):
             message[view, own] = 0
         np.maximum(message[PARKED], clocks.state[warp, TENSOR], out=message[PARKED])
-        for view in (ORDER, PARKED):
+        for view in (ORDER, EXEC, PARKED):
             message[view, component] = channel.issued
         effect.accesses = [message]
         for owner in {owner for _, owner in effect.signals if owner != cta}:

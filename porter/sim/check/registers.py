@@ -11,6 +11,7 @@ from porter.ptx import ast
 from porter.ptx.table import Completion, Decoded
 from porter.sim.check.checker import Checker
 from porter.sim.check.judge import Verdict
+from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
 from porter.sim.codegen import Context
 from porter.sim.exec_tensor import matrix_registers
@@ -160,7 +161,7 @@ class RegisterWatch(Observer):
                     # have it so), and ptxas, which sees both, keeps the order; it warns where that costs time.
                     copied = M.program.code[writes.at].parts[0] == "mov"
                     verdict = Verdict("H29", "wgmma.fence after the registers are written", "wgmma.fence.sync.aligned",
-                                      strict=copied)  # fmt: skip
+                                      Ruling.ACCUMULATOR_COPIES if copied else None)  # fmt: skip
                     check.report(verdict, old, new, "", int(M.warp_cta[warp]))
 
     def overwrite_stored(self, M: Machine, at: int, idx: Any, n: int, mask: Any, stretch: int) -> None:
@@ -171,8 +172,8 @@ class RegisterWatch(Observer):
                 if op.effect is not None and not names.isdisjoint(M.program.code[op.at].registers("r")):
                     (store,) = op.effect.accesses
                     new = check.generic("register", at, warp, True, 1, 4)
-                    wait = "tcgen05.wait::st.sync.aligned"
-                    verdict = Verdict("H30", "tcgen05.wait::st after the store", wait, doubtful=True)
+                    edge = "tcgen05.wait::st after the store", "tcgen05.wait::st.sync.aligned"
+                    verdict = Verdict("H30", *edge, Ruling.STORE_SOURCES, doubtful=True)
                     check.report(verdict, store, new, "", int(M.warp_cta[warp]))
 
     def touch_accumulator(self, M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
@@ -199,9 +200,8 @@ class RegisterWatch(Observer):
                 if not left:
                     access.notes.setdefault("consumed", check.clocks.now(warp))
                 new = check.generic("register", at, warp, False, 1, 4)
-                verdict = Verdict(
-                    "H31", "tcgen05.wait::ld after the load", "tcgen05.wait::ld.sync.aligned", strict=True
-                )
+                wait = "tcgen05.wait::ld.sync.aligned"
+                verdict = Verdict("H31", "tcgen05.wait::ld after the load", wait, Ruling.LOAD_DEPENDENCE)
                 check.report(verdict, access, new, "", int(M.warp_cta[warp]))
 
     # setmaxnreg: all warps of a warpgroup execute the same one (PTX ISA 9.7.19.5) -----------------------
@@ -230,7 +230,7 @@ class RegisterWatch(Observer):
         return self.check.generic("setmaxnreg", move.at, warp, True, 1, 4)
 
 
-_SAME = Verdict("R1", "the same setmaxnreg in all warps of the warpgroup", "", strict=True)
+_SAME = Verdict("R1", "the same setmaxnreg in all warps of the warpgroup", "", Ruling.REGISTER_MOVES)
 
 
 def _copy(ins: Decoded) -> tuple[str, str] | None:

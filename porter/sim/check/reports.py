@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from porter.ptx.table import Decoded
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.clocks import ORDER, Clocks
 from porter.sim.check.global_shadow import GlobalAccess
 from porter.sim.check.hazard import Hazard, Level, Severity, Site, edge
 from porter.sim.check.judge import Verdict, race_name
 from porter.sim.check.lanes import Lanes
+from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
 from porter.sim.machine import Machine
 
@@ -33,7 +35,7 @@ class Reports:
 
     def site(self, access: Access | GlobalAccess) -> Site:
         M = self.machine
-        ins = M.program.code[access.at]
+        ins = self._instruction(access)
         if isinstance(access, GlobalAccess):
             # Its block may be one of an earlier wave.
             what, block = _GLOBAL_WHAT.get(access.kind, access.kind), access.wave.position(access.warp)
@@ -59,18 +61,16 @@ class Reports:
         cta: int | None,
     ) -> None:
         """`cta` is the block whose memory it is, None for global memory."""
-        relied = False
-        if isinstance(old, Access) and isinstance(new, Access):
-            relied = self._consumed(old, new) or self._by_warpgroup(old, new)
-        lenient = verdict.strict or relied
         if verdict.doubtful and self.level == "practice":
             return
-        lenient = lenient and self.level == "practice"
+        relied = self._relied(old, new) if verdict.ruling is None else None
+        ruling = verdict.ruling or relied
+        lenient = ruling is not None and self.level == "practice"
         severity: Severity = "review" if lenient or verdict.doubtful else "error"
         # Unrolled loops repeat one source line; each line is reported once.
-        key = verdict.id, None if old is None else self._place(old.at), self._place(new.at), severity
+        key = verdict.id, None if old is None else self._place(old), self._place(new), severity
         found = self.hazards.get(key)
-        lacking = edge(verdict.missing, verdict.remedy, relied and not verdict.strict)
+        lacking = edge(verdict.missing, verdict.remedy, relied is not None)
         if found is not None:
             found.count += 1
             found.edges.add(lacking)
@@ -88,13 +88,27 @@ class Reports:
             where=where,
             missing=verdict.missing,
             remedy=verdict.remedy,
-            strict=verdict.strict,
+            strict=verdict.ruling is not None and not verdict.doubtful,
+            ruling=ruling,
             edges={lacking},
         )
 
-    def _place(self, at: int) -> tuple[object, str]:
-        ins = self.machine.program.code[at]
+    def _instruction(self, access: Access | GlobalAccess) -> Decoded:
+        """Of this grid, or of one that it may overlap with."""
+        program = access.wave.program if isinstance(access, GlobalAccess) else self.machine.program
+        return program.code[access.at]
+
+    def _place(self, access: Access | GlobalAccess) -> tuple[object, str]:
+        ins = self._instruction(access)
         return ins.loc or ins.line, ins.opcode
+
+    def _relied(self, old: Access | GlobalAccess | None, new: Access | GlobalAccess) -> Ruling | None:
+        """More than the letter of the ISA asks for an edge, but in practice something else orders this pair."""
+        if not (isinstance(old, Access) and isinstance(new, Access)):
+            return None
+        if self._consumed(old, new):
+            return Ruling.LOAD_DEPENDENCE
+        return Ruling.WARPGROUP_WAIT if self._by_warpgroup(old, new) else None
 
     def _consumed(self, old: Access, new: Access) -> bool:
         """A load whose registers had all been used before: the register dependence has waited for it."""
@@ -116,6 +130,7 @@ _WHAT = {
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",
     ("mma", "tensor"): "tcgen05.mma on Tensor Memory", ("mma", "async"): "tcgen05.mma reading shared memory",
     ("cp", "tensor"): "tcgen05.cp to Tensor Memory", ("cp", "async"): "tcgen05.cp reading shared memory",
+    ("relinquish", "tensor"): "tcgen05.relinquish_alloc_permit", ("shift", "generic"): "tcgen05.shift",
     ("ld", "tensor"): "tcgen05.ld", ("st", "tensor"): "tcgen05.st", ("dealloc", "tensor"): "tcgen05.dealloc",
     ("wgmma", "async"): "wgmma reading shared memory", ("copy", "async"): "asynchronous copy to shared memory",
     ("store", "async"): "asynchronous copy from shared memory", ("cp.async", "generic"): "cp.async",

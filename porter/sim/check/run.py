@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from porter.sim.check.accesses import SharedAccesses
 from porter.sim.check.checker import Checker
+from porter.sim.check.global_shadow import GlobalState
 from porter.sim.check.hazard import Level
 from porter.sim.check.operations import Operations
+from porter.sim.check.pairs import TensorLifetime
 from porter.sim.check.registers import RegisterWatch
 from porter.sim.check.synchronization import Synchronization
 from porter.sim.machine import Machine
@@ -19,14 +21,24 @@ from porter.sim.observer import Observer
 
 
 class CheckedWave(Observer):
-    """The checker with its parts. `before` is the wave before this one of the same launch."""
+    """The checker with its parts. `before` is the wave before this one of the same launch, `prerequisite` what the grid
+    did that the first wave may overlap with."""
 
-    def __init__(self, machine: Machine, level: Level, before: CheckedWave | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        level: Level,
+        before: CheckedWave | None = None,
+        prerequisite: GlobalState | None = None,
+    ) -> None:
         self.check = Checker(machine, level)
         self._registers = RegisterWatch(self.check)
         if before is not None:
             self.check.global_memory.follow(before.check.global_memory.state)
             self._registers.follow(before._registers)
+        elif prerequisite is not None and prerequisite.triggers:
+            prerequisite.begin_dependent()
+            self.check.global_memory.follow(prerequisite)
         self.observers: Sequence[Observer] = (
             self,
             self.check.mbarriers,
@@ -34,6 +46,7 @@ class CheckedWave(Observer):
             SharedAccesses(self.check),
             self._registers,
             Synchronization(self.check),
+            TensorLifetime(self.check),
             Operations(self.check),
         )
 

@@ -14,6 +14,7 @@ from porter.sim.check.checker import Checker
 from porter.sim.codegen import Context
 from porter.sim.machine import Machine
 from porter.sim.observer import Observer
+from porter.sim.progress import GONE
 from porter.sim.threads import active_warps, lane_mask
 
 Array = npt.NDArray[Any]
@@ -28,6 +29,9 @@ class Synchronization(Observer):
         self._waiting: dict[Any, set[int]] = {}
         # What the latest phase of a cluster barrier has told.
         self._cluster_phases: dict[int, Array] = {}
+        # By cluster and block: what threads that have ended tell at barriers of all threads; barriers of some threads.
+        self._gone: dict[Any, Array] = {}
+        self._counted: set[Any] = set()
 
     # Fences, which do nothing in a functional run ------------------------------------------------------
 
@@ -96,20 +100,33 @@ class Synchronization(Observer):
     # Barriers -----------------------------------------------------------------------------------------
 
     def joins(self, key: Any, at: int, warps: Array, waits: bool) -> None:
-        clocks, relaxed = self.check.clocks, "relaxed" in self.machine.program.code[at].parts
+        clocks, ins = self.check.clocks, self.machine.program.code[at]
+        relaxed, counted = "relaxed" in ins.parts, "b" in ins
         for warp in warps.tolist():
-            message = clocks.release_relaxed(warp) if relaxed else clocks.release(warp)
+            message = clocks.release_execution(warp) if relaxed else clocks.release(warp)
             self._messages[key] = clocks.merge(self._messages.get(key), message)
+            if counted:
+                self._counted.add(key)
             if waits:
                 self._waiting.setdefault(key, set()).add(warp)
                 self.check.lanes.sync(warp)
-            if key[0] == "cluster":
-                for init in self.check.mbarriers.inits.values():
-                    if init.warp == warp:
-                        init.notes.setdefault("arrived", int(self.machine.barriers.cluster_phase[key[1]]))
+
+    def exited(self, warps: Array) -> None:
+        """A warp that has ended no longer holds up a barrier of all threads; who passes it knows what the warp did
+        (ruling `cluster-exit`)."""
+        M = self.machine
+        for warp in warps[(M.lane_state[warps] == GONE).all(axis=1)].tolist():
+            cta = int(M.warp_cta[warp])
+            message = self.check.clocks.release(warp)
+            for key in (("cluster", cta // M.cluster_size), ("bar", cta)):
+                self._gone[key] = self.check.clocks.merge(self._gone.get(key), message.copy())
 
     def completes(self, key: Any) -> None:
         message = self._messages.pop(key, None)
+        gone = self._gone.get(key if key[0] == "cluster" else key[:2] if key not in self._counted else None)
+        self._counted.discard(key)
+        if message is not None and gone is not None:
+            message = self.check.clocks.merge(message, gone)
         if message is None:
             return
         if key[0] == "cluster":

@@ -107,6 +107,30 @@ def store_tile(
     return copied_bytes(tensor_map, mode)
 
 
+def stored_bytes(
+    tensor_map: TensorMap, coords: Sequence[int], smem_address: int, mode: Mode = "tile"
+) -> NDArray[np.int64] | None:
+    """The bytes of shared memory that a store or reduction reads, as addresses: those of elements inside the tensor.
+
+    None if they are all that the box takes side by side, or nobody can say because the copy is illegal.
+    """
+    try:
+        _check(tensor_map, coords, smem_address, mode)
+        parts = boxes(tensor_map, coords, mode)
+    except DatapathError:
+        return None
+    if len(parts) == 1 and parts[0].whole and tensor_map.swizzle.span <= tensor_map.inner_bytes:
+        return None
+    inside = np.zeros(_shape(tensor_map, mode, tensor_map.inner_bytes), bool)
+    for box in parts:
+        inside[box.inside] = True
+    rows = covered_bytes(tensor_map, mode) // tensor_map.inner_bytes
+    index, _ = _smem_index(smem_address % _PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
+    place = (index[..., None] * 16 + np.arange(16)).reshape(-1)
+    found: NDArray[np.int64] = smem_address // _PERIOD * _PERIOD + place[inside.reshape(-1)]
+    return found
+
+
 def reduce_tile(
     tensor_map: TensorMap,
     memory: GlobalBytes,

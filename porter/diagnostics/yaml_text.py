@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading YAML of the user's: a short text can stand for more values than there is memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+MOST_NODES = 200_000
+"""Values of a document, those that aliases repeat counted again."""
+
+
+def read_yaml(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> tuple[yaml.Node | None, Any]:
+    """A document as nodes with their places, and as values; None for an empty one. `loader` says what plain words
+    are.
+
+    Raises:
+        yaml.YAMLError: it is no YAML.
+        ValueError: it stands for too much, holds itself, or a value is none, such as a date.
+        TypeError: a key is no scalar.
+        RecursionError: it is nested too deep.
+    """
+    composer: Any = loader
+    if loader is yaml.SafeLoader:
+        composer = getattr(yaml, "CSafeLoader", loader)
+    node = yaml.compose(text, Loader=composer)
+    if node is None:
+        return None, None
+    if _nodes(node, {}) > MOST_NODES:
+        raise ValueError(f"more than {MOST_NODES} values, those that aliases repeat counted again")
+    return node, loader("").construct_document(node)
+
+
+def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for. Raises ValueError for one that holds itself."""
+    found = known.get(id(node))
+    if found is None:
+        known[id(node)] = -1
+        inner = node.value if isinstance(node, yaml.SequenceNode | yaml.MappingNode) else ()
+        parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
+        found = known[id(node)] = 1 + sum(_nodes(part, known) for part in parts)
+    elif found < 0:
+        raise ValueError("an alias stands for what it is a part of")
+    return found

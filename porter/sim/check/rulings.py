@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the text of the PTX ISA and the code in circulation differ: what the checker does about it.
+
+`docs/rulings.md` has a section for each, by its ID: the question, what the text says, what each level says. A hazard
+that is not an error at practice level names the ruling that tolerates it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Ruling(StrEnum):
+    ACCUMULATOR_COPIES = "accumulator-copies"
+    ALLOCATION_ORDER = "allocation-order"
+    ARRIVAL_COUNT = "arrival-count"
+    BENIGN_RACE = "benign-race"
+    BLOCK_END = "block-end"
+    BOX_BEYOND = "box-beyond"
+    CLUSTER_EXIT = "cluster-exit"
+    CLUSTER_RELAXED = "cluster-relaxed"
+    EMPTY_COMMIT = "empty-commit"
+    INIT_FENCE = "init-fence"
+    LOAD_DEPENDENCE = "load-dependence"
+    LOCKSTEP = "lockstep"
+    MBARRIER_REUSE = "mbarrier-reuse"
+    MBARRIER_SCOPE = "mbarrier-scope"
+    NEVER_WRITTEN = "never-written"
+    ONE_LANE = "one-lane"
+    PAIR_ALLOCATION = "pair-allocation"
+    PAIR_FREE = "pair-free"
+    PROXY_FENCE = "proxy-fence"
+    READ_ONLY_LOAD = "read-only-load"
+    REGISTER_MOVES = "register-moves"
+    SAME_BYTES = "same-bytes"
+    SHARED_FLAG = "shared-flag"
+    STORE_SOURCES = "store-sources"
+    TENSOR_PIPELINE = "tensor-pipeline"
+    TENSORMAP_RELEASE = "tensormap-release"
+    THREAD_SYNC_FENCE = "thread-sync-fence"
+    WARPGROUP_WAIT = "warpgroup-wait"
