@@ -62,12 +62,13 @@ def port(
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs)
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
+    diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics)]
+    # with lines of the originals, which --apply replaces
+    session.report(diagnostics)
     written = [] if refused else _write(ported, output, apply, whole)
     code = port_exit(
         worst_exit([ported.exit_code, exit_code_of(ported.left_over)]), gated, check and bool(ported.changed)
     )
-    diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics)]
-    session.report(diagnostics)
     shows_diff = output is None and not apply and not check
     if shows_diff and not refused and not session.json:
         session.write(unified_diff(ported.old, ported.new, ported.groups))

@@ -178,14 +178,14 @@ BUILD_FILE_LEFT = error(
     "left as it is: {text}",
     "This line of a build file is about Hopper, and how it takes part in the build was not understood. The kernels are "
     "ported; what builds them may not build them for sm_100a.",
-    "By hand: {advice}.",
+    "Change the line as is said above, by hand.",
 )
 NOT_FOR_BOTH_CHIPS = error(
     "PT2057",
     ExitCode.UNPORTED,
     "--keep-hopper does not apply to {what}",
-    "Both forms of a kernel stand in one CUDA file, and the compiler's target chooses. Source in strings is compiled "
-    "by the program, and Python has no such choice.",
+    "Both forms of a CUDA kernel stand in one file, and the compiler's target chooses. CuTe DSL has no such choice: a "
+    "module is traced for one target, and its port has other imports, types of MMAs and a module beside it.",
     "Port it without --keep-hopper, into a directory of its own (-o), and choose by the device's compute capability.",
 )
 DSL_OBSTACLE = error(

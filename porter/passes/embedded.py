@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, exit_code_of
+from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of
 from porter.lang.cuda import location, parse_cuda
 from porter.lang.embedded import Embedded, embedded_in_cuda, embedded_in_python
 from porter.lang.forms import without_other_forms
 from porter.lang.lexical import blanked, lexed
 from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
+from porter.passes.both import keep_hopper
+from porter.passes.build_files import port_build_text
 from porter.passes.partial import LeftKernel, has_stopped, without_text
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, left_unread, port_part, port_sources
-from porter.rules.engine import Selection, build_file_groups, pattern_groups
+from porter.rules.engine import Selection, pattern_groups
 from porter.rules.load import load_rules
-from porter.rules.rule import Region
 
 _NO_OPTIONS = PortOptions()
 
@@ -47,6 +48,8 @@ class EmbeddedPortResult:
     build_files: dict[str, bytes] = field(default_factory=dict)
     has_tensor_core: bool = False
     left: list[LeftKernel] = field(default_factory=list)
+    left_over: list[Diagnostic] = field(default_factory=list)
+    """Options beside the strings that are for Hopper and were not understood."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -64,17 +67,14 @@ def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> Embed
         return None
     result = _port_strings(path.as_posix(), source, strings, options)
     left = left_unread(path.as_posix(), result.diagnostics, result.has_tensor_core, options)
-    if options.keep_hopper and result.groups:
-        what = {"what": "CUDA source in a string"}
-        left = [*left, Diagnostic(Code.NOT_FOR_BOTH_CHIPS, Location(path.as_posix()), what)]
     if left:
         unchanged = {path.as_posix(): source}
         return EmbeddedPortResult(result.sources, unchanged, [], [*result.diagnostics, *left])
     if result.groups:
         # the flags stand in the same file, whatever its name
-        rules = [replace(r, files=("*",)) for r in load_rules(options.rule_directories) if r.region is Region.TEXT]
-        selection = Selection(options.select or None, options.ignore)
-        flags = build_file_groups(rules, {path.as_posix(): _outside(source, strings)}, selection)
+        rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
+        text, keep = _outside(source, strings).decode("latin-1"), options.keep_hopper
+        flags, result.left_over = port_build_text(path.as_posix(), text, "python", rules, selection, keep)
         result.groups += flags
         result.files = apply_groups({path.as_posix(): source}, result.groups)
     return result
@@ -107,9 +107,6 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
     found = outer.has_tensor_core or inner.has_tensor_core
     unread = left_unread(sources.root, diagnostics, found, options)
-    if options.keep_hopper and inner.groups:
-        where = location(sources.main, strings[0].span)
-        unread = [*unread, Diagnostic(Code.NOT_FOR_BOTH_CHIPS, where, {"what": "CUDA source in a string"})]
     diagnostics += unread
     if unread or any(has_stopped(r.diagnostics, r.left) for r in (outer, inner)):
         return PortResult(sources, sources.sources(), [], diagnostics)
@@ -117,8 +114,12 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     if inner.groups and not outer.groups:
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
         patterns = pattern_groups(rules, around, selection, True, own)
-        own += [g for g in patterns.groups if g.safety is not Safety.SKETCH]
+        found_groups = [g for g in patterns.groups if g.safety is not Safety.SKETCH]
         diagnostics += patterns.diagnostics
+        if options.keep_hopper:
+            both = keep_hopper(around, found_groups, rules)
+            found_groups, diagnostics = both.groups, diagnostics + both.diagnostics
+        own += found_groups
     groups = own + [g for g in outer.groups if g not in own]
     files = {**outer.files, **apply_groups(sources.sources(), own)}
     build_files = {**outer.build_files, **inner.build_files}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -101,6 +101,21 @@ def port_sources(sources: SourceSet, options: PortOptions | None = None) -> Port
     if not left:
         return result
     return PortResult(sources, sources.sources(), [], [*result.diagnostics, *left])
+
+
+def port_beside(result: PortResult, options: PortOptions, changed: frozenset[str]) -> PortResult:
+    """The port of a set without anything to port, in a tree of which other sets were ported: what asks for Hopper in
+    it, such as a host's comparison with the device's compute capability, is about those. Files that they `changed` are
+    done."""
+    sources = result.sources
+    rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
+    found = pattern_groups(rules, sources, selection, True, []).groups
+    groups = [g for g in found if g.safety is not Safety.SKETCH and not any(e.path in changed for e in g.edits)]
+    if options.keep_hopper:
+        both = keep_hopper(sources, groups, rules)
+        return replace(result, groups=both.groups, files=apply_groups(result.files, both.groups),
+                       diagnostics=result.diagnostics + both.diagnostics)  # fmt: skip
+    return replace(result, groups=groups, files=apply_groups(result.files, groups))
 
 
 def left_unread(path: str, diagnostics: Sequence[Diagnostic], found: bool, options: PortOptions) -> list[Diagnostic]:

@@ -19,7 +19,7 @@ from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.joint import RootPort, port_together
 from porter.passes.partial import LeftKernel
-from porter.passes.port import PortOptions, PortResult
+from porter.passes.port import PortOptions, PortResult, port_beside
 from porter.rules.engine import Selection
 from porter.rules.load import load_rules
 
@@ -147,6 +147,7 @@ class Ported:
                 self.groups.append(replace(group, edits=edits))
         self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]
         self.left += [k for k in getattr(result, "left", ()) if k not in self.left]
+        self.left_over += getattr(result, "left_over", ())
         self.exit_code = worst_exit([self.exit_code, ExitCode(result.exit_code)])
         if not result.groups and ExitCode(result.exit_code) is ExitCode.OK:
             self.diagnostics.append(Diagnostic(Code.NOTHING_TO_PORT, None, {"path": root}))
@@ -219,7 +220,7 @@ def _port_build_files(ported: Ported, paths: Iterable[Path], options: PortOption
     ported.old |= {path: files[path] for path in built.files}
     ported.new |= built.files
     ported.groups += built.groups
-    ported.left_over = [] if options.select else built.left
+    ported.left_over += [] if options.select else built.left
 
 
 def port_root(
@@ -251,10 +252,29 @@ def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Seque
     cuda = [RootPort(s, r, options) for _, s, r in done if isinstance(s, SourceSet) and isinstance(r, PortResult)]
     agreed = {p.root: p for p in port_together(cuda, _port_again)}
     ported = Ported()
-    for root, sources, result in done:
-        port = agreed.get(sources.root)
-        ported.add(str(root), sources, port.result if port is not None else result)
+    final = [
+        (root, sources, agreed[sources.root].result if sources.root in agreed else result)
+        for root, sources, result in done
+    ]
+    for root, sources, result in _with_what_asks(final, options):
+        ported.add(str(root), sources, result)
     return ported
+
+
+_Done = tuple[Path, SourceSet | DslSources | EmbeddingFile, Result]
+
+
+def _with_what_asks(done: list[_Done], options: PortOptions) -> list[_Done]:
+    """The same ports, with host code of other files that asks for Hopper, where a kernel is ported."""
+    if not any(port.groups and getattr(port, "has_tensor_core", True) for _, _, port in done):
+        return done
+    changed = frozenset(e.path for _, _, port in done for g in port.groups for e in g.edits)
+    return [
+        (root, sources, port_beside(port, options, changed))
+        if isinstance(port, PortResult) and not port.groups and port.exit_code is ExitCode.OK
+        else (root, sources, port)
+        for root, sources, port in done
+    ]
 
 
 def _port_again(wanted: Sequence[tuple[SourceSet, PortOptions]]) -> list[PortResult]:

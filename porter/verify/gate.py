@@ -172,7 +172,7 @@ def _embedded(work: _Work, options: GateOptions, toolkit: Toolkit, spare: Path) 
                 )
                 for tree, arch in zip(trees, (ORIGINAL_ARCH, PORT_ARCH), strict=True)
             )
-            work.pairs.append((nvcc_pair(old, new, toolkit), trees[1]))
+            work.pairs.append((nvcc_pair(old, new, toolkit, keeps=work.unit.keeps_hopper), trees[1]))
 
 
 def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:

@@ -231,14 +231,38 @@ def test_what_is_new_beside_a_port_for_both_is_ported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_source_in_a_string_is_refused(raw: bool, tmp_path: Path) -> None:
+def test_source_in_a_string_has_both_forms(raw: bool, tmp_path: Path) -> None:
+    option = "-gencode=arch=compute_90a,code=sm_90a"
     if raw:
-        text = 'const char* source = R"(' + GEMM + ')";\n'
-        _, codes, path = ported(tmp_path, text, keep_hopper=True)
-        assert Code.NOT_FOR_BOTH_CHIPS in codes
+        path, text = tmp_path / "host.cpp", 'const char* source = R"(\n' + GEMM + ')";\n'
     else:
-        path = str(tmp_path / "jit.py")
-        Path(path).write_text('import cupy\nsource = r"""' + GEMM + '"""\nmodule = cupy.RawModule(code=source)\n')
+        path = tmp_path / "jit.py"
+        text = f'flags = ["{option}"]\nsource = r"""\n{GEMM}"""\n'
+    path.write_text(text)
+    outcome = CliRunner().invoke(main, ["port", str(path), "--keep-hopper", "-o", str(tmp_path / "port")])
+    assert outcome.exit_code == ExitCode.OK, outcome.output
+    assert "compiled for sm_90a" in outcome.output
+    made = (tmp_path / "port" / path.name).read_text()
+    assert MACRO in made
+    assert chosen(made, False).replace(f', "{option.replace("90", "100")}"', "") == text
+    assert "tcgen05.mma" in chosen(made, True)
+
+
+def test_an_option_for_nvrtc_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "jit.py"
+    path.write_text(f'import cupy\nmodule = cupy.RawModule(code=r"""\n{GEMM}""", options=("-arch=sm_90a",))\n')
+    outcome = CliRunner().invoke(main, ["port", str(path), "--keep-hopper", "--no-compile", "-o", str(tmp_path / "p")])
+    assert outcome.exit_code == ExitCode.UNPORTED
+    assert "PT2058" in outcome.output
+    path = tmp_path / "host.cpp"
+    path.write_text(f'const char* source = R"(\n{GEMM})";\nconst char* option = "--gpu-architecture=sm_90a";\n')
+    made, codes, _ = ported(tmp_path, path.read_text(), keep_hopper=True)
+    assert codes.count(Code.LEFT_FOR_ONE_CHIP) == 1
+    assert made.endswith('"--gpu-architecture=sm_90a";\n')
+
+
+def test_a_dsl_kernel_is_refused() -> None:
+    path = str(CORPUS / "dsl_gemm_plain" / "dsl_gemm_plain.py")
     outcome = CliRunner().invoke(main, ["port", path, "--keep-hopper", "--no-compile"])
     assert outcome.exit_code == ExitCode.UNPORTED
     assert "PT2057" in outcome.output

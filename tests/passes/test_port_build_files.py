@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,11 +27,16 @@ REWRITTEN = [
     ("Makefile", "F = -arch=sm_90a\n", "F = -gencode=arch=compute_100a,code=sm_100a\n",
      "F = -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_100a,code=sm_100a\n"),
     ("Makefile", "ARCH = sm_90a\nF = -arch=$(ARCH)\n",
-     "ARCH = sm_100a\nF = -gencode=arch=$(subst sm_,compute_,$(ARCH)),code=$(ARCH)\n", None),
+     "ARCH = sm_100a\nF = -gencode=arch=$(subst sm_,compute_,$(ARCH)),code=$(ARCH)\n",
+     "ARCH = sm_90a sm_100a\n"
+     "F = $(foreach arch,$(ARCH),-gencode=arch=compute_$(subst sm_,,$(arch)),code=sm_$(subst sm_,,$(arch)))\n"),
     ("Makefile", "ARCH ?= 90a\nF = -arch sm_$(ARCH)\n",
-     "ARCH ?= 100a\nF = -gencode arch=compute_$(ARCH),code=sm_$(ARCH)\n", None),
+     "ARCH ?= 100a\nF = -gencode arch=compute_$(ARCH),code=sm_$(ARCH)\n",
+     "ARCH ?= 90a 100a\nF = $(foreach arch,$(ARCH),-gencode arch=compute_$(arch),code=sm_$(arch))\n"),
     ("build.sh", "ARCH=sm_90a\nnvcc -arch=$ARCH k.cu\n",
-     "ARCH=sm_100a\nnvcc -gencode=arch=compute_${ARCH#sm_},code=$ARCH k.cu\n", None),
+     "ARCH=sm_100a\nnvcc -gencode=arch=compute_${ARCH#sm_},code=$ARCH k.cu\n",
+     'ARCH="sm_90a sm_100a"\n'
+     'nvcc $(for arch in $ARCH; do echo "-gencode=arch=compute_${arch#sm_},code=sm_${arch#sm_}"; done) k.cu\n'),
     ("build.sh", "cmake -DCMAKE_CUDA_ARCHITECTURES=90a .\n", "cmake -DCMAKE_CUDA_ARCHITECTURES=100a .\n",
      'cmake -DCMAKE_CUDA_ARCHITECTURES="90a;100a" .\n'),
     ("build.sh", "export TORCH_CUDA_ARCH_LIST=9.0a\n", "export TORCH_CUDA_ARCH_LIST=10.0a\n",
@@ -40,10 +47,12 @@ REWRITTEN = [
      'set(CMAKE_CUDA_ARCHITECTURES "80;90a;100a")\n'),
     ("CMakeLists.txt", "set_target_properties(k PROPERTIES CUDA_ARCHITECTURES 90a-real)\n",
      "set_target_properties(k PROPERTIES CUDA_ARCHITECTURES 100a-real)\n",
-     "set_target_properties(k PROPERTIES CUDA_ARCHITECTURES 90a-real 100a-real)\n"),
-    ("CMakeLists.txt", "foreach(arch 80 90a)\n", "foreach(arch 80 100a)\n", None),
+     'set_target_properties(k PROPERTIES CUDA_ARCHITECTURES "90a-real;100a-real")\n'),
+    ("CMakeLists.txt", "foreach(arch 80 90a)\n", "foreach(arch 80 100a)\n",
+     "foreach(arch 80 90a 100a)\n"),
     ("arch.cmake", 'cuda_archs_loose_intersection(A "9.0a" "${CUDA_ARCHS}")\n',
-     'cuda_archs_loose_intersection(A "10.0a" "${CUDA_ARCHS}")\n', None),
+     'cuda_archs_loose_intersection(A "10.0a" "${CUDA_ARCHS}")\n',
+     'cuda_archs_loose_intersection(A "9.0a;10.0a" "${CUDA_ARCHS}")\n'),
     ("CMakePresets.json", '{"CMAKE_CUDA_ARCHITECTURES": "90a"}\n', '{"CMAKE_CUDA_ARCHITECTURES": "100a"}\n',
      '{"CMAKE_CUDA_ARCHITECTURES": "90a;100a"}\n'),
     ("setup.py", 'f = ["-gencode=arch=compute_90a,code=sm_90a"]\n', 'f = ["-gencode=arch=compute_100a,code=sm_100a"]\n',
@@ -103,6 +112,31 @@ UNTOUCHED = [
     ("Makefile", "# built with -arch=sm90 once\nCOLOR = \\#90a\n"),
     ("pyproject.toml", 'requires = ["setuptools>=90"]\n'),
 ]
+
+
+def _written_down() -> Iterator[tuple[str, str, str, list[int], str, list[int]]]:
+    """The cases of build_files.txt: a name, a text, what becomes of it for Blackwell and for both chips ("" if it stays
+    as it is), and which lines of it are listed."""
+    for case in Path(__file__).with_name("build_files.txt").read_text().split("### ")[1:]:
+        head, text = case.split("\n", 1)
+        before, port, both = re.split(r"^--- (?=port|both)", text, flags=re.MULTILINE)
+        made = [part.split("\n", 1) for part in (port, both)]
+        yield (
+            head,
+            before,
+            *(  # type: ignore[misc]
+                field for said, after in made for field in (after, [int(n) for n in re.findall(r"\d+", said)])
+            ),
+        )
+
+
+@pytest.mark.parametrize(("name", "before", "port", "port_left", "both", "both_left"), list(_written_down()))
+def test_written_down(name: str, before: str, port: str, port_left: list[int], both: str, both_left: list[int]) -> None:
+    for keep, after, lines in ((False, port, port_left), (True, both, both_left)):
+        found = port_build_files({name: before.encode()}, load_rules(), Selection(), keep)
+        assert found.files.get(name, b"").decode() == after
+        assert [d.where.line for d in found.left if d.where is not None] == lines
+        assert before != after
 
 
 def built(name: str, text: str, keep: bool = False) -> tuple[str, list[Code]]:
@@ -170,3 +204,40 @@ def test_a_tree_with_what_is_left_over(option: list[str], tmp_path: Path) -> Non
     assert outcome.exit_code == ExitCode.UNPORTED
     assert f"{tree}/setup.py:4" in outcome.output
     assert "PT2058" in outcome.output
+
+
+def test_python_of_a_package_is_a_build_file_if_it_asks_for_the_gpu(tmp_path: Path) -> None:
+    texts = {
+        "pkg/__init__.py": f"import torch\nassert {CAPABILITY} == (9, 0)\n",
+        "pkg/flags.py": 'FLAGS = ["-gencode=arch=compute_90a,code=sm_90a"]\n',
+        "pkg/kernel.py": f"import cutlass\nassert {CAPABILITY} == (9, 0)\n",
+        "pkg/other.py": "print('nothing here')\n",
+        "build/CMakeCache.txt": "",
+        "build/CMakeLists.txt": "set(CMAKE_CUDA_ARCHITECTURES 90a)\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert [p.name for p in build_files_below(tmp_path)] == ["__init__.py", "flags.py"]
+
+
+def test_sources_beside_a_ported_one_are_no_build_files(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text(GEMM)
+    other = 'const char* kOption = "-arch=sm_90a";\n'
+    (tmp_path / "other.cpp").write_text(other)
+    command = ["port", str(tmp_path / "kernel.cu"), "-o", str(tmp_path / "port"), "--no-compile"]
+    outcome = CliRunner().invoke(main, command)
+    assert outcome.exit_code == ExitCode.OK, outcome.output
+    assert not (tmp_path / "port" / "other.cpp").exists()
+
+
+def test_a_variable_that_another_file_sets() -> None:
+    files = {"config.mk": b"ARCH ?= sm_90a\n", "Makefile": b"include config.mk\nF = -arch=$(ARCH)\n",
+             "CMakeLists.txt": b'set(F "-arch=${ARCH}")\n'}  # fmt: skip
+    found = port_build_files(files, load_rules(), Selection())
+    assert found.files["config.mk"] == b"ARCH ?= sm_100a\n"
+    assert found.files["Makefile"].endswith(b"F = -gencode=arch=$(subst sm_,compute_,$(ARCH)),code=$(ARCH)\n")
+    assert [str(d.where) for d in found.left] == ["CMakeLists.txt:1"]
+    both = port_build_files(files, load_rules(), Selection(), keep_hopper=True)
+    assert not both.files
+    assert {str(d.where) for d in both.left} == {"config.mk:1", "Makefile:2", "CMakeLists.txt:1"}

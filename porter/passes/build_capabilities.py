@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python that asks for the device's compute capability: comparisons that admit Hopper admit the port's chip."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from porter.lang.text import Edit, EditGroup, LineIndex, Safety, Span
+
+RULE = "PTR228"
+
+_PORTED = {(9, 0): (10, 0), 9: 10, 90: 100, "9.0": "10.0", "90": "100"}
+"""Hopper's capability in each of its forms, and Blackwell's."""
+_Form = tuple[int, int] | int | str
+
+
+def capability_group(path: str, source: bytes, keep: bool) -> EditGroup | None:
+    """Comparisons for equality with Hopper's capability; with `keep` they admit both chips. None where there are none,
+    and where the module asks for Blackwell too: which of its branches is for the port is not known."""
+    if b"capability" not in source and b".major" not in source:
+        return None
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    found = list(_comparisons(tree))
+    if any(values & set(_PORTED.values()) for _, values in found):
+        return None
+    starts = LineIndex(source)
+    edits = [_edit(path, source, starts, node, keep) for node, values in found if values & set(_PORTED)]
+    if not edits:
+        return None
+    return EditGroup(
+        RULE,
+        "Compute capability in build code",
+        Safety.REVIEW,
+        tuple(edits),
+        "sm_100a is compute capability 10.0. The comparison is taken to admit the GPU that the kernels are for.",
+        ("CUDA C++ Programming Guide, Compute Capabilities",),
+    )
+
+
+def _edit(path: str, source: bytes, starts: LineIndex, node: ast.Compare, keep: bool) -> Edit:
+    right = node.comparators[0]
+    first, last = _offset(starts, right), _end(starts, right)
+    if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        # the elements, each in front of its port
+        assert isinstance(right, (ast.Tuple, ast.List, ast.Set))
+        own = next(e for e in right.elts if _value(e) in _PORTED)
+        first, last = _offset(starts, own), _end(starts, own)
+        ported = _written(_PORTED[_value(own)], source[first:last])
+        written = source[first:last].decode()
+        return Edit(path, Span(first, last), (f"{written}, {ported}" if keep else ported).encode())
+    value = _value(right)
+    new = _written(_PORTED[value], source[first:last])
+    if keep:
+        starts_at = first
+        between = source[_end(starts, node.left) : first]
+        operator = re.search(rb"==|!=", between)
+        assert operator is not None
+        first = _end(starts, node.left) + operator.start()
+        between = between[operator.end() :]
+        equal = isinstance(node.ops[0], ast.Eq)
+        new = (
+            f"{'in' if equal else 'not in'}{between.decode() or ' '}({_written(value, source[starts_at:last])}, {new})"
+        )
+        if source[first - 1 : first] not in b" \t)":
+            new = " " + new
+    return Edit(path, Span(first, last), new.encode())
+
+
+def _written(value: object, manner: bytes) -> str:
+    """A value with the quotes of another one."""
+    return repr(value).replace("'", '"') if manner.startswith(b'"') else repr(value)
+
+
+def _comparisons(tree: ast.Module) -> Iterator[tuple[ast.Compare, set[_Form]]]:
+    """Comparisons of a capability for equality or membership, with the values that it is compared with."""
+    kinds = _Capabilities(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+            continue
+        wanted, right = kinds.of(node.left), node.comparators[0]
+        if wanted is None:
+            continue
+        listed: list[ast.expr] = []
+        if isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+            listed = [right]
+        elif isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(right, (ast.Tuple, ast.List, ast.Set)):
+            listed = right.elts
+        values = {v for e in listed for v in [_value(e)] if v in (wanted, _PORTED[wanted]) and type(v) is type(wanted)}
+        if values:
+            yield node, values
+
+
+def _value(node: ast.expr) -> _Form:
+    try:
+        value = ast.literal_eval(node)
+        hash(value)
+    except (ValueError, TypeError):
+        return ""
+    return value if isinstance(value, (tuple, int, str)) else ""
+
+
+class _Capabilities:
+    """What expressions of a module hold of a capability, told by Hopper's value of it: (9, 0), 9, 90, "9.0", "90"."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.names: dict[str, _Form] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                self._assign(node.targets[0], node.value)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        found = self.of(value)
+        if isinstance(target, ast.Name):
+            if found is None:
+                self.names.pop(target.id, None)
+            else:
+                self.names[target.id] = found
+        elif isinstance(target, ast.Tuple) and found == (9, 0) and target.elts and isinstance(target.elts[0], ast.Name):
+            self.names[target.elts[0].id] = 9
+
+    def of(self, node: ast.expr) -> _Form | None:
+        if isinstance(node, ast.Call):
+            return self._called(node)
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
+            return 9 if self.of(node.value) == (9, 0) else None
+        if isinstance(node, ast.Attribute):
+            return 9 if node.attr == "major" else None
+        if isinstance(node, ast.JoinedStr):
+            return self._joined([v.value for v in node.values if isinstance(v, ast.FormattedValue)], node)
+        if not isinstance(node, ast.BinOp):
+            return None
+        if isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant) and self.of(node.right) == (9, 0):
+            return {"%d.%d": "9.0", "%d%d": "90", "%s.%s": "9.0", "%s%s": "90"}.get(str(node.left.value))
+        if isinstance(node.op, ast.Add) and isinstance(node.left, ast.BinOp):
+            ten = node.left.right
+            scaled = isinstance(node.left.op, ast.Mult) and isinstance(ten, ast.Constant) and ten.value == 10
+            return 90 if scaled and self.of(node.left.left) == 9 else None
+        return None
+
+    def _called(self, node: ast.Call) -> _Form | None:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name == "get_device_capability":
+            return (9, 0)
+        one = node.args[0] if len(node.args) == 1 else None
+        if name == "int" and one is not None and self.of(one) == "90":
+            return 90
+        if name == "join" and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Constant):
+            mapped = isinstance(one, ast.Call) and getattr(one.func, "id", "") == "map" and len(one.args) == 2
+            if mapped and isinstance(one, ast.Call) and self.of(one.args[1]) == (9, 0):
+                return {"": "90", ".": "9.0"}.get(str(node.func.value.value))
+        return None
+
+    def _joined(self, values: list[ast.expr], node: ast.JoinedStr) -> _Form | None:
+        """f"{major}.{minor}" and f"{major}{minor}"."""
+        if len(values) != 2 or self.of(values[0]) != 9:
+            return None
+        between = "".join(str(v.value) for v in node.values if isinstance(v, ast.Constant))
+        return {"": "90", ".": "9.0"}.get(between)
+
+
+def _offset(lines: LineIndex, node: ast.expr) -> int:
+    return lines.line_start(node.lineno) + node.col_offset
+
+
+def _end(lines: LineIndex, node: ast.expr) -> int:
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    return lines.line_start(node.end_lineno) + node.end_col_offset
