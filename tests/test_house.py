@@ -22,17 +22,18 @@ MAX_FUNCTION = 60
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "ptx": frozenset(),
     "diagnostics": frozenset(),
-    "lang": frozenset({"ptx"}),
+    "project": frozenset(),
+    "lang": frozenset({"project", "ptx"}),
     "model": frozenset({"lang", "ptx"}),
     "rules": frozenset({"passes", "model", "lang", "ptx"}),
     "passes": frozenset({"rules", "model", "lang", "ptx"}),
     "build": frozenset({"ptx"}),
     "sim": frozenset({"ptx"}),
     "hopper": frozenset({"ptx"}),
-    "verify": frozenset({"build", "sim", "hopper", "ptx"}),
-    "scan": frozenset({"passes", "rules", "model", "lang", "ptx"}),
+    "verify": frozenset({"build", "sim", "hopper", "project", "ptx"}),
+    "scan": frozenset({"passes", "rules", "model", "lang", "project", "ptx"}),
     "report": frozenset({"verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
-    "cli": frozenset({"report", "scan", "verify", "build", "passes", "rules", "lang"}),
+    "cli": frozenset({"report", "scan", "verify", "build", "passes", "rules", "lang", "project"}),
 }
 # Parts that must not see each other even through a third one.
 NEVER_REACHES = [("lang", "sim"), ("sim", "lang"), ("sim", "model"), ("passes", "sim"), ("ptx", "lang")]

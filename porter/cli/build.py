@@ -15,6 +15,7 @@ from porter.cli.inputs import require_directories, require_file, require_source
 from porter.cli.porting import plan_of
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
 from porter.lang.sources import is_python
+from porter.project.include_dirs import stated_directories
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
 from porter.verify.case import cases_if_any, load_case
@@ -33,6 +34,7 @@ def build(
     toolkit = find_toolkit(session.toolkit)
     found = [case_path] if case_path is not None else cases_if_any(file)
     case = load_case(found[0]) if found else None
+    include_dirs = (*include_dirs, *stated_directories(file))
     if case is not None:
         case = replace(case, include_dirs=(*case.include_dirs, *include_dirs))
         include_dirs = case.include_dirs

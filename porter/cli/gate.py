@@ -32,4 +32,5 @@ def _unit(ported: Ported, root: PortedRoot) -> Unit:
         ported.rewritten(root),
         not ported.exit_code,
         current().keep_hopper,
+        root.include_dirs,
     )

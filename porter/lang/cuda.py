@@ -65,6 +65,10 @@ class CudaFile:
     source: bytes
     known: MacroUses = field(default=NO_MACROS, repr=False)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Trees stay in the process that made them."""
+        return {"path": self.path, "source": self.source, "known": self.known}
+
     @cached_property
     def _parsed(self) -> Masked:
         text = _without_body_pragmas(_without_dead_branches(self.source))

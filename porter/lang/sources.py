@@ -18,6 +18,8 @@ from porter.lang.lexical import lexed
 from porter.lang.masking import learn_macros
 from porter.lang.preprocessor import conditionals
 from porter.lang.text import Span
+from porter.project.include_dirs import stated_directories
+from porter.project.root import project_root
 
 CUDA_ENDINGS = frozenset({".cu", ".cuh", ".h", ".hpp", ".hh", ".cpp", ".cc", ".cxx", ".inl"})
 PYTHON_ENDINGS = frozenset({".py"})
@@ -103,9 +105,9 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
     """The file and every local header that it includes, directly or not.
 
     A quoted include is followed if it names a file next to the including one or in `include_dirs`; an angle
-    include only if it is in `include_dirs`. It has to lead to a file of the project (`project_root`) or below one of
-    `include_dirs`, links followed. System and toolkit headers are never read. One that names a macro is
-    followed if the set says what it stands for.
+    include only if it is in `include_dirs`. Behind those come the directories that build files state. It has to lead to
+    a file of the project (`project_root`) or below one of `include_dirs`, links followed. System and toolkit headers
+    are never read. One that names a macro is followed if the set says what it stands for.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, UNKNOWN_SOURCE_KIND (also for Python files: those have another
@@ -115,32 +117,39 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
         raise PorterError(Code.FILE_NOT_FOUND, path=str(path))
     if path.is_dir() or path.suffix.lower() not in CUDA_ENDINGS:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, path=str(path))
-    collector = _Collector(include_dirs, project_root(path))
+    collector = _Collector(Headers(path, include_dirs))
     root = collector.add(path)
     collector.follow_macros()
     macros = [macro for source in collector.sources.values() for macro in lexed(source).macros()]
     uses = learn_macros(macros)
     files = {key: parse_cuda(key, source, uses) for key, source in collector.sources.items()}
-    return SourceSet(root, files, tuple(collector.includes), string_macros(macros), tuple(include_dirs))
+    return SourceSet(root, files, tuple(collector.includes), string_macros(macros), collector.headers.include_dirs)
 
 
-def project_root(path: Path) -> Path:
-    """The directory that a source's project lies in: its repository, else the working directory if that is above it,
-    else the directory above its own, which holds `include` beside `src`."""
-    own = path.resolve().parent
-    here = Path.cwd()
-    for above in (own, *own.parents):
-        if (above / ".git").exists():
-            return above
-    if own.is_relative_to(here) and here != here.parent:
-        return here
-    return own.parent if own.parent != own.parent.parent else own
+class Headers:
+    """The headers that includes of one source file lead to, `include_dirs` and what build files state looked into."""
+
+    def __init__(self, path: Path, include_dirs: Sequence[Path]) -> None:
+        self.include_dirs = tuple(dict.fromkeys([*include_dirs, *stated_directories(path)]))
+        self._within = (project_root(path), *(directory.resolve() for directory in self.include_dirs))
+
+    def find(self, beside: Path, name: str, quoted: bool) -> Path | None:
+        """The file of the project that an include in a file in `beside` means, if there is one."""
+        places = [beside, *self.include_dirs] if quoted else list(self.include_dirs)
+        for place in places:
+            candidate = place / name
+            try:
+                real = candidate.resolve(strict=True)
+            except (OSError, RuntimeError, ValueError):  # not there, a loop of links, or no name that a file has
+                continue
+            if real.is_file() and any(real.is_relative_to(directory) for directory in self._within):
+                return candidate
+        return None
 
 
 class _Collector:
-    def __init__(self, include_dirs: Sequence[Path], root: Path) -> None:
-        self.include_dirs = tuple(include_dirs)
-        self._within = (root, *(directory.resolve() for directory in include_dirs))
+    def __init__(self, headers: Headers) -> None:
+        self.headers = headers
         self.sources: dict[str, bytes] = {}
         self.includes: list[Include] = []
         self._keys: dict[Path, str] = {}
@@ -154,7 +163,7 @@ class _Collector:
         self._keys[real] = key
         self.sources[key] = source
         for name, quoted, where in lexed(source).includes():
-            target = self._find(path.parent, name, quoted)
+            target = self.headers.find(path.parent, name, quoted)
             slot = len(self.includes)
             text = f'"{name}"' if quoted else f"<{name}>"
             self.includes.append(Include(key, name, quoted, where, None, text))
@@ -178,24 +187,12 @@ class _Collector:
                     continue
                 quoted, name = match.group(1) is not None, match.group(1) or match.group(2)
                 self.includes[slot] = replace(include, name=name, quoted=quoted)
-                target = self._find(Path(include.path).parent, name, quoted)
+                target = self.headers.find(Path(include.path).parent, name, quoted)
                 if target is not None:
                     self.includes[slot] = replace(self.includes[slot], resolved=self.add(target))
                     break
             else:
                 return
-
-    def _find(self, beside: Path, name: str, quoted: bool) -> Path | None:
-        places = [beside, *self.include_dirs] if quoted else list(self.include_dirs)
-        for place in places:
-            candidate = place / name
-            try:
-                real = candidate.resolve(strict=True)
-            except (OSError, RuntimeError, ValueError):  # not there, a loop of links, or no name that a file has
-                continue
-            if real.is_file() and any(real.is_relative_to(directory) for directory in self._within):
-                return candidate
-        return None
 
 
 _NOT_FOR_CUDA = re.compile(

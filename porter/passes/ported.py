@@ -47,6 +47,7 @@ class PortedRoot:
     added: tuple[str, ...] = ()
     """Files of the port that no original stands for."""
     dsl: bool = False
+    include_dirs: tuple[Path, ...] = ()
 
 
 @dataclass
@@ -135,7 +136,8 @@ class Ported:
         # what is there already, byte for byte, is no change
         there = {path for path in added if Path(path).is_file() and Path(path).read_bytes() == new[path]}
         self.old.update(old | {path: new[path] for path in there})
-        self.roots.append(PortedRoot(root, tuple(sources.sources()), added, isinstance(sources, DslSources)))
+        dirs = sources.include_dirs if isinstance(sources, SourceSet) else ()
+        self.roots.append(PortedRoot(root, tuple(sources.sources()), added, isinstance(sources, DslSources), dirs))
         self.scaffold.update(getattr(result, "scaffold", {}))
         if isinstance(sources, SourceSet):
             self.includes |= {(i.path, i.resolved) for i in sources.includes if i.resolved is not None}

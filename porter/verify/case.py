@@ -23,6 +23,7 @@ import yaml
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import is_file, read_text
 from porter.diagnostics.yaml_text import read_yaml
+from porter.project.include_dirs import stated_directories
 from porter.verify.expr import Number
 
 Expr = Number | str
@@ -157,7 +158,10 @@ class Case:
         source of the kernel."""
         if path.suffix in (".yaml", ".yml"):
             return self
-        return replace(self, kernel=path) if self.recorded is None else replace(self, source=path)
+        if self.recorded is not None:
+            return replace(self, source=path)
+        dirs = () if self.dsl is not None else stated_directories(path)
+        return replace(self, kernel=path, include_dirs=tuple(dict.fromkeys([*self.include_dirs, *dirs])))
 
     def all_sizes(self) -> tuple[Mapping[str, Number], ...]:
         """The default size and every other one, complete."""
@@ -324,6 +328,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
     reference, function, recorded = _reference(path, data["reference"])
     dsl = data.get("dsl")
     launch = data.get("launch", {"grid": [1], "block": [1]})
+    stated = stated_directories(kernel) if recorded is None and dsl is None else ()
     case = Case(
         path=path,
         kernel=kernel,
@@ -346,7 +351,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         mutate_sizes=data.get("mutate_sizes", {}),
         steps=data.get("steps", {}),
         multiples=data.get("multiples", {}),
-        include_dirs=tuple(base / d for d in data.get("include_dirs", ())),
+        include_dirs=(*(base / d for d in data.get("include_dirs", ())), *stated),
         recorded=recorded,
         source=_file(path, data.get("source")),
         families=_tuple(data.get("families")),

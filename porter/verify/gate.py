@@ -35,7 +35,7 @@ class Unit:
     """One file that was ported, with its headers; `new` are all files of the port. `kind` is `cuda`, `dsl` or `strings`
     (Python that holds CUDA sources). `strings` gives the device code of the sources in its strings before and after,
     `written` the plain text of the CUDA files that the port changed. `whole`: no kernel was left, so that the port has
-    to have all. `keeps_hopper`: the port has the original's form too."""
+    to have all. `keeps_hopper`: the port has the original's form too. `include_dirs`: where its headers were found."""
 
     path: str
     kind: Literal["cuda", "dsl", "strings"]
@@ -44,6 +44,7 @@ class Unit:
     written: Sequence[str] = ()
     whole: bool = True
     keeps_hopper: bool = False
+    include_dirs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
     path = Path(unit.path)
     try:
         if unit.kind == "cuda":
+            options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *unit.include_dirs])))
             tree = write_tree(unit.new, options.include_dirs, spare)
             for request in _requests(path, options):
                 work.pairs.append((_cuda_pair(request, path, tree, toolkit, unit.keeps_hopper), tree))

@@ -55,6 +55,24 @@ def test_ports_meet_their_own_headers(project: Path, tmp_path: Path) -> None:
     run("build", source, "-I", include, "--keep-hopper")
 
 
+def test_build_files_say_where_headers_are(project: Path, tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    shutil.copytree(project, root)
+    (root / ".git").mkdir()
+    (root / "CMakeLists.txt").write_text("target_include_directories(gemm PRIVATE ${PROJECT_SOURCE_DIR}/include)\n")
+    source = root / "src" / "gemm_macro.cu"
+    assert "wgmma.mma_async" in run("scan", source)
+    assert "Tensor Memory" in run("plan", source)
+    run("port", root, "-o", tmp_path / "out")
+    ported = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.cu*")}
+    assert {"include/detail/mma.cuh", "src/gemm_macro.cu"} <= ported
+    run("build", source)
+    run("verify", source, "--families", "integers")
+    program = root / "src" / "program.cu"
+    program.write_text('#include <ops.cuh>\n#include <cstdio>\nint main() { std::puts("ran"); }\n')
+    assert "exit status 0" in run("run", program)
+
+
 def test_directories_of_a_port(tmp_path: Path) -> None:
     for name in ("a/src/x/k.cu", "a/include/i.h", "b/src/x/k.cu", "b/include/i.h"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

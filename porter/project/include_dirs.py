@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the headers of a project are, by what its build files say: `compile_commands.json`, CMake, `setup.py`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from porter.diagnostics import PorterError
+from porter.diagnostics.reading import read_file
+from porter.project.root import project_root
+
+_DATABASE = "compile_commands.json"
+_DATABASE_IN = ("", "build", "out", "_build")
+_JOINED = re.compile(
+    r"-I(?P<same>.+)|(?:-isystem|-iquote|--include-path|--system-include|-isystem-after)=?(?P<other>.+)"
+)
+_APART = frozenset({"-I", "-isystem", "-iquote", "--include-path", "-isystem-after", "--system-include"})
+
+
+def stated_directories(path: Path) -> tuple[Path, ...]:
+    """The directories for a source file's headers that the build files above it name, nearest first. Only directories
+    of the file's project are given, written as the file's path is: relative if it is."""
+    own = path.resolve()
+    root = project_root(path)
+    found: list[Path] = []
+    for directory in _between(own.parent, root):
+        found += _of_directory(directory, own)
+    kept = []
+    for place in dict.fromkeys(found):
+        if place.is_relative_to(root):
+            kept.append(place if path.is_absolute() else Path(os.path.relpath(place)))
+    return tuple(kept)
+
+
+def _between(directory: Path, root: Path) -> Iterator[Path]:
+    """The directory and those above it, up to the project's."""
+    while True:
+        yield directory
+        if directory == root or directory == directory.parent or not directory.is_relative_to(root):
+            return
+        directory = directory.parent
+
+
+def _of_directory(directory: Path, source: Path) -> list[Path]:
+    found: list[Path] = []
+    for name in _DATABASE_IN:
+        found += _database(_state(directory / name / _DATABASE)).get(source, ())
+    found += _cmake(_state(directory / "CMakeLists.txt"))
+    found += _setup(_state(directory / "setup.py"))
+    return found
+
+
+_State = tuple[Path, int, int]
+
+
+def _state(path: Path) -> _State:
+    """A file with what changes when it does."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return path, -1, -1
+    return path, found.st_mtime_ns, found.st_size
+
+
+def _text(state: _State) -> str | None:
+    if state[1] < 0:
+        return None
+    try:
+        return read_file(state[0]).decode("utf-8", "replace")
+    except PorterError:
+        return None
+
+
+def _directories(base: Path, names: Iterable[str]) -> tuple[Path, ...]:
+    """Those of some paths that are directories, without links."""
+    found = []
+    for name in names:
+        try:
+            place = (base / name).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError):
+            continue
+        if place.is_dir():
+            found.append(place)
+    return tuple(dict.fromkeys(found))
+
+
+# --- compile_commands.json
+
+
+@lru_cache(64)
+def _database(state: _State) -> dict[Path, tuple[Path, ...]]:
+    """The directories of each source of a compilation database."""
+    text = _text(state)
+    try:
+        entries = json.loads(text) if text is not None else []
+    except (ValueError, RecursionError):
+        return {}
+    found: dict[Path, tuple[Path, ...]] = {}
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, dict) or not isinstance(entry.get("file"), str):
+            continue
+        base = state[0].parent / str(entry.get("directory", ""))
+        words = entry.get("arguments")
+        if not isinstance(words, list):
+            try:
+                words = shlex.split(str(entry.get("command", "")))
+            except ValueError:
+                continue
+        try:
+            source = (base / entry["file"]).resolve()
+        except (OSError, RuntimeError, ValueError):
+            continue
+        found.setdefault(source, _directories(base, _of_command([str(w) for w in words])))
+    return found
+
+
+def _of_command(words: list[str]) -> Iterator[str]:
+    for at, word in enumerate(words):
+        if word in _APART:
+            yield from words[at + 1 : at + 2]
+        elif match := _JOINED.fullmatch(word):
+            yield from (match["same"] or match["other"]).split(",")
+
+
+# --- CMake
+
+_COMMENT = re.compile(r"#\[(=*)\[.*?\]\1\]|#[^\n]*", re.DOTALL)
+_COMMAND = re.compile(
+    r"\b(?P<name>include_directories|target_include_directories|set)\s*\((?P<rest>[^()]*(?:\([^()]*\)[^()]*)*)\)", re.I
+)
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)', re.DOTALL)
+_KEYWORDS = frozenset({"AFTER", "BEFORE", "SYSTEM", "PUBLIC", "PRIVATE", "INTERFACE"})
+_INTERFACE = re.compile(r"\$<BUILD_INTERFACE:([^<>]*)>")
+_OWN_DIRECTORY = ("CMAKE_CURRENT_SOURCE_DIR", "CMAKE_CURRENT_LIST_DIR")
+_TOP = ("CMAKE_SOURCE_DIR", "PROJECT_SOURCE_DIR")
+
+
+@lru_cache(1024)
+def _cmake(state: _State) -> tuple[Path, ...]:
+    """What `include_directories` and `target_include_directories` of a list file name, of any target."""
+    text = _text(state)
+    if text is None:
+        return ()
+    base = state[0].parent
+    tops = [a for a in (base, *base.parents) if (a / "CMakeLists.txt").is_file()]
+    values = {**{name: str(base) for name in _OWN_DIRECTORY}, **{name: str(tops[-1]) for name in _TOP}}
+    names: list[str] = []
+    for match in _COMMAND.finditer(_COMMENT.sub("", text)):
+        words = [_expanded(quoted or bare, values) for quoted, bare in _WORD.findall(match["rest"])]
+        if match["name"].lower() == "set":
+            if words:
+                values[words[0]] = ";".join(words[1:])
+            continue
+        words = words[1:] if match["name"].lower() == "target_include_directories" else words
+        names += [item for word in words if word not in _KEYWORDS for item in word.split(";") if item]
+    return _directories(base, (_INTERFACE.sub(r"\1", name) for name in names))
+
+
+def _expanded(word: str, values: dict[str, str]) -> str:
+    for _ in range(8):
+        made = re.sub(r"\$\{(\w+)\}", lambda m: values.get(m[1], m[0]), word)
+        if made == word:
+            break
+        word = made
+    return word
+
+
+# --- setup.py
+
+
+_NAME = "include_dirs"
+
+
+@lru_cache(1024)
+def _setup(state: _State) -> tuple[Path, ...]:
+    """What `include_dirs=` of a setup script names, as far as its text tells."""
+    text = _text(state)
+    if text is None or _NAME not in text:
+        return ()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    reader = _Script(state[0])
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            reader.names.setdefault(node.targets[0].id, node.value)
+    for node in ast.walk(tree):
+        names += [text for value in _named(node) for text in reader.texts(value)]
+    return _directories(state[0].parent, names)
+
+
+def _named(node: ast.AST) -> list[ast.expr]:
+    """What a node of a script gives or adds to `include_dirs`."""
+    if isinstance(node, ast.keyword):
+        return [node.value] if node.arg == _NAME else []
+    if isinstance(node, ast.Assign):
+        return [node.value] if _NAME in map(ast.unparse, node.targets) else []
+    if isinstance(node, ast.AugAssign):
+        return [node.value] if ast.unparse(node.target) == _NAME else []
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in (f"{_NAME}.append", f"{_NAME}.extend"):
+        return node.args
+    return []
+
+
+class _Script:
+    """Paths that expressions of a script stand for; nothing is run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.names: dict[str, ast.expr] = {}
+
+    def texts(self, node: ast.expr, depth: int = 0) -> list[str]:
+        """The texts of a list, or the one of an expression."""
+        if depth > 20:
+            return []
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return [text for item in node.elts for text in self.texts(item, depth + 1)]
+        if isinstance(node, ast.Starred):
+            return self.texts(node.value, depth + 1)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            whole = self.text(node, depth + 1)
+            joined = self.texts(node.left, depth + 1) + self.texts(node.right, depth + 1)
+            return [whole] if whole is not None else joined
+        if isinstance(node, ast.Name) and node.id in self.names:
+            return self.texts(self.names[node.id], depth + 1)
+        text = self.text(node, depth + 1)
+        return [text] if text is not None else []
+
+    def text(self, node: ast.expr, depth: int = 0) -> str | None:
+        if depth > 20:
+            return None
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, str) else None
+        if isinstance(node, ast.Name):
+            if node.id == "__file__":
+                return str(self.path)
+            return self.text(self.names[node.id], depth + 1) if node.id in self.names else None
+        if isinstance(node, ast.JoinedStr):
+            values = [v.value if isinstance(v, ast.FormattedValue) else v for v in node.values]
+            return self._joined("", values, depth)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
+            return self._joined("/" if isinstance(node.op, ast.Div) else "", [node.left, node.right], depth)
+        if isinstance(node, ast.Attribute) and node.attr == "parent":
+            inner = self.text(node.value, depth + 1)
+            return str(Path(inner).parent) if inner is not None else None
+        return self._call(node, depth) if isinstance(node, ast.Call) else None
+
+    def _joined(self, between: str, nodes: list[ast.expr], depth: int) -> str | None:
+        parts = [self.text(n, depth + 1) for n in nodes]
+        return None if None in parts else between.join(p for p in parts if p is not None)
+
+    def _call(self, node: ast.Call, depth: int) -> str | None:
+        name = ast.unparse(node.func)
+        if name.rsplit(".", 1)[-1] in ("resolve", "absolute", "as_posix") and isinstance(node.func, ast.Attribute):
+            return self.text(node.func.value, depth + 1)
+        if name in ("os.getcwd", "Path.cwd", "pathlib.Path.cwd"):
+            return str(self.path.parent)
+        if name.endswith("dirname") and node.args:
+            inner = self.text(node.args[0], depth + 1)
+            return str(Path(inner).parent) if inner is not None else None
+        if name in (
+            "str",
+            "os.path.abspath",
+            "os.path.realpath",
+            "abspath",
+            "realpath",
+            "os.path.normpath",
+            "os.fspath",
+        ):
+            return self.text(node.args[0], depth + 1) if node.args else None
+        if name in ("os.path.join", "join", "Path", "pathlib.Path"):
+            return self._joined("/", node.args, depth)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "joinpath":
+            return self._joined("/", [node.func.value, *node.args], depth)
+        return None
