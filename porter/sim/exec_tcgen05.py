@@ -212,7 +212,7 @@ def _shift(cg: Context, ins: Decoded) -> None:
 @emits("tcgen05.commit")
 def _commit(cg: Context, ins: Decoded) -> None:
     multicast = cg.get("mask", "u32") if "mask" in ins else "None"
-    cg.line(cg.call("tmem_commit", shared_address(cg, "mbar"), multicast, group_of(ins)))
+    cg.line(cg.call("tmem_commit", shared_address(cg, "mbar", "offset_as_generic"), multicast, group_of(ins)))
 
 
 @emits("tcgen05.mma")

@@ -12,7 +12,8 @@ from porter.diagnostics import Code
 from porter.ptx.forms.grammar import Completion
 from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
-from porter.ptx.tmem import COLUMN_MASK
+from porter.ptx.tmem import COLUMN_MASK, LANES, column_of, lane_of
+from porter.ptx.tmem import address as tmem_address
 from porter.ptx.tmem_access import TmemAccess
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
@@ -164,10 +165,18 @@ def _access_columns(M: Machine, access: TmemAccess, address: int, half_split: in
     return np.concatenate([spread, spread + half_split]) if half_split else spread
 
 
-def _uniform(M: Machine, values: Array, lanes: Any, row: int, at: int, warp: int) -> int:
+def _uniform(M: Machine, values: Array, row: int, at: int, warp: int) -> int:
+    """The address that a warp's threads give."""
     if (values[row] != values[row, 0]).any():
         raise Stop(Code.SIM_TMEM_ACCESS, "the threads of the warp give different addresses", at, warp)
-    return int(values[row, 0])
+    address, rank = int(values[row, 0]), int(M.cta_rank[M.warp_cta[warp]])
+    beyond = lane_of(address) // LANES
+    if M.options.level == "strict" or beyond == 0 or beyond not in (rank, rank & 1):
+        return address
+    # The lane within the pair of blocks (ruling `lane-field`).
+    if M.observer is not None:
+        M.observer.tolerates("A2", at, np.array([warp]))
+    return tmem_address(lane_of(address) % LANES, column_of(address))
 
 
 @runtime
@@ -179,9 +188,10 @@ def tmem_load(
     reduced = access.reduction is not None
     out = np.empty((access.registers + reduced, n, 32), np.uint32)
     registers = frozenset(M.program.code[at].writes)
+    effects = []
     for row, warp in active_warps(M, idx, n, mask):
         cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
-        address = _uniform(M, a, mask, row, at, warp)
+        address = _uniform(M, a, row, at, warp)
         columns = _access_columns(M, access, address, half_split)
         M.tmem.check_columns(cta, columns, at, warp, "tcgen05.ld")
         try:
@@ -194,11 +204,11 @@ def tmem_load(
         out[: access.registers, row] = values.T
         if access.reduction is not None:
             out[access.registers, row] = tmem_access.reduce_loaded(values, access.reduction)
-    if M.observer is not None:
-        for row, warp in active_warps(M, idx, n, mask):
-            cells = Tensor(int(M.warp_cta[warp]), _bits(M, warp, access, int(a[row, 0]), half_split), False)
-            load = Effect("ld", at, warp, None, [cells], Completion.TCGEN05_LD, registers=registers)
-            M.observer.issues(load)
+        if M.observer is not None:
+            cells = Tensor(cta, _bits(M, warp, access, address, half_split), False)
+            effects.append(Effect("ld", at, warp, None, [cells], Completion.TCGEN05_LD, registers=registers))
+    for effect in effects:
+        M.observer.issues(effect)  # type: ignore[union-attr]
     return out
 
 
@@ -223,7 +233,7 @@ def tmem_store(
     registers = np.stack([per_lane(v, n) for v in values], axis=-1)
     for row, warp in active_warps(M, idx, n, mask):
         cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
-        address = _uniform(M, a, mask, row, at, warp)
+        address = _uniform(M, a, row, at, warp)
         use = Use(M.tmem, [cta], _access_columns(M, access, address, half_split), at, warp, "tcgen05.st")
         try:
             tmem_access.cells(

@@ -93,6 +93,9 @@ class Observer:
     def elects(self, at: int, idx: Any, n: int, mask: Any) -> None:
         """An instruction that is meant for one thread of a warp is executed."""
 
+    def tolerates(self, kind: str, at: int, warps: Array) -> None:
+        """Warps give an operand that the PTX ISA does not allow and practice does."""
+
     def issued(self, op: Operation) -> None:
         """The engine takes an operation on."""
 

@@ -37,7 +37,8 @@ class Launch:
 class Options:
     """How to simulate.
 
-    `mode` "checking" also looks for hazards, on a `level` (see `porter.sim.check.catalog`).
+    `mode` "checking" also looks for hazards, on a `level` (see `porter.sim.check.catalog`); at level practice some
+    operands are taken that the PTX ISA does not allow (docs/rulings.md).
     `schedule` says when asynchronous operations land: at issue (`eager`), only when no warp can go on without
     them (`late`), or at random times drawn from `seed`. `arithmetic` "exact" adds as the tensor cores do, and
     `rules` "sm_100" lets wgmma do it as tcgen05 does. `max_warp_instructions` is the budget; beyond it the

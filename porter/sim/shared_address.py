@@ -33,8 +33,22 @@ def generic_shared(M: Machine, at: int, idx: Any, n: int, mask: Any, address: An
     return a.astype(np.uint32)
 
 
-def shared_address(cg: Context, name: str) -> str:
-    """A shared address, the operand of that name; without a .shared qualifier it is generic."""
+@runtime
+def offset_as_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any) -> Array:
+    """The same of a tcgen05.commit, where at practice level a shared address will do as well (ruling
+    `shared-offset`)."""
+    a = np.asarray(address)
+    offsets = lane_mask(n, mask) & np.broadcast_to(a >> np.uint64(32) == 0, (n, 32))
+    if M.options.level == "strict" or not offsets.any():
+        return generic_shared(M, at, idx, n, mask, address)
+    if M.observer is not None:
+        M.observer.tolerates("A1", at, M.warps(idx)[offsets.any(axis=1)])
+    return np.where(offsets, a, generic_shared(M, at, idx, n, lane_mask(n, mask) & ~offsets, a)).astype(np.uint32)
+
+
+def shared_address(cg: Context, name: str, generic: str = "generic_shared") -> str:
+    """A shared address, the operand of that name; without a .shared qualifier it is generic, and `generic` makes a
+    shared one of it."""
     op = cg.ins[name]
     named = isinstance(op, ast.Mem) and isinstance(op.base, ast.Sym)
-    return cg.addr(op, "u32") if named or cg.ins.space(name) else cg.let(cg.call("generic_shared", cg.addr(op, "u64")))
+    return cg.addr(op, "u32") if named or cg.ins.space(name) else cg.let(cg.call(generic, cg.addr(op, "u64")))

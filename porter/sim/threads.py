@@ -115,10 +115,12 @@ class Issuer(NamedTuple):
         reduces: bool,
         tensor_map: int | None = None,
     ) -> Effect:
-        """Of a copy of `source` (block, offset, bytes) to global memory; `same` are the operands that say where."""
+        """Of a copy of `source` (block, offset, bytes) to global memory; `same` are the operands that say where. Copies
+        that one instruction of a warp makes of equal bytes make no difference (ruling `same-bytes`)."""
         owner, offset, nbytes = source
         touches: list[Touch] = [] if tensor_map is None else [Map(tensor_map)]
-        operands = self.machine.steps, self.at, self.warp, *source, *same
+        data = self.machine.smem[owner, offset : offset + nbytes].tobytes()
+        operands = self.machine.steps, self.at, self.warp, data, *same
         if isinstance(target, Tile):
             bits = tile_bits(target.tensor_map, target.place, target.mode, offset, nbytes)
         else:

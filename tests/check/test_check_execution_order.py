@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Execution order and memory order are two edges: relaxed cluster barriers, flags and warps that end."""
+"""Execution order and memory order are two edges (ruling `relaxed-order`): relaxed cluster barriers, mbarriers and
+flags; and warps that end (ruling `cluster-exit`)."""
 
 from __future__ import annotations
 
@@ -104,6 +105,44 @@ def test_nor_what_an_mma_reads() -> None:
     refill = "mad.lo.u32 %r3, %r0, 16, %r2; st.shared.v4.u32 [%r3], {%r4, %r5, %r6, %r7};\n"
     for between, wanted in ((RELAXED, {"H19"}), ("bar.sync 0;", set())):
         assert found(run(HEAD + ISSUE + wait + BEFORE + between + "\n" + AFTER + refill + FREE)) == wanted
+
+
+RELAXED_WAIT = "{0}: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p6, [%r8], {1}; @!%p6 bra {0};\n"
+
+
+@pytest.mark.parametrize("level", ["strict", "practice"])
+def test_a_relaxed_wait_for_an_mma_orders_its_accumulator(level: str) -> None:
+    read = RELAXED_WAIT.format("W1", 0) + AFTER + LD + WAIT_LD
+    assert not run(HEAD + ISSUE + read + FREE, level).hazards
+    hazards = run(HEAD + ISSUE + read.replace(AFTER, "") + FREE, level).hazards
+    assert {h.kind.id for h in hazards} == {"H1"}
+    assert {h.remedy for h in hazards} == {"tcgen05.fence::after_thread_sync"}
+
+
+@pytest.mark.parametrize(("fence", "wanted"), [("", {"H19"}), ("fence.acq_rel.cta;", set())])
+def test_and_not_its_operands(fence: str, wanted: set[str]) -> None:
+    refill = "mad.lo.u32 %r3, %r0, 16, %r2; st.shared.v4.u32 [%r3], {%r4, %r5, %r6, %r7};\n"
+    body = HEAD + ISSUE + RELAXED_WAIT.format("W1", 0) + AFTER + fence + refill + FREE
+    assert found(run(body)) == found(run(body, "practice")) == wanted
+
+
+# All warps load, and arrive for the thread that issues the next MMA.
+ARRIVALS = """mov.u32 %r62, dyn; add.u32 %r62, %r62, 7680;
+@%p0 mbarrier.init.shared.b64 [%r62], 128; bar.sync 0;
+"""
+RELEASED = """{before} mbarrier.arrive{relaxed}.shared::cta.b64 _, [%r62];
+V: mbarrier.try_wait.parity{wait}.shared::cta.b64 %p6, [%r62], 0; @!%p6 bra V; {after}
+"""
+
+
+@pytest.mark.parametrize("relaxed", ["", ".relaxed.cta"])
+@pytest.mark.parametrize("wait", ["", ".relaxed.cta"])
+@pytest.mark.parametrize(("before", "after"), [(BEFORE, AFTER), ("", AFTER), (BEFORE, "")])
+def test_relaxed_arrivals(before: str, after: str, relaxed: str, wait: str) -> None:
+    sync = RELEASED.format(before=before, after=after, relaxed=relaxed, wait=wait)
+    body = HEAD + ARRIVALS + DONE + LD + WAIT_LD + sync + AGAIN + FREE
+    assert found(run(body)) == (set() if before and after else {"H3"})
+    assert not found(run(body, "practice"))
 
 
 # Flags: PTX ISA 9.7.16.11.1 has a relaxed store and load between a tcgen05.cp and a tcgen05.mma -----------------------

@@ -10,6 +10,7 @@ from check_ptx import HEADER, check, found
 from porter.ptx.parser import parse_module
 from porter.ptx.tensormap import TensorMap, TensorMapType
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
+from porter.sim.check.rulings import Ruling
 
 # Every thread of block 0 writes out[tid]; block 1 reads the neighbour's when it has seen the flag at out+4096.
 BLOCKS = """.reg .b32 %x; mov.u32 %x, %ctaid.x; setp.eq.u32 %p2, %x, 0;
@@ -138,9 +139,10 @@ def test_tickets_of_a_last_block(
     assert errors(check(body, "sm_90a", grid=3, resident=resident)) == wanted
 
 
-def test_fences_of_all_threads_before_the_barrier_are_accepted_in_practice() -> None:
+def test_fences_of_all_threads_before_the_barrier_are_to_review_in_practice() -> None:
     body = TICKET.format(early="membar.gl;", late="", ticket="atom.global.add.u32", acquire="membar.gl;")
-    assert not check(body, "sm_90a", grid=3, level="practice").hazards
+    hazards = check(body, "sm_90a", grid=3, level="practice").hazards
+    assert {(h.kind.id, h.severity, h.ruling) for h in hazards} == {("G2", "review", Ruling.FENCE_BEFORE_BARRIER)}
     late = body.replace("st.global.u32 [%d3], %r0;\nmembar.gl;", "membar.gl;\nst.global.u32 [%d3], %r0;")
     assert errors(check(late, "sm_90a", grid=3, level="practice")) == {"G2"}
 
@@ -289,6 +291,13 @@ def test_bulk_reductions_of_blocks_and_atomics_do_not_race() -> None:
     ("copy", "practice"),
     [
         (BULK_STORE, set()),
+        # The same bytes from places of their own.
+        (
+            "mad.lo.u32 %r2, %r0, 16, %r2; mov.u32 %r4, 7; st.shared.v4.u32 [%r2], {%r4, %r4, %r4, %r4};"
+            "fence.proxy.async; bar.warp.sync 0xffffffff;"
+            "cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r2], 16;",
+            set(),
+        ),
         # Not the same bytes: each lane its own, to one place.
         ("mad.lo.u32 %r2, %r0, 16, %r2; cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r2], 16;", {"G5"}),
         # The same bytes to places that overlap.
@@ -304,7 +313,57 @@ def test_a_warp_that_stores_a_tile_alike_is_to_review(copy: str, practice: set[s
     outcome = check(body, "sm_90a", level="practice")
     assert {h.kind.id for h in outcome.hazards if h.severity == "error"} == practice
     assert {h.kind.id for h in outcome.hazards} == {"G5"}
+    assert {h.ruling for h in outcome.hazards if h.severity == "review"} <= {Ruling.SAME_BYTES}
     assert errors(check(body, "sm_90a", level="strict")) == {"G5"}
+
+
+# Last-block reductions: all store and fence, one thread does the atomic, its block reads what all blocks have stored.
+LAST_BLOCK = """mov.u32 %r10, %ctaid.x; mov.u32 %r11, %ntid.x; mad.lo.u32 %r12, %r10, %r11, %r0;
+mul.wide.u32 %d2, %r12, 4; add.u64 %d2, %d2, %d1; add.u64 %d3, %d1, 32768;
+st.global.u32 [%d2], %r12; {each} bar.sync 0; {before}
+@!%p0 bra TOLD; {atomic} %r13, [%d3], 1; {after} st.shared.u32 [%r9], %r13;
+TOLD: bar.sync 0; ld.shared.u32 %r13, [%r9]; setp.ne.u32 %p2, %r13, 3; @%p2 bra END; {late}
+mul.wide.u32 %d4, %r0, 4; add.u64 %d4, %d4, %d1; ld.global.u32 %r14, [%d4]; ld.global.u32 %r15, [%d4+512];
+END: ret;
+"""
+GPU, BLOCK, ATOMIC = "fence.acq_rel.gpu;", "fence.acq_rel.cta;", "atom.global.add.u32"
+
+
+@pytest.mark.parametrize(
+    ("each", "before", "atomic", "after", "late", "strict", "practice"),
+    [
+        ("", "", "atom.acq_rel.gpu.global.add.u32", "", "", set(), set()),
+        ("", GPU, ATOMIC, GPU, "", set(), set()),
+        (GPU, GPU, ATOMIC, GPU, "", set(), set()),
+        (GPU, "", ATOMIC, GPU, "", {"G2"}, set()),
+        (GPU, "", ATOMIC, "", "", {"G2"}, set()),
+        (GPU, "", ATOMIC, "", GPU, {"G2"}, set()),
+        ("membar.gl;", "", ATOMIC, "membar.gl;", "", {"G2"}, set()),
+        ("membar.sys;", "", "atom.relaxed.sys.global.add.u32", "", "", {"G2"}, set()),
+        ("", GPU, ATOMIC, "", "", {"G2"}, set()),
+        ("", "", ATOMIC, "", "", {"G2"}, {"G2"}),
+        ("", "", ATOMIC, GPU, GPU, {"G2"}, {"G2"}),
+        (BLOCK, "", ATOMIC, GPU, "", {"G2", "G3"}, {"G2", "G3"}),
+        (GPU, "", "atom.relaxed.cta.global.add.u32", GPU, "", {"G2", "G3"}, {"G2", "G3"}),
+    ],
+)
+def test_all_store_and_fence_and_one_does_the_atomic(
+    each: str, before: str, atomic: str, after: str, late: str, strict: set[str], practice: set[str]
+) -> None:
+    body = LAST_BLOCK.format(each=each, before=before, atomic=atomic, after=after, late=late)
+    assert errors(check(body, grid=4)) == strict
+    mild = check(body, grid=4, level="practice")
+    assert errors(mild) == practice
+    review = {(h.kind.id, h.ruling) for h in mild.hazards if h.severity == "review"}
+    assert review == ({("G2", Ruling.FENCE_BEFORE_BARRIER)} if strict and not practice else set())
+
+
+@pytest.mark.parametrize(("fence", "wanted"), [(GPU, "review"), ("", "error"), (BLOCK, "error")])
+def test_a_third_block_learns_of_it_by_a_second_atomic(fence: str, wanted: str) -> None:
+    body = LAST_BLOCK.format(each=fence, before="", atomic=ATOMIC, after=fence, late="")
+    more = f"{fence} bar.sync 0; add.u64 %d5, %d3, 4; @%p0 atom.global.add.u32 %r16, [%d5], 1; END: ret;"
+    outcome = check(body.replace("END: ret;", more), grid=4, level="practice")
+    assert {h.severity for h in outcome.hazards if h.kind.id == "G2"} == {wanted}
 
 
 # Tensor maps --------------------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ KINDS: dict[str, HazardKind] = {
          "commit, wait on its mbarrier, fence::after_thread_sync", "PTX ISA 9.7.16.6.2"),
         ("H12", "two tcgen05.cp to the same cells", "commit, wait on its mbarrier", "PTX ISA 9.7.16.6.2"),
         ("H31", "result of a tcgen05.ld used before tcgen05.wait::ld", "wait::ld", "PTX ISA 9.7.16.6.4.5"),
+        ("A2", "Tensor Memory address with a lane beyond 127", "the lane within the block's own Tensor Memory",
+         "PTX ISA 9.7.16.1"),
         ("U2", "read of Tensor Memory that was never written", "a store or an MMA that does not accumulate",
          "PTX ISA 9.7.16.1"),
     ),
@@ -133,6 +135,8 @@ KINDS: dict[str, HazardKind] = {
     ),
     **_kinds(
         Code.HAZARD_ISSUE,
+        ("A1", "shared address as the generic address of a tcgen05.commit's mbarrier",
+         "a generic address, or .shared::cluster on the instruction", "PTX ISA 9.7.16.12.1"),
         ("H22", "tcgen05.commit by a thread that has issued nothing",
          "commit in the thread that issued the operations", "PTX ISA 9.7.16.12"),
         ("H23", "tcgen05.mma issued by several threads", "elect one thread", "PTX ISA 9.7.16.10"),

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.sim.check.clocks import EXEC, ORDER
 from porter.sim.check.global_memory import GlobalMemoryCheck
 from porter.sim.check.hazard import Level
-from porter.sim.check.judge import Verdict, judge_shared, judge_tensor
+from porter.sim.check.judge import Verdict, before_the_end, judge_shared, judge_tensor
 from porter.sim.check.lanes import lane_of
 from porter.sim.check.mbarriers import MbarrierCheck
 from porter.sim.check.reports import Reports
@@ -138,10 +139,11 @@ class Checker(Reports):
                 local = old.proxy == "generic" and int(M.warp_cta[old.warp]) == cta
                 if local or old.kind in ("ld", "st", "alloc"):
                     continue
-                if self.clocks.known_by_block(first, count, old.done):
-                    continue
                 foreign = int(M.warp_cta[old.warp]) != cta
-                remedy = "barrier.cluster, or a wait on the operation's mbarrier"
+                # Of its own operations the block has only to know that they are over.
+                if self.clocks.known_by_block(first, count, old.done, ORDER if foreign else EXEC):
+                    continue
+                remedy = _PEER_WAIT if foreign else before_the_end(self.clocks, old)
                 verdict = Verdict("H26" if foreign else "X1", "a wait for the operation before the block ends",
                                   remedy, None if foreign else Ruling.BLOCK_END)  # fmt: skip
                 self.report(verdict, None, old, "", cta)
@@ -150,4 +152,5 @@ class Checker(Reports):
         self.tensor[cta] = Shadow()
 
 
+_PEER_WAIT = "barrier.cluster, or a wait on the operation's mbarrier"
 _GONE = Verdict("H26", "a wait of the other block for this access before it ends", "barrier.cluster")

@@ -9,7 +9,7 @@ Each warp holds eight views of the past:
 
 =========  ==================================================================================
 `ORDER`    what happened before in memory order, by any synchronization that is not relaxed, or that fences make up for
-`EXEC`     what happened before in the order of execution: by relaxed barriers and flags too. This is what the fences
+`EXEC`     what happened before in the order of execution: by relaxed synchronization too. This is what the fences
            of tcgen05 build on (PTX ISA 9.7.16.6.3)
 `ASYNC`    the part of it that a proxy fence has made visible to the asynchronous proxy in shared memory
 `GLOBAL`   the same for global memory
@@ -21,8 +21,8 @@ Each warp holds eight views of the past:
 `TENSOR`   what tcgen05 operations issued from now on are ordered after
 =========  ==================================================================================
 
-A message is what one synchronization carries from thread to thread: all but `TENSOR`; a relaxed
-barrier carries `EXEC` and `PARKED`, and of the rest what fences have released.
+A message is what one synchronization carries from thread to thread: all but `TENSOR`; a
+relaxed one carries `EXEC` and `PARKED`, and of the rest what fences have released.
 """
 
 from __future__ import annotations
@@ -163,10 +163,6 @@ class Clocks:
         self.fenced[warp] = self.merge(self.fenced.get(warp), message)
         return component, value
 
-    def release_relaxed(self, warp: int) -> Array:
-        found = self.fenced.get(warp)
-        return self.blank() if found is None else found.copy()
-
     def execution(self, warp: int) -> Array:
         """What any synchronization tells of the order of execution: that the warp has come so far."""
         message = self.blank()
@@ -174,8 +170,8 @@ class Clocks:
         self.advance(warp)
         return message
 
-    def release_execution(self, warp: int) -> Array:
-        """What a relaxed barrier tells (ruling `cluster-relaxed`)."""
+    def release_relaxed(self, warp: int) -> Array:
+        """What relaxed synchronization tells (ruling `relaxed-order`)."""
         message, found = self.execution(warp), self.fenced.get(warp)
         return message if found is None else self.merge(message, found)
 
@@ -184,6 +180,8 @@ class Clocks:
         return bool(self.state[warp, PARKED].any())
 
     def receive_relaxed(self, warp: int, message: Array) -> None:
+        own = self.state[warp, _EXECUTED, : message.shape[1]]
+        np.maximum(own, message[_EXECUTED], out=own)
         self.held[warp] = self.merge(self.held.get(warp), message.copy())
 
     # Fences -------------------------------------------------------------------------------------------
@@ -225,7 +223,7 @@ class Clocks:
         row = self.state[warp, view]
         return any(row[c] >= v for c, v in done)
 
-    def known_by_block(self, first: int, count: int, done: Done) -> bool:
+    def known_by_block(self, first: int, count: int, done: Done, view: int = ORDER) -> bool:
         """Whether any of a block's warps has the event in its past."""
-        rows = self.state[first : first + count, ORDER]
+        rows = self.state[first : first + count, view]
         return any(bool((rows[:, c] >= v).any()) for c, v in done)

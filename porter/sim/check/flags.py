@@ -8,7 +8,7 @@ the atomics that followed it (a release sequence, PTX ISA 8.8). What a scope doe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from porter.ptx.memory_order import MemoryOrder, Scope
 from porter.sim.check.foreign import Imports, Known, join
@@ -19,14 +19,14 @@ Key = tuple[Any, int]
 
 @dataclass
 class Carried:
-    """What one block has put into a location's value, and the scope up to which it did. `executed`: the order of
-    execution alone, which also a relaxed read learns."""
+    """What one block has put into a location's value, and the scope up to which it did: what is ordered before it in
+    memory, what only in execution, which also a relaxed read learns, or what only practice takes for ordered."""
 
     block: int
     scope: Scope
     known: Known
     at: int
-    executed: bool = False
+    how: Literal["memory", "execution", "practice"] = "memory"
 
 
 @dataclass
@@ -56,9 +56,9 @@ class Flags:
 class FlagUser:
     """The threads of a wave as users of flags. Blocks have their numbers within the grid."""
 
-    """Where `cumulative`, a fence also covers what other threads' fences did before a barrier: `__threadfence();
-    __syncthreads();` and an atomic of one thread, as much code has it. The ISA wants the fence of that thread
-    after the barrier.
+    """Where `cumulative`, what a fence of the atomic's thread would have ordered is kept apart, as `lenient`: after
+    `__threadfence(); __syncthreads();` an atomic of one thread, as much code has it. The ISA wants that thread's own
+    fence behind the barrier, and one behind its atomic before others read (ruling `fence-before-barrier`).
     """
 
     def __init__(
@@ -66,13 +66,14 @@ class FlagUser:
     ) -> None:
         self.flags = flags
         self.imports = imports
+        self.lenient = Imports(imports.clocks, imports.first, "lenient import")
         self.clocks = imports.clocks
         self.first_block = first_block
         self.per_block = warps_per_block
         self.cumulative = cumulative
         # By warp: what its fences have released, by scope, and what relaxed reads brought and no fence acquired.
         self.fenced: dict[int, dict[Scope, Known]] = {}
-        self.held: dict[int, list[tuple[Scope, Known]]] = {}
+        self.held: dict[int, list[tuple[Scope, Carried]]] = {}
         self.seen: dict[tuple[int, Key, bool], int] = {}
         # What a warp read but did not get, because a scope does not reach so far: for reports.
         self.missed: dict[int, list[tuple[Carried, Scope]]] = {}
@@ -94,11 +95,11 @@ class FlagUser:
         if scope >= Scope.GPU:
             self.clocks.mark_fenced(warp)
         kept = []
-        for needed, known in self.held.pop(warp, ()):
+        for needed, part in self.held.pop(warp, ()):
             if needed <= scope:
-                self.imports.receive(warp, known)
+                self._receive(warp, part)
             else:
-                kept.append((needed, known))
+                kept.append((needed, part))
         if kept:
             self.held[warp] = kept
         known = self.imports.everything(warp, self.clocks.release(warp))
@@ -108,7 +109,10 @@ class FlagUser:
         """Whether a relaxed write of the warp carries something."""
         return warp in self.fenced or self.clocks.parks(warp)
 
-    def read(self, warp: int, key: Key, order: MemoryOrder) -> None:
+    def _receive(self, warp: int, part: Carried) -> None:
+        (self.lenient if part.how == "practice" else self.imports).receive(warp, part.known)
+
+    def read(self, warp: int, key: Key, order: MemoryOrder, atomic: bool = False) -> None:
         """A strong load, or the load of an atomic."""
         found = self.flags.locations.get(key)
         if found is None or self.seen.get((warp, key, order.acquires)) == found.version:
@@ -119,10 +123,12 @@ class FlagUser:
             if needed > min(part.scope, order.scope):
                 self.missed.setdefault(warp, []).append((part, needed))
                 continue
-            if order.acquires or part.executed:
-                self.imports.receive(warp, part.known)
-            else:
-                self.held.setdefault(warp, []).append((needed, part.known))
+            if order.acquires or part.how == "execution":
+                self._receive(warp, part)
+                continue
+            if atomic and self.cumulative and warp in self.fenced:
+                self.lenient.receive(warp, part.known)
+            self.held.setdefault(warp, []).append((needed, part))
 
     def write(self, warp: int, key: Key, order: MemoryOrder, atomic: bool, at: int) -> None:
         """A strong store, or the store of an atomic, which carries on what was there."""
@@ -133,7 +139,7 @@ class FlagUser:
             parts.append(Carried(block, order.scope, known, at))
         if self.clocks.parks(warp):
             known = {self.imports.cluster(warp): self.clocks.execution(warp)}
-            parts.append(Carried(block, order.scope, known, at, executed=True))
+            parts.append(Carried(block, order.scope, known, at, "execution"))
         fenced = self.fenced.get(warp, {})
         told: list[Known] = []
         for scope in sorted((s for s in fenced if s <= order.scope), reverse=True):
@@ -141,8 +147,9 @@ class FlagUser:
                 told.append(fenced[scope])
                 parts.append(Carried(block, scope, fenced[scope], at))
         if fenced and self.cumulative and order.scope >= Scope.GPU:
-            known = self.imports.everything(warp, self.clocks.fenced_message(warp))
-            parts.append(Carried(block, order.scope, known, at))
+            message = self.clocks.fenced_message(warp)
+            known = join(self.imports.everything(warp, message), self.lenient.everything(warp, message))
+            parts.append(Carried(block, order.scope, known, at, "practice"))
         if not parts and key not in self.flags.locations:
             return
         place = self.flags.location(key)
@@ -151,8 +158,8 @@ class FlagUser:
             place.carried = parts
             return
         for part in parts:
-            kind = block, part.scope, part.executed
-            same = next((c for c in place.carried if (c.block, c.scope, c.executed) == kind), None)
+            kind = block, part.scope, part.how
+            same = next((c for c in place.carried if (c.block, c.scope, c.how) == kind), None)
             if same is None:
                 place.carried.append(part)
             else:

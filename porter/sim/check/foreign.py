@@ -37,11 +37,13 @@ def join(one: Known, other: Known) -> Known:
 
 
 class Imports:
-    """Of one wave. `first_cluster` is the number of its first cluster within the grid."""
+    """Of one wave. `first_cluster` is the number of its first cluster within the grid. What warps import from their own
+    cluster joins the clocks, but for a `kind` of its own, which is kept apart."""
 
-    def __init__(self, clocks: Clocks, first_cluster: int) -> None:
+    def __init__(self, clocks: Clocks, first_cluster: int, kind: str = "import") -> None:
         self.clocks = clocks
         self.first = first_cluster
+        self.kind = kind
         # By cluster of the wave: what each import component's values stand for, oldest first.
         self.versions: dict[int, dict[int, list[Known]]] = {}
 
@@ -74,13 +76,13 @@ class Imports:
     def receive(self, warp: int, news: Known) -> None:
         """The warp acquires."""
         own = self.cluster(warp)
-        message = news.get(own)
+        message = news.get(own) if self.kind == "import" else None
         if message is not None:
             self.clocks.receive(warp, message)
-        others = {cluster: rows for cluster, rows in news.items() if cluster != own}
+        others = {cluster: rows for cluster, rows in news.items() if cluster != own or message is None}
         if not others:
             return
-        component = self.clocks.component(("import", int(self.clocks.own[warp])))
+        component = self.clocks.component((self.kind, int(self.clocks.own[warp])))
         versions = self.versions.setdefault(own, {}).setdefault(component, [])
         versions.append(join(versions[-1], others) if versions else others)
         self.clocks.state[warp, ORDER, component] = len(versions)

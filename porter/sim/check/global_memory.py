@@ -275,7 +275,7 @@ class GlobalMemoryCheck(Observer):
             warp, key = int(warps[row]), (memory, offset)
             # Atomics of one instruction happen one after the other.
             if kind == "atomic":
-                users.read(warp, key, order)
+                users.read(warp, key, order, atomic=True)
             if order.releases or users.tells(warp) or key in users.flags.locations:
                 users.write(warp, key, order, kind == "atomic", at)
 

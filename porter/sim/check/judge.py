@@ -107,6 +107,14 @@ def _completion(clocks: Clocks, old: Access) -> tuple[str, str]:
     return f"a wait on the mbarrier that the commit arrives on ({barrier})", "mbarrier.try_wait"
 
 
+def before_the_end(clocks: Clocks, old: Access) -> str:
+    """What would have waited for an operation before its block ends."""
+    if old.kind in ("mma", "cp", "shift"):
+        return f"{_completion(clocks, old)[1]}, and a wait on its mbarrier"
+    waits = {"wgmma": "wgmma.wait_group", "store": "cp.async.bulk.wait_group", "copy": "mbarrier.try_wait"}
+    return waits.get(old.kind, "barrier.cluster, or a wait on the operation's mbarrier")
+
+
 # Shared memory ------------------------------------------------------------------------------------------
 
 _TENSOR_CORE = frozenset(("mma", "cp", "wgmma"))

@@ -21,15 +21,28 @@ class GlobalJudge:
         self.released = released
         self.clocks = users.clocks
         self.imports = users.imports
+        # Whether what only practice takes for ordered counts.
+        self._lenient = False
 
     def knows(self, warp: int, view: int, old: GlobalAccess) -> bool:
         cluster = old.wave.cluster(old.warp)
+        if self._lenient and self.users.lenient.knows(warp, view, cluster, old.done):
+            return True
         if cluster == self.imports.cluster(warp):
             return self.clocks.knows(warp, view, old.done)
         return self.imports.knows(warp, view, cluster, old.done)
 
     def judge(self, old: GlobalAccess, new: GlobalAccess, same_value: bool = False) -> Verdict | None:
         """`same_value`: both write what is there already."""
+        verdict = self._judge(old, new, same_value)
+        if verdict is None or verdict.ruling is not None or not self.users.lenient.versions:
+            return verdict
+        self._lenient = True
+        milder = self._judge(old, new, same_value)
+        self._lenient = False
+        return Verdict(verdict.id, *_OWN_FENCE, Ruling.FENCE_BEFORE_BARRIER) if milder is None else milder
+
+    def _judge(self, old: GlobalAccess, new: GlobalAccess, same_value: bool) -> Verdict | None:
         if old.wave.grid != new.wave.grid:
             return self._between_grids(old, new)
         if old.proxy == "generic" and new.proxy == "generic":
@@ -143,6 +156,12 @@ class GlobalJudge:
             return None
         missing = "fence.proxy.tensormap::generic.release after the change, ahead of the synchronization"
         return Verdict("G6", missing, "fence.proxy.tensormap::generic.release.gpu", Ruling.TENSORMAP_RELEASE)
+
+
+_OWN_FENCE = (
+    "fences of the atomic's thread: behind the barrier ahead of the atomic, and behind the atomic",
+    "__threadfence (fence.acq_rel.gpu) next to the atomic, in its thread",
+)
 
 
 def _synchronization(needed: Scope) -> tuple[str, str]:

@@ -159,6 +159,11 @@ class Operations(Observer):
                 verdict = Verdict("H23", f"the election of one thread ({count} threads execute it)", "elect.sync")
                 self.check.report(verdict, None, new, "", int(self.machine.warp_cta[warp]))
 
+    def tolerates(self, kind: str, at: int, warps: Any) -> None:
+        for warp in warps.tolist():
+            new = Access("operand", at, warp, None, False, "generic", 1, [], self.check.clocks.now(warp))
+            self.check.report(_OPERANDS[kind], None, new, "", int(self.machine.warp_cta[warp]))
+
     def _load(self, effect: Effect) -> None:
         self.check.loads.setdefault(effect.warp, []).extend(effect.accesses)
 
@@ -221,3 +226,10 @@ class Operations(Observer):
                     # wait_group.read completes the reading of shared memory alone.
                     mine = [a for a in mine if not a.done and not (read and a.write)]
                 self.check.completed_by(warp, mine, at)
+
+
+_OPERANDS = {
+    "A1": Verdict("A1", "a generic address of the mbarrier", "cvta.shared, or .shared::cluster on the tcgen05.commit",
+                  Ruling.SHARED_OFFSET),
+    "A2": Verdict("A2", "the lane without the rank of the block", "", Ruling.LANE_FIELD),
+}  # fmt: skip

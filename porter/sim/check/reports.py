@@ -124,7 +124,8 @@ class Reports:
 
 _WHAT = {
     ("arrival", "generic"): "arrival on another block's mbarrier", ("wait", "generic"): "wait on an mbarrier",
-    ("register", "generic"): "use of registers", ("wgmma", "generic"): "wgmma using registers",
+    ("operand", "generic"): "operand", ("register", "generic"): "use of registers",
+    ("wgmma", "generic"): "wgmma using registers",
     ("commit", "generic"): "tcgen05.commit", ("setmaxnreg", "generic"): "setmaxnreg",
     ("load", "generic"): "load", ("write", "generic"): "store", ("atomic", "generic"): "atomic",
     ("alloc", "generic"): "tcgen05.alloc writing the address", ("alloc", "tensor"): "tcgen05.alloc",

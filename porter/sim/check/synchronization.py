@@ -103,7 +103,7 @@ class Synchronization(Observer):
         clocks, ins = self.check.clocks, self.machine.program.code[at]
         relaxed, counted = "relaxed" in ins.parts, "b" in ins
         for warp in warps.tolist():
-            message = clocks.release_execution(warp) if relaxed else clocks.release(warp)
+            message = clocks.release_relaxed(warp) if relaxed else clocks.release(warp)
             self._messages[key] = clocks.merge(self._messages.get(key), message)
             if counted:
                 self._counted.add(key)
