@@ -393,7 +393,7 @@ constexpr int extent() {
     }
 }
 
-// Of an A fragment: which group of registers, each an m64 tile's k-step, an offset in it is.
+// Of an A fragment's layout: registers of a group, which is an m64 tile's k-step.
 template <class Layout>
 constexpr int group_size() {
     constexpr int kGroup = decltype(size<0>(Layout{}))::value;
@@ -401,12 +401,14 @@ constexpr int group_size() {
     return kGroup;
 }
 
-// How many groups of an m64 tile follow each other, if those of two tiles can share columns, else 0.
+// Groups of an m64 tile that follow each other, where two tiles can share columns; else 0.
 template <class Layout>
 constexpr int run_of_halves() {
-    constexpr int kM = extent<1, Layout>(), kSteps = extent<2, Layout>();
+    constexpr int kM = extent<1, Layout>();
     constexpr int kStride = Layout{}(0, kM > 1 ? 1 : 0, 0) / group_size<Layout>();
-    return kM % 2 == 0 && (kStride == 1 || kStride == kSteps) ? kStride : 0;
+    static_assert(cosize_v<Layout> == decltype(size(Layout{}))::value, "registers of A lie apart");
+    static_assert(Layout{}(0, kM - 1, 0) == (kM - 1) * kStride * group_size<Layout>(), "tiles of A lie unevenly");
+    return kM % 2 == 0 ? kStride : 0;
 }
 
 // Columns that an accumulator of this tile needs in each warpgroup.

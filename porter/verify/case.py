@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,17 @@ def _reference(path: Path, given: Any) -> tuple[Any, tuple[Path, str] | None, Re
     return given, None, None
 
 
+def _include_directory(case: Path, given: str) -> Path:
+    """A directory relative to a case, or one of an installed Python package: `package:NAME/…`."""
+    if not given.startswith("package:"):
+        return case.parent / given
+    name, _, inner = given.removeprefix("package:").partition("/")
+    spec = find_spec(name) if name.isidentifier() else None
+    for root in (spec and spec.submodule_search_locations) or ():
+        return Path(root) / inner
+    raise PorterError(Code.FILE_NOT_FOUND, Location(str(case)), path=given)
+
+
 _AS_WRITTEN = ("magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare", "tolerance")
 
 
@@ -351,7 +363,7 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         mutate_sizes=data.get("mutate_sizes", {}),
         steps=data.get("steps", {}),
         multiples=data.get("multiples", {}),
-        include_dirs=(*(base / d for d in data.get("include_dirs", ())), *stated),
+        include_dirs=(*(_include_directory(path, d) for d in data.get("include_dirs", ())), *stated),
         recorded=recorded,
         source=_file(path, data.get("source")),
         families=_tuple(data.get("families")),

@@ -188,3 +188,19 @@ def test_an_argument_that_is_nothing_of_the_case(tmp_path):
         bind(case)
     assert caught.value.diagnostic.code is Code.CASE_DOES_NOT_FIT
     assert "X (known: A, B, C, map_a, BM, BN, K, M, N)" in str(caught.value)
+
+
+def test_include_directories_of_installed_packages(tmp_path):
+    text = CASE + '    include_dirs: ["include", "package:numpy/_core/include"]\n'
+    found = load_case(write_case(tmp_path, text)).include_dirs
+    assert found[0] == tmp_path / "include"
+    assert (found[1] / "numpy").is_dir()
+
+
+@pytest.mark.parametrize("name", ["package:no_such_package/include", "package:", "package:../numpy", "package:os"])
+def test_include_directories_of_packages_that_are_not_there(tmp_path, name):
+    path = write_case(tmp_path, CASE + f'    include_dirs: ["{name}"]\n')
+    with pytest.raises(PorterError) as caught:
+        load_case(path)
+    assert caught.value.diagnostic.code is Code.FILE_NOT_FOUND
+    assert caught.value.diagnostic.where.path == str(path)
