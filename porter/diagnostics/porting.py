@@ -55,6 +55,13 @@ BARRIER_IDS = warning(
     "The port synchronizes each warpgroup on a named barrier of its own, counted down from 15.",
     "Check that the kernel does not use those ids.",
 )
+BARRIERS_TAKEN = error(
+    "PT2016",
+    ExitCode.UNPORTED,
+    "no named barriers are left for the warpgroups of {kernel}",
+    "A CTA has 16 of them. The port synchronizes each warpgroup on one of its own, whose ids follow each other.",
+    "Use fewer ids in the kernel, or ids that leave as many next to each other as it has warpgroups.",
+)
 WARPGROUPS_UNKNOWN = warning(
     "PT2009",
     "the block size of {kernel} is not known; room for {count} warpgroups is set aside",

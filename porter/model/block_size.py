@@ -127,11 +127,11 @@ def _is_visible(program: Program, function: Function, text: str) -> bool:
     if known.evaluate(text) is not None:
         return True
     names = {m.group() for m in _NAME.finditer(text)}
-    return bool(names) and all(n in function.template_params or _is_outside(program, n) for n in names)
+    return bool(names) and all(n in function.template_params or _is_outside(program, function, n) for n in names)
 
 
-def _is_outside(program: Program, name: str) -> bool:
-    return program.constants.text(name.rsplit("::", 1)[-1].strip()) is not None
+def _is_outside(program: Program, function: Function, name: str) -> bool:
+    return program.constants_around(function).text(name) is not None
 
 
 # --- what the launches say
@@ -155,7 +155,7 @@ def _launched(program: Program, function: Function) -> str | None:
         return None
     text = texts.pop()
     names = [m.group() for m in _NAME.finditer(text)]
-    return text if names and all(_is_outside(program, n) for n in names) else None
+    return text if names and all(_is_outside(program, function, n) for n in names) else None
 
 
 def _is_argument(program: Program, launch: _Launch, index: int) -> bool:

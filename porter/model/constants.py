@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from tree_sitter import Node
 
@@ -15,40 +16,57 @@ from porter.model.functions import Function, Style, declared_name
 
 _MOST_CALLS = 32
 """Calls of constant functions inside of each other."""
+_NO_INTEGERS = ("float", "double", "long double", "half", "__half", "__nv_bfloat16", "bfloat16_t", "half_t")
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What a name stands for: an expression, and what names mean in it; in a macro's, what they do where it is used.
+    `params`: of a function that returns it."""
+
+    text: str
+    where: Constants | None
+    params: tuple[str, ...] | None = None
 
 
 class Constants:
-    """Named constants as text, and evaluation of integer expressions over them.
+    """What names mean at a place, as text, and evaluation of integer expressions over them.
 
-    A name defined twice with different text is unknown: which definition holds depends on context that is
-    not modelled. A qualified name is one of the sources' if they declare all its `scopes`; without scopes, always.
+    `definitions` are those of the place itself, empty where a name is hidden; they win over `macros`, which have no
+    text where several hold, and those over `outside`, which says what a name means that is none of them.
     """
 
     def __init__(
         self,
-        definitions: Mapping[str, str | None] | None = None,
-        functions: Mapping[str, tuple[tuple[str, ...], str] | None] | None = None,
-        scopes: frozenset[str] | None = None,
+        definitions: Mapping[str, str] | None = None,
+        macros: Mapping[str, str | None] | None = None,
+        outside: Callable[[str], Meant | None] | None = None,
     ) -> None:
-        self._scopes = scopes
-        self._text: dict[str, str | None] = dict(definitions or {})
-        self._functions: dict[str, tuple[tuple[str, ...], str] | None] = dict(functions or {})
+        self._text = dict(definitions or {})
+        self._macros = macros or {}
+        self._outside = outside
 
-    def define(self, name: str, text: str) -> None:
-        known = self._text.get(name, text)
-        self._text[name] = text if known == text else None
-
-    def define_function(self, name: str, params: tuple[str, ...], result: str) -> None:
-        """A function whose value is `result`, an expression over `params`."""
-        known = self._functions.get(name, (params, result))
-        self._functions[name] = (params, result) if known == (params, result) else None
+    def meant(self, name: str) -> Meant | None:
+        """What a name stands for, None if that is not known."""
+        name = "".join(re.sub(r"\btemplate\b", "", name).split())
+        if name in self._text:
+            return Meant(self._text[name], self)
+        if name in self._macros:
+            return Meant(self._macros[name] or "", None)
+        return self._outside(name) if self._outside is not None else None
 
     def text(self, name: str) -> str | None:
-        return self._text.get(name)
+        meant = self.meant(name)
+        return meant.text or None if meant is not None else None
+
+    def agrees(self, other: Constants, name: str) -> bool:
+        """Whether a name stands for the same constant at another place."""
+        here, there = self.meant(name), other.meant(name)
+        return here is not None and here == there and bool(here.text)
 
     def extended(self, definitions: Mapping[str, str]) -> Constants:
-        """A copy in which `definitions` win over what was known."""
-        return Constants({**self._text, **definitions}, self._functions, self._scopes)
+        """The constants of a place inside, whose `definitions` win over what is known here."""
+        return Constants(definitions, outside=self.meant)
 
     def evaluate(self, expression: str) -> int | None:
         """The value of an integer constant expression, or None if any part of it that matters is not known."""
@@ -57,31 +75,27 @@ class Constants:
         except (RecursionError, MemoryError):
             return None
 
-    def _evaluate(self, expression: str, seen: frozenset[str], depth: int) -> int | None:
+    def _evaluate(self, expression: str, seen: frozenset[tuple[int, str]], depth: int) -> int | None:
         known: dict[str, int | None] = {}
 
         def named(name: str) -> int | None:
-            key = self._own(name)
-            inner = self._text.get(key)
-            if inner is None or key in seen:
-                return None
-            if key not in known:
-                known[key] = self._evaluate(inner, seen | {key}, depth)
-            return known[key]
+            if name not in known:
+                meant = self.meant(name)
+                if meant is None or not meant.text or meant.params is not None:
+                    return None
+                where = meant.where or self
+                key = id(where), name
+                known[name] = None if key in seen else where._evaluate(meant.text, seen | {key}, depth)
+            return known[name]
 
         def called(name: str, arguments: list[int | None]) -> int | None:
-            function = self._functions.get(self._own(name))
-            if function is None or len(function[0]) != len(arguments) or depth > _MOST_CALLS:
+            meant = self.meant(name)
+            if meant is None or meant.params is None or len(meant.params) != len(arguments) or depth > _MOST_CALLS:
                 return None
-            given = {n: "" if v is None else str(v) for n, v in zip(function[0], arguments, strict=True)}
-            return self.extended(given)._evaluate(function[1], frozenset(), depth + 1)
+            given = {n: "" if v is None else str(v) for n, v in zip(meant.params, arguments, strict=True)}
+            return (meant.where or self).extended(given)._evaluate(meant.text, frozenset(), depth + 1)
 
         return evaluate(expression, named, called)
-
-    def _own(self, name: str) -> str:
-        """The last part of a qualified name; empty if a scope of it is not one of the sources'."""
-        *around, last = re.findall(r"[A-Za-z_]\w*", name)
-        return last if self._scopes is None or self._scopes.issuperset(w for w in around if w != "template") else ""
 
 
 def definitions_in(file: CudaFile, node: Node) -> dict[str, tuple[str, int]]:
@@ -113,51 +127,58 @@ def definitions_in(file: CudaFile, node: Node) -> dict[str, tuple[str, int]]:
     return found
 
 
-_SCOPE = re.compile(
-    rb"(?<!using )\b(?:namespace|class|struct|union|enum|using(?!\s+namespace\b)|typename)\b(?:\s*\.\.\.)?([\s\w:]*)"
-    rb"|\btypedef\b([^;{}]*);"
-)
-
-
-def _scopes_in(file: CudaFile) -> Iterator[str]:
-    """Words that a file may declare as namespaces or types, template parameters among them."""
-    for declared, defined in _SCOPE.findall(file.lexed.code):
-        for word in re.findall(rb"\w+", declared if declared.strip() else defined[-80:]):
-            yield word.decode()
-
-
-def file_constants(files: Mapping[str, CudaFile]) -> Constants:
-    """Constants at file, namespace or class scope, and object-like macros, of a set of files."""
-    constants = Constants(scopes=frozenset(w for file in files.values() for w in _scopes_in(file)))
-    for file in files.values():
+def macro_texts(files: Iterable[CudaFile]) -> dict[str, str | None]:
+    """The object-like macros of files; None for one that has several bodies."""
+    found: dict[str, str | None] = {}
+    for file in files:
         for macro in macro_definitions(file):
             if macro.params is None:
-                constants.define(macro.name, macro.joined.decode("utf-8", "replace"))
-        for node in file.root.named_children:
-            for name, (text, offset) in definitions_in(file, node).items():
-                at = file.root.descendant_for_byte_range(offset, offset + 1)
-                if at is not None and enclosing(at, "function_definition", "lambda_expression") is None:
-                    constants.define(name, text)
-        for name, params, result in _constant_functions(file):
-            constants.define_function(name, params, result)
-    return constants
+                text = macro.joined.decode("utf-8", "replace")
+                found[macro.name] = text if found.get(macro.name, text) == text else None
+    return found
 
 
-def _constant_functions(file: CudaFile) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Functions declared `constexpr` that do nothing but return an expression: name, parameters, the expression."""
-    for node in find(file.root, "function_definition"):
-        body, declarator = node.child_by_field_name("body"), node.child_by_field_name("declarator")
-        words = {file.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
-        if body is None or declarator is None or "constexpr" not in words or declarator.type != "function_declarator":
-            continue
-        inner = [c for c in body.named_children if c.type != "comment"]
-        name, listed = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("parameters")
-        if len(inner) != 1 or inner[0].type != "return_statement" or name is None or listed is None:
-            continue
-        params = [declared_name(d) for c in listed.named_children if (d := c.child_by_field_name("declarator"))]
-        if inner[0].named_children and name.type.endswith("identifier") and all(params):
-            texts = tuple(file.text(p) for p in params if p is not None)
-            yield file.text(name), texts, file.text(inner[0].named_children[0])
+def variable_text(node: Node, declarator: Node, text: Callable[[Node], str]) -> str:
+    """What a declared integer constant is initialized with; empty for what is none. `node` is the declaration."""
+    qualifiers = {text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
+    value = declarator.child_by_field_name("value")
+    if declarator.type == "init_declarator":
+        declarator = declarator.child_by_field_name("declarator") or declarator
+    else:
+        value = node.child_by_field_name("default_value")
+    kind = node.child_by_field_name("type")
+    if value is None or not qualifiers & {"const", "constexpr"} or not declarator.type.endswith("identifier"):
+        return ""
+    named = text(kind) if kind is not None else ""
+    if named in _NO_INTEGERS:
+        return ""
+    return f"!!({text(value)})" if named == "bool" else text(value)
+
+
+def enumerator_texts(node: Node, text: Callable[[Node], str]) -> dict[str, str]:
+    """The values of an enumeration's names, as expressions."""
+    found: dict[str, str] = {}
+    base, step = "0", 0
+    for item in find(node, "enumerator"):
+        name, value = item.child_by_field_name("name"), item.child_by_field_name("value")
+        if value is not None:
+            base, step = text(value), 0
+        if name is not None:
+            found[text(name)] = f"({base}) + {step}" if step else base
+        step += 1
+    return found
+
+
+def returned(function: Function) -> tuple[tuple[str, ...], str] | None:
+    """Parameters and expression of a function declared `constexpr` that does nothing but return one."""
+    node = function.node
+    words = {function.text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
+    inner = [c for c in function.body.named_children if c.type != "comment"]
+    if "constexpr" not in words or len(inner) != 1 or inner[0].type != "return_statement":
+        return None
+    if not inner[0].named_children or not all(p.name for p in function.params) or function.variadic:
+        return None
+    return tuple(p.name for p in function.params), function.text(inner[0].named_children[0])
 
 
 def local_definitions(function: Function) -> dict[str, tuple[str, int]]:
@@ -165,20 +186,29 @@ def local_definitions(function: Function) -> dict[str, tuple[str, int]]:
     return definitions_in(function.file, function.body)
 
 
-def visible(constants: Constants, function: Function) -> Constants:
+def visible(outer: Constants, function: Function) -> Constants:
     """What names mean inside a function: its constants win, and its parameters and variables hide what has their
-    name outside."""
-    outer = visible(constants, function.parent) if function.parent is not None else constants
+    name outside. `outer`: what they mean around it."""
     hidden = dict.fromkeys(function.template_params, "")
     if function.style is not Style.MACRO:
         hidden |= {p.name: "" for p in function.params}
-    for declaration in find(function.body, "declaration"):
+    for declaration in find(function.body, "declaration", "for_range_loop"):
         for child in declaration.children_by_field_name("declarator"):
-            name = declared_name(child)
-            if name is not None:
-                hidden[function.text(name)] = ""
-    local = {n: t for n, (t, _) in local_definitions(function).items()}
+            hidden.update((function.text(name), "") for name in _names_declared(child))
+    local = {}
+    for name, (text, at) in local_definitions(function).items():
+        inner = function.body.descendant_for_byte_range(at - function.shift, at - function.shift)
+        nested = inner is not None and enclosing(inner, "compound_statement") not in (None, function.body)
+        # outside of its block the name is somebody else's
+        local[name] = "" if nested and outer.meant(name) is not None else text
     return outer.extended({**hidden, **_asserted(function), **local})
+
+
+def _names_declared(declarator: Node) -> list[Node]:
+    if any(True for _ in find(declarator, "structured_binding_declarator")):
+        return list(find(declarator, "identifier"))
+    name = declared_name(declarator)
+    return [name] if name is not None else []
 
 
 def _asserted(function: Function) -> dict[str, str]:

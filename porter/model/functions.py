@@ -239,8 +239,11 @@ class Scope:
     """Namespaces named by `using namespace`."""
     declared: dict[str, list[Path]] = field(default_factory=dict, repr=False)
     """Names brought here by using-declarations."""
-    values: set[str] = field(default_factory=set, repr=False)
-    """Variables and enumerators: they hide what is outside and cannot be called as functions."""
+    values: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    """Variables and enumerators: they hide what is outside and cannot be called as functions. Each with the expressions
+    that its declarations give it as a constant, empty for one that gives none."""
+    enumerations: dict[str, Scope] = field(default_factory=dict, repr=False)
+    is_enumeration: bool = False
 
     @property
     def is_class(self) -> bool:

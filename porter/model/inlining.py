@@ -51,7 +51,7 @@ class Inliner:
         symbol = self.program.names.index.symbols.get(id(target))
         for param in symbol.params if symbol is not None and not symbol.special else ():
             if param.default is not None and param.name and param.kind == "value":
-                values[param.name] = _value(self.program.constants, param.default, "")
+                values[param.name] = _value(self.program.constants_around(target), param.default, "")
         values.update(
             (n, _value(known, t, "")) for n, t in zip(target.template_params, call.template_args, strict=False)
         )

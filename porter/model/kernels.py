@@ -13,11 +13,13 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.model.block_size import threads_of
 from porter.model.constants import local_definitions
-from porter.model.functions import Call, Function
+from porter.model.functions import Call, Function, Style
 from porter.model.program import Program, TensorCoreStatement
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import PREPROCESSOR_BLOCKS
+from porter.model.thread_values import ThreadValues
 from porter.model.threads import Threads, ends_thread
+from porter.ptx.arch import WARP, Limits
 
 _NAMED_BARRIER = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)")
 
@@ -49,7 +51,6 @@ class Kernel:
 def kernels_of(program: Program) -> list[Kernel]:
     """The kernels of a program that reach a tensor-core statement."""
     uses = program.uses_tensor_core()
-    barriers, unknown = named_barriers(program)
     found = []
     for function in program.kernels:
         if id(function) not in uses:
@@ -60,6 +61,7 @@ def kernels_of(program: Program) -> list[Kernel]:
             continue
         threads = threads_of(program, function)
         constants = program.constants_in(function)
+        barriers, unknown = named_barriers(program, constants.evaluate(threads) if threads is not None else None)
         found.append(
             Kernel(
                 function,
@@ -167,43 +169,44 @@ def _has_dynamic_shared(program: Program, function: Function) -> bool:
     )
 
 
-def named_barriers(program: Program) -> tuple[frozenset[int], bool]:
-    """Named barrier ids that the sources use, and whether others with unknown ids may be in use.
+def named_barriers(program: Program, threads: int | None) -> tuple[frozenset[int], bool]:
+    """Named barrier ids that the sources use, and whether others with unknown ids may be in use. `threads`: of a block,
+    if that is known.
 
     An id that is an asm operand is followed to the arguments of the wrapper's callers.
     """
-    used: set[int] = {0}
-    unknown = False
+    used: set[int | None] = {0}
+    most = Limits.threads_per_block
+    values = ThreadValues(program, threads if threads and threads % WARP == 0 and threads < most else most)
     for function in program.functions:
         for statement in function.asm:
             for match in _NAMED_BARRIER.finditer(statement.template):
                 text = match.group(1)
-                if text.startswith("%"):
-                    if not text[1:].isdigit() or int(text[1:]) >= len(statement.operands):
-                        unknown = True
-                        continue
-                    expressions = _at_callers(program, function, statement.operand(int(text[1:])).expr)
+                if not text.startswith("%"):
+                    used.add(program.value(function, text))
+                elif text[1:].isdigit() and int(text[1:]) < len(statement.operands):
+                    operand = statement.operand(int(text[1:]))
+                    used |= _ids(program, values, function, operand.expr, operand.expr_node)
                 else:
-                    expressions = [text]
-                for expression in expressions:
-                    value = program.constants.evaluate(expression)
-                    if value is None:
-                        base = re.fullmatch(r"\s*(\w+)\s*\+\s*\w+\s*", expression)
-                        start = program.constants.evaluate(base.group(1)) if base else None
-                        # `base + index` over at most four warpgroups
-                        used.update(range(start, start + 4) if start is not None else ())
-                        unknown = unknown or start is None
-                    else:
-                        used.add(value)
-    return frozenset(used), unknown
+                    used.add(None)
+    return frozenset(v for v in used if v is not None), None in used
 
 
-def _at_callers(program: Program, function: Function, expression: str) -> list[str]:
-    name = expression.strip()
-    param = function.param(name)
+def _ids(program: Program, values: ThreadValues, function: Function, text: str, node: Node | None) -> set[int | None]:
+    """The ids that an operand of an asm statement may be, None among them for one that is not known."""
+    name = text.strip()
     if name in function.template_params:
         index = function.template_params.index(name)
-        return [c.template_args[index] for c in program.callers(function) if index < len(c.template_args)]
-    if param is None:
-        return [expression]
-    return [c.caller.text(c.args[param.index]) for c in program.callers(function) if param.index < len(c.args)]
+        calls = [c for c in program.callers(function) if index < len(c.template_args)]
+        return {program.value(c.caller, c.template_args[index]) for c in calls}
+    places: list[tuple[Function, Node | None, str]] = [(function, node, text)]
+    param = function.param(name)
+    if param is not None and function.style is not Style.KERNEL:
+        calls = [c for c in program.callers(function) if param.index < len(c.args)]
+        places = [(c.caller, c.args[param.index], c.caller.text(c.args[param.index])) for c in calls]
+    found: set[int | None] = set()
+    for place, written, expression in places:
+        value = program.value(place, expression)
+        known = values.of(place, written) if value is None and written is not None else None
+        found.update({value} if known is None else known)
+    return found

@@ -13,13 +13,14 @@ from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find
 from porter.lang.macros import Macros
 from porter.lang.sources import SourceSet
-from porter.model.constants import Constants, file_constants, visible
+from porter.model.constants import Constants, macro_texts, visible
 from porter.model.facts import TENSOR_CORE, Doubt, Fact, Mma, Problem, Refused
 from porter.model.function_reader import declarations_of, functions_of, uses_of_object_macros
 from porter.model.functions import Call, Function, Style
 from porter.model.leaves import Reading, disagreement, emptied
 from porter.model.library_calls import called_steps, unread_macros
 from porter.model.names.resolver import CALL_OPERATOR, Names
+from porter.model.names.values import Values
 from porter.model.recognition import Answer, Facts, Vocabulary
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported, tensor_core_steps
@@ -63,7 +64,6 @@ class Program:
 
     sources: SourceSet
     functions: list[Function]
-    constants: Constants
     vocabulary: Vocabulary = field(repr=False)
     statements: list[TensorCoreStatement] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
@@ -96,6 +96,16 @@ class Program:
         """What a constant expression in a function comes to, None if that is not known."""
         return self.constants_in(function).evaluate(text)
 
+    @cached_property
+    def values(self) -> Values:
+        """What names of constants mean."""
+        return Values(self.names.lookup, macro_texts(self.sources.files.values()))
+
+    @property
+    def constants(self) -> Constants:
+        """What names mean at file scope."""
+        return self.values.within(self.names.index.top)
+
     def _constants_at(self, function: Function | None) -> Constants:
         return self.constants if function is None else self.constants_in(function)
 
@@ -106,8 +116,14 @@ class Program:
     def constants_in(self, function: Function) -> Constants:
         """What names mean inside a function."""
         if id(function) not in self._visible:
-            self._visible[id(function)] = visible(self.constants, function)
+            outer = self.constants_around(function) if function.parent is None else self.constants_in(function.parent)
+            self._visible[id(function)] = visible(outer, function)
         return self._visible[id(function)]
+
+    def constants_around(self, function: Function) -> Constants:
+        """What names mean in a function, apart from those of its own constants, variables and parameters."""
+        end = function.body.children[-1] if function.body.children else function.body
+        return self.values.at(self.names.lookup.site(function, end))
 
     def targets(self, call: Call) -> list[Function]:
         """Functions with a body that a call may reach: exactly one where the sources tell."""
@@ -188,7 +204,7 @@ def build_program(sources: SourceSet, vocabulary: Vocabulary) -> Program:
     `refusals`."""
     functions = [f for file in sources.files.values() for f in functions_of(file, sources.string_macros)]
     uses_of_object_macros(functions)
-    program = Program(sources, functions, file_constants(sources.files), vocabulary)
+    program = Program(sources, functions, vocabulary)
     program.forward = [d for file in sources.files.values() for d in declarations_of(file)]
     known = {f.name for f in functions}
     macros = program.names.lookup.macros

@@ -80,7 +80,7 @@ def _lay_out(context: PortContext, columns: Columns, kernels: list[Kernel], life
             base = max((first[a] + widths[a] for a in met if a in first), default=0)
         for i, accumulator in enumerate(own):
             behind = " + ".join([str(base)] * bool(base) + [_total(program, a) for a in own[:i]]) or "0"
-            fits = accumulator not in first or program.constants.evaluate(behind) == first[accumulator]
+            fits = accumulator not in first or program.value(accumulator.function, behind) == first[accumulator]
             columns.first[accumulator] = behind if fits else str(first[accumulator])
     for kernel in kernels:
         if all(a in first for a in owned[kernel]):

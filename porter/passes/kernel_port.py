@@ -204,8 +204,8 @@ def _barriers(kernels: Sequence[Kernel]) -> tuple[frozenset[int], int]:
 
 
 def _free_barrier(used: frozenset[int], count: int) -> int:
-    """The highest id from which `count` ids downwards are free."""
+    """The highest id from which `count` ids downwards are free; 0 if there is none."""
     for first in range(15, count - 1, -1):
         if not used & set(range(first - count + 1, first + 1)):
             return first
-    return 15
+    return 0

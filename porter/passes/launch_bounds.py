@@ -34,7 +34,7 @@ def state_minimum_blocks(context: PortContext, plans: Sequence[KernelPlan]) -> N
 def _third_has_no_columns(context: PortContext, kernel: Kernel, plan: KernelPlan) -> bool:
     """Whether Tensor Memory has no room for a third CTA, and registers are enough for two: allocations are powers of
     two."""
-    evaluate = context.program.constants.evaluate
+    evaluate = context.program.constants_in(kernel.function).evaluate
     threads, columns = evaluate(kernel.threads or ""), evaluate(plan.columns)
     return threads is not None and columns is not None and threads <= _MOST_THREADS and columns > COLUMNS // 4
 

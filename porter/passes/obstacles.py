@@ -22,12 +22,21 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 def report_obstacles(context: PortContext) -> None:
     """Name them, each at its place."""
+    _barriers_taken(context)
     _threads_that_exit(context)
     _blocks_of_macros(context)
     for file in context.program.sources.files.values():
         for match in _HELPERS.finditer(file.source):
             where = location(file, Span(match.start(), match.start() + len(f"namespace {NAMESPACE}")))
             context.diagnostics.append(Diagnostic(Code.HELPERS_THERE, where))
+
+
+def _barriers_taken(context: PortContext) -> None:
+    if context.helpers.first_barrier == 0:
+        for kernel in context.kernels:
+            function = kernel.function
+            at = function.name_span or function.span(function.body)
+            context.report(Code.BARRIERS_TAKEN, function, at, kernel=function.name)
 
 
 def _threads_that_exit(context: PortContext) -> None:

@@ -150,7 +150,7 @@ def _count(context: PortContext, param: AccumulatorParam) -> int | str:
     if param.is_scalars:
         return len(param.params)
     product = "*".join(f"({param.function.text(n)})" for n in param.params[0].array_extents) or "1"
-    value = context.program.constants.evaluate(product)
+    value = context.program.value(param.function, product)
     return value if value is not None else product
 
 

@@ -49,7 +49,7 @@ def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator
     function = kernel.function
     anchor = setup_position(kernel, accumulators)
     columns = total_columns(context, kernel, accumulators, anchor)
-    if total is not None and (columns is None or context.program.constants.evaluate(columns) != total):
+    if total is not None and (columns is None or context.program.value(function, columns) != total):
         columns = str(total)
     if columns is None:
         pairs = ((kernel.roles.value or 3) + 1) // 2
@@ -57,7 +57,7 @@ def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator
         context.report(Code.TMEM_SIZE_UNKNOWN, function, function.span(anchor), kernel=function.name, columns=columns)
     if uses_register_operands(context.program, kernel):
         columns += f" + {qualified('kOperands')} * {OPERAND_COLUMNS}"
-    known = context.program.constants.evaluate(columns.replace(qualified("kOperands"), str(OPERANDS)))
+    known = context.program.value(function, columns.replace(qualified("kOperands"), str(OPERANDS)))
     if known is not None:
         _report_too_large(context, kernel, known)
     if not kernel.roles.exact and known:
@@ -197,7 +197,7 @@ def total_columns(context: PortContext, kernel: Kernel, accumulators: list[Accum
         if text is None:
             return None
         texts.append(text)
-    values = [context.program.constants.evaluate(t) for t in texts]
+    values = [context.program.value(kernel.function, t) for t in texts]
     if all(re.fullmatch(r"[\d\s*+/()]+", t) for t in texts) and None not in values:
         return str(sum(v for v in values if v is not None))
     return " + ".join(texts)
@@ -253,8 +253,9 @@ def _visible(program: Program, kernel: Kernel, owner: Function, text: str, ancho
                 if inner is None:
                     return None
                 replacement = f"({inner})"
-        elif program.constants.text(name.rsplit("::", 1)[-1]) is None:
-            bound = _template_value(program, owner, name)
+        elif not program.constants_in(kernel.function).agrees(program.constants_in(owner), name):
+            value = program.value(owner, name)
+            bound = _template_value(program, owner, name) if value is None else (owner, str(value))
             if bound is None:
                 return None
             inner = _visible(program, kernel, bound[0], bound[1], anchor, depth + 1)

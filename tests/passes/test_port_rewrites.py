@@ -448,3 +448,41 @@ def test_primary_template_follows_its_specializations(tmp_path: Path) -> None:
     assert "template <int N> __device__ void mma(tcgen05::Accumulator& d, uint64_t a, uint64_t b);" in out
     assert "void mma<16>(tcgen05::Accumulator& d, uint64_t a, uint64_t b)" in out
     assert "mma<16>(acc_tmem," in out
+
+
+IDS = {
+    'bar.sync 15, 128;"': "14",
+    'barrier.sync 14, 128;"': "13",
+    'barrier.sync 2, 128;"': "15",
+    'barrier.cta.arrive 15, 128;"': "14",
+    'bar.sync %0, 128;" :: "r"(kBar)': "12",
+    'bar.sync %0, 128;" :: "n"(kBar + 2)': "14",
+    'bar.sync %0, 128;" :: "r"(kBar + int(threadIdx.x) / 128)': "12",
+    'bar.sync %0, 128;" :: "r"(15 - threadIdx.x / 128)': "12",
+    'bar.sync %0, 128;" :: "r"(threadIdx.x / 128 + 1)': "15",
+}
+TRIPLE = "__launch_bounds__(384)"
+
+
+@pytest.mark.parametrize("text", IDS)
+def test_ids_that_are_constants_or_follow_from_the_thread(text: str, tmp_path: Path) -> None:
+    body = f'    float acc[8] = {{0}};\n    constexpr int kBar = 13;\n    asm volatile("{text});\n' + LOOP + STORE
+    result = port_text(tmp_path, "constexpr int kBar = 1;\n" + kernel(body, bounds=TRIPLE))
+    assert "PT2008" not in {d.code.id for d in result.diagnostics}
+    out = b"".join(result.files.values()).decode()
+    assert f'"r"({IDS[text]} - threadIdx.x / 128)' in out
+
+
+@pytest.mark.parametrize("id", ["steps", "steps + 1", "kMissing", "1 + (steps & 3)"])
+def test_ids_that_are_not_known_are_said(id: str, tmp_path: Path) -> None:
+    body = f'    float acc[8] = {{0}};\n    asm volatile("bar.sync %0, 128;" :: "r"({id}));\n' + LOOP + STORE
+    assert "PT2008" in {d.code.id for d in port_text(tmp_path, kernel(body)).diagnostics}
+
+
+def test_no_ids_are_left(tmp_path: Path) -> None:
+    taken = "".join(f'    asm volatile("bar.sync {i}, 128;");\n' for i in (2, 5, 8, 11, 14))
+    body = "    float acc[8] = {0};\n" + taken + LOOP + STORE
+    result = port_text(tmp_path, kernel(body, bounds=TRIPLE))
+    assert "PT2016" in {d.code.id for d in result.diagnostics}
+    assert b"tcgen05" not in b"".join(result.files.values())
+    assert "PT2016" not in {d.code.id for d in port_text(tmp_path, kernel(body)).diagnostics}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile, enclosing, find, walk
+from porter.model.constants import enumerator_texts, variable_text
 from porter.model.functions import (
     Alias,
     ClassScope,
@@ -181,7 +182,8 @@ class Indexer:
             inner = self._class(scope, kind, broken)
             if inner is not None and not inner.name and not node.children_by_field_name("declarator"):
                 # members of an unnamed struct or union are members of what is around
-                scope.values |= inner.values
+                for member, texts in inner.values.items():
+                    scope.values.setdefault(member, set()).update(texts)
         elif kind is not None and kind.type == "enum_specifier":
             self._enum(scope, kind)
         if node.id in self._forward:
@@ -190,7 +192,7 @@ class Indexer:
         for declarator in node.children_by_field_name("declarator"):
             name = declared_name(declarator)
             if name is not None and declarator.type != "function_declarator":
-                scope.values.add(self._text(name))
+                scope.values.setdefault(self._text(name), set()).add(variable_text(node, declarator, self._text))
 
     def _function(self, scope: Scope, node: Node, broken: bool, defined: bool, friend: bool) -> None:
         function = (self._functions if defined else self._forward).get(node.id)
@@ -307,10 +309,14 @@ class Indexer:
             scope.aliases.setdefault(alias.name, []).append(alias)
 
     def _enum(self, scope: Scope, node: Node) -> None:
+        name = node.child_by_field_name("name")
+        inner = Scope(self._text(name) if name is not None else "", scope, is_enumeration=True)
+        inner.values = {n: {text} for n, text in enumerator_texts(node, self._text).items()}
+        if name is not None and inner.values:
+            scope.enumerations[inner.name] = inner
         if not any(c.type in ("class", "struct") for c in node.children):
-            scope.values |= {
-                self._text(n) for e in find(node, "enumerator") if (n := e.child_by_field_name("name")) is not None
-            }
+            for enumerator, texts in inner.values.items():
+                scope.values.setdefault(enumerator, set()).update(texts)
 
     def _local_classes(self, file: CudaFile) -> None:
         """Classes inside functions; their methods see what the function's namespace declares."""

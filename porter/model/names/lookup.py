@@ -47,12 +47,17 @@ class Found:
     classes: list[ClassScope] = field(default_factory=list)
     aliases: list[Alias] = field(default_factory=list)
     namespaces: list[Scope] = field(default_factory=list)
-    value: bool = False
+    constants: list[tuple[str, Scope]] = field(default_factory=list)
+    """Variables and enumerators: the expression of each declaration, empty for what is no constant, and its scope."""
     outside: bool = False
     """Whether a using-declaration brings the name from where the sources do not declare it."""
 
     def __bool__(self) -> bool:
         return self.declared or self.outside
+
+    @property
+    def value(self) -> bool:
+        return bool(self.constants)
 
     @property
     def declared(self) -> bool:
@@ -66,7 +71,7 @@ class Found:
         self.classes += [c for c in other.classes if c not in self.classes]
         self.aliases += [a for a in other.aliases if a not in self.aliases]
         self.namespaces += [n for n in other.namespaces if n not in self.namespaces]
-        self.value = self.value or other.value
+        self.constants += [c for c in other.constants if c not in self.constants]
         self.outside = self.outside or other.outside
 
 
@@ -216,7 +221,7 @@ class Lookup:
         found.functions += [f for f in scope.functions.get(name, ()) if not f.hidden]
         found.classes += scope.classes.get(name, ())
         found.aliases += scope.aliases.get(name, ())
-        found.value = name in scope.values
+        found.constants += [(text, scope) for text in sorted(scope.values.get(name, ()))]
         if name in scope.namespaces:
             found.namespaces.append(scope.namespaces[name])
         for path in scope.namespace_aliases.get(name, ()):
@@ -322,7 +327,7 @@ class Lookup:
             else:
                 found = Found()
                 for scope in current:
-                    found.add(self._member_scope(scope, step.name))
+                    found.add(self.member_of_namespace(scope, step.name))
                 if not found and any(s.is_class for s in current):
                     return [], Known.DEPENDENT
             current, known = self._entered(found, step, site, depth)
@@ -342,7 +347,7 @@ class Lookup:
                 return [], sure
         return scopes, Known.YES if scopes else known
 
-    def _member_scope(self, scope: Scope, name: str) -> Found:
+    def member_of_namespace(self, scope: Scope, name: str) -> Found:
         found = self.own(scope, name)
         if not (found.namespaces or found.classes or found.aliases) and not scope.is_class:
             for nominated in self._nominated(scope):

@@ -390,7 +390,7 @@ class Names:
         for scope in scopes:
             own = self.lookup.own(scope, name)
             if not own and not scope.is_class:
-                own = self.lookup._member_scope(scope, name)
+                own = self.lookup.member_of_namespace(scope, name)
             found.add(own)
             if isinstance(scope, ClassScope):
                 complete = complete and scope.node is not None and self.lookup.bases_known(scope)
