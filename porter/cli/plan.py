@@ -85,7 +85,7 @@ def _show(session: Session, one: KernelPlan) -> None:
         ("warpgroups", who),
         ("Tensor Memory", f"{one.columns} columns a warpgroup; two warpgroups share columns"),
         ("MMA batches", f"{one.in_flight} in flight, one completion barrier each"),
-        ("named barriers", f"{one.barrier} and downwards, one a warpgroup"),
+        *([("named barriers", f"{one.barrier} and downwards, one a warpgroup")] if one.barrier else []),
         *(("note", note) for note in one.notes),
     ]
     for label, text in facts:

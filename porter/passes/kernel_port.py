@@ -101,12 +101,12 @@ def _port_tiled(program: Program, accumulators: AccumulatorMap, tiled: Tiled, pl
             if statement.answer is None:
                 tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
     context = new_context(program, accumulators, placement, NOTHING)
-    findings += port_tiled(context, tiled)
-    findings += context.diagnostics
+    stopped, plans = port_tiled(context, tiled)
+    findings += stopped + context.diagnostics
     libraries = frozenset(tiled.libraries)
     if has_errors(findings):
         return KernelPort(program, findings, libraries=libraries)
-    return KernelPort(program, findings, context.edits, added=context.added, libraries=libraries)
+    return KernelPort(program, findings, context.edits, plans, added=context.added, libraries=libraries)
 
 
 _BOTH = "wgmma of its own beside MMAs of a library"

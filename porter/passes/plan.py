@@ -16,12 +16,13 @@ from porter.passes.moves import Moves
 
 @dataclass(frozen=True)
 class AccumulatorPlan:
-    """One accumulator: `cleared`, `loaded` and `stored` are 1-based lines of the original."""
+    """One accumulator: `cleared`, `loaded` and `stored` are 1-based lines of the original. `columns` is a C++
+    expression where it depends on the type of a library's MMA."""
 
     name: str
     function: str
     element: str
-    columns: int
+    columns: int | str
     tiles: str
     cleared: tuple[int, ...]
     loaded: tuple[int, ...]
@@ -41,7 +42,8 @@ class AccumulatorPlan:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """One kernel. `columns` is per warpgroup, a C++ expression where it depends on template arguments."""
+    """One kernel. `columns` is per warpgroup, a C++ expression where it depends on template arguments; `barrier` the
+    highest named barrier that the port uses, 0 if it uses none."""
 
     kernel: str
     path: str

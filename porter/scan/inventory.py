@@ -220,7 +220,7 @@ def _judge(files: dict[str, FileInventory], jobs: int, include_dirs: Sequence[Pa
     makes of it; of a header, what it makes of the kernels that include it."""
     todo = {p: f for p, f in files.items() if f.needs_port and f.kind != "build"}
     reached = _reached(files, {p for p, f in todo.items() if f.has_wgmma}) if todo else {}
-    roots = {p for p, f in todo.items() if f.kind == "dsl" or (f.has_wgmma and not f.library)}
+    roots = {p for p, f in todo.items() if f.kind == "dsl" or f.kernels or (f.has_wgmma and not f.library)}
     if options.rule_directories:
         # what a rule recognizes may have no word of Hopper in it
         roots |= {p for p, f in files.items() if f.kind == "cuda" and f.kernels}

@@ -23,6 +23,14 @@ class TiledKernel:
     function: Function
     setup: Node = field(repr=False)
     fragments: list[Handle] = field(default_factory=list)
+    threads: str = "unknown"
+    warpgroups: str = ""
+    first_warpgroup: int = 0
+    columns: str = ""
+    ring: int = 1
+    """Batches that may be in flight without one waiting for another."""
+    widths: dict[str, str] = field(default_factory=dict)
+    """Columns of each accumulator by its name, as they are computed."""
     names: set[str] = field(default_factory=set)
     """Names that the port gives to something in it."""
 
@@ -37,6 +45,8 @@ class TiledContext:
     kernels: list[TiledKernel] = field(default_factory=list)
     reached: set[int] = field(default_factory=set)
     """ids of the functions that kernels come to."""
+    loads: list[tuple[Function, Node, Handle]] = field(default_factory=list)
+    """Statements in front of which an accumulator is loaded."""
     _names: dict[str, str] = field(default_factory=dict)
 
     def local(self, kernel: TiledKernel, wanted: str) -> str:

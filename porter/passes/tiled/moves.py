@@ -24,7 +24,7 @@ RULE = "PTR612"
 
 def insert_loads(context: TiledContext) -> None:
     """Load every accumulator in front of what touches its registers."""
-    placed: dict[tuple[int, str], Node] = {}
+    placed: dict[tuple[int, str], tuple[Node, Handle]] = {}
     names = _Names(context)
     for function, node, key in names.mentions():
         handle = context.tiled.handles[key]
@@ -36,14 +36,15 @@ def insert_loads(context: TiledContext) -> None:
         is_local = handle.function is function and handle.origin is Origin.FRAGMENT
         if is_local and not context.activity.may_follow(function, statement):
             continue
-        placed.setdefault((statement.id, handle.name), statement)
+        placed.setdefault((statement.id, handle.name), (statement, handle))
         names.owner[statement.id] = function
     kept: list[tuple[Node, str]] = []
-    for (_, name), statement in sorted(placed.items(), key=lambda p: p[1].start_byte):
+    for (_, name), (statement, handle) in sorted(placed.items(), key=lambda p: p[1][0].start_byte):
         function = names.owner[statement.id]
         if any(n == name and _covers(context, function, s, statement) for s, n in kept):
             continue
         kept.append((statement, name))
+        context.loads.append((function, statement, handle))
         at, text = context.port.statement_before(function, statement, f"{NAMESPACE}::load({name});")
         context.port.edit(RULE, function, at, text)
 

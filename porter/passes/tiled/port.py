@@ -9,8 +9,10 @@ from porter.model.tiled.activity import Activity
 from porter.passes.context import PortContext
 from porter.passes.findings import refused
 from porter.passes.header import insert_header
+from porter.passes.plan import KernelPlan
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.moves import insert_loads
+from porter.passes.tiled.plan import kernel_plan
 from porter.passes.tiled.setup import find_kernels, set_up
 from porter.passes.tiled.sync import fence_copies, rewrite_synchronization
 from porter.rules.load import mappings_directory
@@ -18,8 +20,8 @@ from porter.rules.load import mappings_directory
 HEADER = "cute_sm100.hpp"
 
 
-def port_tiled(port: PortContext, tiled: Tiled) -> list[Diagnostic]:
-    """Edit every kernel that multiplies with tiled MMAs; gives what stops it."""
+def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[KernelPlan]]:
+    """Edit every kernel that multiplies with tiled MMAs; gives what stops it, and a plan of each."""
     context = TiledContext(port, tiled, Activity(tiled))
     program = tiled.program
     context.reached = {id(f) for f in program.functions}
@@ -33,4 +35,4 @@ def port_tiled(port: PortContext, tiled: Tiled) -> list[Diagnostic]:
     if not has_errors(found):
         text = (mappings_directory() / "emit" / HEADER).read_text("utf-8")
         insert_header(port, HEADER, text)
-    return found
+    return found, [kernel_plan(context, k) for k in context.kernels if k.fragments]

@@ -96,6 +96,9 @@ def _set_up(context: TiledContext, kernel: TiledKernel) -> None:
         context.tiled.refuse(function, kernel.setup, what)
         return
     ring = _ring(context)
+    kernel.threads = threads_of(context.tiled.program, function) or "unknown"
+    kernel.warpgroups, kernel.first_warpgroup, kernel.ring = roles.count, roles.first, ring
+    kernel.columns = columns.total
     index = "0" if roles.value == 1 else f"threadIdx.x / 128 - {roles.first}" if roles.first else "threadIdx.x / 128"
     first = f", {roles.first}" if roles.first else ""
     lines += [
@@ -140,7 +143,9 @@ def _columns(context: TiledContext, kernel: TiledKernel, warpgroups: str) -> _Co
     for handle in kernel.fragments:
         name = context.local(kernel, f"{handle.name}_columns")
         mma, fragment = _types(kernel, handle)
-        found.lines.append(f"constexpr int {name} = {NAMESPACE}::columns_of<{warpgroups}, {mma}, {fragment}>();")
+        width = f"{NAMESPACE}::columns_of<{warpgroups}, {mma}, {fragment}>()"
+        kernel.widths[handle.name] = width
+        found.lines.append(f"constexpr int {name} = {width};")
         before = [names[id(o)] for o in kernel.fragments if id(o) in names and _together(o, handle)]
         found.first[id(handle)] = " + ".join(before)
         names[id(handle)] = name

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the port decided for a kernel with tiled MMAs."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from porter.model.functions import Function
+from porter.model.tiled.accumulators import Handle
+from porter.passes.plan import AccumulatorPlan, KernelPlan
+from porter.passes.tiled.context import TiledContext, TiledKernel
+
+
+def kernel_plan(context: TiledContext, kernel: TiledKernel) -> KernelPlan:
+    """The plan of one kernel after its passes have run."""
+    function = kernel.function
+    return KernelPlan(
+        kernel=function.name,
+        path=function.file.path,
+        line=_line(function, function.body),
+        threads=kernel.threads,
+        warpgroups=kernel.warpgroups,
+        first_warpgroup=kernel.first_warpgroup,
+        columns=kernel.columns,
+        in_flight=kernel.ring,
+        barrier=0,
+        notes=("its tiled MMAs stay as they are: they say who has which element",),
+        accumulators=tuple(_accumulator(context, kernel, h) for h in kernel.fragments),
+    )
+
+
+def _accumulator(context: TiledContext, kernel: TiledKernel, handle: Handle) -> AccumulatorPlan:
+    loads = [_line(f, n) for f, n, h in context.loads if h is handle]
+    return AccumulatorPlan(
+        name=handle.name,
+        function=handle.function.name or kernel.function.name,
+        element="as its MMA has it",
+        columns=kernel.widths.get(handle.name, ""),
+        tiles="MMA_M x MMA_N",
+        cleared=(),
+        loaded=tuple(sorted(loads)),
+        stored=(),
+    )
+
+
+def _line(function: Function, node: Node) -> int:
+    return function.file.lines.line_column(node.start_byte + function.shift)[0]
