@@ -42,7 +42,9 @@ KEYS: Mapping[str, Key] = {
     "nvcc-flags": Key("--nvcc-flag", "flags", "texts", True, "Passed to nvcc as they are."),
     "select": Key("--select", "select", "texts", False, "Only these rules: IDs, or what they begin with."),
     "ignore": Key("--ignore", "ignore", "texts", False, "Not these rules."),
-    "keep-hopper": Key("--keep-hopper", "", "flag", False, "Whether ports stand beside their originals."),
+    "keep-hopper": Key(
+        "--keep-hopper", "", "flag", False, "Whether ports stand beside their originals; else as the build says."
+    ),
     "mend": Key("--mend", "mends", "flag", False, "`porter port` also offers what the original itself lacks."),
     "compile": Key("--compile", "compiles", "flag", False, "Whether `porter port` compiles original and port."),
 }
@@ -205,7 +207,7 @@ def configure(ctx: click.Context, session: Session) -> Session:
         rules=(*session.rules, *map(Path, config.texts("rules"))),
         select=config.texts("select"),
         ignore=config.texts("ignore"),
-        keep_hopper=session.keep_hopper or bool(config.values.get("keep-hopper")),
+        keep_hopper=config.values.get("keep-hopper") if session.keep_hopper is None else session.keep_hopper,
         include_dirs=tuple(map(Path, config.texts("include-dirs"))),
     )
 

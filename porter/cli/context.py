@@ -53,8 +53,8 @@ class Session:
     no_config: bool = False
     rules: tuple[Path, ...] = ()
     """Files and directories of rules beside Porter's own."""
-    keep_hopper: bool = False
-    """Ports stand beside their originals, for a build of both."""
+    keep_hopper: bool | None = None
+    """Ports stand beside their originals, for a build of both; None where nobody says."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from porter.build.gate import Gated
-from porter.cli.context import current
 from porter.lang.sources import is_python
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.gate import GateOptions, Tell, Unit, compile_units
@@ -31,6 +30,6 @@ def _unit(ported: Ported, root: PortedRoot) -> Unit:
         partial(ported.strings, root.path),
         ported.rewritten(root),
         not ported.exit_code,
-        current().keep_hopper,
+        ported.keeps_hopper,
         root.include_dirs,
     )

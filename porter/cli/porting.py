@@ -15,11 +15,14 @@ from porter.passes import ported as engine
 from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
+from porter.project.root import project_root
 from porter.verify.case import Case, case_directories, has_dsl_case
 
 
 def look(path: Path) -> Beside:
-    return Beside(case_directories(path), has_dsl_case(path))
+    root = project_root(path)
+    above = tuple(d for d in path.resolve().parents[1:] if d.is_relative_to(root))
+    return Beside(case_directories(path), has_dsl_case(path), above)
 
 
 def port_options(session: Session) -> PortOptions:
@@ -58,12 +61,12 @@ def plan_of(
     """The port of a kernel file: `port` if it is given, else one made here. None if constructs were left unported; the
     diagnostics then say which. Kernels that were left do not matter where `entry` is another one."""
     if port is not None:
-        return PortPlan(source=port, keeps_hopper=current().keep_hopper), []
+        return PortPlan(source=port, keeps_hopper=bool(current().keep_hopper)), []
     ported = port_paths([kernel], (*include_dirs, *current().include_dirs))
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
-    return PortPlan(files=ported.elsewhere(), keeps_hopper=current().keep_hopper), kept
+    return PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper), kept
 
 
 def plan_of_case(case: Case, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:

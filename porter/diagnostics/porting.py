@@ -204,6 +204,12 @@ DSL_OBSTACLE = error(
     "named. Nothing was written.",
     "Change these lines in the original, or port the kernel by hand.",
 )
+HOPPER_KEPT = note(
+    "PT2506",
+    "Hopper's form is kept beside the port, as with --keep-hopper",
+    "The build lists Hopper and other chips at this line, so one source is compiled for several of them.",
+    "With --no-keep-hopper the port takes the place of the original.",
+)
 DSL_PATCHED = note(
     "PT2552",
     "module {module} is ported with the file that imports it: {path}",

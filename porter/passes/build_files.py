@@ -12,42 +12,19 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.passes.build_both import OTHER_TOOL, both_group, logical_line
 from porter.passes.build_capabilities import capability_group
+from porter.passes.build_kinds import kind_of
 from porter.passes.build_variables import Given, Variables, given_hopper, ported_variables, variables_of_both
 from porter.rules.engine import Selection, build_file_groups
 from porter.rules.rule import Region, Rule
 
 FAMILY = "build files"
 """Rules of this name are for every build file."""
-
-KINDS: Mapping[str, tuple[str, ...]] = {
-    "make": ("Makefile", "makefile", "GNUmakefile", "*.mk", "Makefile.*"),
-    "cmake": ("CMakeLists.txt", "*.cmake", "*.cmake.in", "CMakeLists.txt.in"),
-    "presets": ("CMakePresets.json", "CMakeUserPresets.json"),
-    "python": (
-        "setup.py", "setup_*.py", "noxfile.py", "tasks.py", "build.py", "conanfile.py", "*_build.py", "build_*.py",
-        "jit*.py", "*_jit.py", "SConstruct",
-    ),
-    "package": ("pyproject.toml", "setup.cfg", "meta.yaml", "tox.ini"),
-    "shell": ("*.sh", "*.bash", "justfile", "Justfile"),
-    "docker": (
-        "Dockerfile", "Dockerfile.*", "*.dockerfile", "*.Dockerfile", "Containerfile", "docker-compose.y*ml",
-        "compose.y*ml", "docker-bake.hcl",
-    ),
-    "workflow": (
-        ".gitlab-ci.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", ".travis.yml", "Jenkinsfile", "action.y*ml",
-        "*/.github/workflows/*.y*ml", "*/.circleci/*.y*ml", "*/.buildkite/*.y*ml",
-    ),
-    "meson": ("meson.build", "meson_options.txt", "meson.options"),
-    "bazel": ("BUILD", "BUILD.bazel", "*.bzl", ".bazelrc", "WORKSPACE"),
-}  # fmt: skip
-"""Names of files that say how sources are compiled, by what reads them."""
 
 _PYTHON = re.compile(rb"get_device_capability|(?:sm|compute)_90a\b|TORCH_CUDA_ARCH_LIST|[\"']9\.0a[\"']")
 _DSL = re.compile(rb"^\s*(?:import|from)\s+cutlass\b", re.MULTILINE)
@@ -57,16 +34,6 @@ _PASSED_OVER = frozenset(
 )
 
 
-def kind_of(path: str) -> str | None:
-    """What reads a file of this name, None if it is no build file."""
-    name = Path(path).name
-    full = "/" + Path(path).as_posix().lstrip("/")
-    for kind, patterns in KINDS.items():
-        if any(fnmatch(full if "/" in p else name, p) for p in patterns):
-            return kind
-    return None
-
-
 def build_files_below(directory: Path) -> list[Path]:
     """The build files of a tree, by name; not those of packages and tools that lie in it."""
     found = []
@@ -74,11 +41,11 @@ def build_files_below(directory: Path) -> list[Path]:
         folders[:] = sorted(
             f for f in folders if f not in _PASSED_OVER and not Path(place, f, "CMakeCache.txt").exists()
         )
-        found += [path for name in sorted(names) for path in [Path(place, name)] if _is_build_file(path)]
+        found += [path for name in sorted(names) for path in [Path(place, name)] if is_build_file(path)]
     return found
 
 
-def _is_build_file(path: Path) -> bool:
+def is_build_file(path: Path) -> bool:
     """Whether a file says how sources are compiled: by its name, or as Python that asks for the GPU or names one.
     Modules that use CuTe DSL are no such: they are ported with their kernels."""
     if kind_of(str(path)) is not None:

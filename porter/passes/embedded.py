@@ -73,7 +73,7 @@ def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> Embed
     if result.groups:
         # the flags stand in the same file, whatever its name
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
-        text, keep = _outside(source, strings).decode("latin-1"), options.keep_hopper
+        text, keep = _outside(source, strings).decode("latin-1"), bool(options.keep_hopper)
         flags, result.left_over = port_build_text(path.as_posix(), text, "python", rules, selection, keep)
         result.groups += flags
         result.files = apply_groups({path.as_posix(): source}, result.groups)

@@ -36,16 +36,16 @@ NO_RULE = "none"
 @dataclass(frozen=True)
 class PortOptions:
     """`select`/`ignore`: rule IDs or prefixes of them; nothing selected means all. `rules`: extra rule directories.
-    `placement`: where the helpers stand. `keep_hopper`: the port stands beside the original, for a build of both.
-    `both_forms`: headers that other roots need as they are, whose functions therefore stay beside their ports; `leave`:
-    such a root, all of whose kernels are left. `blank`: places of headers whose port other roots decide; `common`: what
-    those ask for."""
+    `placement`: where the helpers stand. `keep_hopper`: the port stands beside the original, for a build of both; None:
+    as the project's build says. `both_forms`: headers that other roots need as they are, whose functions therefore stay
+    beside their ports; `leave`: such a root, all of whose kernels are left. `blank`: places of headers whose port other
+    roots decide; `common`: what those ask for."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     rule_directories: tuple[str, ...] = ()
     placement: Placement = _IN_HEADER
-    keep_hopper: bool = False
+    keep_hopper: bool | None = None
     both_forms: frozenset[str] = frozenset()
     leave: bool = False
     blank: tuple[tuple[str, Span], ...] = ()
@@ -171,7 +171,7 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
             result.files |= ported_kernels.added
         beside = build_files_beside(Path(sources.root), rules)
         texts = {str(path): path.read_bytes() for path in beside if str(path) not in sources.files}
-        built = port_build_files(texts, rules, selection, options.keep_hopper)
+        built = port_build_files(texts, rules, selection, bool(options.keep_hopper))
         result.build_files, result.groups = built.files, groups + built.groups
     return result
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from porter.lang.sources import SourceSet, is_python, load_sources
 from porter.lang.text import EditGroup
 from porter.lang.trees import python_drivers, python_kernels, refuse_python, source_files
 from porter.model.dsl.reach import uses_kernels
-from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
+from porter.passes.build_archs import several_architectures
+from porter.passes.build_files import build_files_below, build_files_beside, is_build_file, port_build_files
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.joint import RootPort, port_together
@@ -28,11 +29,12 @@ Result = PortResult | DslPortResult | EmbeddedPortResult
 
 @dataclass(frozen=True)
 class Beside:
-    """What lies beside a Python file: directories where cases look for what it imports, and whether one calls it as a
-    CuTe DSL kernel."""
+    """What lies beside a file: directories where cases look for what it imports, whether one calls it as a CuTe DSL
+    kernel, and the directories of its project `above` its own."""
 
     search: tuple[Path, ...] = ()
     dsl: bool = False
+    above: tuple[Path, ...] = ()
 
 
 Look = Callable[[Path], Beside]
@@ -66,6 +68,8 @@ class Ported:
     """Kernels that were refused while others of their file were ported."""
     includes: set[tuple[str, str]] = field(default_factory=set)
     """Which file includes which."""
+    keeps_hopper: bool = False
+    """Whether what changed has its original form too."""
     left_over: list[Diagnostic] = field(default_factory=list)
     """Places in build files that are for Hopper and were not understood."""
 
@@ -203,23 +207,51 @@ def port_paths(paths: Iterable[Path], options: PortOptions, include_dirs: Sequen
         PorterError: what the front end and the engine raise.
     """
     given = list(paths)
+    files = _build_files(given, options)
+    several = several_architectures(files | _builds_above(given, look)) if options.keep_hopper is None else None
+    wanted = replace(options, keep_hopper=options.keep_hopper or several is not None)
     found = roots(given)
-    ported = _port_roots(found, options, include_dirs, look)
+    try:
+        ported = _port_roots(found, wanted, include_dirs, look)
+    except PorterError as error:
+        if error.diagnostic.code is not Code.NOT_FOR_BOTH_CHIPS or several is None:
+            raise
+        # nobody asked for what CuTe DSL cannot have
+        several, wanted = None, replace(options, keep_hopper=False)
+        ported = _port_roots(found, wanted, include_dirs, look)
     if ported.changed_roots:
-        _port_build_files(ported, given, options)
+        _port_build_files(ported, files, wanted)
+        ported.keeps_hopper = bool(wanted.keep_hopper)
+        if several is not None:
+            ported.diagnostics.append(Diagnostic(Code.HOPPER_KEPT, several))
     return ported
 
 
-def _port_build_files(ported: Ported, paths: Iterable[Path], options: PortOptions) -> None:
+def _build_files(paths: Iterable[Path], options: PortOptions) -> dict[str, bytes]:
     """The build files of the directories that were given, and those beside single files."""
-    files: dict[str, bytes] = {}
     rules = load_rules(options.rule_directories)
+    found: list[Path] = []
     for path in paths:
-        below = build_files_below(path) if path.is_dir() else build_files_beside(path, rules)
-        files |= {str(p): p.read_bytes() for p in below if str(p) not in ported.old}
-    selection = Selection(options.select or None, options.ignore)
-    built = port_build_files(files, rules, selection, options.keep_hopper)
-    ported.old |= {path: files[path] for path in built.files}
+        if path.exists():
+            found += build_files_below(path) if path.is_dir() else build_files_beside(path, rules)
+    return {str(p): p.read_bytes() for p in found}
+
+
+def _builds_above(paths: Iterable[Path], look: Look) -> dict[str, bytes]:
+    """The build files of the project in the directories above single files, which their port leaves alone."""
+    found: dict[str, bytes] = {}
+    for path in paths:
+        if path.is_file():
+            above = look(path).above
+            found |= {str(p): p.read_bytes() for d in above for p in sorted(d.iterdir()) if is_build_file(p)}
+    return found
+
+
+def _port_build_files(ported: Ported, files: Mapping[str, bytes], options: PortOptions) -> None:
+    rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
+    own = {path: source for path, source in files.items() if path not in ported.old}
+    built = port_build_files(own, rules, selection, bool(options.keep_hopper))
+    ported.old |= {path: own[path] for path in built.files}
     ported.new |= built.files
     ported.groups += built.groups
     ported.left_over += [] if options.select else built.left

@@ -23,12 +23,11 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Project:
-    """A sample: its kernels, where its headers are, and a line of each file as it is ported alone and for both chips.
+    """A sample: its kernels, and a line of each file as it is ported alone and for both chips.
     `same` are files that have nothing for Hopper alone."""
 
     name: str
     kernels: tuple[str, ...]
-    options: tuple[str, ...]
     ported: dict[str, tuple[str, str]]
     same: tuple[str, ...]
 
@@ -37,7 +36,6 @@ PROJECTS = [
     Project(
         "pytorch_extension",
         ("csrc/kernel.cu",),
-        (),
         {
             "setup.py": (
                 '"nvcc": ["-O3", "-std=c++17", "-gencode", "arch=compute_100a,code=sm_100a"],',
@@ -51,7 +49,6 @@ PROJECTS = [
     Project(
         "cmake_library",
         ("src/gemm.cu",),
-        ("-I", "include"),
         {
             "CMakeLists.txt": (
                 "set(CMAKE_CUDA_ARCHITECTURES 100a)",
@@ -65,7 +62,6 @@ PROJECTS = [
     Project(
         "makefile_program",
         ("scores.cu", "values.cu"),
-        (),
         {
             "Makefile": ("ARCH = sm_100a", "ARCH = sm_90a sm_100a"),
             "main.cu": ("device.major != 10)", "(device.major != 9 && device.major != 10))"),
@@ -96,13 +92,13 @@ def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("project", samples("cmake_library", "makefile_program"), indirect=True)
 def test_into_a_directory(project: Project) -> None:
     original = {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()}
-    assert all(kernel in porter("scan", ".", *project.options) for kernel in project.kernels)
-    porter("port", ".", *project.options, "-o", "../ported")
+    assert all(kernel in porter("scan", ".") for kernel in project.kernels)
+    porter("port", ".", "-o", "../ported")
     assert original == {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()}
     _holds(project, Path("../ported"), 0)
     for kernel in project.kernels:
-        porter("build", kernel, *project.options)
-        porter("verify", kernel, *project.options, "--port", Path("../ported") / kernel)
+        porter("build", kernel)
+        porter("verify", kernel, "--port", Path("../ported") / kernel)
     _makes(Path("../ported"), ["100a"])
 
 
@@ -112,13 +108,13 @@ def test_in_place_for_both_chips(project: Project) -> None:
     for command in ("init -q", "add .", "-c user.name=a -c user.email=a@example.com commit -q -m original"):
         subprocess.run(["git", *command.split()], check=True)
     originals = {kernel: Path(kernel).read_text() for kernel in project.kernels}
-    porter("port", ".", *project.options, "--keep-hopper", "--apply")
+    porter("port", ".", "--keep-hopper", "--apply")
     _holds(project, Path(), 1)
     for kernel, text in originals.items():
         assert _without_blackwell(Path(kernel).read_text()) == text
-        porter("build", kernel, *project.options)
-        porter("verify", kernel, *project.options)
-    assert "PT0007" in porter("port", ".", *project.options, "--keep-hopper", "--check")
+        porter("build", kernel)
+        porter("verify", kernel)
+    assert "PT0007" in porter("port", ".", "--keep-hopper", "--check")
     _makes(Path(), ["90a", "100a"])
 
 

@@ -83,7 +83,7 @@ def rules_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
-def _take_keep(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
+def _take_keep(ctx: click.Context, option: click.Parameter, value: bool | None) -> bool | None:
     install(replace(current(), keep_hopper=value))
     return value
 
@@ -91,8 +91,9 @@ def _take_keep(ctx: click.Context, option: click.Parameter, value: bool) -> bool
 def keep_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--keep-hopper: for commands that make a port. The session has it."""
     return click.option(
-        "--keep-hopper", is_flag=True, expose_value=False, callback=_take_keep,
-        help="One source for both chips: the port stands beside the original, and the compiler's target chooses.",
+        "--keep-hopper/--no-keep-hopper", default=None, expose_value=False, callback=_take_keep,
+        help="One source for both chips: the port stands beside the original, and the compiler's target chooses  "
+             "[default: where the project's build lists Hopper and other chips].",
     )(function)  # fmt: skip
 
 
