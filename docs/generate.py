@@ -12,7 +12,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,11 @@ from porter.rules.rule import Rule
 from porter.sim.check.catalog import KINDS
 from porter.verify.mutation_record import read_record
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from instructions.lowered import lowering
 from instructions.simulated import Support, survey
+from schema_pages import cases_page, launches_page
 
 DOCS = Path(__file__).resolve().parent
 
@@ -86,117 +87,6 @@ def exit_code_table() -> Iterator[str]:
     yield "|-----:|---------|"
     for code in ExitCode:
         yield f"| {int(code)} | {EXIT_CODE_TEXT[code]} |"
-
-
-CASES_HEAD = """# Case files
-
-A `case.yaml` beside a kernel says how to run it. It is written once, for the original; a port runs on the
-same case.
-
-```yaml
-{example}```
-
-Expressions are arithmetic over the names in `sizes` and `constants`: `+ - * / // % **`, comparisons, `min`,
-`max`, `ceil_div(a, b)`, `align_up(a, b)`. `/` must come out even. The reference is a NumPy expression over
-the input tensors as float64 arrays.
-
-A kernel in a string of a Python file (`load_inline`) has the Python file as its `kernel`. Of the string the device
-code is compiled; host functions and PyTorch's headers are left out.
-
-## What results are held to
-
-Inputs of integers must give equal results. The other families are held to a bound: the loss of one step times the
-length of the sum (`reduction`), relative to the sum of the absolute values of an element's terms, which follows from
-the reference. That fits sums of products. For anything else the case says more:
-
-* `exact: false` where integers give no exact result either (divisions, exponentials);
-* `reference: {{python: "reference.py:attention"}}`, a function of the input arrays and the sizes, where an expression
-  will not do, or where it overflows: in float64 `exp` is infinite from 710 on, and what follows is NaN;
-* `magnitude`, what errors are relative to. A kernel that rounds in between needs more than the sum's own terms:
-  probabilities in bf16 lose 2**-9 each, some 4096 times what a sum in float loses;
-* `families`, those for which reference and magnitude hold. Attention takes `index` and `normal`
-  (`corpus/attention_fwd/case.yaml`).
-
-## Which sizes run
-
-`porter verify` without `--sizes` runs the default size with every input family, and with one family each what that
-size cannot show:
-
-* the other instantiations (`template`, `defines`, the constructor of a CuTe DSL kernel) that the listed sizes make;
-* edges: a size that is no multiple of a tile. Tensor maps, grid, `tile` and constants such as `BM` say what tiles are;
-* a long loop: at least 18 steps, so that the 17th is not the last.
-
-Sizes that the case lists are taken where they have this, the fewest that do; what is left is derived from a small one
-of them. Two fields help with that:
-
-```yaml
-steps: {{S: BN}}               # the main loop runs over S, BN at a time; else over the names in `reduction`
-multiples: {{M: 1, N: 8}}      # any M is legal, and any N that is a multiple of 8; {{M: BM}} has no edge
-```
-
-Where `multiples` says nothing, an edge is tried: if the original agrees with the reference there, it is legal and the
-port is compared too; if not, it is left out. A long loop keeps to multiples of the greatest common divisor of the
-listed sizes. The last lines of the output say what was not run: listed sizes and instantiations, sizes that were left
-out with the reason, the port's instructions that no run came to, by source line, and, where the port did not run in the
-simulator, the hazard checker and other schedules. `--sizes default` runs the default size alone, `--sizes all` all that
-are listed.
-
-## Fields
-
-Made from `porter/verify/case.schema.json` by `make docs`. Fields in bold are required.
-"""
-
-EXAMPLE = DOCS.parent / "corpus" / "gemm_ws" / "case.yaml"
-
-
-def cases_page() -> str:
-    """The case format: an example from the corpus and every field of the schema."""
-    schema = json.loads(resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8"))
-    example = EXAMPLE.read_text("utf-8").split("\n", 1)[1]
-    return CASES_HEAD.format(example=example) + "\n".join(_field_lines(schema, schema)) + "\n"
-
-
-def _field_lines(part: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """A table of the properties of `part`, then one for each property that has properties of its own."""
-    yield ""
-    yield "| field | type | |"
-    yield "|-------|------|--|"
-    nested: list[tuple[str, dict[str, Any]]] = []
-    for name, stated in part["properties"].items():
-        field = _resolved(stated, schema)
-        shown = f"**`{name}`**" if name in part.get("required", ()) else f"`{name}`"
-        described = stated.get("description") or ("" if "$ref" in stated else field.get("description", ""))
-        yield f"| {shown} | {_type_text(stated, field)} | {described} |"
-        inner = field.get("additionalProperties")
-        if "properties" in field:
-            nested.append((name, field))
-        elif isinstance(inner, dict) and "properties" in inner:
-            nested.append((f"{name}.<name>", inner))
-    for name, field in nested:
-        yield ""
-        yield f"### `{prefix}{name}`"
-        yield from _field_lines(field, schema, f"{prefix}{name}.")
-
-
-def _resolved(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    reference = part.get("$ref")
-    return schema["$defs"][reference.rsplit("/", 1)[1]] if reference else part
-
-
-def _type_text(stated: dict[str, Any], field: dict[str, Any]) -> str:
-    if "$ref" in stated:
-        return stated["$ref"].rsplit("/", 1)[1]
-    if "enum" in field:
-        return " ".join(f"`{value}`" for value in field["enum"])
-    if "const" in field:
-        return f"`{field['const']}`"
-    if "anyOf" in field:
-        return "text or mapping"
-    kind = field.get("type", "text")
-    if kind == "array" and "$ref" in field.get("items", {}):
-        return f"list of {field['items']['$ref'].rsplit('/', 1)[1]}"
-    names = {"object": "mapping", "array": "list", "string": "text", "boolean": "true or false"}
-    return " or ".join(names.get(k, k) for k in ([kind] if isinstance(kind, str) else kind))
 
 
 def rules_page() -> str:
@@ -648,6 +538,7 @@ def pages() -> dict[Path, str]:
         DOCS / "configuration.md": configuration_page(),
         DOCS / "map.md": mapping_page(),
         DOCS / "cases.md": cases_page(),
+        DOCS / "launches.md": launches_page(),
         DOCS / "hazards.md": hazards_page(),
         DOCS / "instructions.md": instructions_page(),
         DOCS / "mutation.md": mutation_page(),

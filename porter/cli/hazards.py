@@ -15,6 +15,7 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_program
+from porter.cli.launches import check_launch, require_launch
 from porter.cli.options import read_launch, read_sizes, sim_options
 from porter.cli.porting import plan_of_case
 from porter.cli.programs import program_request
@@ -36,7 +37,7 @@ Level = Literal["strict", "practice"]
 @command
 def hazards(
     session: Session,
-    path: Path,
+    path: Path | None,
     arguments: tuple[str, ...],
     case_path: Path | None,
     port_path: Path | None,
@@ -52,6 +53,8 @@ def hazards(
     cluster: str,
     smem: int,
     args: tuple[str, ...],
+    ptx_path: Path | None,
+    launch_path: Path | None,
     include_dirs: tuple[Path, ...],
     defines: tuple[str, ...],
     libraries: tuple[str, ...],
@@ -61,7 +64,8 @@ def hazards(
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
-    if not path.exists():
+    launch_file = require_launch(path, ptx_path, launch_path)
+    if path is not None and not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
     if seeds > 1:
         schedule = "random"
@@ -69,7 +73,10 @@ def hazards(
     chosen = cast("Level | None", level)
     numbers = range(seed, seed + seeds)
     errors: list[Diagnostic] = []
-    if path.suffix == ".ptx" and case_path is None:
+    if path is None:
+        assert launch_file is not None
+        runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers)]
+    elif path.suffix == ".ptx" and case_path is None:
         launch = read_launch(grid, block, cluster, smem)
         values = [read_argument(a) for a in args]
         runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers)]
@@ -83,6 +90,12 @@ def hazards(
         port_of = partial(plan_of_case, port=port_path)
         search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None)
         runs = _cases(session, path, case_path, sizes, search, errors)
+    return _report(session, runs, errors, sarif_path)
+
+
+def _report(
+    session: Session, runs: Sequence[HazardRun], errors: Sequence[Diagnostic], sarif_path: Path | None
+) -> ExitCode:
     session.report(errors)
     if not session.json and session.verbosity >= 0:
         for line in report_hazards.text(runs):

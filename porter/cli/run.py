@@ -14,6 +14,7 @@ from porter.build.entry import kernel_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file, require_program
+from porter.cli.launches import require_launch, run_launch
 from porter.cli.options import sim_options
 from porter.cli.programs import program_request
 from porter.cli.tracing import recorder, show_trace
@@ -30,10 +31,12 @@ from porter.verify.program.source import check_program, run_source_or_executable
 @command
 def run(
     session: Session,
-    program: Path,
+    program: Path | None,
     arguments: tuple[str, ...],
     arch: str | None,
     multiprocessors: int | None,
+    ptx_path: Path | None,
+    launch_path: Path | None,
     include_dirs: tuple[Path, ...],
     defines: tuple[str, ...],
     libraries: tuple[str, ...],
@@ -50,12 +53,19 @@ def run(
     arithmetic: str,
     budget: int | None,
 ) -> int:
+    recording = recorder(trace_path, timeline, trace_blocks, trace_kernel, trace_limit)
+    options = dataclasses.replace(sim_options(seed, schedule, arithmetic, budget), trace=recording)
+    launch = require_launch(program, ptx_path, launch_path)
+    if program is None:
+        assert launch is not None
+        code, body = run_launch(session, launch, ptx_path, arch, level if check else None, options)
+        body |= show_trace(session, recording, trace_path, timeline, session.err)
+        session.write_json(report_json.document("run", code, body))
+        return code
     found = _found(program)
     require_file(found, "run")
     require_directories("-I", include_dirs)
     require_program(found)
-    recording = recorder(trace_path, timeline, trace_blocks, trace_kernel, trace_limit)
-    options = dataclasses.replace(sim_options(seed, schedule, arithmetic, budget), trace=recording)
     toolkit = find_toolkit(session.toolkit)
     checked: HazardRun | None = None
     with session.progress() as tell:

@@ -161,6 +161,8 @@ class Code(Enum):
     RECORD_UNREADABLE = verification.RECORD_UNREADABLE
     RECORD_MISMATCH = verification.RECORD_MISMATCH
     RECORD_MISSING = verification.RECORD_MISSING
+    NO_PTX_IN_FILE = verification.NO_PTX_IN_FILE
+    LAUNCH_DIFFERS = verification.LAUNCH_DIFFERS
     CAPTURE_NO_PTX = verification.CAPTURE_NO_PTX
     CAPTURE_NO_CUPTI = verification.CAPTURE_NO_CUPTI
     CAPTURE_NOT_BUILT = verification.CAPTURE_NOT_BUILT

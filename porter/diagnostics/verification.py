@@ -24,14 +24,14 @@ CASE_NOT_YAML = error(
 CASE_FIELD = error(
     "PT5003",
     ExitCode.USAGE,
-    "case field {field}: {problem}",
-    "A field of the case is missing, unknown, or of the wrong form.",
-    "Compare with the schema porter/verify/case.schema.json.",
+    "field {field}: {problem}",
+    "A field of the case, or of the launch file, is missing, unknown, or of the wrong form.",
+    "Compare with the schema porter/verify/case.schema.json, or launch.schema.json beside it.",
 )
 CASE_EXPRESSION = error(
     "PT5004",
     ExitCode.USAGE,
-    "case field {field}: cannot evaluate `{expression}`: {problem}",
+    "field {field}: cannot evaluate `{expression}`: {problem}",
     "Expressions may use the case's sizes and constants, + - * / // % **, comparisons, min, max, "
     "ceil_div and "
     "align_up. Division with / must come out even.",
@@ -40,7 +40,7 @@ CASE_EXPRESSION = error(
 CASE_DOES_NOT_FIT = error(
     "PT5005",
     ExitCode.USAGE,
-    "case field {field}: {problem}",
+    "field {field}: {problem}",
     "Shapes, strides, boxes or launch values of the case cannot be meant together.",
     "Make the field agree with the sizes, tensors and launch of the case.",
 )
@@ -54,7 +54,7 @@ CASE_REFERENCE = error(
 CASE_PARAMETERS = error(
     "PT5007",
     ExitCode.USAGE,
-    "case field params: {problem}",
+    "field params: {problem}",
     "The arguments that the case lists are not those that the compiled kernel takes.",
     "List the kernel's parameters in order, with the sizes that the kernel declares.",
 )
@@ -260,6 +260,21 @@ RECORD_MISSING = error(
     "{path} holds no run of {case} with these inputs",
     "Inputs come from the family, the seed, the sizes and the case; with other ones there is nothing to compare with.",
     "Choose the sizes, families and seed of the record, or record these.",
+)
+NO_PTX_IN_FILE = error(
+    "PT5053",
+    ExitCode.INCONCLUSIVE,
+    "no PTX in {path}: {reason}",
+    "The simulator runs PTX. It is looked for in text, fat binaries, objects, libraries and executables.",
+    "Have the compiler keep it: -gencode arch=compute_100a,code=compute_100a for nvcc, CUTE_DSL_KEEP_PTX=1 for CuTe "
+    "DSL, the `ptx` of a compiled kernel in Triton.",
+)
+LAUNCH_DIFFERS = error(
+    "PT5054",
+    ExitCode.DIFFERENT,
+    "{tensor}: {count} of {total} elements are not as the launch file expects",
+    "After the launch the tensor holds other bits than the file that `expected` names.",
+    "Check the arguments and contents first; tensor cores add as the hardware does with --arithmetic exact.",
 )
 CAPTURE_NO_PTX = error(
     "PT5060",

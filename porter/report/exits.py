@@ -75,6 +75,12 @@ def program_status(outcome: ProgramOutcome, checked: HazardRun | None) -> int:
     return STATUS_EXIT[outcome.status] or own_status(outcome)
 
 
+def launch_exit(status: str, checked: HazardRun | None, differing: Sequence[Diagnostic]) -> ExitCode:
+    """Of one launch: its run, its hazards, and outputs that are not as expected."""
+    verdict = ExitCode.OK if checked is None else _OF_VERDICT[checked.verdict]
+    return worst_exit([STATUS_EXIT[status], verdict, *_of(differing)])
+
+
 def own_status(outcome: ProgramOutcome) -> int:
     """As a shell has it: 128 and the number of the signal that ended a program."""
     return outcome.exit_status if outcome.exit_status >= 0 else _SIGNALLED - outcome.exit_status

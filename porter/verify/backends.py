@@ -89,7 +89,8 @@ class SimBackend:
     ) -> RunResult:
         if kernel.function is None:
             raise PorterError(Code.CAPTURE_NO_PTX, place(problem.case, "kernel"), kernel=kernel.entry)
-        bound, at = kernel.bound(problem), Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem)
+        bound = kernel.bound(problem)
+        at = Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem, launch.cooperative)
         outcome, after = self._once(kernel, kernel.function, bound, at, images)
         if stopped_for_nothing(kernel, at, outcome):
             outcome, after = self._once(kernel, kernel.function, bound, dataclasses.replace(at, registers=0), images)

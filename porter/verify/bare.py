@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a kernel of a PTX module with arguments given by hand, without a case.
 
-An argument is a number, or a buffer `DTYPE[ELEMENTS]`, optionally `=FILL`: `zeros`, `ones`, `iota`, `normal`
-or `@file.npy`. A buffer without a fill holds 0xFF bytes, NaN in every floating-point format.
+An argument is a number, or a buffer `DTYPE[ELEMENTS]`, optionally `=FILL`: `zeros`, `ones`, `iota`, `normal`,
+`uniform`, `integers` or `@file.npy`. A buffer without a fill holds 0xFF bytes, NaN in every floating-point format.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from porter.sim.check.hazard import Hazard
 from porter.verify.backends import run_finding, simulator_options
 from porter.verify.builder import parse_ptx
 from porter.verify.dtypes import DTYPES, Array, DType
+from porter.verify.fills import FILLS, fill_values
 from porter.verify.outcome import RunFinding
 from porter.verify.params import param_number_bytes
 from porter.verify.problem import LaunchValues
 from porter.verify.settings import SimOptions
 
 _BUFFER = re.compile(r"([a-z0-9]+)\[(\d+)\](?:=(.+))?")
-FILLS = ("zeros", "ones", "iota", "normal")
 
 
 @dataclass(frozen=True)
@@ -85,24 +85,17 @@ def _bad(problem: str) -> PorterError:
 
 
 def _contents(buffer: Buffer, seed: int) -> Array | None:
-    match buffer.fill:
-        case None:
-            return None
-        case "zeros":
-            values = np.zeros(buffer.elements)
-        case "ones":
-            values = np.ones(buffer.elements)
-        case "iota":
-            values = np.arange(buffer.elements, dtype=np.float64)
-        case "normal":
-            values = np.random.default_rng(seed).standard_normal(buffer.elements)
-        case file:
-            try:
-                values = np.load(Path(file[1:]), allow_pickle=False).astype(np.float64).reshape(-1)
-            except (OSError, ValueError) as error:
-                raise _bad(f"{file[1:]}: {error}") from None
-            if values.size != buffer.elements:
-                raise _bad(f"{file[1:]} has {values.size} elements, not {buffer.elements}")
+    if buffer.fill is None:
+        return None
+    if not buffer.fill.startswith("@"):
+        return buffer.dtype.encode(fill_values(buffer.fill, (buffer.elements,), seed))
+    name = buffer.fill[1:]
+    try:
+        values = np.load(Path(name), allow_pickle=False).astype(np.float64).reshape(-1)
+    except (OSError, ValueError) as error:
+        raise _bad(f"{name}: {error}") from None
+    if values.size != buffer.elements:
+        raise _bad(f"{name} has {values.size} elements, not {buffer.elements}")
     return buffer.dtype.encode(values)
 
 

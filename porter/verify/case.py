@@ -8,37 +8,30 @@ concrete problem for one size. The schema stands in `case.schema.json` beside th
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import yaml
-
 from porter.diagnostics import Code, Location, PorterError
-from porter.diagnostics.reading import is_file, read_text
-from porter.diagnostics.yaml_text import read_yaml
+from porter.diagnostics.reading import is_file
 from porter.project.include_dirs import stated_directories
 from porter.verify.expr import Number
+from porter.verify.yaml_file import load_yaml, place_of, read_yaml
 
 Expr = Number | str
 
 CASE_FILE = "case.yaml"
-
-_LARGEST = 2 << 20
-"""Bytes of a case file."""
+LAUNCH_FILE = "launch.yaml"
 
 
 @dataclass(frozen=True)
 class TensorSpec:
     """A tensor of the case: dimensions outermost first, strides in elements (None: row-major). In a recorded
-    case `before` and `after` are files of its bytes, `contains` the addresses and tensor maps among them."""
+    case `before` and `after` are files of its bytes, `contains` the addresses and tensor maps among them. `init` names
+    what a tensor of a launch holds before it."""
 
     name: str
     dtype: str
@@ -50,6 +43,7 @@ class TensorSpec:
     before: Path | None = None
     after: Path | None = None
     contains: tuple[Mapping[str, Any], ...] = ()
+    init: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +62,7 @@ class TensorMapSpec:
     l2_promotion: str = "none"
     oob: str = "zero"
     dtype: str | None = None
+    im2col: Mapping[str, tuple[Expr, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +71,7 @@ class LaunchSpec:
     block: tuple[Expr, ...]
     cluster: tuple[Expr, ...] = (1, 1, 1)
     dynamic_smem: Expr = 0
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,8 +133,10 @@ class Case:
     @property
     def name(self) -> str:
         """The kernel's file stem, with the case file's own name where a kernel has several cases."""
-        if self.recorded is not None:
+        if self.recorded is not None and self.path.name in (CASE_FILE, LAUNCH_FILE):
             return self.path.parent.name
+        if self.recorded is not None:
+            return self.path.stem
         if self.path.name == CASE_FILE:
             return self.kernel.stem
         return f"{self.kernel.stem}:{self.path.name.removesuffix('.yaml').removesuffix('.case')}"
@@ -174,88 +172,13 @@ class Case:
         return (first, *(sizes for sizes in self.all_sizes() if dict(sizes) != first))
 
 
-@functools.cache
-def schema() -> dict[str, Any]:
-    """The JSON Schema of case files."""
-    text = resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8")
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded
-
-
 def load_case(path: Path) -> Case:
     """Read and validate a case file.
 
     Raises:
         PorterError: FILE_NOT_FOUND (also for the kernel it names), CASE_NOT_YAML, CASE_FIELD.
     """
-    node, data = _read_yaml(path)
-    if not isinstance(data, dict):
-        raise PorterError(Code.CASE_NOT_YAML, Location(str(path)), path=path, problem="not a mapping of fields")
-    _validate(path, data, node)
-    return _build(path, data)
-
-
-def _read_yaml(path: Path) -> tuple[yaml.Node | None, Any]:
-    """The text of a file as nodes with their places, and as values."""
-    text = read_text(path, _LARGEST)
-    try:
-        return read_yaml(text)
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = Location(str(path), mark.line + 1, mark.column + 1) if mark else Location(str(path))
-        problem = getattr(error, "problem", None) or str(error)
-        raise PorterError(Code.CASE_NOT_YAML, where, path=path, problem=problem) from None
-    except RecursionError:
-        raise PorterError(Code.CASE_NOT_YAML, Location(str(path)), path=path, problem="nested too deep") from None
-
-
-def _validate(path: Path, data: dict[str, Any], node: yaml.Node | None) -> None:
-    validator = jsonschema.Draft202012Validator(schema())
-    errors = list(validator.iter_errors(data))
-    error = jsonschema.exceptions.best_match(iter(errors))
-    if error is None:
-        return
-    if error.validator == "required":
-        # A field that is missing because its name is misspelt: the misspelling is what to correct.
-        misspelt = [e for e in errors if e.validator == "additionalProperties" and e.path == error.path]
-        error = misspelt[0] if misspelt else error
-    keys = list(error.absolute_path)
-    where = _place(path, node, keys)
-    problem = error.message
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
-        extra = [str(key) for key in error.instance if key not in known]
-        if extra:
-            keys, problem = [*keys, extra[0]], f"unknown field (known: {', '.join(sorted(known))})"
-            where = _place(path, node, keys)
-    elif error.validator == "required":
-        problem = f"missing field {problem.split(' is a required')[0]}"
-    raise PorterError(Code.CASE_FIELD, where, field=field_name(keys), problem=problem)
-
-
-def field_name(keys: list[Any]) -> str:
-    """`tensors.A.shape[1]` from the keys on the way there."""
-    text = ""
-    for key in keys:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
-    return text or "(top level)"
-
-
-def _place(path: Path, node: yaml.Node | None, keys: list[Any]) -> Location:
-    """Where in the file the keys lead, as far as they lead: the key of a mapping, the item of a list."""
-    mark = node.start_mark if node is not None else None
-    for key in keys:
-        if isinstance(node, yaml.MappingNode):
-            found = next(((k, v) for k, v in node.value if k.value == str(key)), None)
-            if found is None:
-                break
-            mark, node = found[0].start_mark, found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-            node = node.value[key]
-            mark = node.start_mark
-        else:
-            break
-    return Location(str(path)) if mark is None else Location(str(path), mark.line + 1, mark.column + 1)
+    return _build(path, load_yaml(path, "case"))
 
 
 def place(case: Case, dotted: str) -> Location:
@@ -264,10 +187,10 @@ def place(case: Case, dotted: str) -> Location:
     for part in dotted.replace("[", ".[").split("."):
         keys.append(int(part[1:-1]) if part.startswith("[") else part)
     try:
-        node, _ = _read_yaml(case.path)
+        node, _ = read_yaml(case.path)
     except PorterError:
         return Location(str(case.path))
-    return _place(case.path, node, keys)
+    return place_of(case.path, node, keys)
 
 
 def _tuple(value: list[Any] | None) -> tuple[Any, ...] | None:
@@ -284,8 +207,10 @@ def _file(case: Path, name: str | None) -> Path | None:
     return found
 
 
-def _tensor_map(name: str, fields: dict[str, Any]) -> TensorMapSpec:
+def tensor_map_spec(name: str, fields: dict[str, Any]) -> TensorMapSpec:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    if "im2col" in values:
+        values["im2col"] = {k: tuple(v) for k, v in values["im2col"].items()}
     return TensorMapSpec(name=name, **values)
 
 
@@ -347,12 +272,13 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         entry=data["entry"],
         sizes=data["sizes"],
         tensors={name: _tensor(path, name, fields) for name, fields in data["tensors"].items()},
-        tensor_maps={name: _tensor_map(name, m) for name, m in data.get("tensor_maps", {}).items()},
+        tensor_maps={name: tensor_map_spec(name, m) for name, m in data.get("tensor_maps", {}).items()},
         launch=LaunchSpec(
             tuple(launch["grid"]),
             tuple(launch["block"]),
             tuple(launch.get("cluster", (1, 1, 1))),
             launch.get("dynamic_smem", 0),
+            launch.get("cooperative", False),
         ),
         params=tuple(data.get("params", ())),
         reference=reference,
@@ -371,7 +297,8 @@ def _build(path: Path, data: dict[str, Any]) -> Case:
         dsl=_dsl(dsl) if dsl is not None else None,
         **{key: data[key] for key in _AS_WRITTEN if key in data},
     )
-    _check_names(case)
+    check_names(case)
+    _check_roles(case)
     return case
 
 
@@ -379,16 +306,20 @@ def _dsl(data: dict[str, Any]) -> DslSpec:
     return DslSpec(data.get("init", {}), tuple(data["call"]), data.get("dynamic", False), data.get("keywords", {}))
 
 
-def _check_names(case: Case) -> None:
-    """Names that refer to others must exist, and no name may mean two things."""
+def bad_field(case: Case, where: str, problem: str) -> PorterError:
+    return PorterError(Code.CASE_FIELD, place(case, where), field=where, problem=problem)
 
-    def bad(where: str, problem: str) -> PorterError:
-        return PorterError(Code.CASE_FIELD, place(case, where), field=where, problem=problem)
 
+def check_names(case: Case) -> None:
+    """Names that refer to others must exist, and no name may mean two things.
+
+    Raises:
+        PorterError: CASE_FIELD.
+    """
     for m in case.tensor_maps.values():
         if m.tensor not in case.tensors:
             known = ", ".join(case.tensors)
-            raise bad(f"tensor_maps.{m.name}.tensor", f"no tensor {m.tensor} (there are: {known})")
+            raise bad_field(case, f"tensor_maps.{m.name}.tensor", f"no tensor {m.tensor} (there are: {known})")
     groups = {
         "sizes": case.sizes,
         "constants": case.constants,
@@ -399,7 +330,7 @@ def _check_names(case: Case) -> None:
     for group, names in groups.items():
         for name in names:
             if name in seen:
-                raise bad(f"{group}.{name}", f"the name already stands in {seen[name]}")
+                raise bad_field(case, f"{group}.{name}", f"the name already stands in {seen[name]}")
             seen[name] = group
     more = [(f"other_sizes[{index}]", sizes) for index, sizes in enumerate(case.other_sizes)]
     named: list[tuple[str, Mapping[str, Any]]] = [
@@ -411,12 +342,18 @@ def _check_names(case: Case) -> None:
     for where, sizes in named:
         for name in sizes:
             if name not in case.sizes:
-                raise bad(f"{where}.{name}", f"no such size (sizes: {', '.join(case.sizes)})")
+                raise bad_field(case, f"{where}.{name}", f"no such size (sizes: {', '.join(case.sizes)})")
+
+
+def _check_roles(case: Case) -> None:
+    """Tensors have files where they were recorded, and some are compared."""
     for t in case.tensors.values():
         if (t.before is None) != (case.recorded is None) or (t.after is not None and case.recorded is None):
-            raise bad(f"tensors.{t.name}", "files of bytes belong to recorded cases, each tensor of which has one")
+            raise bad_field(
+                case, f"tensors.{t.name}", "files of bytes belong to recorded cases, each tensor of which has one"
+            )
     if not any(t.role in ("output", "inout") for t in case.tensors.values()):
-        raise bad("tensors", "no tensor has the role output or inout, so there is nothing to compare")
+        raise bad_field(case, "tensors", "no tensor has the role output or inout, so there is nothing to compare")
 
 
 def cases_of(path: Path) -> list[Path]:
@@ -486,6 +423,6 @@ def _names(case_path: Path, kernel: Path) -> bool:
 def _kernel_name(case_path: Path) -> str | None:
     """The kernel that a case file names, None if it cannot be read."""
     try:
-        return str(_read_yaml(case_path)[1]["kernel"])
+        return str(read_yaml(case_path)[1]["kernel"])
     except (PorterError, TypeError, KeyError):
         return None

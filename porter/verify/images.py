@@ -37,11 +37,11 @@ class Image:
         """A copy of the tensor's elements in its shape."""
         inner = self.data[self.guard : self.guard + self.tensor.nbytes]
         flat = inner.copy().view(self.tensor.dtype.container)
-        return flat[_offsets(self.tensor.shape, self.tensor.strides)]
+        return flat[element_offsets(self.tensor.shape, self.tensor.strides)]
 
 
 @functools.lru_cache(maxsize=64)
-def _offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def element_offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Element offset of every index."""
     total = np.zeros(shape, np.int64)
     for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
@@ -57,7 +57,7 @@ def make_image(tensor: Tensor, elements: Array | None, guard: int) -> Image:
         whole = np.reshape(tensor.fill, tensor.shape) if isinstance(tensor.fill, tuple) else tensor.fill
         elements = tensor.dtype.encode(np.full(tensor.shape, whole))
     if elements is not None:
-        inner.view(tensor.dtype.container)[_offsets(tensor.shape, tensor.strides)] = elements
+        inner.view(tensor.dtype.container)[element_offsets(tensor.shape, tensor.strides)] = elements
     data = np.full(tensor.nbytes + 2 * guard, POISON, np.uint8)
     data[guard : guard + tensor.nbytes] = inner
     return Image(tensor, guard, data)
@@ -87,7 +87,7 @@ def stray_write(before: Image, after: Bytes) -> str | None:
     mask = np.ones(before.data.size, bool)
     inner = mask[before.guard : before.guard + before.tensor.nbytes]
     rows = inner.reshape(-1, before.tensor.dtype.itemsize)
-    rows[_offsets(before.tensor.shape, before.tensor.strides).reshape(-1)] = False
+    rows[element_offsets(before.tensor.shape, before.tensor.strides).reshape(-1)] = False
     changed = np.flatnonzero(mask & (before.data != after))
     if not changed.size:
         return None

@@ -19,6 +19,8 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.verify.arithmetic import exact_integer_limit
 from porter.verify.case import place
 from porter.verify.dtypes import DTYPES, Array, DType, Float64
+from porter.verify.fills import fill_values
+from porter.verify.images import element_offsets
 from porter.verify.problem import Problem
 from porter.verify.tensor import Tensor
 
@@ -219,7 +221,11 @@ def choose(names: list[str] | None, problem: Problem, restricted: bool = True) -
 def generate(problem: Problem, family: Family, seed: int) -> dict[str, Array]:
     """Elements of every input tensor, in its number format and shape."""
     if problem.case.recorded is not None:
-        return {t.name: recorded_elements(problem, t, t.before) for t in problem.tensors.values() if t.before}
+        given = {t.name: recorded_elements(problem, t, t.before) for t in problem.tensors.values() if t.before}
+        for i, t in enumerate(problem.tensors.values()):
+            if t.init is not None:
+                given[t.name] = t.dtype.encode(fill_values(t.init, t.shape, seed + i))
+        return given
     result: dict[str, Array] = {}
     for tensor in problem.inputs:
         key = [seed, zlib.crc32(family.name.encode()), zlib.crc32(tensor.name.encode())]
@@ -241,15 +247,26 @@ def recorded_elements(problem: Problem, tensor: Tensor, path: Path) -> Array:
     Raises:
         PorterError: FILE_NOT_FOUND; CASE_DOES_NOT_FIT if the file is not as long as the tensor.
     """
+
+    def unfit(what: str) -> PorterError:
+        field = f"tensors.{tensor.name}"
+        return PorterError(Code.CASE_DOES_NOT_FIT, place(problem.case, field), field=field, problem=what)
+
     try:
+        if path.suffix == ".npy":
+            values = np.load(path, allow_pickle=False)
+            if values.shape != tensor.shape:
+                raise unfit(f"{path.name} has the shape {list(values.shape)}, the tensor {list(tensor.shape)}")
+            return values if values.dtype == tensor.dtype.container else tensor.dtype.encode(values.astype(np.float64))
         data = path.read_bytes()
     except OSError:
         raise PorterError(Code.FILE_NOT_FOUND, Location(str(problem.case.path)), path=path) from None
+    except ValueError as error:
+        raise unfit(f"{path.name}: {error}") from None
     if len(data) != tensor.nbytes:
-        field = f"tensors.{tensor.name}"
-        what = f"{path.name} holds {len(data)} bytes, the tensor {tensor.nbytes}"
-        raise PorterError(Code.CASE_DOES_NOT_FIT, place(problem.case, field), field=field, problem=what)
-    return np.frombuffer(data, tensor.dtype.container).reshape(tensor.shape)
+        raise unfit(f"{path.name} holds {len(data)} bytes, the tensor {tensor.nbytes}")
+    flat = np.frombuffer(data, tensor.dtype.container)
+    return flat[element_offsets(tensor.shape, tensor.strides)]
 
 
 def decoded(problem: Problem, inputs: Mapping[str, Array]) -> dict[str, Float64]:

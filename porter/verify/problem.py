@@ -33,6 +33,7 @@ class LaunchValues:
     block: tuple[int, int, int]
     cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic_smem: int = 0
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,14 @@ def _tensor(scope: Scope, spec: TensorSpec) -> Tensor:
         if len(strides) != len(shape):
             raise scope.error(f"{where}.strides", f"{len(strides)} strides for {len(shape)} dimensions")
         _check_overlap(scope, where, shape, strides, spec)
-    fill = _fill(scope, f"{where}.fill", spec.fill, math.prod(shape))
+    field = "fill" if scope.case.recorded is None else "init"
+    fill = _fill(scope, f"{where}.{field}", spec.fill, math.prod(shape))
     align = scope.integer(f"{where}.align", spec.align, 1)
     if align & (align - 1):
         raise scope.error(f"{where}.align", f"{align} is no power of two")
     return Tensor(
-        spec.name, DTYPES[spec.dtype], shape, strides, spec.role, fill, align, spec.shape, spec.before, spec.after
+        spec.name, DTYPES[spec.dtype], shape, strides, spec.role, fill, align, spec.shape, spec.before, spec.after,
+        spec.init,
     )  # fmt: skip
 
 
@@ -174,7 +177,8 @@ def _launch(scope: Scope) -> LaunchValues:
         if g % c:
             raise scope.error("launch.cluster", f"grid extent {g} is not a multiple of cluster extent {c}"
                               f" in {'xyz'[axis]}")  # fmt: skip
-    return LaunchValues(grid, block, cluster, scope.integer("launch.dynamic_smem", spec.dynamic_smem))
+    smem = scope.integer("launch.dynamic_smem", spec.dynamic_smem)
+    return LaunchValues(grid, block, cluster, smem, spec.cooperative)
 
 
 def _template_argument(scope: Scope, expression: Expr) -> str:

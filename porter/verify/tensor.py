@@ -14,7 +14,7 @@ from porter.verify.dtypes import DType
 @dataclass(frozen=True)
 class Tensor:
     """A tensor with its concrete shape and strides (elements, outermost first). In a recorded case `before` and
-    `after` are files of its bytes, `contains` the addresses and tensor maps among them."""
+    `after` are files of its bytes, `contains` the addresses and tensor maps among them, `init` as in `TensorSpec`."""
 
     name: str
     dtype: DType
@@ -26,6 +26,7 @@ class Tensor:
     symbolic: tuple[Expr, ...]
     before: Path | None = None
     after: Path | None = None
+    init: str | None = None
     contains: tuple[Inside, ...] = ()
 
     @property

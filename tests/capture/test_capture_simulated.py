@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -40,3 +41,27 @@ def test_a_corpus_kernel_in_a_program(program: Path, tmp_path: Path) -> None:
     (row,) = json.loads(done.stdout)["rows"]
     assert row["verdict"] == "clean"
     assert [c["mismatches"] for c in (*row["original"], *row["port"], *row["between"])] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("waits", "verdict"), [(True, "clean"), (False, "error")])
+def test_a_launch_alone_has_the_verdict_of_its_program(
+    waits: bool, verdict: str, program: Path, tmp_path: Path
+) -> None:
+    """Also where a stage is given back while products read it."""
+    kernel, rest = ((CORPUS / "gemm_ws" / name).read_text() for name in ("gemm_ws.cu", "main.cu"))
+    wait = "warpgroup_wait<0>();"
+    assert kernel.count(wait) == 1
+    source = tmp_path / "whole.cu"
+    source.write_text((kernel if waits else kernel.replace(wait, "warpgroup_wait<1>();")) + rest)
+    (whole,) = _document("hazards", source, "--", 128, 128, 256)["runs"]
+    _document("capture", "--backend", "sim", "-o", tmp_path / "cases", "--", source, 128, 128, 256)
+    (launch,) = (tmp_path / "cases").glob("*/launch.yaml")
+    (alone,) = _document("hazards", "--launch", launch)["runs"]
+    assert alone["verdict"] == whole["verdict"] == verdict
+    assert [h["id"] for h in alone["hazards"]] == [h["id"] for h in whole["hazards"]]
+
+
+def _document(*words: object) -> Any:
+    done = CliRunner().invoke(main, ["--format", "json", *(str(word) for word in words)])
+    assert done.stdout, done.output
+    return json.loads(done.stdout)

@@ -15,7 +15,7 @@ from porter.ptx import ast
 from porter.verify.arguments import MapValue, Scalar
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
-from porter.verify.images import Image, _offsets
+from porter.verify.images import Image, element_offsets
 from porter.verify.outcome import RunFinding
 from porter.verify.problem import LaunchValues, Problem
 
@@ -100,7 +100,9 @@ class FakeBackend:
         function(arrays, after) if function.__code__.co_argcount == 2 else function(arrays)
         for name, image in after.items():
             inner = image.data[image.guard : image.guard + image.tensor.nbytes]
-            inner.view(image.tensor.dtype.container)[_offsets(image.tensor.shape, image.tensor.strides)] = arrays[name]
+            inner.view(image.tensor.dtype.container)[element_offsets(image.tensor.shape, image.tensor.strides)] = (
+                arrays[name]
+            )
         return RunResult("ok", (), after, warp_instructions=10)
 
 

@@ -11,6 +11,7 @@ from porter.cli.commands.shared import (
     Command,
     compile_options,
     keep_option,
+    launch_options,
     rules_option,
     simulator_options,
     trust_option,
@@ -18,7 +19,7 @@ from porter.cli.commands.shared import (
 
 
 @click.command(cls=Command)
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.argument("arguments", nargs=-1, metavar="[-- PROGRAM ARGUMENTS...]")
 @click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
               help="The case to use instead of the one beside the kernel.")  # fmt: skip
@@ -42,6 +43,7 @@ from porter.cli.commands.shared import (
               help="PTX: dynamic shared memory.")  # fmt: skip
 @click.option("--arg", "args", multiple=True, metavar="VALUE",
               help="PTX: an argument: a number, or a buffer such as f32[1024]=iota.")  # fmt: skip
+@launch_options
 @compile_options
 @simulator_options
 @rules_option
@@ -50,7 +52,8 @@ from porter.cli.commands.shared import (
 def hazards() -> None:
     """Look for hazards in PATH: a kernel with its case (original and port), a case file, every case below a
     directory, a PTX module (with --grid, --block, --arg), or a whole program with its own main(), given as .cu
-    source or as an executable.
+    source or as an executable. PTX from anywhere runs with a launch file: `porter hazards --ptx FILE --launch
+    launch.yaml`.
 
     Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
     where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5). What a

@@ -7,16 +7,24 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, compile_options, simulator_options, trace_options, trust_option
+from porter.cli.commands.shared import (
+    Command,
+    compile_options,
+    launch_options,
+    simulator_options,
+    trace_options,
+    trust_option,
+)
 
 
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False})
-@click.argument("program", type=click.Path(path_type=Path))
+@click.argument("program", type=click.Path(path_type=Path), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PROGRAM ARGUMENTS...]")
 @click.option("--arch", default=None, metavar="ARCH",
               help="Source: compile for this target (default sm_90a). Executable: run as on this chip.")  # fmt: skip
 @click.option("--multiprocessors", type=click.IntRange(min=1), default=None, metavar="N",
               help="How many the device reports [default: 8].")  # fmt: skip
+@launch_options
 @compile_options
 @click.option("--hazards", "check", is_flag=True, help="Also look for hazards, as `porter hazards` does.")
 @click.option("--level", type=click.Choice(["strict", "practice"]), default="practice", show_default=True,

@@ -142,6 +142,20 @@ def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--ptx and --launch, for PTX from anywhere."""
+    for option in reversed(
+        [
+            click.option("--ptx", "ptx_path", type=click.Path(path_type=Path), metavar="FILE",
+                         help="PTX, or a fat binary, object, library or executable with PTX in it; with --launch."),
+            click.option("--launch", "launch_path", type=click.Path(path_type=Path), metavar="FILE",
+                         help="How to run the kernel: grid, block, memory, arguments (docs/launches.md)."),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
 def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--trace, --timeline, --trace-blocks, --trace-kernel, --trace-limit."""
     for option in reversed(

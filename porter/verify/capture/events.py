@@ -12,6 +12,8 @@ from typing import Any
 from porter.verify.program.kernel_facts import Dim
 
 EVENTS = "events.jsonl"
+COOPERATIVE = 2
+"""CU_LAUNCH_ATTRIBUTE_COOPERATIVE (CUDA driver API, CUlaunchAttributeID)."""
 
 REASONS = {
     "bytes": "it can reach {detail} bytes of memory, more than the limit (--max-bytes)",

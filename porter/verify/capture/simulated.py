@@ -13,7 +13,7 @@ from typing import Literal
 from porter.build.entry import demangle
 from porter.diagnostics import Diagnostic
 from porter.sim import GlobalMemory, Options
-from porter.verify.capture.events import Block, Captured, CapturedLaunch, Refusal
+from porter.verify.capture.events import COOPERATIVE, Block, Captured, CapturedLaunch, Refusal
 from porter.verify.capture.program import CaptureOptions
 from porter.verify.layout import Area, Layout
 from porter.verify.program import LaunchRecord, ProgramOptions, run_program
@@ -113,7 +113,7 @@ class _Recorder:
         self.launches.append(
             CapturedLaunch(
                 launch.kernel, launch.grid, launch.block, launch.cluster, launch.dynamic_smem, launch.params,
-                tuple(blocks),
+                tuple(blocks), (COOPERATIVE,) if launch.cooperative else (),
             )
         )  # fmt: skip
 

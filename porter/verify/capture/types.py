@@ -6,15 +6,6 @@ from __future__ import annotations
 import re
 
 from porter.build.entry import demangle
-from porter.ptx.tensormap import TensorMapType
-
-MAP_TYPES = {
-    TensorMapType.UINT8: "u8", TensorMapType.UINT16: "u16", TensorMapType.UINT32: "u32",
-    TensorMapType.INT32: "s32", TensorMapType.UINT64: "u64", TensorMapType.INT64: "s64",
-    TensorMapType.FLOAT16: "f16", TensorMapType.FLOAT32: "f32", TensorMapType.FLOAT64: "f64",
-    TensorMapType.BFLOAT16: "bf16", TensorMapType.TFLOAT32: "tf32",
-}  # fmt: skip
-"""Formats of cases. Those that flush subnormals have none."""
 
 _POINTEES = (
     (r"double", "f64"), (r"float", "f32"), (r"__half2?|half_t|Half", "f16"),

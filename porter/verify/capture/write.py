@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns captured launches into recorded cases: one folder each, with `case.yaml`, the module, and the tensors."""
+"""Turns captured launches into recorded cases: one folder each, with `case.yaml`, the module, and the tensors; where
+the kernel is known as PTX, also `launch.yaml`."""
 
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.ptx.tensormap import TensorMap, TensorMapInterleave, TensorMapL2Promotion, TensorMapSwizzle
 from porter.verify.arguments import MapValue, Pointer
 from porter.verify.arithmetic import APPROXIMATE
-from porter.verify.capture.events import Block, Captured, CapturedLaunch, Refusal
+from porter.verify.bound_maps import MAP_TYPES
+from porter.verify.capture.events import COOPERATIVE, Block, Captured, CapturedLaunch, Refusal
 from porter.verify.capture.modules import KernelCode, Modules
 from porter.verify.capture.simulated import TABLE_BYTES
-from porter.verify.capture.types import MAP_TYPES, parameter_types, pointee
-from porter.verify.case import CASE_FILE, load_case
+from porter.verify.capture.types import parameter_types, pointee
+from porter.verify.case import CASE_FILE, LAUNCH_FILE, load_case
 from porter.verify.dtypes import DTYPES
 from porter.verify.layout import Area, Layout
 from porter.verify.problem import bind
@@ -98,6 +100,23 @@ def write_cases(
     return Written(tuple(cases), tuple(dict.fromkeys(refusals)))
 
 
+def _dump(path: Path, fields: Mapping[str, Any]) -> None:
+    text = yaml.safe_dump(fields, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
+    path.write_text(_HEADER + text, "utf-8")
+
+
+def _as_launch(case: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded case as a launch file."""
+    tensors = {}
+    for name, fields in case["tensors"].items():
+        tensors[name] = {k: fields[k] for k in ("dtype", "shape")} | {"init": {"file": fields["before"]}}
+        tensors[name] |= {"expected": fields["after"]} if "after" in fields else {}
+        tensors[name] |= {"contains": fields["contains"]} if "contains" in fields else {}
+    kept = {k: case[k] for k in ("tensor_maps", "params") if k in case}
+    head = {"version": 1, "ptx": case["kernel"], "entry": case["entry"], "launch": case["launch"]}
+    return {**head, "tensors": tensors, **kept, "recorded": case["reference"]["recorded"]}
+
+
 class _NotACase(Exception):
     """Why a launch cannot be said as a case."""
 
@@ -130,8 +149,9 @@ class _Case:
             if tolerance := self._tolerance(device):
                 case["tolerance"] = tolerance
             path = self.folder / CASE_FILE
-            text = yaml.safe_dump(case, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
-            path.write_text(_HEADER + text, "utf-8")
+            _dump(path, case)
+            if self.code.ptx is not None:
+                _dump(self.folder / LAUNCH_FILE, _as_launch(case))
         except OSError as error:
             raise PorterError(Code.WRITE_FAILED, path=self.folder, reason=error.strerror) from None
         return path
@@ -178,7 +198,9 @@ class _Case:
                 if i < len(self.types) and any(at == 0 and what == Pointer(name) for at, what in contents):
                     found.add(pointee(self.types[i]) or "u8")
         dtype = found.pop() if len(found) == 1 else "u8"
-        dtype = "f32" if dtype == "tf32" else dtype
+        dtype = {"tf32": "f32", "f32_ftz": "f32", "tf32_ftz": "f32"}.get(dtype, dtype)
+        if dtype not in DTYPES:
+            return "u8"
         return "u8" if self.names[name].size % DTYPES[dtype].itemsize else dtype
 
     def _shape(self, name: str, size: int, dtype: str) -> list[int]:
@@ -198,19 +220,20 @@ class _Case:
         return {"tensor_maps": maps} if maps else {}
 
     def _map(self, tensor: str, map_: TensorMap) -> dict[str, Any]:
-        dtype = _map_dtype(map_)
-        item = DTYPES[dtype].itemsize
-        if map_.address % item or any(s % item for s in map_.strides):
+        bits = map_.dtype.element_bits
+        if any(n * 8 % bits for n in (map_.address, *map_.strides)):
             raise _NotACase("a tensor map's address or strides are no multiple of its elements")
         found: dict[str, Any] = {
             "tensor": tensor,
-            "dtype": dtype,
+            "dtype": _map_dtype(map_),
             "dims": list(map_.sizes[::-1]),
-            "strides": [s // item for s in map_.strides[::-1]] + [1],
+            "strides": [n * 8 // bits for n in map_.strides[::-1]] + [1],
             "box": list(map_.box[::-1]),
         }
         if map_.address:
-            found["offset"] = map_.address // item
+            found["offset"] = map_.address * 8 // bits
+        if map_.im2col:
+            found["im2col"] = {"lower": list(map_.lower[::-1]), "upper": list(map_.upper[::-1])}
         if set(map_.element_strides) != {1}:
             found["element_strides"] = list(map_.element_strides[::-1])
         if map_.swizzle is not TensorMapSwizzle.NONE:
@@ -238,6 +261,8 @@ class _Case:
             found["cluster"] = list(cluster)
         if self.launch.dynamic_smem:
             found["dynamic_smem"] = self.launch.dynamic_smem
+        if COOPERATIVE in self.launch.attributes:
+            found["cooperative"] = True
         return found
 
     def _param(self, i: int) -> Any:
@@ -282,11 +307,7 @@ def _names(launch: CapturedLaunch) -> dict[str, Block]:
 
 
 def _map_dtype(map_: TensorMap) -> str:
-    if map_.lower:
-        raise _NotACase("a tensor map is for im2col, which cases do not know")
-    if map_.dtype not in MAP_TYPES:
-        raise _NotACase(f"a tensor map has elements of type {map_.dtype.name}")
-    return MAP_TYPES[map_.dtype]
+    return next(name for name, dtype in MAP_TYPES.items() if dtype is map_.dtype)
 
 
 def _map_name(what: Pointer | MapValue) -> str:

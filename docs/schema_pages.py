@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages on the YAML files that people write: an example, and every field of the JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent
+
+CASES_HEAD = """# Case files
+
+A `case.yaml` beside a kernel says how to run it. It is written once, for the original; a port runs on the
+same case.
+
+```yaml
+{example}```
+
+Expressions are arithmetic over the names in `sizes` and `constants`: `+ - * / // % **`, comparisons, `min`,
+`max`, `ceil_div(a, b)`, `align_up(a, b)`. `/` must come out even. The reference is a NumPy expression over
+the input tensors as float64 arrays.
+
+A kernel in a string of a Python file (`load_inline`) has the Python file as its `kernel`. Of the string the device
+code is compiled; host functions and PyTorch's headers are left out.
+
+## What results are held to
+
+Inputs of integers must give equal results. The other families are held to a bound: the loss of one step times the
+length of the sum (`reduction`), relative to the sum of the absolute values of an element's terms, which follows from
+the reference. That fits sums of products. For anything else the case says more:
+
+* `exact: false` where integers give no exact result either (divisions, exponentials);
+* `reference: {{python: "reference.py:attention"}}`, a function of the input arrays and the sizes, where an expression
+  will not do, or where it overflows: in float64 `exp` is infinite from 710 on, and what follows is NaN;
+* `magnitude`, what errors are relative to. A kernel that rounds in between needs more than the sum's own terms:
+  probabilities in bf16 lose 2**-9 each, some 4096 times what a sum in float loses;
+* `families`, those for which reference and magnitude hold. Attention takes `index` and `normal`
+  (`corpus/attention_fwd/case.yaml`).
+
+## Which sizes run
+
+`porter verify` without `--sizes` runs the default size with every input family, and with one family each what that
+size cannot show:
+
+* the other instantiations (`template`, `defines`, the constructor of a CuTe DSL kernel) that the listed sizes make;
+* edges: a size that is no multiple of a tile. Tensor maps, grid, `tile` and constants such as `BM` say what tiles are;
+* a long loop: at least 18 steps, so that the 17th is not the last.
+
+Sizes that the case lists are taken where they have this, the fewest that do; what is left is derived from a small one
+of them. Two fields help with that:
+
+```yaml
+steps: {{S: BN}}               # the main loop runs over S, BN at a time; else over the names in `reduction`
+multiples: {{M: 1, N: 8}}      # any M is legal, and any N that is a multiple of 8; {{M: BM}} has no edge
+```
+
+Where `multiples` says nothing, an edge is tried: if the original agrees with the reference there, it is legal and the
+port is compared too; if not, it is left out. A long loop keeps to multiples of the greatest common divisor of the
+listed sizes. The last lines of the output say what was not run: listed sizes and instantiations, sizes that were left
+out with the reason, the port's instructions that no run came to, by source line, and, where the port did not run in the
+simulator, the hazard checker and other schedules. `--sizes default` runs the default size alone, `--sizes all` all that
+are listed.
+
+## Fields
+
+Made from `porter/verify/case.schema.json` by `make docs`. Fields in bold are required.
+"""
+
+EXAMPLE = DOCS.parent / "corpus" / "gemm_ws" / "case.yaml"
+
+
+def cases_page() -> str:
+    """The case format: an example from the corpus and every field of the schema."""
+    schema = json.loads(resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8"))
+    example = EXAMPLE.read_text("utf-8").split("\n", 1)[1]
+    return CASES_HEAD.format(example=example) + "\n".join(_field_lines(schema, schema)) + "\n"
+
+
+LAUNCHES_HEAD = """\
+# Launch files
+
+A kernel that is known as PTX runs with a file that says how it is launched. Where the PTX comes from does not matter:
+an extension, Triton or Gluon, TIRx, tilelang, CuTe DSL, nvcc.
+
+```
+porter hazards --ptx kernel.ptx --launch launch.yaml
+porter run --ptx kernel.ptx --launch launch.yaml
+```
+
+FILE of `--ptx` is text, or a fat binary, object, library or executable with PTX in it; of modules for several chips
+the newest is taken, or with `--arch sm_90a` the newest that this chip takes. A file without PTX is refused (PT5053).
+
+```yaml
+version: 1
+ptx: gemm.ptx                  # where --ptx names no other
+entry: gemm                    # the name, or a part of it that no other kernel has
+sizes: {{M: 256, N: 128, K: 64}} # names for expressions, as in case files
+launch:
+  grid: [N / 128, M / 128]
+  block: [128]
+  cluster: [2]                 # what the kernel requires when absent
+  dynamic_smem: 3 * (128 + 128) * 64 * 2
+tensors:
+  A: {{dtype: f16, shape: [M, K], init: integers}}
+  B: {{dtype: f16, shape: [N, K], init: {{file: b.npy}}}}
+  C: {{dtype: f32, shape: [M, N], init: 0, expected: c.npy}}
+tensor_maps:
+  map_a: {{tensor: A, box: [128, 64], swizzle: 128B}}
+  map_b: {{tensor: B, box: [128, 64], swizzle: 128B, l2_promotion: 256B}}
+params:
+  - map_a                      # 128 bytes by value
+  - map_b
+  - C                          # its address; {{address_of: C, offset: 4}} from an element on
+  - K                          # a number, as wide as the parameter is
+  - {{value: 0.5, type: f32}}
+  - {{struct: [A, {{value: 1, type: s32}}]}}   # by value, members with natural alignment
+```
+
+A parameter that a compiler made up has a layout of its own: what is known of it as bytes stands as bytes, with the
+addresses and tensor maps among them:
+
+```yaml
+  - bytes: "00000000000000000000010000000000000000000000803f"
+    contains: [{{at: 0, address_of: A}}]
+```
+
+Exit codes are those of `porter hazards` and `porter run`: 5 for a hazard, a run-time error, or an output that is not
+as `expected`; 6 where there is no verdict; 2 for a file that cannot be meant, with the line.
+
+`porter capture` writes `launch.yaml` beside each case whose kernel is known as PTX: the launch of a program, to be run
+without it.
+
+## Fields
+
+Made from `porter/verify/launch.schema.json` by `make docs`. Fields in bold are required. Expressions, tensor maps,
+arguments and what bytes contain are those of [case files](cases.md).
+"""
+
+
+def launches_page() -> str:
+    """The format of launch files: every field of the schema."""
+    schema = json.loads(resources.files("porter.verify").joinpath("launch.schema.json").read_text("utf-8"))
+    case = json.loads(resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8"))
+    return LAUNCHES_HEAD.format() + "\n".join(_field_lines(schema, case)) + "\n"
+
+
+def _field_lines(part: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """A table of the properties of `part`, then one for each property that has properties of its own."""
+    yield ""
+    yield "| field | type | |"
+    yield "|-------|------|--|"
+    nested: list[tuple[str, dict[str, Any]]] = []
+    for name, stated in part["properties"].items():
+        field = _resolved(stated, schema)
+        shown = f"**`{name}`**" if name in part.get("required", ()) else f"`{name}`"
+        described = stated.get("description") or ("" if "$ref" in stated else field.get("description", ""))
+        yield f"| {shown} | {_type_text(stated, field)} | {described} |"
+        inner = field.get("additionalProperties")
+        if "properties" in field:
+            nested.append((name, field))
+        elif isinstance(inner, dict) and "properties" in inner:
+            nested.append((f"{name}.<name>", inner))
+    for name, field in nested:
+        yield ""
+        yield f"### `{prefix}{name}`"
+        yield from _field_lines(field, schema, f"{prefix}{name}.")
+
+
+def _resolved(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    reference = part.get("$ref")
+    found: Any = schema if reference else part
+    for key in reference.partition("#/")[2].split("/") if reference else ():
+        found = found[key]
+    return found
+
+
+def _type_text(stated: dict[str, Any], field: dict[str, Any]) -> str:
+    if "$ref" in stated:
+        name = stated["$ref"].rsplit("/", 1)[1]
+        return name if "$defs" in stated["$ref"] and "enum" not in field else _type_text(field, field)
+    if "enum" in field:
+        return " ".join(f"`{value}`" for value in field["enum"])
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "anyOf" in field:
+        return "text or mapping"
+    kind = field.get("type", "text")
+    if kind == "array" and "$ref" in field.get("items", {}):
+        return f"list of {field['items']['$ref'].rsplit('/', 1)[1]}"
+    names = {"object": "mapping", "array": "list", "string": "text", "boolean": "true or false"}
+    return " or ".join(names.get(k, k) for k in ([kind] if isinstance(kind, str) else kind))

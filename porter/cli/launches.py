@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launch files on the command line: `--ptx FILE --launch launch.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from porter.build.entry import kernel_name
+from porter.cli.context import Session
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.report import hazards as report_hazards
+from porter.report import json as report_json
+from porter.report.exits import launch_exit
+from porter.report.program import finding_body, finding_diagnostic
+from porter.verify.backends import SimBackend
+from porter.verify.hazards import HazardRun, OneRun, check_case, check_runs
+from porter.verify.launch_file import PtxLaunch, against_expected, load_launch
+from porter.verify.outcome import RunFinding
+from porter.verify.settings import SimOptions
+
+Level = Literal["strict", "practice"]
+
+
+def require_launch(path: Path | None, ptx: Path | None, launch: Path | None) -> Path | None:
+    """The launch file, if one is meant: then it stands in place of the program.
+
+    Raises:
+        PorterError: BAD_OPTION.
+    """
+    if launch is None:
+        if ptx is not None:
+            raise PorterError(Code.BAD_OPTION, option="--ptx", problem="needs --launch FILE, which says how to run it")
+        if path is None:
+            raise PorterError(Code.BAD_OPTION, option="PATH", problem="name a file, or a launch with --launch")
+    elif path is not None:
+        raise PorterError(Code.BAD_OPTION, option="--launch", problem=f"stands in place of {path}; choose one")
+    return launch
+
+
+def check_launch(
+    launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, level: Level, options: SimOptions,
+    seeds: Sequence[int],
+) -> HazardRun:  # fmt: skip
+    """What is found in a launch under a schedule with each seed.
+
+    Raises:
+        PorterError: what `load_launch` raises.
+    """
+    found = load_launch(launch, ptx, kernel, arch, options.seed)
+    return check_case(
+        found.kernel, found.problem, found.launch, found.images, "kernel", level, options, seeds
+    )  # fmt: skip
+
+
+def run_launch(
+    session: Session, launch: Path, ptx: Path | None, arch: str | None, level: Level | None, options: SimOptions
+) -> tuple[ExitCode, dict[str, Any]]:
+    """Run a launch, with a `level` in the checking simulator too; say what came of it. The exit code, and what the
+    JSON document holds.
+
+    Raises:
+        PorterError: what `load_launch` raises.
+    """
+    found = load_launch(launch, ptx, None, arch, options.seed)
+    differing: list[Diagnostic] = []
+    findings: list[RunFinding] = []
+
+    def run(settings: SimOptions) -> OneRun:
+        result = SimBackend(settings).run(found.kernel, found.problem, found.launch, found.images)
+        findings.extend(result.findings)
+        if result.status == "ok":
+            differing.extend(against_expected(found, result))
+        return OneRun(result.status, result.findings, result.hazards, result.warp_instructions, result.seconds)
+
+    name = found.problem.case.name
+    checked: HazardRun | None = None
+    one: HazardRun | OneRun
+    if level is not None:
+        one = checked = check_runs(
+            run, name, "kernel", found.kernel.entry, found.kernel.arch, level, options, [options.seed]
+        )
+    else:
+        one = run(options)
+    session.report(differing)
+    if checked is None:
+        session.report(finding_diagnostic(f, found.problem.case.kernel) for f in findings)
+    elif not session.json and session.verbosity >= 0:
+        for line in report_hazards.text([checked]):
+            session.err.print(line, soft_wrap=True)
+    _say(session, found, one, checked, differing)
+    code = launch_exit(one.status, checked, differing)
+    return code, _body(found, one, checked, findings, differing)
+
+
+def _say(
+    session: Session, found: PtxLaunch, one: HazardRun | OneRun, checked: HazardRun | None,
+    differing: Sequence[Diagnostic],
+) -> None:  # fmt: skip
+    compared = [t for t in found.problem.tensors.values() if t.after is not None]
+    held = f", {len(compared) - len(differing)} of {len(compared)} tensors as expected" if compared else ""
+    verdict = checked.verdict.value if checked else one.status
+    session.remark(
+        f"{kernel_name(found.kernel.entry)} ({found.kernel.arch}): {one.warp_instructions} warp instructions, "
+        f"{verdict}{held}"
+    )
+
+
+def _body(
+    found: PtxLaunch, one: HazardRun | OneRun, checked: HazardRun | None, findings: Sequence[RunFinding],
+    differing: Sequence[Diagnostic],
+) -> dict[str, Any]:  # fmt: skip
+    at = found.launch
+    return {
+        "program": str(found.problem.case.kernel),
+        "status": one.status,
+        "exit_status": 0,
+        "warp_instructions": one.warp_instructions,
+        "seconds": one.seconds,
+        "launches": [
+            {
+                "kernel": found.kernel.entry,
+                "grid": list(at.grid),
+                "block": list(at.block),
+                "cluster": list(at.cluster),
+                "dynamic_smem": at.dynamic_smem,
+                "status": one.status,
+                "warp_instructions": one.warp_instructions,
+                "repeated": False,
+            }
+        ],
+        "stdout": "",
+        "stderr": "",
+        "findings": [finding_body(f) for f in findings],
+        "diagnostics": report_json.diagnostics(differing),
+        "hazards": None if checked is None else report_hazards.run_body(checked),
+    }

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launch files: one launch of a kernel that is known as PTX, from anywhere.
+
+A launch is a case without source and reference: `load_launch` makes one, and memory, tensor maps and arguments are
+those of cases. The schema stands in `launch.schema.json` beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics.reading import is_file
+from porter.ptx import arch
+from porter.verify import compare
+from porter.verify.backends import RunResult
+from porter.verify.builder import BuiltKernel
+from porter.verify.case import (
+    Case,
+    Expr,
+    LaunchSpec,
+    RecordedFrom,
+    TensorSpec,
+    bad_field,
+    check_names,
+    place,
+    tensor_map_spec,
+)
+from porter.verify.fills import FILLS
+from porter.verify.images import Image, make_image
+from porter.verify.inputs import RECORDED, generate, recorded_elements
+from porter.verify.params import check_arguments
+from porter.verify.problem import LaunchValues, Problem, bind
+from porter.verify.program.kernel_facts import KernelFacts, kernel_facts
+from porter.verify.ptx_files import PtxKernel, read_kernel
+from porter.verify.yaml_file import load_yaml
+
+
+@dataclass(frozen=True)
+class PtxLaunch:
+    """A launch with its kernel, ready to run."""
+
+    problem: Problem
+    kernel: BuiltKernel
+    images: Mapping[str, Image]
+
+    @property
+    def launch(self) -> LaunchValues:
+        return self.problem.launch
+
+
+def load_launch(
+    path: Path, ptx: Path | None = None, entry: str | None = None, chip: str | None = None, seed: int = 0
+) -> PtxLaunch:
+    """Read a launch file and the kernel that it launches. `ptx` and `entry` stand in for what the file says, `chip`
+    chooses among modules for several; `seed` is for contents that are drawn.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, CASE_NOT_YAML, CASE_FIELD, CASE_EXPRESSION, CASE_DOES_NOT_FIT, CASE_PARAMETERS;
+            what `read_kernel` raises.
+    """
+    data = load_yaml(path, "launch")
+    case = _case(path, data, ptx)
+    kernel = read_kernel(case.kernel, entry or data.get("entry"), chip)
+    facts = kernel_facts(kernel.module, kernel.function)
+    case = _with_kernel(case, kernel, facts, "cluster" in data["launch"])
+    problem = bind(case)
+    _check_limits(problem, kernel, facts)
+    built = BuiltKernel(kernel.module.target, kernel.function.name, kernel.module, kernel.text)
+    check_arguments(problem, kernel.function)
+    elements = generate(problem, RECORDED, seed)
+    images = {name: make_image(t, elements.get(name), 0) for name, t in problem.tensors.items()}
+    return PtxLaunch(problem, built, images)
+
+
+def against_expected(launch: PtxLaunch, result: RunResult) -> list[Diagnostic]:
+    """What differs from the outputs that the file expects, bit for bit.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, CASE_DOES_NOT_FIT.
+    """
+    found: list[Diagnostic] = []
+    case = launch.problem.case
+    for tensor in launch.problem.tensors.values():
+        if tensor.after is None:
+            continue
+        expected = recorded_elements(launch.problem, tensor, tensor.after)
+        compared = compare.same_bits(tensor.name, tensor.dtype, expected, result.after[tensor.name].elements())
+        if not compared.ok:
+            values = {"tensor": tensor.name, "count": compared.mismatches, "total": compared.elements}
+            found.append(Diagnostic(Code.LAUNCH_DIFFERS, place(case, f"tensors.{tensor.name}.expected"), values))
+    return found
+
+
+def _case(path: Path, data: Mapping[str, Any], ptx: Path | None) -> Case:
+    """The file as a case; what only the kernel tells is still missing."""
+    if ptx is None and "ptx" not in data:
+        problem = "missing field 'ptx' (or name a file with --ptx)"
+        raise PorterError(Code.CASE_FIELD, Location(str(path)), field="(top level)", problem=problem)
+    at = data["launch"]
+    case = Case(
+        path=path,
+        kernel=ptx or path.parent / data["ptx"],
+        entry="",
+        sizes=data.get("sizes", {}),
+        constants=data.get("constants", {}),
+        tensors={},
+        tensor_maps={name: tensor_map_spec(name, m) for name, m in data.get("tensor_maps", {}).items()},
+        launch=LaunchSpec(
+            tuple(at["grid"]),
+            tuple(at["block"]),
+            tuple(at.get("cluster", (1, 1, 1))),
+            at.get("dynamic_smem", 0),
+            at.get("cooperative", False),
+        ),
+        params=tuple(data["params"]),
+        reference=None,
+        recorded=RecordedFrom("", data.get("recorded", {})),
+    )
+    if ptx is None and not is_file(case.kernel):
+        raise PorterError(Code.FILE_NOT_FOUND, place(case, "ptx"), path=case.kernel)
+    case = replace(case, tensors={n: _tensor(case, n, t) for n, t in data.get("tensors", {}).items()})
+    check_names(case)
+    return case
+
+
+def _tensor(case: Case, name: str, fields: Mapping[str, Any]) -> TensorSpec:
+    def file(field: str, text: str) -> Path:
+        found = case.path.parent / text
+        if not is_file(found):
+            raise PorterError(Code.FILE_NOT_FOUND, place(case, f"tensors.{name}.{field}"), path=found)
+        return found
+
+    init = fields.get("init")
+    named = init if isinstance(init, str) and init in FILLS else None
+    fill: Expr | tuple[Expr, ...] | None = None
+    if isinstance(init, list):
+        fill = tuple(init)
+    elif named is None and not isinstance(init, dict):
+        fill = init
+    if isinstance(fill, str) and fill.isidentifier() and not {fill} & {*case.sizes, *case.constants}:
+        known = ", ".join([*FILLS, *case.sizes, *case.constants])
+        raise bad_field(case, f"tensors.{name}.init", f"no contents {fill} (there are: {known}, {{file: NAME}})")
+    strides = fields.get("strides")
+    expected = fields.get("expected")
+    return TensorSpec(
+        name=name,
+        dtype=fields["dtype"],
+        shape=tuple(fields["shape"]),
+        role="inout" if expected else "scratch",
+        strides=tuple(strides) if strides else None,
+        fill=fill,
+        align=fields.get("align", 256),
+        before=file("init", init["file"]) if isinstance(init, dict) else None,
+        after=file("expected", expected) if expected else None,
+        contains=tuple(fields.get("contains", ())),
+        init=named,
+    )
+
+
+def _with_kernel(case: Case, kernel: PtxKernel, facts: KernelFacts, stated: bool) -> Case:
+    launch = case.launch if stated or facts.cluster is None else replace(case.launch, cluster=facts.cluster)
+    target = kernel.module.target
+    facts_of = case.recorded.facts if case.recorded else {}
+    return replace(case, entry=kernel.function.name, launch=launch, recorded=RecordedFrom(target, facts_of))
+
+
+def _check_limits(problem: Problem, kernel: PtxKernel, facts: KernelFacts) -> None:
+    """What a GPU refuses to launch."""
+    if kernel.module.target not in arch.TARGETS:
+        return  # The simulator says so.
+    launch, limits = problem.launch, arch.limits(kernel.module.target)
+
+    def unfit(field: str, what: str) -> PorterError:
+        return PorterError(
+            Code.CASE_DOES_NOT_FIT, place(problem.case, f"launch.{field}"), field=f"launch.{field}", problem=what
+        )
+
+    if facts.max_threads is not None and math.prod(launch.block) > facts.max_threads:
+        raise unfit("block", f"{math.prod(launch.block)} threads; the kernel takes {facts.max_threads}")
+    if facts.cluster is not None and launch.cluster != facts.cluster:
+        raise unfit("cluster", f"the kernel requires clusters of {', '.join(map(str, facts.cluster))}")
+    if math.prod(launch.cluster) > limits.cluster_max:
+        raise unfit("cluster", f"{math.prod(launch.cluster)} blocks; a cluster has at most {limits.cluster_max}")
+    shared = facts.static_shared + launch.dynamic_smem
+    if shared > limits.shared_per_block:
+        raise unfit("dynamic_smem", f"{shared} bytes of shared memory; a block has at most {limits.shared_per_block}")
