@@ -132,8 +132,9 @@ def contains_tensor_core(program: Program, function: Function, node: Node, uses:
 
 
 def _calls_at(program: Program, function: Function, node: Node) -> list[Call]:
-    owners = [function] + [f for f in program.functions if f.file is function.file and f.parent is not None]
-    return [c for owner in owners for c in owner.calls if c.node.id == node.id]
+    found = program.calls_by_node.get(node.id, ())
+    inside = [c for c in found if c.caller.file is function.file and c.caller.parent is not None]
+    return [c for c in found if c.caller is function] + [c for c in inside if c.caller is not function]
 
 
 def setup_position(program: Program, function: Function, runs_mma: Callable[[Node], bool]) -> Node | None:

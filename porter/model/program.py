@@ -174,6 +174,15 @@ class Program:
         return self.reaching(s.function for s in self.statements)
 
     @cached_property
+    def calls_by_node(self) -> dict[int, list[Call]]:
+        """Calls by the node that they are, of whichever function."""
+        found: dict[int, list[Call]] = {}
+        for function in self.functions:
+            for call in function.calls:
+                found.setdefault(call.node.id, []).append(call)
+        return found
+
+    @cached_property
     def macros(self) -> Macros:
         """Every macro of the sources."""
         return Macros.of(m for file in self.sources.files.values() for m in file.lexed.macros())

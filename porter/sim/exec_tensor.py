@@ -144,8 +144,9 @@ def _effect(M: Machine, at: int, first: int, issue: WgmmaIssue, a: int | None, b
     form, op, cta = issue.form, issue.form.op, int(M.warp_cta[first])
     touches = []
     try:
+        of_b = operand_bits(b, "sm_90", op.n, op.k, op.b_type.bits, form.trans_b)
         for rank in range(4):
-            bits = operand_bits(b, "sm_90", op.n, op.k, op.b_type.bits, form.trans_b)
+            bits = of_b
             if a is not None:
                 bits |= operand_rows_bits(a, "sm_90", op.m, op.stored_k, op.a_type.bits, form.trans_a, 16 * rank, 16)
             touches.append(Shared(cta, bits, False, warp=first + rank))

@@ -202,13 +202,17 @@ class MbarrierCheck(Observer):
         pending, lanes = self.machine.mbar.pending, named.key >= 0
         if int(pending.reshape(-1)[named.key[lanes]].min()) >= int(counts[lanes].sum()):
             return {}
-        totals: dict[tuple[Place, int], int] = {}
-        for row, lane in np.argwhere(lanes).tolist():
-            key = divmod(int(named.key[row, lane]), named.blocks), int(named.warps[row])
-            totals[key] = totals.get(key, 0) + int(counts[row, lane])
+        rows, columns = np.nonzero(lanes)
+        warps = int(named.warps.max()) + 1
+        pairs = named.key[rows, columns] * warps + named.warps[rows]
+        each, first, of = np.unique(pairs, return_index=True, return_inverse=True)
+        totals = np.zeros(each.size, np.int64)
+        np.add.at(totals, of, counts[rows, columns])
         left: dict[Place, int] = {}
         found = {}
-        for (place, warp), k in totals.items():
+        for i in np.argsort(first).tolist():
+            key, warp = divmod(int(each[i]), warps)
+            place, k = divmod(key, named.blocks), int(totals[i])
             before = left.get(place, int(pending[place]))
             left[place] = before - k
             if left[place] < 0:
