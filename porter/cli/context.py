@@ -155,6 +155,16 @@ class Session:
             finally:
                 _SHOWN.remove(status)
 
+    @contextmanager
+    def counting(self) -> Iterator[Callable[[str, int, int], None] | None]:
+        """As `progress`, for what is done to a number of files."""
+        with self.progress() as tell:
+            if tell is None:
+                yield None
+                return
+            show = tell
+            yield lambda what, done, total: show(f"{what}: {done} of {total} files")
+
 
 class UnwritableOutput(Exception):
     """Standard output refused what was written to it."""

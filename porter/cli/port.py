@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
@@ -54,7 +56,10 @@ def port(
     if whole and output is None:
         raise PorterError(Code.BAD_OPTION, option="--whole", problem="goes with -o only")
     require_directories("-I", include_dirs)
-    ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore), inline)
+    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    with session.counting() as counted:
+        done = partial(counted, "porting") if counted is not None else None
+        ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore), inline, count, done)
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if apply and not allow_dirty:

@@ -11,6 +11,7 @@ from porter.build.port_plan import PortPlan
 from porter.cli.context import Session, current
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic
+from porter.lang.spread import Tell
 from porter.passes import ported as engine
 from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions
@@ -41,6 +42,8 @@ def port_paths(
     select: Sequence[str] | None = None,
     ignore: Sequence[str] | None = None,
     inline: bool = False,
+    jobs: int = 1,
+    tell: Tell | None = None,
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`:
     without a header for the helpers.
@@ -52,7 +55,7 @@ def port_paths(
     if select is not None and ignore is not None:
         options = replace(options, select=tuple(select), ignore=tuple(ignore))
     options = replace(options, placement=Placement(inline=inline))
-    return engine.port_paths(paths, options, include_dirs, look)
+    return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
 
 
 def plan_of(

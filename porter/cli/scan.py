@@ -14,7 +14,7 @@ from rich.text import Text
 
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories
-from porter.cli.porting import port_options
+from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
 from porter.scan.constructs import Construct, FileInventory
@@ -41,7 +41,10 @@ def scan(
     count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
     require_directories("-I", include_dirs)
     options = port_options(session)
-    found = take_inventory(paths, jobs=count, effort=not no_effort, include_dirs=include_dirs, options=options)
+    with session.counting() as tell:
+        found = take_inventory(
+            paths, jobs=count, effort=not no_effort, include_dirs=include_dirs, options=options, look=look, tell=tell
+        )
     session.report(found.headers_not_found if session.verbosity > 0 else found.headers_not_found[:_HEADERS_SHOWN])
     session.report(found.diagnostics)
     if as_csv:

@@ -128,6 +128,9 @@ class PorterError(Exception):
         error.more = tuple(diagnostics[1:])
         return error
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PorterError.of, (self.diagnostics,)
+
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         return self.diagnostic, *self.more

@@ -22,6 +22,7 @@ from porter.project.include_dirs import stated_directories
 from porter.project.root import project_root
 
 CUDA_ENDINGS = frozenset({".cu", ".cuh", ".h", ".hpp", ".hh", ".cpp", ".cc", ".cxx", ".inl"})
+HEADER_ENDINGS = frozenset({".cuh", ".h", ".hpp", ".hh", ".inl"})
 PYTHON_ENDINGS = frozenset({".py"})
 
 
@@ -158,7 +159,7 @@ class _Collector:
         real = path.resolve()
         if real in self._keys:
             return self._keys[real]
-        key = _tidy(path)
+        key = tidy(path).as_posix()
         source = read_source(path)
         self._keys[real] = key
         self.sources[key] = source
@@ -237,7 +238,7 @@ def _written(beside: Path, found: Path) -> str:
     return Path(os.path.relpath(found)).as_posix()
 
 
-def _tidy(path: Path) -> str:
+def tidy(path: Path) -> Path:
     """The path without `.` and `..` steps, still relative if it was."""
     parts: list[str] = []
     for part in path.parts:
@@ -245,4 +246,4 @@ def _tidy(path: Path) -> str:
             parts.pop()
         elif part != ".":
             parts.append(part)
-    return Path(*parts).as_posix() if parts else "."
+    return Path(*parts)

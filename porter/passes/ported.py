@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, worst_exit
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, unforeseen, worst_exit
 from porter.lang.embedded import device_sources, embedded_in_python
 from porter.lang.lexical import Lexed
-from porter.lang.sources import SourceSet, is_python, load_sources
+from porter.lang.sources import HEADER_ENDINGS, SourceSet, is_python, load_sources
+from porter.lang.spread import Tell, spread
 from porter.lang.text import EditGroup
 from porter.lang.trees import python_drivers, python_kernels, refuse_python, source_files
 from porter.model.dsl.reach import uses_kernels
@@ -166,9 +168,8 @@ def roots(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         files = source_files(path)
         if path.is_dir():
-            headers = {".cuh", ".h", ".hpp", ".hh", ".inl"}
             files = [f for f in files if not is_python(f) or _has_kernel(f) or _has_source(f)]
-            files = [f for f in files if f.suffix.lower() not in headers] or files
+            files = [f for f in files if f.suffix.lower() not in HEADER_ENDINGS] or files
         found += files
     return list(dict.fromkeys(found))
 
@@ -200,8 +201,15 @@ def is_dsl_source(path: Path, beside: Beside) -> bool:
     return not embedded_in_python(path)[1] and (bool(python_drivers(path)) or beside.dsl)
 
 
-def port_paths(paths: Iterable[Path], options: PortOptions, include_dirs: Sequence[Path], look: Look) -> Ported:
-    """Port files and trees; quoted includes are also looked for in `include_dirs`.
+def port_paths(
+    paths: Iterable[Path],
+    options: PortOptions,
+    include_dirs: Sequence[Path],
+    look: Look,
+    jobs: int = 1,
+    tell: Tell | None = None,
+) -> Ported:
+    """Port files and trees in `jobs` processes; quoted includes are also looked for in `include_dirs`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -212,13 +220,13 @@ def port_paths(paths: Iterable[Path], options: PortOptions, include_dirs: Sequen
     wanted = replace(options, keep_hopper=options.keep_hopper or several is not None)
     found = roots(given)
     try:
-        ported = _port_roots(found, wanted, include_dirs, look)
+        ported = _port_files(found, wanted, include_dirs, look, jobs, tell)
     except PorterError as error:
         if error.diagnostic.code is not Code.NOT_FOR_BOTH_CHIPS or several is None:
             raise
         # nobody asked for what CuTe DSL cannot have
         several, wanted = None, replace(options, keep_hopper=False)
-        ported = _port_roots(found, wanted, include_dirs, look)
+        ported = _port_files(found, wanted, include_dirs, look, jobs, tell)
     if ported.changed_roots:
         _port_build_files(ported, files, wanted)
         ported.keeps_hopper = bool(wanted.keep_hopper)
@@ -281,21 +289,79 @@ def port_root(
     return result.sources, result
 
 
-def _port_roots(found: Iterable[Path], options: PortOptions, include_dirs: Sequence[Path], look: Look) -> Ported:
-    done = [(root, *port_root(root, options, include_dirs, look)) for root in found]
-    cuda = [RootPort(s, r, options) for _, s, r in done if isinstance(s, SourceSet) and isinstance(r, PortResult)]
-    agreed = {p.root: p for p in port_together(cuda, _port_again)}
+Sources = SourceSet | DslSources | EmbeddingFile
+
+
+@dataclass(frozen=True, eq=False)
+class PortedFile:
+    """What became of one file: its sources and their port, or what kept it from being read."""
+
+    root: Path
+    sources: Sources | None = None
+    result: Result | None = None
+    error: PorterError | None = None
+
+
+def _port_files(
+    files: Sequence[Path],
+    options: PortOptions,
+    include_dirs: Sequence[Path],
+    look: Look,
+    jobs: int,
+    tell: Tell | None,
+) -> Ported:
     ported = Ported()
-    final = [
-        (root, sources, agreed[sources.root].result if sources.root in agreed else result)
-        for root, sources, result in done
-    ]
-    for root, sources, result in _with_what_asks(final, options):
+    done: list[_Done] = []
+    for file in port_each(files, options, include_dirs, look, jobs, tell):
+        if file.error is not None:
+            raise file.error
+        assert file.sources is not None
+        assert file.result is not None
+        done.append((file.root, file.sources, file.result))
+    for root, sources, result in _with_what_asks(done, options):
         ported.add(str(root), sources, result)
     return ported
 
 
-_Done = tuple[Path, SourceSet | DslSources | EmbeddingFile, Result]
+def port_each(
+    files: Sequence[Path],
+    options: PortOptions,
+    include_dirs: Sequence[Path],
+    look: Look,
+    jobs: int = 1,
+    tell: Tell | None = None,
+    keep_going: bool = False,
+) -> list[PortedFile]:
+    """The ports of files, agreed on the headers that they share, in `jobs` processes. `keep_going`: a file on which the
+    engine fails does not end the others."""
+    one = partial(_port_one, options=options, include_dirs=include_dirs, look=look, keep_going=keep_going)
+    done = spread(one, files, jobs, tell)
+    at = [i for i, f in enumerate(done) if isinstance(f.sources, SourceSet) and isinstance(f.result, PortResult)]
+    cuda = [RootPort(done[i].sources, done[i].result, options) for i in at]  # type: ignore[arg-type]
+    for i, port in zip(at, port_together(cuda, lambda wanted: spread(_port_again, wanted, jobs)), strict=True):
+        done[i] = replace(done[i], result=port.result)
+    return done
+
+
+def _port_one(
+    root: Path, options: PortOptions, include_dirs: Sequence[Path], look: Look, keep_going: bool
+) -> PortedFile:
+    try:
+        sources, result = port_root(root, options, include_dirs, look)
+        return PortedFile(root, sources, result)
+    except PorterError as error:
+        return PortedFile(root, error=error)
+    except Exception as error:
+        if not keep_going:
+            raise
+        return PortedFile(root, error=PorterError.of([unforeseen(error)]))
+
+
+def _port_again(wanted: tuple[SourceSet, PortOptions]) -> PortResult:
+    return port_cuda_file(*wanted)
+
+
+_Done = tuple[Path, Sources, Result]
 
 
 def _with_what_asks(done: list[_Done], options: PortOptions) -> list[_Done]:
@@ -309,7 +375,3 @@ def _with_what_asks(done: list[_Done], options: PortOptions) -> list[_Done]:
         else (root, sources, port)
         for root, sources, port in done
     ]
-
-
-def _port_again(wanted: Sequence[tuple[SourceSet, PortOptions]]) -> list[PortResult]:
-    return [port_cuda_file(sources, options) for sources, options in wanted]

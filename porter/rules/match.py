@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import PurePath
 
 from porter.lang.cuda import CudaFile
 from porter.lang.cute_dsl import DslFile
+from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Span
 from porter.rules.rule import Region, Rule
 
@@ -25,7 +27,7 @@ class Match:
 
 def matches(rule: Rule, file: CudaFile) -> Iterator[Match]:
     """Matches of a pattern rule in a parsed source."""
-    if rule.pattern is None or not rule.reads(file.path):
+    if rule.pattern is None or not _reads(rule, file.path):
         return
     text = visible(file, rule.region)
     if not any(word in text for word in required(rule.pattern)):
@@ -54,6 +56,12 @@ def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
         rest = shorter
     rest = re.sub(r".(?:[*?]|\{[\d,]*\})", "\0", rest)
     return tuple(max(re.findall(r"[\w:]*", branch), key=len) for branch in rest.split("|"))
+
+
+def _reads(rule: Rule, path: str) -> bool:
+    """Whether a rule looks at a CUDA file: one of no known ending is a header that some source includes."""
+    known = PurePath(path).suffix.lower() in CUDA_ENDINGS
+    return rule.reads(path) or (rule.language == "cuda" and not known)
 
 
 def _may_match(pattern: re.Pattern[str], text: str) -> bool:

@@ -7,7 +7,7 @@ import ast
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -80,6 +80,8 @@ class FileInventory:
     kind: str = "cuda"
     has_wgmma: bool = False
     effort: Effort = field(default_factory=Effort)
+    defines: frozenset[str] = frozenset()
+    """Functions that are defined here, among those whose name a library has too."""
 
     @property
     def hopper_only(self) -> int:
@@ -173,9 +175,10 @@ def source_inventory(file: CudaFile, target: str = TARGET, rules: tuple[str, ...
             unread.append(statement.where)
             notes.append(f"{statement.where}: inline PTX not read: {statement.ptx_error}")
     constructs = [*_instructions(statements, target), *_unread_wgmma(file, statements)]
+    defines: set[str] = set()
     if rules or any(mark in file.source for mark in _MARKS):
-        constructs += _from_rules(file, library_rules(rules), "hopper", "library")
-        constructs += _from_rules(file, _beside_rules(rules), "beside", "host")
+        constructs += _from_rules(file, library_rules(rules), "hopper", "library", defines)
+        constructs += _from_rules(file, _beside_rules(rules), "beside", "host", defines)
     return FileInventory(
         path=file.path,
         lines=_line_count(file.source),
@@ -186,6 +189,7 @@ def source_inventory(file: CudaFile, target: str = TARGET, rules: tuple[str, ...
         unread=tuple(unread),
         notes=tuple(notes),
         has_wgmma=any(c.name.startswith("wgmma") for c in constructs),
+        defines=frozenset(defines),
     )
 
 
@@ -318,15 +322,30 @@ def _is_comment(file: CudaFile, offset: int) -> bool:
 _TEMPLATE = re.compile(r"\s*[(<].*", re.DOTALL)
 
 
-def _from_rules(file: CudaFile, rules: Iterable[Rule], status: str, kind: str) -> list[Construct]:
-    """What the patterns of rules match, by the name matched."""
+def without_own(file: FileInventory, defined: Collection[str]) -> FileInventory:
+    """The inventory without constructs of libraries whose names are the sources' own functions."""
+    kept = tuple(c for c in file.constructs if c.kind != "library" or re.split(r"\W", c.name)[0] not in defined)
+    return file if kept == file.constructs else replace(file, constructs=kept)
+
+
+def _from_rules(
+    file: CudaFile,
+    rules: Iterable[Rule],
+    status: str,
+    kind: str,
+    defines: set[str],
+) -> list[Construct]:
+    """What the patterns of rules match, by the name matched; names that the file itself defines go to `defines`."""
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], Location] = {}
     of_rule: dict[str, Rule] = {}
     for rule in rules:
         assert rule.pattern is not None
         for match in matches(rule, file):
-            if kind == "library" and _is_own(file, match.span):
+            if kind == "library" and _is_qualified_own(file, match.span):
+                continue
+            if kind == "library" and _is_defined(file, match.span):
+                defines.add(re.split(r"\W", match.text)[0])
                 continue
             key = (_TEMPLATE.sub("", match.text) if kind == "library" else match.text.strip(), rule.id)
             counts[key] += 1
@@ -349,15 +368,18 @@ _LIBRARY_NAMESPACES = frozenset({"cute", "cutlass", "arch"})
 _QUALIFIERS = re.compile(rb"((?:\w+\s*::\s*)+)$")
 
 
-def _is_own(file: CudaFile, where: Span) -> bool:
-    """Whether a function with a library's name is the source's own: called by another namespace's name, or defined
-    here outside of the library's namespaces."""
-    name = file.source[where.start : where.end]
-    if not name[:1].islower():
+def _is_qualified_own(file: CudaFile, where: Span) -> bool:
+    """Whether a function with a library's name is called by another namespace's."""
+    if not file.source[where.start : where.start + 1].islower():
         return False
     qualifiers = _QUALIFIERS.search(file.source, max(0, where.start - 80), where.start)
-    if qualifiers is not None:
-        return qualifiers.group(1).split(b"::")[0].strip().decode() not in _LIBRARY_NAMESPACES
+    return qualifiers is not None and qualifiers.group(1).split(b"::")[0].strip().decode() not in _LIBRARY_NAMESPACES
+
+
+def _is_defined(file: CudaFile, where: Span) -> bool:
+    """Whether a function with a library's name is defined here, outside of the library's namespaces."""
+    if not file.source[where.start : where.start + 1].islower():
+        return False
     node = file.root.descendant_for_byte_range(where.start, where.start + 1)
     declarator = enclosing(node, "function_declarator") if node is not None else None
     if declarator is None or enclosing(declarator, "function_definition") is None:

@@ -4,48 +4,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from porter.diagnostics import Code, Diagnostic, PorterError, Severity, unforeseen
-from porter.lang.sources import is_python, load_sources
+from porter.diagnostics import Code, Diagnostic, PorterError, Severity
+from porter.lang.cuda import parse_cuda
+from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import EditGroup, Safety
-from porter.passes.dsl.port import port_python
-from porter.passes.embedded import port_cuda_file, port_python_strings
-from porter.passes.port import PortOptions
+from porter.passes.ported import PortedFile
 from porter.rules.engine import Selection, pattern_groups
 from porter.scan.constructs import library_rules
 from porter.scan.levels import Effort
 
 _REASONS = 4
-_AS_IT_IS = PortOptions()
 
 
-def port_effort(path: str, include_dirs: Sequence[Path] = (), options: PortOptions = _AS_IT_IS) -> Effort:
-    """What the engine makes of a CUDA file with its local headers, or of a CuTe DSL file."""
-    try:
-        if is_python(Path(path)):
-            strings = port_python_strings(Path(path), options)
-            if strings is not None:
-                return _judged(strings.diagnostics, strings.groups)
-            dsl = port_python(Path(path), options.select, options.ignore, options.rule_directories, include_dirs)
-            return _judged(dsl.diagnostics, dsl.groups)
-        result = port_cuda_file(load_sources(Path(path), include_dirs), options)
-        return _judged(result.diagnostics, result.groups)
-    except PorterError as error:
-        return _judged([error.diagnostic], ())
-    except Exception as error:
-        # One file must not end the scan of a tree.
-        return _judged([unforeseen(error)], ())
+def port_effort(ported: PortedFile) -> Effort:
+    """What the engine made of a file with its local headers."""
+    if ported.error is not None:
+        return _judged(ported.error.diagnostics, ())
+    assert ported.result is not None
+    return _judged(ported.result.diagnostics, ported.result.groups)
 
 
 def library_effort(path: str, rules: tuple[str, ...] = ()) -> Effort:
-    """The effort of a file whose Hopper-only constructs are those of a library: no kernel needs to be analysed
-    to know that they are left."""
+    """The effort of a file whose Hopper-only constructs are those of a library: no kernel needs to be analysed, and no
+    header read, to know that they are left."""
     try:
-        sources = load_sources(Path(path))
+        source = read_source(Path(path))
     except PorterError as error:
         return _judged([error.diagnostic], ())
+    sources = SourceSet(path, {path: parse_cuda(path, source)})
     found = pattern_groups(library_rules(rules), sources, Selection(), False, ())
     return _judged(found.diagnostics, found.groups)
 

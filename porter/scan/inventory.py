@@ -6,24 +6,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
-from porter.lang.sources import is_python, load_sources, read_source
+from porter.lang.sources import HEADER_ENDINGS, is_python, load_sources, read_source
+from porter.lang.spread import spread
 from porter.lang.trees import files_below, python_kernels, refuse_python, source_files
 from porter.model.dsl.reach import uses_kernels
 from porter.passes.port import PortOptions
+from porter.passes.ported import Beside, Look, PortedFile, port_each
 from porter.scan.constructs import (
     BUILD_FILES,
     TARGET,
@@ -32,14 +31,19 @@ from porter.scan.constructs import (
     cuda_inventory,
     dsl_inventory,
     embedded_inventory,
+    without_own,
 )
 from porter.scan.effort import library_effort, port_effort
+from porter.scan.headers import headers_not_found, with_headers
 from porter.scan.levels import LEVELS, Effort
-from porter.scan.unread_headers import headers_not_found
 
 _AS_IT_IS = PortOptions()
-_POOL_FROM = 64
-"""Trees with fewer files are read in this process: starting others costs more than it saves."""
+Tell = Callable[[str, int, int], None]
+"""Takes what is being done, to how many files it is done, and of how many."""
+
+
+def _nothing_beside(path: Path) -> Beside:
+    return Beside()
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,11 @@ def take_inventory(
     effort: bool = True,
     include_dirs: Sequence[Path] = (),
     options: PortOptions = _AS_IT_IS,
+    look: Look = _nothing_beside,
+    tell: Tell | None = None,
 ) -> Inventory:
-    """The inventory of files and directories, local headers of named files included, each file once. Headers are also
-    looked for in `include_dirs`.
+    """The inventory of files and directories with their local headers, each file once, read in `jobs` processes.
+    Headers are looked for where `load_sources` does.
 
     A named file that cannot be read is raised; one met in a directory becomes a diagnostic. Without `effort`
     the port engine is not run; `options` are those that it gets, and whose rules are looked for.
@@ -123,21 +129,24 @@ def take_inventory(
         else:
             for source in _named(path, include_dirs):
                 chosen[source] = True
-    sources = list(chosen)
+    sources, closures = with_headers(list(chosen), include_dirs)
     macros = _macros(s for s in sources if not is_python(s))
-    rules, named = options.rule_directories, frozenset(s for s in sources if chosen[s])
+    rules, named = options.rule_directories, frozenset(s for s in sources if chosen.get(s))
     read = partial(_read_one, target=target, macros=macros, named=named, rules=rules)
     files: dict[str, FileInventory] = {}
-    for file, found in _spread(read, sources, jobs):
+    for file, found in spread(read, sources, jobs, tell and partial(tell, "reading")):
         problems += found
         if file is not None:
             files[file.path] = file
+    _drop_own(files, closures)
     for build in builds:
         flags = build_inventory(build, rules)
         if flags is not None:
             files[flags.path] = flags
     if effort:
-        _judge(files, jobs, include_dirs, options)
+        one = partial(port_each, options=options, include_dirs=include_dirs, look=look, jobs=jobs, keep_going=True)
+        known = {p: found & files.keys() for p, found in closures.items() if p in files}
+        _judge(files, known, partial(one, tell=tell and partial(tell, "porting")), rules)
     else:
         files = {p: replace(f, effort=Effort("unknown")) for p, f in files.items()}
     cuda = [s for s in sources if not is_python(s)]
@@ -154,6 +163,19 @@ def _named(path: Path, include_dirs: Sequence[Path]) -> list[Path]:
             raise refuse_python(path)
         return [path]
     return [Path(key) for key in load_sources(path, include_dirs).files]
+
+
+def _drop_own(files: dict[str, FileInventory], closures: dict[str, set[str]]) -> None:
+    """A function that a file's headers define, or those that are read with it, is none of a library."""
+    defined: dict[str, set[str]] = {p: set(f.defines) for p, f in files.items() if f.kind == "cuda"}
+    for found in closures.values():
+        names = {name for p in found if p in files for name in files[p].defines}
+        if names:
+            for path in found & defined.keys():
+                defined[path] |= names
+    for path, names in defined.items():
+        if names:
+            files[path] = without_own(files[path], names)
 
 
 _DEFINES_SPECIFIER = re.compile(
@@ -200,65 +222,36 @@ def _read_one(
         return None, [unforeseen(error, Location(str(path)))]
 
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
-
-def _spread(function: Callable[[_Item], _Result], items: Sequence[_Item], jobs: int) -> Iterable[_Result]:
-    """The function of every item, in order, in several processes if there is enough to do."""
-    if jobs <= 1 or len(items) < 2:
-        return map(function, items)
-    with ProcessPoolExecutor(jobs) as pool:
-        return list(pool.map(function, items, chunksize=max(1, min(16, len(items) // (4 * jobs)))))
-
-
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-
-
-def _judge(files: dict[str, FileInventory], jobs: int, include_dirs: Sequence[Path], options: PortOptions) -> None:
-    """Set the effort of every file that holds something Hopper-only, itself or in a local header: what the engine
-    makes of it; of a header, what it makes of the kernels that include it."""
+def _judge(
+    files: dict[str, FileInventory],
+    closures: dict[str, set[str]],
+    ported: Callable[[list[Path]], list[PortedFile]],
+    rules: tuple[str, ...],
+) -> None:
+    """Set the effort of every file that holds something Hopper-only, itself or in a header: what the engine makes of
+    it; of a header, what it makes of the files that include it."""
     todo = {p: f for p, f in files.items() if f.needs_port and f.kind != "build"}
-    reached = _reached(files, {p for p, f in todo.items() if f.has_wgmma}) if todo else {}
-    roots = {p for p, f in todo.items() if f.kind == "dsl" or f.kernels or (f.has_wgmma and not f.library)}
-    if options.rule_directories:
+    wanted = {p for p, f in todo.items() if f.kind == "dsl" or f.kernels or (f.has_wgmma and not f.library)}
+    roots = {p for p, found in closures.items() if _is_root(files[p]) and found & wanted}
+    if rules:
         # what a rule recognizes may have no word of Hopper in it
         roots |= {p for p, f in files.items() if f.kind == "cuda" and f.kernels}
-    roots |= {root for found in reached.values() for root in found}
-    # A header that some kernel includes is judged with that kernel.
-    roots = {r for r in roots if files[r].kernels or not reached.get(r)}
+    reached = {p: {r for r in roots if p in closures.get(r, ()) and r != p} for p in todo}
+    # A header that some file includes is judged with that file.
+    roots |= {p for p in wanted if not reached[p]}
     ordered = sorted(roots)
-    judge = partial(port_effort, include_dirs=tuple(include_dirs), options=options)
-    judged = dict(zip(ordered, _spread(judge, ordered, jobs), strict=True))
+    made = ported([Path(p) for p in ordered])
+    judged = {path: port_effort(one) for path, one in zip(ordered, made, strict=True)}
     for path, file in {**todo, **{r: files[r] for r in ordered}}.items():
         found = judged.get(path)
         if found is None and reached.get(path):
-            root = max(reached[path], key=lambda r: LEVELS.index(judged[r].level))
+            root = max(sorted(reached[path]), key=lambda r: LEVELS.index(judged[r].level))
             found = Effort(judged[root].level, (f"with {root}", *judged[root].why))
         if found is None:
-            found = library_effort(path, options.rule_directories)
+            found = library_effort(path, rules)
         files[path] = replace(file, effort=found)
 
 
-def _reached(files: dict[str, FileInventory], wanted: set[str]) -> dict[str, set[str]]:
-    """For every wanted file the files with kernels whose local includes lead to it."""
-    real = {os.path.realpath(p): p for p in files if files[p].kind == "cuda"}
-    includes: dict[str, list[str]] = defaultdict(list)
-    for path in real.values():
-        for name in _INCLUDE.findall(Path(path).read_bytes()):
-            target = real.get(os.path.realpath(os.path.join(os.path.dirname(path), os.fsdecode(name))))
-            if target is not None:
-                includes[path].append(target)
-    reached: dict[str, set[str]] = defaultdict(set)
-    for root, file in files.items():
-        if not file.kernels or file.kind != "cuda":
-            continue
-        seen, pending = {root}, [root]
-        while pending:
-            for target in includes[pending.pop()]:
-                if target not in seen:
-                    seen.add(target)
-                    pending.append(target)
-        for path in seen & wanted - {root}:
-            reached[path].add(root)
-    return reached
+def _is_root(file: FileInventory) -> bool:
+    """Whether a file is one that is compiled by itself."""
+    return bool(file.kernels) or Path(file.path).suffix.lower() not in HEADER_ENDINGS

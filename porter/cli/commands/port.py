@@ -35,7 +35,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
 @click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
               help="For the compiler: passed to nvcc as it is, such as -isystem=DIR (repeatable).")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=None, metavar="N",
-              help="Compilations at once (default: as many as there are cores).")  # fmt: skip
+              help="Processes that port files, and compilations at once (default: one per CPU).")  # fmt: skip
 @trust_option
 def port() -> None:
     """Port Hopper sources to Blackwell. Without options the diff goes to standard output.
