@@ -674,6 +674,9 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     static_assert(F::kN == M::kN && F::kHalf == M::kHalf, "the accumulator was made for another MMA");
     static_assert(Layout::rank == 3 || Layout::rank == 1, "not (V, MMA_M, MMA_N) of an accumulator");
     constexpr int kM = extent<1, Layout>(), kN = extent<2, Layout>(), kSteps = extent<2, LayoutA>();
+    using LayoutB = typename TensorB::layout_type;
+    static_assert(extent<1, LayoutA>() == kM && extent<1, LayoutB>() == kN && extent<2, LayoutB>() == kSteps,
+                  "A (V, MMA_M, MMA_K), B (V, MMA_N, MMA_K) and the accumulator (V, MMA_M, MMA_N) do not fit");
     auto const p = acc.data();
     Warpgroup& tc = *p.home->warpgroup;
     const auto tile = [&](int m, int n) {

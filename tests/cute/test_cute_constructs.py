@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels do with accumulators, A from registers, roles and batches, with the header of CuTe C++ ports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cute_run import Array, Unit, assert_clean, compiled, launched
+
+from porter.diagnostics import Code, PorterError
+from porter.sim.results import Schedule
+
+pytestmark = pytest.mark.external
+
+SOURCE = Path(__file__).with_name("constructs.cu")
+# Threads, and `tcgen05.ld` instructions: 32 registers each.
+KERNELS = {
+    "tiles": (128, 4),
+    "divided": (128, 4),
+    "registers": (128, 4),
+    "retiled": (128, 4),
+    "two_fragments": (128, 4),
+    "shared_columns": (128, 4),
+    "roles": (384, 2),
+    "batches": (128, 32),
+    "atoms": (128, 4),
+    "third": (384, 4),
+}
+
+
+@pytest.fixture(scope="module")
+def unit(tmp_path_factory: pytest.TempPathFactory) -> Unit:
+    return compiled(SOURCE.read_text(), "sm_100a", tmp_path_factory.mktemp("cute"))
+
+
+def operands() -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(7)
+    a, b = (rng.integers(-3, 4, (128, 64)) for _ in range(2))
+    return a.astype(np.float16), b.astype(np.float16), a @ b.T
+
+
+def wanted(kernel: str, product: Array) -> Array:
+    want = product.astype(np.float32)
+    if kernel in ("two_fragments", "shared_columns"):
+        want *= 2
+    if kernel == "registers":
+        want = 2 * want + 3
+        want[:64, :64] = 0
+    if kernel == "atoms":
+        want[64:] += 1
+    return want
+
+
+@pytest.mark.parametrize("schedule", ["late", "random", "eager"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_construct(kernel: str, schedule: Schedule, unit: Unit) -> None:
+    a, b, product = operands()
+    want = wanted(kernel, product)
+    got, outcome = launched(
+        unit, kernel, (a, b), np.zeros_like(want), threads=KERNELS[kernel][0], shared=32768, schedule=schedule
+    )
+    assert_clean(outcome, kernel)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_nothing_is_in_local_memory_and_only_loads_load(kernel: str, unit: Unit) -> None:
+    assert "local_depot" not in unit.body(kernel)
+    assert unit.count(kernel, "tcgen05.ld") == KERNELS[kernel][1]
+
+
+def test_no_named_barrier_but_the_kernels_own(unit: Unit) -> None:
+    assert unit.body("tiles").count("bar.sync") == 2  # the header's, and the kernel's
+
+
+def test_integers_that_clamp(unit: Unit) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-50, 51, (64, 32)).astype(np.int8), rng.integers(-50, 51, (16, 32)).astype(np.int8)
+    want = np.clip(2147483600 + a.astype(np.int64) @ b.T.astype(np.int64), -(1 << 31), (1 << 31) - 1).astype(np.int32)
+    assert (want == (1 << 31) - 1).any()
+    got, outcome = launched(unit, "clamped", (a, b), np.zeros_like(want), threads=128, shared=0)
+    assert_clean(outcome)
+    np.testing.assert_array_equal(got, want)
+
+
+PLAIN = """
+#include <cute/tensor.hpp>
+#include "cute_sm100.hpp"
+using namespace cute;
+__global__ void kernel(half_t* a, float* d) {
+    auto mma = make_tiled_mma(SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>{});
+    extern __shared__ half_t storage[];
+    Tensor t = make_tensor(make_smem_ptr(storage), tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_64, _64>{}));
+    Tensor acc = partition_fragment_C(mma, Shape<_64, _64>{});
+    gemm(mma, mma.get_slice(threadIdx.x).partition_fragment_A(t), mma.get_slice(threadIdx.x).partition_fragment_B(t), acc);
+}
+"""
+
+
+def test_plain_registers_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(PorterError) as caught:
+        compiled(PLAIN, "sm_100a", tmp_path)
+    assert caught.value.diagnostic.code is Code.NVCC_ERROR
+    assert "declare its accumulator by porter::accumulator" in caught.value.diagnostic.detail
