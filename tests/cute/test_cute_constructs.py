@@ -92,9 +92,11 @@ using namespace cute;
 __global__ void kernel(half_t* a, float* d) {
     auto mma = make_tiled_mma(SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>{});
     extern __shared__ half_t storage[];
-    Tensor t = make_tensor(make_smem_ptr(storage), tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_64, _64>{}));
+    using Layout64 = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_64, _64>{}));
+    Tensor t = make_tensor(make_smem_ptr(storage), Layout64{});
     Tensor acc = partition_fragment_C(mma, Shape<_64, _64>{});
-    gemm(mma, mma.get_slice(threadIdx.x).partition_fragment_A(t), mma.get_slice(threadIdx.x).partition_fragment_B(t), acc);
+    auto thread = mma.get_slice(threadIdx.x);
+    gemm(mma, thread.partition_fragment_A(t), thread.partition_fragment_B(t), acc);
 }
 """
 
