@@ -57,7 +57,9 @@ class TiledMma:
 
 @dataclass(frozen=True)
 class Fragment:
-    """New registers in the layout of a tile."""
+    """New registers in the layout of a tile, of the object `mma` if that is named."""
+
+    mma: str = field(default="", metadata={PLACE: True})
 
 
 @dataclass(frozen=True)

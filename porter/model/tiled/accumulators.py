@@ -248,6 +248,9 @@ class _Search:
         if variable.is_reference:
             self.tiled.refuse(function, node, f"`{variable.name}` refers to something that is no tensor's name")
             return
+        own = self.tiled.tensors.mma_of(function, value) if value is not None else None
+        if own is not None and mma[0] is not function:
+            mma = (function, own)
         self.tiled.handles[variable.key] = Handle(variable, Origin.FRAGMENT, mma)
 
     def _handed_on(self) -> bool:

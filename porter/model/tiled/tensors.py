@@ -68,6 +68,22 @@ class Tensors:
             return callee
         return None
 
+    def mma_of(self, function: Function, node: Node) -> Node | None:
+        """The tiled MMA that a call which gives registers is handed, or is a method of; None if it has none."""
+        call, callee = self.call(function, node), node.child_by_field_name("function")
+        if callee is not None and callee.type == "field_expression":
+            method, arguments = callee.child_by_field_name("field"), node.child_by_field_name("arguments")
+            if method is None or arguments is None:
+                return None
+            fact = self.program.facts.of_member(function.text(method), function.text(arguments))
+            return callee.child_by_field_name("argument") if isinstance(fact, Fragment) else None
+        answer = self.program.facts.answer(call) if call is not None else None
+        if call is None or answer is None or not isinstance(answer.fact, Fragment) or not answer.fact.mma:
+            return None
+        assert answer.recognizer is not None
+        span = answer.captures[answer.recognizer.place_of("mma")][1]
+        return next((n for a in call.args for n in walk(a) if function.span(n) == span), None)
+
     def makes_registers(self, function: Function, node: Node) -> bool:
         """Whether an expression is a call that a rule says gives registers of its own."""
         call = self.call(function, node)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.model.functions import Function
+from porter.model.functions import ClassScope, Function, Style
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import initializer, is_deduced, names_in
 from porter.passes.tiled.context import NAMESPACE
@@ -89,8 +89,15 @@ def _is_seen(variable: Variable, at: Node) -> bool:
     return False
 
 
+def _params(scope: ClassScope) -> set[str]:
+    return {p.name for p in scope.params}
+
+
 def _is_inside(at: Node, function: Function) -> bool:
-    return function.body.start_byte <= at.start_byte < function.body.end_byte and function.shift == 0
+    while function.style is Style.LAMBDA and function.parent is not None:
+        function = function.parent
+    inside = function.body.start_byte <= at.start_byte < function.body.end_byte
+    return inside and function.shift == 0 and function.style is Style.KERNEL
 
 
 def _type_text(function: Function, node: Node, at: Node) -> str:
@@ -111,7 +118,12 @@ def _local_type(function: Function, node: Node, at: Node) -> str | None:
 
 
 def _type(function: Function, name: Node, text: str, at: Node) -> str:
-    """The name of a type, or what it stands for if the function declares it further down."""
+    """The name of a type. Raises Unnamed if a function or class around it declares it, and not for `at`."""
+    if not _is_inside(at, function):
+        scope = function.owner_class
+        own = scope is not None and (text in scope.aliases or text in scope.classes or text in _params(scope))
+        if own or text in function.template_params:
+            raise Unnamed(f"type `{text}` is one of `{function.name}` alone")
     for alias in function.own_nodes("alias_declaration"):
         declared, meant = alias.child_by_field_name("name"), alias.child_by_field_name("type")
         if declared is None or meant is None or function.text(declared) != text or declared.id == name.id:
