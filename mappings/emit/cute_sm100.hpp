@@ -258,7 +258,8 @@ public:
                     for (int j = 0; j < kRing; ++j) initialize_barrier(slots.done[i][j], 1);
                     initialize_barrier(slots.met[i], 4);
                 }
-                initialize_barrier(slots.left, 4 * kWarpgroups);
+                const int warps = int(blockDim.x * blockDim.y * blockDim.z + 31) / 32 - 4 * kFirstWarpgroup;
+                initialize_barrier(slots.left, warps < 4 * kWarpgroups ? warps : 4 * kWarpgroups);
                 cutlass::arch::fence_barrier_init();
             }
             __syncwarp();

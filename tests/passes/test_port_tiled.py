@@ -112,6 +112,36 @@ def test_where_registers_are_loaded(tmp_path: Path, body: str, where: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("declared", "reads"),
+    [
+        ("  float* p = &acc(0);\n", "  out[0] = p[0];\n"),
+        ("  float& first = acc(0);\n", "  out[0] = first;\n"),
+        ("  auto view = make_tensor(acc.data(), acc.layout());\n", "  out[0] = view(0);\n"),
+        ("  auto grouped = group_modes<0, 2>(acc);\n", "  copy(grouped, b);\n"),
+        ("  auto pair = Pair{acc};\n", "  use(pair);\n"),
+    ],
+)
+def test_registers_that_are_reached_through_something_else(tmp_path: Path, declared: str, reads: str) -> None:
+    text = ported(tmp_path, kernel(OPERANDS + ACC + declared + BATCH + reads))
+    assert f"  porter::load(acc);\n{reads}" in text
+
+
+def test_a_copy_that_a_lambda_holds_is_made_of_current_registers(tmp_path: Path) -> None:
+    body = f"{OPERANDS}{ACC}{BATCH}  auto get = [=](int i) {{ return acc(i); }};\n  out[0] = get(0);\n"
+    assert "  porter::load(acc);\n  auto get = [=]" in ported(tmp_path, kernel(body))
+
+
+REGISTERS = HEAD.replace("_SS", "_RS").replace("<GMMA::Major::K, ", "<GMMA::Major::K, ")
+
+
+@pytest.mark.parametrize("change", ["tA(0) = 1;", "copy(a, tA);", "convert(tA(_, _, 1));"])
+def test_an_operand_in_registers_that_changes_in_a_batch_is_refused(tmp_path: Path, change: str) -> None:
+    batch = BATCH.replace("  gemm", f"  {change}\n  gemm")
+    text = kernel(OPERANDS + ACC + batch).replace(HEAD, REGISTERS)
+    assert "operand `tA` is used between" in refused(tmp_path, text)
+
+
+@pytest.mark.parametrize(
     "asked",
     [
         "int s = size(acc);",
@@ -119,6 +149,7 @@ def test_where_registers_are_loaded(tmp_path: Path, body: str, where: str) -> No
         "auto l = acc.layout();",
         "clear(acc);",
         "warpgroup_fence_operand(acc);",
+        "for (int i = 0; i < size<1>(acc); ++i) out[i] = 0;",
     ],
 )
 def test_what_touches_no_register_needs_none(tmp_path: Path, asked: str) -> None:

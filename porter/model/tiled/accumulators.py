@@ -4,6 +4,7 @@ through the functions that are handed them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,7 +13,7 @@ from tree_sitter import Node
 
 from porter.diagnostics import Code
 from porter.lang.cuda import walk
-from porter.model.facts import Commit, CopyWait, Doubt, Fence, ProxyFence, RegisterFence, TiledMma, Wait, Zero
+from porter.model.facts import Commit, CopyWait, Doubt, Fence, Layout, ProxyFence, RegisterFence, TiledMma, Wait, Zero
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program, Refusal
 from porter.model.recognition import Answer
@@ -20,6 +21,8 @@ from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import Key, Tensors, initializer
 
 SYNCHRONIZES = (Fence, Commit, Wait)
+_CALLED = re.compile(r"([A-Za-z_][\w:]*\s*<[^<>();]*>)\s*\Z")
+_LONGEST_NAME = 200
 _ASKED = (TiledMma, *SYNCHRONIZES)
 
 
@@ -98,6 +101,31 @@ class Tiled:
         """The accumulator that an expression names."""
         variable = self.tensors.root(function, node)
         return self.handles.get(variable.key) if variable is not None else None
+
+    def only_asked(self, function: Function, name: Node) -> bool:
+        """Whether a name is an argument of a call that clears it, pins it, or asks for its layout; or the receiver of
+        one."""
+        parent = name.parent
+        above = parent.parent if parent is not None else None
+        if parent is None or above is None:
+            return False
+        facts = self.program.facts
+        if parent.type == "field_expression":
+            arguments, method = above.child_by_field_name("arguments"), parent.child_by_field_name("field")
+            if above.type != "call_expression" or arguments is None or method is None:
+                return False
+            return isinstance(facts.of_member(function.text(method), function.text(arguments)), Layout)
+        if parent.type not in ("argument_list", "parenthesized_expression"):
+            return False
+        # the grammar may read `k < size<2>(x)` as a call of k, or as comparisons
+        before = function.file.source[: parent.start_byte + function.shift][-_LONGEST_NAME:].decode("utf-8", "replace")
+        called = _CALLED.search(before)
+        if called is not None and isinstance(facts.in_text(called[1] + function.text(parent)), Layout):
+            return True
+        if (id(function.file), above.id) in self.unread:
+            return True
+        call = self.tensors.call(function, above)
+        return call is not None and isinstance(facts.of_call(call), Layout)
 
     def handed_in(self, function: Function, node: Node) -> list[tuple[Function, Node]]:
         """An expression, and what stands for it in the callers of its function where it is, or is a part of, a

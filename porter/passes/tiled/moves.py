@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from porter.model.coherence import STATEMENT_LISTS
-from porter.model.facts import Layout
 from porter.model.functions import Function, Style
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.accumulators import Handle, Origin
@@ -71,12 +70,16 @@ class _Names:
     def _declared(self, function: Function, declaration: Node, declarator: Node) -> bool:
         value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
         kind = declaration.child_by_field_name("type")
-        if value is None or kind is None or kind.type in ("primitive_type", "sized_type_specifier"):
+        declared = declarator.child_by_field_name("declarator")
+        if value is None or kind is None or declared is None:
+            return False
+        if kind.type in ("primitive_type", "sized_type_specifier") and declared.type == "identifier":
+            # a copy of a number
             return False
         name = next((n for n in _first_names(declarator)), None)
         if name is None or self.context.tiled.tensors.makes_registers(function, value):
             return False
-        if value.type == "call_expression" and self._is_element(function, value):
+        if value.type == "call_expression" and declared.type == "identifier" and self._is_element(function, value):
             return False
         variable = Variable(function, function.text(name), declaration=declaration, declarator=declarator)
         if variable.key in self._through:
@@ -103,28 +106,8 @@ class _Names:
     def _evaluated(self, function: Function, node: Node) -> Iterator[Node]:
         """Names in an expression, but for those in calls that do not touch registers."""
         for name in names_in(function, node):
-            if not self._only_asked(function, name):
+            if not self.context.tiled.only_asked(function, name):
                 yield name
-
-    def _only_asked(self, function: Function, name: Node) -> bool:
-        """Whether a name is an argument of a call that clears it, pins it, or asks for its layout; or the receiver of
-        one."""
-        parent = name.parent
-        above = parent.parent if parent is not None else None
-        if parent is None or above is None:
-            return False
-        facts = self.context.tiled.program.facts
-        if parent.type == "field_expression":
-            arguments, method = above.child_by_field_name("arguments"), parent.child_by_field_name("field")
-            if above.type != "call_expression" or arguments is None or method is None:
-                return False
-            return isinstance(facts.of_member(function.text(method), function.text(arguments)), Layout)
-        if parent.type != "argument_list":
-            return False
-        if (id(function.file), above.id) in self.context.tiled.unread:
-            return True
-        call = self.context.tiled.tensors.call(function, above)
-        return call is not None and isinstance(facts.of_call(call), Layout)
 
     def _reached(self, function: Function, name: Node) -> set[Key]:
         variable = resolve(function, name, function.text(name))
@@ -148,7 +131,7 @@ class _Names:
         current = name.parent
         while current is not None and current.id != function.body.id:
             inner = self.context.activity.lambdas.get(current.id)
-            if inner is not None and (id(inner) in self.context.tiled.active or inner.name):
+            if inner is not None and (id(inner) in self.context.tiled.active or (inner.name and inner.captures_all)):
                 return True
             if current.type == "init_declarator" and self._is_view(function, current, name):
                 return True

@@ -14,16 +14,15 @@ from porter.model.functions import Function
 from porter.model.kernels import setup_position, top_level
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import resolve
+from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
 from porter.passes.tiled.spelling import Unnamed, spelled
+from porter.passes.tiled.sync import is_in_shared_memory
 
 SETUP_RULE = "PTR613"
 TILE_RULE = "PTR610"
-_IN_REGISTERS = re.compile(rb"\w_RS(?:_\w+)?\b|\brs_\w+")
-_IN_SHARED = re.compile(rb"\w_SS(?:_\w+)?\b|\bss_\w+")
-"""How names of MMAs tell where their first operand is."""
 _UNKNOWN_WAIT = 7
 """What a wait may leave pending whose argument is not known."""
 
@@ -99,7 +98,8 @@ def _set_up(context: TiledContext, kernel: TiledKernel) -> None:
     kernel.threads = threads_of(context.tiled.program, function) or "unknown"
     kernel.warpgroups, kernel.first_warpgroup, kernel.ring = roles.count, roles.first, ring
     kernel.columns = columns.total
-    index = "0" if roles.value == 1 else f"threadIdx.x / 128 - {roles.first}" if roles.first else "threadIdx.x / 128"
+    thread = f"{NAMESPACE}::thread_rank()" if several_dimensions(context.tiled.program) else "threadIdx.x"
+    index = "0" if roles.value == 1 else f"{thread} / 128 - {roles.first}" if roles.first else f"{thread} / 128"
     first = f", {roles.first}" if roles.first else ""
     lines += [
         *columns.lines,
@@ -173,8 +173,7 @@ def _greatest(expressions: list[str]) -> str:
 
 def _operands(context: TiledContext, kernel: TiledKernel, warpgroups: str) -> list[str]:
     """Columns of each A operand that may come from registers. Raises Unnamed."""
-    text = b"\n".join(file.lexed.code for file in context.tiled.program.sources.files.values())
-    if _IN_SHARED.search(text) and not _IN_REGISTERS.search(text):
+    if is_in_shared_memory(context):
         return []
     found: list[str] = []
     for multiply in context.tiled.multiplies:

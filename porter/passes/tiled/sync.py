@@ -4,19 +4,23 @@ waits for it goes through any accumulator that is in sight."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.lang.text import Span
-from porter.model.facts import Fence, Wait
+from porter.model.facts import Commit, Fence, Wait
 from porter.model.functions import Function, Style
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 
+_IN_REGISTERS = re.compile(rb"\w_RS(?:_\w+)?\b|\brs_\w+")
+_IN_SHARED = re.compile(rb"\w_SS(?:_\w+)?\b|\bss_\w+")
+"""How names of MMAs tell where their first operand is."""
 RULE = "PTR611"
 FENCE_RULE = "PTR615"
 
@@ -88,6 +92,46 @@ def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, 
             context.tiled.refuse(multiply.call.caller, at, what)
             continue
         yield handle.name, _operand(context, multiply, function, node)
+        touched = _touched(context, multiply, node.end_byte, _closed(context, function, at.end_byte))
+        if touched is not None:
+            holder = multiply.call.caller
+            what = f"operand `{holder.text(touched)}` is used between the call that opens a batch and the batch's end"
+            context.tiled.refuse(holder, touched, what)
+
+
+def _closed(context: TiledContext, function: Function, start: int) -> int:
+    """Where a batch ends that is open at an offset of a function."""
+    ends = [
+        s.call.node.start_byte
+        for s in context.tiled.synchronizations
+        if s.call.caller is function and s.call.node.start_byte > start and isinstance(s.fact, Commit)
+    ]
+    return min(ends, default=function.body.end_byte)
+
+
+def _touched(context: TiledContext, multiply: Multiply, start: int, end: int) -> Node | None:
+    """A mention of the first operand inside a batch, other than in a multiply. What comes from registers is stored when
+    the batch opens."""
+    holder = multiply.call.caller
+    variable = context.tiled.tensors.root(holder, multiply.a)
+    if variable is None or is_in_shared_memory(context):
+        return None
+    issued = [m.call.node for m in context.tiled.multiplies]
+    for name in names_in(holder, holder.body):
+        if not start <= name.start_byte < end or holder.text(name) != variable.name:
+            continue
+        if any(n.start_byte <= name.start_byte < n.end_byte for n in issued):
+            continue
+        found = resolve(holder, name, variable.name)
+        if found is not None and found.key == variable.key and not context.tiled.only_asked(holder, name):
+            return name
+    return None
+
+
+def is_in_shared_memory(context: TiledContext) -> bool:
+    """Whether the names of the MMAs say that the first operand of all of them is in shared memory."""
+    text = b"\n".join(file.lexed.code for file in context.tiled.program.sources.files.values())
+    return _IN_SHARED.search(text) is not None and _IN_REGISTERS.search(text) is None
 
 
 def _within(inner: Function, outer: Function) -> bool:
