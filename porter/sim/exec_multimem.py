@@ -71,8 +71,11 @@ def multimem_load(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, f
     shape = (n, 32, form.count)
     if not places:
         return np.zeros(shape, f"u{form.item}")
-    held = [ld_global(M, at, idx, n, mask, a, form.item, form.count) for a in places]
-    held = [np.ascontiguousarray(np.broadcast_to(x.reshape(*x.shape[:2], form.count), shape)) for x in held]
+    held = []
+    for a in places:
+        values = ld_global(M, at, idx, n, mask, a, form.item, form.count)
+        values = np.broadcast_to(values.reshape(*values.shape[:2], form.count), shape)
+        held.append(np.ascontiguousarray(values))
     if form.wide:
         total = reduce(np.add, [_halves(x, form.type_name) for x in held])
         rounded = total.astype(np.float16).view(np.uint16) if form.type_name == "f16x2" else f32_to_bf16(total)

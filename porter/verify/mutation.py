@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from porter.verify.backends import RunResult
 from porter.verify.mutant_runs import MutantRuns, Outcome, Setup
 from porter.verify.mutants import Mutant
+from porter.verify.mutations import RELAXED
 from porter.verify.redundancy import Covers, Reason
 from porter.verify.settings import SimOptions
 
@@ -168,7 +169,10 @@ def _plain_reason(sizes: Sequence[MutantRuns], n: int, survivors: Sequence[int])
     same = [s for s in survivors if runs.mutants[s].place == mutant.place and runs.mutants[s].drops]
     if mutant.instruction.parts[:2] == ("mbarrier", "init") and same:
         return Reason("unused")
-    return Reason("weaker", (same[0],)) if same and not mutant.drops else None
+    if same and not mutant.drops:
+        return Reason("weaker", (same[0],))
+    dropped = [n for n, m in enumerate(runs.mutants) if m.place == mutant.place and m.drops]
+    return Reason("execution", (dropped[0],)) if mutant.how == RELAXED and dropped and not same else None
 
 
 def _explained(row: MutantRow, reason: Reason) -> MutantRow:

@@ -21,6 +21,7 @@ Statements = tuple[ast.Statement, ...]
 Mutation = tuple[str, Level, Statements]
 
 DROP = "drop"
+RELAXED = "relaxed"
 
 
 def mutations(ins: ast.Instruction) -> list[Mutation]:
@@ -150,7 +151,7 @@ def _barrier(ins: ast.Instruction) -> list[Mutation]:
     if "cluster" in p:
         weaker: list[Mutation] = []
         if "arrive" in p and "relaxed" not in p:
-            weaker = [("relaxed", "error", _with(ins, _relaxed_arrive(p)))]
+            weaker = [(RELAXED, "error", _with(ins, _relaxed_arrive(p)))]
         return [_drop(), *weaker]
     found = [_drop()]
     if len(ops) == 2 and _is_number(ins, 1):
@@ -195,7 +196,7 @@ def _memory(ins: ast.Instruction) -> list[Mutation]:
     """Loads, stores and atomics that synchronize."""
     if not {"release", "acquire", "acq_rel"} & set(ins.parts):
         return []
-    return [("relaxed", "error", _with(ins, _relaxed(ins, (), ""))), *_narrower(ins)]
+    return [(RELAXED, "error", _with(ins, _relaxed(ins, (), ""))), *_narrower(ins)]
 
 
 def _mbarrier(ins: ast.Instruction) -> list[Mutation]:
@@ -224,7 +225,7 @@ def _arrive(ins: ast.Instruction) -> list[Mutation]:
     # noComplete has no relaxed form.
     if not {"relaxed", "noComplete"} & set(ins.parts):
         parts = _relaxed(ins, ("arrive", "arrive_drop", "expect_tx"), "cluster" if remote else "cta")
-        found.append(("relaxed", "error", _with(ins, parts)))
+        found.append((RELAXED, "error", _with(ins, parts)))
     found += _narrower(ins)
     if "expect_tx" in ins.parts:
         found.append(("no bytes for", "error", _operand(ins, -1, ast.Imm(0))))
@@ -246,7 +247,7 @@ def _wait(ins: ast.Instruction) -> list[Mutation]:
         found.append(("flip parity of", "error", (ast.Block(body),)))
     if "relaxed" not in ins.parts:
         parts = _relaxed(ins, ("try_wait", "test_wait", "parity"), "cta")
-        found.append(("relaxed", "error", _with(ins, parts)))
+        found.append((RELAXED, "error", _with(ins, parts)))
     return [*found, *_narrower(ins)]
 
 

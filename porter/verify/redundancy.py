@@ -28,6 +28,8 @@ class Reason:
     `unused`       the mbarrier is never used: the use of one without initialization ends a run
     `idle`         a wait with nothing to wait for: no group is pending, or it only asks for the phase before an
                    mbarrier's first; a fence that finds nothing to order
+    `execution`    the instruction, made relaxed, is noticed only if it is left out: number `by[0]`. What it orders are
+                   tcgen05 operations, for which the order of execution is enough
     `weaker`       leaving the instruction out altogether is not noticed either: number `by[0]`
     `covered`      with the mutants `by` as well, `then` is reported
     =============  ===============================================================================

@@ -30,7 +30,7 @@ tcgen05.fence::after_thread_sync; ld.shared.u32 %r10, [%r9];
 shr.u32 %r3, %r2, 4; cvt.u64.u32 %d1, %r3; add.u64 %d1, %d1, {descriptor};
 tcgen05.cp.cta_group::2.128x128b [%r10], %d1; mov.u16 %h1, 3;
 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r8], %h1;
-WAIT: mbarrier.try_wait.parity.shared.b64 %p6, [%r8], 0; @!%p6 bra WAIT;
+WAIT: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p6, [%r8], 0; @!%p6 bra WAIT;
 tcgen05.fence::after_thread_sync; shl.b32 %r12, %r1, 21; add.u32 %r12, %r12, %r10;
 tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r20}}, [%r12]; tcgen05.wait::ld.sync.aligned;
 ld.param.u64 %d2, [out]; mad.lo.u32 %r21, %r5, 128, %r0; mul.wide.u32 %d3, %r21, 4; add.u64 %d2, %d2, %d3;

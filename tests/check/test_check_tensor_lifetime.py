@@ -48,8 +48,16 @@ def run(body: str, level: str = "strict", threads: int = 64, blocks: int = 2, **
 STORE = """tcgen05.st.sync.aligned.32x32b.x1.b32 [%r13], {%r0}; tcgen05.wait::st.sync.aligned;"""
 LOAD = """tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r30}, [%r13]; tcgen05.wait::ld.sync.aligned;"""
 BY_WARP_1 = "setp.ne.u32 %p8, %r1, 1;"
+RELAXED = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"
 RIGHT = {
     "barriers": kernel(),
+    "relaxed_barrier_before_the_allocation": kernel(before=RELAXED),
+    "relaxed_barrier_before_the_end": kernel(end=RELAXED),
+    "relaxed_barrier_behind_accesses": kernel(
+        after=STORE + LOAD,
+        end=f"tcgen05.fence::before_thread_sync; {RELAXED} tcgen05.fence::after_thread_sync;",
+    ),
+    "relaxed_handshake": kernel(end=HANDSHAKE.replace("release", "relaxed").replace("acquire", "relaxed")),
     "relinquish": kernel(after=f"@!%p1 bra KEPT; {RELINQUISH} KEPT:"),
     "relinquish_last": kernel(last=f"@!%p1 bra END; {RELINQUISH} END:"),
     "handshake_before_the_end": kernel(end=HANDSHAKE),

@@ -57,9 +57,10 @@ class Clocks:
         self.synced = np.zeros(warps, np.int64)
         self.lane_sets: dict[int, dict[int, int]] = {}
         self._components: dict[Any, int] = {}
-        # Messages of relaxed synchronization: what a fence has released, what was received but not acquired.
-        self.fenced: dict[int, Array] = {}
-        self.held: dict[int, Array] = {}
+        # Messages of relaxed synchronization: what a fence has released, what was received but not acquired. The key
+        # says of which warp, and whether for or from other blocks, which only fences of wider scope than .cta reach.
+        self.fenced: dict[tuple[int, bool], Array] = {}
+        self.held: dict[tuple[int, bool], Array] = {}
         self._used = warps_per_cluster
 
     def component(self, key: Any) -> int:
@@ -131,10 +132,15 @@ class Clocks:
 
     # Relaxed synchronization --------------------------------------------------------------------------
 
-    def fence(self, warp: int) -> None:
-        """A memory fence: releases for later relaxed operations, acquires what earlier ones received."""
-        self.acquire_held(warp)
-        self.fenced[warp] = self.release(warp)
+    def fence(self, warp: int, wide: bool) -> None:
+        """A memory fence: releases for later relaxed operations, acquires what earlier ones received. `wide`: its scope
+        takes in other blocks of the cluster."""
+        for far in (False, True)[: 1 + wide]:
+            if (warp, far) in self.held:
+                self.receive(warp, self.held.pop((warp, far)))
+        message = self.release(warp)
+        for far in (False, True)[: 1 + wide]:
+            self.fenced[warp, far] = message
 
     def mark_fenced(self, warp: int) -> None:
         """A fence of at least .gpu scope has been executed."""
@@ -149,10 +155,6 @@ class Clocks:
         message[ASYNC] = message[PARKED] = 0
         return message
 
-    def acquire_held(self, warp: int) -> None:
-        if warp in self.held:
-            self.receive(warp, self.held.pop(warp))
-
     def fence_inits(self, warp: int) -> tuple[int, int]:
         """fence.mbarrier_init: an event that also relaxed synchronization carries."""
         component = self.component(("init", int(self.own[warp])))
@@ -160,7 +162,9 @@ class Clocks:
         self.state[warp, (ORDER, EXEC), component] = value
         message = self.blank()
         message[(ORDER, EXEC), component] = value
-        self.fenced[warp] = self.merge(self.fenced.get(warp), message)
+        for far in (False, True):
+            found = self.fenced.get((warp, far))
+            self.fenced[warp, far] = message if found is None else self.merge(found.copy(), message)
         return component, value
 
     def execution(self, warp: int) -> Array:
@@ -170,19 +174,20 @@ class Clocks:
         self.advance(warp)
         return message
 
-    def release_relaxed(self, warp: int) -> Array:
-        """What relaxed synchronization tells (ruling `relaxed-order`)."""
-        message, found = self.execution(warp), self.fenced.get(warp)
+    def release_relaxed(self, warp: int, far: bool) -> Array:
+        """What a relaxed barrier or arrival tells (ruling `relaxed-order`), perhaps to `far` blocks."""
+        message, found = self.execution(warp), self.fenced.get((warp, far))
         return message if found is None else self.merge(message, found)
 
     def parks(self, warp: int) -> bool:
         """Whether the warp has tcgen05 operations to publish."""
         return bool(self.state[warp, PARKED].any())
 
-    def receive_relaxed(self, warp: int, message: Array) -> None:
-        own = self.state[warp, _EXECUTED, : message.shape[1]]
-        np.maximum(own, message[_EXECUTED], out=own)
-        self.held[warp] = self.merge(self.held.get(warp), message.copy())
+    def receive_relaxed(self, warp: int, message: Array, far: bool) -> None:
+        """A relaxed wait: the order of execution at once, the rest if a fence follows; `far` from other blocks too."""
+        executed = self.state[warp, _EXECUTED, : message.shape[1]]
+        np.maximum(executed, message[_EXECUTED], out=executed)
+        self.held[warp, far] = self.merge(self.held.get((warp, far)), message.copy())
 
     # Fences -------------------------------------------------------------------------------------------
 

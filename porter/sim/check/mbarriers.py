@@ -166,14 +166,16 @@ class MbarrierCheck(Observer):
             for cta in {cta for _, cta in places if cta != int(self.machine.warp_cta[warp])}:
                 self.from_afar(at, warp, cta)
             self.check.lanes.arrived.add(warp)
-            message = clocks.release_relaxed(warp) if relaxed else clocks.release(warp, self._partial(warp, lanes))
+            message = None if relaxed else clocks.release(warp, self._partial(warp, lanes))
             for place in places:
                 self.use(at, warp, place, False)
                 self.count(place, at)
-                if int(self.machine.warp_cta[warp]) != place[1]:
+                far = int(self.machine.warp_cta[warp]) != place[1]
+                if far:
                     scope = mbarrier_scope(self.machine.program.code[at])
                     self.foreign.setdefault(place, []).append((self._access("arrival", at, warp), scope))
-                messages.setdefault(place, []).append((warp, message))
+                told = clocks.release_relaxed(warp, far) if message is None else message
+                messages.setdefault(place, []).append((warp, told))
         late = self._beyond_phase(named, counts) if messages else {}
         for (place, warp), split in late.items():
             if split:
@@ -219,6 +221,11 @@ class MbarrierCheck(Observer):
                 found[place, warp] = before > 0
         return found
 
+    def commit_arrives(self, place: Place, at: int, warp: int) -> None:
+        """A tcgen05.commit is over, whose arrival is of cluster scope (PTX ISA 9.7.16.12.1)."""
+        if int(self.machine.warp_cta[warp]) != place[1]:
+            self.foreign.setdefault(place, []).append((self._access("commit", at, warp), Scope.CLUSTER))
+
     def count(self, place: Place, at: int) -> None:
         """An arrival by a thread or an operation."""
         self.arrivals.setdefault(place, Counter())[at] += 1
@@ -243,7 +250,7 @@ class MbarrierCheck(Observer):
     def block_ended(self, cta: int) -> None:
         first, count = cta * self.machine.warps_per_cta, self.machine.warps_per_cta
         for arrival in self._remote.pop(cta, ()):
-            if not self.check.clocks.known_by_block(first, count, arrival.done):
+            if not self.check.clocks.known_by_block(first, count, arrival.done, EXEC):
                 self.check.report(_PEER_GONE, None, arrival, "", cta)
 
     # Phases -------------------------------------------------------------------------------------------
@@ -258,15 +265,19 @@ class MbarrierCheck(Observer):
         self._phases[place] = clocks.merge(self._phases.get(place), news)
 
     def passed(self, at: int, named: Named) -> None:
-        receive = self.check.clocks.receive_relaxed if self._relaxed(at) else self.check.clocks.receive
+        clocks, relaxed = self.check.clocks, self._relaxed(at)
         for warp, _, places in named.by_warp():
             for place in places:
                 self.use(at, warp, place, False)
                 if self.machine.mbar.phase[place]:
                     self.check.waits.add(at)
                 self._check_scopes(place, at, warp)
-                if place in self._phases:
-                    receive(warp, self._phases[place])
+                if place not in self._phases:
+                    continue
+                if relaxed:
+                    clocks.receive_relaxed(warp, self._phases[place], bool(self.told.get(place)))
+                else:
+                    clocks.receive(warp, self._phases[place])
             self.check.lanes.waited(warp)
 
     def _check_scopes(self, place: Place, at: int, warp: int) -> None:
@@ -280,7 +291,8 @@ class MbarrierCheck(Observer):
                 wait = self._access("wait", at, warp, False)
                 edge = f"the scope .cluster on the {side}, not {narrow.suffix}"
                 remedy = "mbarrier.arrive.release.cluster and try_wait.acquire.cluster"
-                verdict = Verdict("M1", edge, remedy, Ruling.MBARRIER_SCOPE)
+                ruling, doubtful = Ruling.MBARRIER_SCOPE, arrival.kind == "commit"
+                verdict = Verdict("M1", edge, remedy, None if doubtful else ruling, doubtful)
                 self.check.report(verdict, arrival, wait, self.where(place), place[1])
 
     def history(self, slot: int, cta: int) -> str:

@@ -209,6 +209,7 @@ class Operations(Observer):
             life.count((slot, cta), effect.at)
         proof = life.component(slot, cta), int(self.machine.mbar.phase[slot, cta]) + 1
         if effect.kind == "commit":
+            life.commit_arrives((slot, cta), effect.at, effect.warp)
             life.tell((slot, cta), effect.accesses[0].copy())
             return
         for i, access in enumerate(effect.accesses):

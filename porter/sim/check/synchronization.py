@@ -68,9 +68,8 @@ class Synchronization(Observer):
                     check.waits.add(at)
             elif what == "memory":
                 check.lanes.sync(warp)
-                check.clocks.acquire_held(warp)
                 check.global_memory.users.fence(warp, Scope(of))
-                check.clocks.fence(warp)
+                check.clocks.fence(warp, of > Scope.CTA)
             elif what == "warp":
                 check.lanes.sync(warp)
             elif what == "mbarrier_init":
@@ -103,7 +102,7 @@ class Synchronization(Observer):
         clocks, ins = self.check.clocks, self.machine.program.code[at]
         relaxed, counted = "relaxed" in ins.parts, "b" in ins
         for warp in warps.tolist():
-            message = clocks.release_relaxed(warp) if relaxed else clocks.release(warp)
+            message = clocks.release_relaxed(warp, self.machine.clustered) if relaxed else clocks.release(warp)
             self._messages[key] = clocks.merge(self._messages.get(key), message)
             if counted:
                 self._counted.add(key)
