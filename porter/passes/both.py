@@ -287,7 +287,10 @@ def _both_capabilities(file: CudaFile, edit: Edit) -> Edit | None:
     operator = node.child_by_field_name("operator")
     join = _JOINED.get(operator.text or b"") if operator is not None else None
     number, ported = re.compile(rb"\d+$"), re.search(rb"\d+$", edit.replacement)
+    before = file.source[node.start_byte : node.end_byte]
+    if operator is not None and operator.text == b"<" and ported is not None and before.endswith(b"10"):
+        # what keeps Blackwell out keeps out what follows it
+        return Edit(edit.path, span(node), number.sub(ported[0], before))
     if join is None or ported is None:
         return None
-    before = file.source[node.start_byte : node.end_byte]
     return Edit(edit.path, span(node), b"(" + before + join + number.sub(ported[0], before) + b")")

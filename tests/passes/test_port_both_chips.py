@@ -160,6 +160,15 @@ def test_each_half_compiles_to_the_same_ptx(path: Path, tmp_path: Path) -> None:
         ("get()->major == 9", "(get()->major == 9 || get()->major == 10)"),
         ("p.major >= 9", "p.major >= 9"),
         ("p.major < 9", "p.major < 9"),
+        ("p.major >= 9 && p.major < 10", "p.major >= 9 && p.major < 11"),
+        ("p.major * 10 + p.minor == 90", "(p.major * 10 + p.minor == 90 || p.major * 10 + p.minor == 100)"),
+        ("sm_version != 90", "(sm_version != 90 && sm_version != 100)"),
+        ("getSMVersion() == 90", "(getSMVersion() == 90 || getSMVersion() == 100)"),
+        ("p.arch == 90", "(p.arch == 90 || p.arch == 100)"),
+        ("(cc == 90 && ok)", "((cc == 90 || cc == 100) && ok)"),
+        ("num_sms == 90", "num_sms == 90"),
+        ("size == 90", "size == 90"),
+        ("sm == 900", "sm == 900"),
     ],
 )
 def test_host_checks_admit_both(before: str, after: str, tmp_path: Path) -> None:
@@ -194,6 +203,22 @@ def test_conditions_admit_both(before: str, after: str, tmp_path: Path) -> None:
     opened = "#if 1 == X\n" if before.startswith("#elif") else ""
     made, *_ = ported(tmp_path, GEMM + f"\n{opened}{before}\nint here;\n#endif\n", keep_hopper=True)
     assert f"\n{after}\nint here;\n#endif\n" in made
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("p.major >= 9 && p.major < 10", "p.major >= 10 && p.major < 11"),
+        ("p.major * 10 + p.minor == 90", "p.major * 10 + p.minor == 100"),
+        ("sm_version != 90", "sm_version != 100"),
+        ("getSMVersion() == 90", "getSMVersion() == 100"),
+        ("num_sms == 90", "num_sms == 90"),
+        ("p.minor < 10", "p.minor < 10"),
+    ],
+)
+def test_host_checks_of_the_port_alone(before: str, after: str, tmp_path: Path) -> None:
+    made, *_ = ported(tmp_path, GEMM + f"\nbool fits() {{ return {before}; }}\n")
+    assert f"{{ return {after}; }}" in made
 
 
 def test_an_option_for_one_chip_is_reported(tmp_path: Path) -> None:
