@@ -352,7 +352,8 @@ porter mutate --trust corpus --record docs/results/mutation --jobs 2
 ```
 
 which passes over ports that have not changed since (`--again`: over none). `porter mutate FILE` shows the same for
-any kernel with a case.
+any kernel with a case, `porter mutate --ptx FILE --launch launch.yaml` for one that Porter did not write
+([launches.md](launches.md)).
 
 - *of error level*: every reading of the PTX ISA asks for what was taken away. The others take away what only its
   letter asks for (`tcgen05.fence`, cluster scope), which code in circulation leaves out, or what concerns other

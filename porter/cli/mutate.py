@@ -11,22 +11,42 @@ from rich.text import Text
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
+from porter.cli.launches import require_launch
 from porter.cli.options import read_sizes, sim_options
 from porter.cli.porting import plan_of_case
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import mutation as report_mutation
 from porter.report.exits import mutation_exit
 from porter.report.mutation_review import load_explanations, unexplained
+from porter.report.program import finding_diagnostic
 from porter.verify.case import cases_of, load_case
+from porter.verify.launch_file import load_launch
+from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult
+from porter.verify.mutation import mutate as run_mutants
 from porter.verify.mutation_record import Record
 from porter.verify.mutation_sweep import Sweep
+from porter.verify.settings import SimOptions
+
+
+def _launch(session: Session, launch: Path, ptx: Path | None, jobs: int, options: SimOptions) -> ExitCode:
+    """The mutants of a kernel that is known as PTX with its launch."""
+    found = load_launch(launch, ptx, None, None, options.seed)
+    name = found.problem.case.name
+    setup = Setup("", found.kernel, found.problem, found.launch, found.images)
+    with session.progress() as tell:
+        result = run_mutants([setup], options, tell, jobs)
+    session.report(finding_diagnostic(f, found.problem.case.kernel) for f in result.baseline.findings)
+    session.show(*report_mutation.table(name, "kernel", result))
+    code = mutation_exit([result], [], False)
+    session.write_json(report_mutation.document("kernel", [(name, result)], code))
+    return code
 
 
 @command
 def mutate(
     session: Session,
-    path: Path,
+    path: Path | None,
     case_path: Path | None,
     port_path: Path | None,
     original: bool,
@@ -34,16 +54,29 @@ def mutate(
     jobs: int,
     folder: Path | None,
     again: bool,
+    ptx_path: Path | None,
+    launch_path: Path | None,
     seed: int,
     schedule: str,
     arithmetic: str,
     budget: int | None,
 ) -> ExitCode:
-    if not path.exists():
+    launch_file = require_launch(path, ptx_path, launch_path)
+    if path is not None and not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
     if folder is not None and original:
         raise PorterError(Code.BAD_OPTION, option="--record", problem="results of originals are not kept")
     options = sim_options(seed, schedule, arithmetic, budget)
+    if path is None:
+        assert launch_file is not None
+        of_cases = {"--case": case_path, "--port": port_path, "--original": original, "--sizes": sizes,
+                    "--record": folder}  # fmt: skip
+        for option, given in of_cases.items():
+            if given:
+                raise PorterError(
+                    Code.BAD_OPTION, option=option, problem="is for kernels with a case, not for a launch"
+                )
+        return _launch(session, launch_file, ptx_path, jobs, options)
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     program = "original" if original else "port"
     sweep = Sweep(program, options, builder, partial(plan_of_case, port=port_path), jobs, folder, again)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, rules_option, simulator_options, trust_option
+from porter.cli.commands.shared import Command, launch_options, rules_option, simulator_options, trust_option
 
 
 @click.command(cls=Command)
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
               help="The case to use instead of the one beside the kernel.")  # fmt: skip
 @click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
@@ -25,12 +25,14 @@ from porter.cli.commands.shared import Command, rules_option, simulator_options,
 @click.option("--record", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Keep each port's result in DIR and pass over ports whose result is there already.")  # fmt: skip
 @click.option("--again", is_flag=True, help="With --record: pass over none.")
+@launch_options
 @simulator_options
 @rules_option
 @trust_option
 def mutate() -> None:
     """Drop or weaken each commit, wait, fence, barrier, arrival and allocation of PATH's port in turn. PATH is a
-    kernel, a case file, or a directory of cases.
+    kernel, a case file, or a directory of cases. With `--ptx FILE --launch launch.yaml` a kernel that Porter did not
+    write is mutated.
 
     Every mutant runs in the checking simulator. The table says whether its values are wrong and which hazards are
     reported; kinds in parentheses are errors only at the strict level. For those that nobody notices it looks for
