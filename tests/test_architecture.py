@@ -14,7 +14,11 @@ from porter.rules.load import load_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-LONGEST = {"An accumulator, from text to report": 12, "`tcgen05.mma`, from PTX to hazard": 8}
+LONGEST = {
+    "An accumulator, from text to report": 12,
+    "An accumulator of a library's tiled MMA": 7,
+    "`tcgen05.mma`, from PTX to hazard": 8,
+}
 """Files of each journey, at most. These numbers only shrink."""
 
 Step = tuple[str, tuple[str, ...]]
