@@ -47,6 +47,17 @@ _LIBRARIES = re.compile(
 )
 
 
+_TEMPLATES = ("cutlass/", "cute/")
+"""Libraries of templates that a project often has a copy of, and that kernels are written in."""
+
+
+def is_library(name: str, in_project: bool) -> bool:
+    """Whether an included name that a search directory answers is a library's, whose constructs are known by their
+    names. A header in the project is its own unless it is of CUTLASS."""
+    name = name.removeprefix("./")
+    return name.startswith(_TEMPLATES) or (not in_project and _LIBRARIES.fullmatch(name) is not None)
+
+
 def is_known(name: str) -> bool:
     """Whether an included name is of the language, the system, the toolkit or a library, not of the project."""
     name = name.removeprefix("./")

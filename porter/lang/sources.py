@@ -13,7 +13,7 @@ from porter.diagnostics import Code, PorterError
 from porter.diagnostics.reading import is_file, read_file
 from porter.lang.asm import string_macros
 from porter.lang.cuda import CudaFile, parse_cuda
-from porter.lang.known_headers import is_known
+from porter.lang.known_headers import is_known, is_library
 from porter.lang.lexical import lexed
 from porter.lang.masking import learn_macros
 from porter.lang.preprocessor import conditionals
@@ -107,8 +107,8 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
 
     A quoted include is followed if it names a file next to the including one or in `include_dirs`; an angle
     include only if it is in `include_dirs`. Behind those come the directories that build files state. It has to lead to
-    a file of the project (`project_root`) or below one of `include_dirs`, links followed. System and toolkit headers
-    are never read. One that names a macro is followed if the set says what it stands for.
+    a file of the project (`project_root`) or below one of `include_dirs`, links followed. Headers of the system, the
+    toolkit, CUTLASS and other known libraries are not read. One that names a macro is followed if the set says what it stands for.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, UNKNOWN_SOURCE_KIND (also for Python files: those have another
@@ -132,7 +132,8 @@ class Headers:
 
     def __init__(self, path: Path, include_dirs: Sequence[Path]) -> None:
         self.include_dirs = tuple(dict.fromkeys([*include_dirs, *stated_directories(path)]))
-        self._within = (project_root(path), *(directory.resolve() for directory in self.include_dirs))
+        self._root, self._path = project_root(path), path.resolve()
+        self._within = (self._root, *(directory.resolve() for directory in self.include_dirs))
 
     def find(self, beside: Path, name: str, quoted: bool) -> Path | None:
         """The file of the project that an include in a file in `beside` means, if there is one."""
@@ -143,9 +144,15 @@ class Headers:
                 real = candidate.resolve(strict=True)
             except (OSError, RuntimeError, ValueError):  # not there, a loop of links, or no name that a file has
                 continue
+            if place is not beside and self._is_library(place, name, real):
+                return None
             if real.is_file() and any(real.is_relative_to(directory) for directory in self._within):
                 return candidate
         return None
+
+    def _is_library(self, place: Path, name: str, real: Path) -> bool:
+        """Whether a header is of a library that is not what is ported."""
+        return is_library(name, real.is_relative_to(self._root)) and not self._path.is_relative_to(place.resolve())
 
 
 class _Collector:
