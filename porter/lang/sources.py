@@ -108,7 +108,8 @@ def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
     A quoted include is followed if it names a file next to the including one or in `include_dirs`; an angle
     include only if it is in `include_dirs`. Behind those come the directories that build files state. It has to lead to
     a file of the project (`project_root`) or below one of `include_dirs`, links followed. Headers of the system, the
-    toolkit, CUTLASS and other known libraries are not read. One that names a macro is followed if the set says what it stands for.
+    toolkit, CUTLASS and other known libraries are not read. One that names a macro is followed if the set says what it
+    stands for.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, UNKNOWN_SOURCE_KIND (also for Python files: those have another

@@ -5,7 +5,7 @@ through the functions that are handed them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -168,8 +168,9 @@ def find_tiled(program: Program) -> Tiled | None:
         return None
     tiled = Tiled(program, Tensors(program))
     answers = [(c, program.facts.answer(c)) for f in program.functions for c in f.calls]
+    of_warpgroups = _meeting(program, [c.caller for c, a in answers if _synchronizes(a)])
     for call, answer in answers:
-        if isinstance(answer.fact, TiledMma):
+        if isinstance(answer.fact, TiledMma) and of_warpgroups(call.caller):
             tiled.multiplies.append(_multiply(call, answer))
             assert answer.recognizer is not None
             tiled.libraries.add(answer.recognizer.library)
@@ -195,6 +196,19 @@ def find_tiled(program: Program) -> Tiled | None:
     tiled.active = program.reaching(seeds)
     _Search(tiled).run()
     return tiled
+
+
+def _synchronizes(answer: Answer) -> bool:
+    fact = answer.fact
+    return isinstance(fact, SYNCHRONIZES) or (isinstance(fact, Doubt) and fact.kind in SYNCHRONIZES)
+
+
+def _meeting(program: Program, synchronizing: Sequence[Function]) -> Callable[[Function], bool]:
+    """Whether a function is part of device code that opens, closes or waits for batches of MMAs. Other tiled MMAs are
+    those of single warps, whose results are there when the call returns."""
+    beside = program.reaching(synchronizing)
+    device = {id(f) for f in program.functions if f.style is not Style.HOST}
+    return lambda function: bool(program.reaching([function]) & beside & device)
 
 
 def _multiply(call: Call, answer: Answer) -> Multiply:
