@@ -17,6 +17,7 @@ from porter.cli.context import Session, command
 from porter.cli.inputs import cases_beside, require_directories, require_file
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.cli.porting import plan_of_case
+from porter.cli.verify_program import is_program, verify_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import verification
@@ -31,10 +32,14 @@ from porter.verify.sweep import Wanted, verify_cases
 def verify(
     session: Session,
     path: Path,
+    arguments: tuple[str, ...],
     case_path: Path | None,
     port_path: Path | None,
     source: Path | None,
     include_dirs: tuple[Path, ...],
+    defines: tuple[str, ...],
+    libraries: tuple[str, ...],
+    flags: tuple[str, ...],
     original_only: bool,
     families: tuple[str, ...],
     sizes: tuple[str, ...],
@@ -50,19 +55,18 @@ def verify(
 ) -> ExitCode:
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
-    if case_path is not None:
-        require_file(path, "verify --case")
-    items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
-    if port_path is not None:
-        require_file(port_path, "verify --port")
-        if path.is_dir():
-            raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
-    if families and not split_list(families):
-        raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
-    if source is not None:
-        require_file(source, "verify --source")
     require_directories("-I", include_dirs)
     settings = sim_options(seed, schedule, arithmetic, budget)
+    if case_path is None and is_program(path, arguments):
+        _require_for_program(families, sizes, backend, against, original_only)
+        build = (include_dirs, defines, flags, libraries)
+        return _finish(
+            session, verify_program(session, path, port_path, arguments, build, settings, hazards is not False)
+        )
+    _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries))
+    items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
+    if families and not split_list(families):
+        raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
     wanted = Wanted(
         replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit)),
         backend,
@@ -80,6 +84,40 @@ def verify(
     with session.progress() as tell:
         result = verify_cases(items, wanted, builder, tell)
     session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
+    return _finish(session, result)
+
+
+def _require_for_program(
+    families: Sequence[str], sizes: Sequence[str], backend: str, against: Path | None, original_only: bool
+) -> None:
+    """Options that only cases have.
+
+    Raises:
+        PorterError: BAD_OPTION.
+    """
+    given = {"--families": families, "--sizes": sizes, "--against": against, "--original-only": original_only}
+    given["--backend"] = backend not in ("sim", "auto")
+    for option, value in given.items():
+        if value:
+            raise PorterError(Code.BAD_OPTION, option=option, problem="is for kernels with a case, not whole programs")
+
+
+def _require_for_cases(
+    path: Path, arguments: Sequence[str], case: Path | None, port: Path | None, source: Path | None,
+    build: Sequence[str],
+) -> None:  # fmt: skip
+    """Raises FILE_NOT_FOUND, IS_DIRECTORY, BAD_OPTION."""
+    for file, option in ((path if case else None, "--case"), (port, "--port"), (source, "--source")):
+        if file is not None:
+            require_file(file, f"verify {option}")
+    if port is not None and path.is_dir():
+        raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
+    if arguments or build:
+        problem = "is for programs with their own main(); a case says how its kernel is built"
+        raise PorterError(Code.BAD_OPTION, option=[*arguments, *build][0], problem=problem)
+
+
+def _finish(session: Session, result: VerifyResult) -> ExitCode:
     _show(session, result)
     session.write_json(verification.document(result))
     return verification_exit(result)

@@ -197,6 +197,27 @@ PROGRAM_TIMEOUT = error(
     "Use a smaller problem size, or a longer time limit.",
 )
 
+PROGRAMS_UNLIKE = error(
+    "PT5907",
+    ExitCode.DIFFERENT,
+    "original and port do not run alike: {what}",
+    "The n-th launch of the port is held against the n-th of the original, on allocations made in the same order.",
+    "Keep launches and allocations of the host code as they are, or verify the kernels one by one (porter capture).",
+)
+NOTHING_WRITTEN = error(
+    "PT5908",
+    ExitCode.INCONCLUSIVE,
+    "none of {count} launches of the original changed memory, so there is nothing to compare",
+    "Outputs that nobody wrote are alike in every program.",
+    "Give the program arguments with which its kernels do their work.",
+)
+PROGRAM_BYTES_DIFFER = error(
+    "PT5909",
+    ExitCode.DIFFERENT,
+    "{what}: {count} of {total} bytes differ between original and port",
+    "Original and port ran with their own main(), and after this launch memory holds other bits.",
+    "Look at the first launch that differs; later ones may only read what it wrote.",
+)
 CANNOT_EMULATE = error(
     "PT5040",
     ExitCode.INCONCLUSIVE,

@@ -48,6 +48,8 @@ def verdict_table(result: VerifyResult) -> Table:
     columns = ["case", "sizes", "inputs", "original / reference"]
     if has_port:
         columns += ["port / reference", "port / original"]
+    if whole := any(row.between and not row.original for row in result.rows):
+        columns = ["program", "arguments", "port / original"]
     checked = any(row.hazards for row in result.rows)
     if checked:
         columns.append("hazards")
@@ -61,6 +63,8 @@ def verdict_table(result: VerifyResult) -> Table:
         ]
         if has_port:
             cells += [comparisons_text(row.port), comparisons_text(row.between)]
+        if whole:
+            cells = [row.case, row.inputs, comparisons_text(row.between)]
         if checked:
             cells.append(hazards_text(row.hazards))
         table.add_row(*cells, verdict_text(row.verdict))

@@ -46,33 +46,33 @@ def judged(runs: Sequence[HazardRun], sources: Sequence[Path]) -> tuple[HazardRu
     return original, port
 
 
-def hazard_diagnostics(case: Case, runs: Sequence[HazardRun]) -> Iterator[Diagnostic]:
+def hazard_diagnostics(kernel: Path, runs: Sequence[HazardRun]) -> Iterator[Diagnostic]:
     """Errors for what counts, warnings for what a port has from its original, one for each cause; what only the letter
-    of the ISA forbids there is in the table."""
+    of the ISA forbids there is in the table. `kernel` stands for a place that is not known."""
     for run in runs:
         alike = {id(s.hazard): s for s in run.similar}
         for cause in causes(run.hazards):
             if not run.baseline and cause.lead.severity == "error":
                 like = next((alike[id(h)] for h in cause.hazards if id(h) in alike), None)
-                yield _hazard(case, run, cause, like)
+                yield _hazard(kernel, run, cause, like)
         had = {id(i.hazard): i.original for i in run.inherited if i.original.severity == "error"}
         for cause in causes([i.hazard for i in run.inherited if id(i.hazard) in had]):
-            yield _inherited(case, run, cause, had[id(cause.lead)])
+            yield _inherited(kernel, run, cause, had[id(cause.lead)])
 
 
-def _where(case: Case, hazard: Hazard) -> Location:
+def _where(kernel: Path, hazard: Hazard) -> Location:
     loc = hazard.second.loc
-    return Location(str(case.kernel)) if loc is None else Location(loc.file, loc.line)
+    return Location(str(kernel)) if loc is None else Location(loc.file, loc.line)
 
 
-def _hazard(case: Case, run: HazardRun, cause: Cause, alike: Inherited | None) -> Diagnostic:
+def _hazard(kernel: Path, run: HazardRun, cause: Cause, alike: Inherited | None) -> Diagnostic:
     """What a report of hazards says in several lines, as one diagnostic."""
     hazard = cause.lead
     lines = _lines(run, cause)
     if alike is not None:
         lines.append(likeness(alike))
     return Diagnostic(
-        hazard.kind.code, _where(case, hazard), {"id": hazard.kind.id, "what": hazard.kind.title}, "\n".join(lines)
+        hazard.kind.code, _where(kernel, hazard), {"id": hazard.kind.id, "what": hazard.kind.title}, "\n".join(lines)
     )
 
 
@@ -82,10 +82,10 @@ def likeness(found: Inherited) -> str:
     return text + (f"; the port lacks beyond that: {found.more}" if found.more else "")
 
 
-def _inherited(case: Case, run: HazardRun, cause: Cause, original: Hazard) -> Diagnostic:
+def _inherited(kernel: Path, run: HazardRun, cause: Cause, original: Hazard) -> Diagnostic:
     kind = cause.lead.kind
     values = {"id": kind.id, "what": kind.title, "place": original.second.place}
-    return Diagnostic(Code.HAZARD_INHERITED, _where(case, cause.lead), values, "\n".join(_lines(run, cause)))
+    return Diagnostic(Code.HAZARD_INHERITED, _where(kernel, cause.lead), values, "\n".join(_lines(run, cause)))
 
 
 def _lines(run: HazardRun, cause: Cause) -> list[str]:

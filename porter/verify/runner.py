@@ -243,7 +243,7 @@ class _Session:
             wrong = program.name == "port" and (race is not None or not all(c.ok for c in runs[0].comparisons))
             diagnostics += [d for d in ran.diagnostics if not (wrong and d.code is Code.PORT_DIFFERS)]
         checked = judged(hazards, [p.source for p in programs])
-        diagnostics += hazard_diagnostics(self.case, checked)
+        diagnostics += hazard_diagnostics(self.case.kernel, checked)
         return self._row(trial, runs, checked, diagnostics)
 
     def _again(self, problem: Problem, family: Family, programs: Sequence[Program], other: Again) -> Row:

@@ -7,20 +7,28 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, gpu_options, keep_option, rules_option, simulator_options, trust_option
+from porter.cli.commands.shared import (
+    Command,
+    compile_options,
+    gpu_options,
+    keep_option,
+    rules_option,
+    simulator_options,
+    trust_option,
+)
 from porter.verify.backend_names import BACKENDS
 
 
 @click.command(cls=Command)
 @click.argument("path", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, metavar="[-- PROGRAM ARGUMENTS...]")
 @click.option("--case", "case_path", type=click.Path(path_type=Path), metavar="FILE",
               help="The case to use instead of the one beside the kernel.")  # fmt: skip
 @click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
               help="A finished port to verify; without it Porter makes one.")  # fmt: skip
 @click.option("--source", type=click.Path(path_type=Path), metavar="FILE",
               help="Recorded cases: the CUDA C++ file the kernel was compiled from, to make the port of.")  # fmt: skip
-@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Where else headers are, behind those directories that a case names (repeatable).")  # fmt: skip
+@compile_options
 @click.option("--original-only", is_flag=True, help="Only compare the original with the reference.")
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`.")
 @click.option("--sizes", multiple=True, metavar="SIZES",
@@ -48,4 +56,7 @@ def verify() -> None:
     there. Ports of CuTe DSL kernels run under the late, the eager and two random schedules, whatever is asked for.
     Values and synchronization are checked in one go, on the levels of `porter hazards`. What the port has from its
     original is said, and sets no exit code. The last lines say what was not run.
+
+    A program with its own main() and no case beside it runs whole, with its arguments: `porter verify --port port.cu
+    program.cu -- 256 256 64`. After each launch original and port have to hold the same bits in memory.
     """

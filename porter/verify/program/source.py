@@ -8,17 +8,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from porter.build.entry import kernel_name
 from porter.build.host_headers import host_headers_note
 from porter.build.program import build_program
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Diagnostic
+from porter.sim import GlobalMemory
 from porter.sim.check.hazard import Level
 from porter.verify.backends import simulator_options
 from porter.verify.builder import ORIGINAL_ARCH
 from porter.verify.hazards import HazardRun, OneRun, check_runs
-from porter.verify.program.device import LaunchHook
+from porter.verify.program.device import LaunchHook, LaunchRecord
 from porter.verify.program.results import as_run
 from porter.verify.program.runner import ProgramOptions, ProgramOutcome, run_program
 from porter.verify.program.runtime import build_runtime
@@ -49,9 +51,13 @@ class Request:
 
 
 def run_source_or_executable(
-    request: Request, options: SimOptions, toolkit: Toolkit, default_arch: str = ORIGINAL_ARCH
+    request: Request,
+    options: SimOptions,
+    toolkit: Toolkit,
+    default_arch: str = ORIGINAL_ARCH,
+    watch: LaunchHook | None = None,
 ) -> ProgramOutcome:
-    """Build if need be, and run.
+    """Build if need be, and run. `watch` is called before and after each launch.
 
     Raises:
         PorterError: what the compiler and the runner raise.
@@ -60,12 +66,14 @@ def run_source_or_executable(
     launches = 0
     kernel = ""
 
-    def on_launch(when: str, record: object, memory: object) -> None:
+    def on_launch(when: Literal["before", "after"], record: LaunchRecord, memory: GlobalMemory) -> None:
         nonlocal launches, kernel
         if when == "before":
             launches += 1
-            kernel = kernel_name(getattr(record, "kernel", ""))
+            kernel = kernel_name(record.kernel)
             tell(f"{request.path.name}: launch {launches}, {kernel}")
+        if watch is not None:
+            watch(when, record, memory)
 
     def progress(instructions: int) -> None:
         tell(f"{request.path.name}: launch {launches}, {kernel}, {instructions:,} warp instructions")
@@ -74,7 +82,7 @@ def run_source_or_executable(
     if options.checking is None:
         # What runs on GPUs is to run here.
         simulator = replace(simulator, level="practice")
-    hook: LaunchHook | None = on_launch if request.tell is not None else None
+    hook: LaunchHook | None = on_launch if request.tell is not None or watch is not None else None
     settings = ProgramOptions(
         simulator=simulator, on_launch=hook, attached=request.attached, runtime=build_runtime(toolkit),
         target=None if request.is_source else request.arch,

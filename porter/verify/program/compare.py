@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two programs run whole, an original and its port: launch by launch, memory has to hold the same bits.
+
+The n-th launch of one is held against the n-th of the other, and its memory allocation by allocation, in the order in
+which the programs made them. Both run with the hardware's arithmetic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from porter.build.entry import kernel_name
+from porter.build.toolchain import Toolkit
+from porter.diagnostics import Code, Diagnostic, Location, Severity
+from porter.sim import GlobalMemory
+from porter.verify import compare
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH
+from porter.verify.checked import hazard_diagnostics, judged
+from porter.verify.compare import Comparison
+from porter.verify.dtypes import DTYPES, Array
+from porter.verify.hazards import HazardRun, OneRun, check_runs, usual_level
+from porter.verify.outcome import RunSummary, Verdict
+from porter.verify.program.device import LaunchRecord
+from porter.verify.program.results import as_run
+from porter.verify.program.runner import ProgramOutcome
+from porter.verify.program.source import Request, run_source_or_executable
+from porter.verify.results import Row, VerifyResult
+from porter.verify.settings import SimOptions
+
+_U8 = DTYPES["u8"]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a launch left: the size of every allocation, the bytes of those that it changed, and of the others."""
+
+    kernel: str
+    sizes: tuple[int, ...]
+    changed: dict[int, Array]
+    unchanged: dict[int, bytes] = field(repr=False)
+
+
+@dataclass
+class _Recorder:
+    """Called before and after each launch."""
+
+    launches: list[_Written] = field(default_factory=list)
+    _before: list[bytes] = field(default_factory=list)
+
+    def __call__(self, when: Literal["before", "after"], launch: LaunchRecord, memory: GlobalMemory) -> None:
+        held = [memory.read(address, size) for address, size in launch.allocations]
+        if when == "before":
+            self._before = [data.tobytes() for data in held]
+            return
+        changed: dict[int, Array] = {
+            i: np.array(data) for i, data in enumerate(held) if data.tobytes() != self._before[i]
+        }
+        unchanged = {i: self._before[i] for i in range(len(held)) if i not in changed}
+        sizes = tuple(size for _, size in launch.allocations)
+        self.launches.append(_Written(kernel_name(launch.kernel), sizes, changed, unchanged))
+
+
+@dataclass(frozen=True)
+class _Ran:
+    outcome: ProgramOutcome
+    launches: Sequence[_Written]
+    summary: RunSummary
+    hazards: HazardRun | None
+
+
+def verify_programs(
+    original: Request, port: Request, toolkit: Toolkit, options: SimOptions, hazards: bool = True
+) -> VerifyResult:
+    """Build and run both, the original for Hopper and the port for Blackwell, and compare. `hazards`: in the checking
+    simulator.
+
+    Raises:
+        PorterError: what the compiler and the runner raise.
+    """
+    began = time.perf_counter()
+    options = replace(options, arithmetic="exact")
+    ours = _run("original", replace(original, arch=ORIGINAL_ARCH), toolkit, options, hazards)
+    theirs = _run("port", replace(port, arch=PORT_ARCH), toolkit, options, hazards)
+    between = tuple(_comparisons(ours.launches, theirs.launches))
+    checked = judged([r.hazards for r in (ours, theirs) if r.hazards is not None], [original.path, port.path])
+    diagnostics = [*_unfinished(original.path, port.path, ours, theirs), *_unlike(port.path, ours, theirs)]
+    diagnostics += [_differs(port.path, c) for c in between if not c.ok]
+    diagnostics += hazard_diagnostics(port.path, checked)
+    row = Row(
+        case=original.path.name,
+        sizes={},
+        family=" ".join(original.arguments) or "no arguments",
+        seed=options.seed,
+        verdict=_verdict(diagnostics, checked),
+        between=between,
+        runs=(ours.summary, theirs.summary),
+        diagnostics=tuple(d for i, d in enumerate(diagnostics) if d not in diagnostics[:i]),
+        hazards=checked,
+    )
+    seconds = time.perf_counter() - began
+    return VerifyResult((row,), "sim", options.schedule, options.arithmetic, options.seed, seconds)
+
+
+def _run(program: str, request: Request, toolkit: Toolkit, options: SimOptions, hazards: bool) -> _Ran:
+    recorder = _Recorder()
+    outcomes: list[ProgramOutcome] = []
+
+    def once(settings: SimOptions) -> OneRun:
+        outcomes.append(run_source_or_executable(request, settings, toolkit, watch=recorder))
+        return as_run(outcomes[-1])
+
+    arch = request.arch or ""
+    checked: HazardRun | None = None
+    if hazards:
+        level = usual_level(program)
+        checked = check_runs(once, request.path.name, program, "", arch, level, options, [options.seed])
+        one: HazardRun | OneRun = checked
+    else:
+        one = once(options)
+    status = outcomes[0].status
+    summary = RunSummary(program, arch, "sim", status, tuple(one.findings), one.warp_instructions, one.seconds)
+    return _Ran(outcomes[0], recorder.launches, summary, checked)
+
+
+def _comparisons(ours: Sequence[_Written], theirs: Sequence[_Written]) -> Iterator[Comparison]:
+    """Each allocation that a launch of either program changed, byte by byte, as far as launches pair up."""
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=False), 1):
+        if a.sizes != b.sizes:
+            continue
+        for i in sorted({*a.changed, *b.changed}):
+            name = f"launch {number} ({a.kernel}), allocation {i}"
+            yield compare.same_bits(name, _U8, _bytes(a, i), _bytes(b, i))
+
+
+def _bytes(written: _Written, i: int) -> Array:
+    return written.changed[i] if i in written.changed else np.frombuffer(written.unchanged[i], np.uint8)
+
+
+def _unfinished(original: Path, port: Path, ours: _Ran, theirs: _Ran) -> Iterator[Diagnostic]:
+    """Programs whose kernels did not come to their end, and calls that were not answered."""
+    for path, ran in ((original, ours), (port, theirs)):
+        yield from ran.outcome.diagnostics
+        for finding in ran.summary.findings:
+            code = Code.RUN_INCOMPLETE if ran.summary.status == "incomplete" else Code.RUN_FAILED
+            reason = f"{finding.code.id}: {finding.message}"
+            where = Location(finding.source, finding.line) if finding.source else Location(str(path))
+            yield Diagnostic(code, where, {"program": ran.summary.program, "reason": reason}, finding.where)
+
+
+def _unlike(port: Path, ours: _Ran, theirs: _Ran) -> Iterator[Diagnostic]:
+    """What keeps launches from being paired, and other differences than of memory."""
+
+    def said(what: str) -> Diagnostic:
+        return Diagnostic(Code.PROGRAMS_UNLIKE, Location(str(port)), {"what": what})
+
+    counts = len(ours.launches), len(theirs.launches)
+    if counts[0] != counts[1]:
+        yield said(f"the original makes {counts[0]} launches, the port {counts[1]}")
+    for number, (a, b) in enumerate(zip(ours.launches, theirs.launches, strict=False), 1):
+        if a.sizes != b.sizes:
+            yield said(f"launch {number} finds {_sizes(a)} in the original, {_sizes(b)} in the port")
+    exits = ours.outcome.exit_status, theirs.outcome.exit_status
+    if exits[0] != exits[1]:
+        yield said(f"the original ends with exit status {exits[0]}, the port with {exits[1]}")
+    if not any(launch.changed for launch in ours.launches) and not ours.outcome.diagnostics:
+        yield Diagnostic(Code.NOTHING_WRITTEN, Location(str(port)), {"count": len(ours.launches)})
+
+
+def _sizes(written: _Written) -> str:
+    return f"{len(written.sizes)} allocations of {sum(written.sizes)} bytes"
+
+
+def _differs(port: Path, c: Comparison) -> Diagnostic:
+    at = c.first.index[0] if c.first is not None else 0
+    values = {"what": c.tensor, "count": c.mismatches, "total": c.elements}
+    return Diagnostic(Code.PROGRAM_BYTES_DIFFER, Location(str(port)), values, f"the first is byte {at}")
+
+
+_NO_VERDICT = (Code.RUN_INCOMPLETE, Code.NOTHING_WRITTEN, Code.PROGRAM_UNANSWERED, Code.PROGRAM_NO_PTX)
+
+
+def _verdict(diagnostics: Sequence[Diagnostic], checked: Sequence[HazardRun]) -> Verdict:
+    codes = [d.code for d in diagnostics if d.severity is Severity.ERROR]
+    if any(code not in _NO_VERDICT for code in codes):
+        return Verdict.ERROR
+    if codes or any(run.counted is Verdict.INCOMPLETE for run in checked):
+        return Verdict.INCOMPLETE
+    return Verdict.REVIEW if any(run.counted is Verdict.REVIEW for run in checked) else Verdict.CLEAN

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter verify` of whole programs: original and port with their own main(), launch by launch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from porter.build.toolchain import Toolkit
+from porter.cli.main import main
+from porter.report.json import schema
+
+# The port's variants are macros; the original is the same text without any.
+PROGRAM = """
+#include <cstdio>
+#include <cstdlib>
+#if defined(PORT) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 1000
+#error "the port is for Blackwell"
+#endif
+__global__ void sum(const float *x, float *y, float *scratch, int n) {
+    __shared__ float part[64];
+    const int t = threadIdx.x;
+    part[t] = x[t] + x[t + 64];
+#ifndef RACE
+    __syncthreads();
+#endif
+#ifdef BACKWARD
+    float s = 0;
+    for (int i = 63; i >= 0; --i) s += part[i];
+#elif defined(OTHER_BODY)
+    float s = 0;
+    for (int i = 0; i < 64; i += 2) { s += part[i]; s += part[i + 1]; }
+#else
+    float s = 0;
+    for (int i = 0; i < 64; ++i) s += part[i];
+#endif
+    if (t == 0 && n) y[0] = s;
+#ifdef SCRATCH
+    if (t == 3) scratch[5] = 1;
+#endif
+#ifdef FAULT
+    y[t + 100000] = s;
+#endif
+}
+__global__ void scale(float *y) { y[threadIdx.x + 1] = 2 * y[0]; }
+int main(int argc, char **argv) {
+    const int n = argc > 1 ? std::atoi(argv[1]) : 1;
+    float x[128], y[33] = {}, *dx, *dy, *ds;
+    for (int i = 0; i < 128; ++i) x[i] = 1.0f / (i + 3);
+    cudaMalloc(&dx, sizeof x);
+    cudaMalloc(&dy, sizeof y);
+#ifdef MORE_MEMORY
+    cudaMalloc(&ds, 512);
+#endif
+    cudaMalloc(&ds, 256);
+    cudaMemcpy(dx, x, sizeof x, cudaMemcpyHostToDevice);
+    cudaMemset(dy, 0, sizeof y);
+    sum<<<1, 64>>>(dx, dy, ds, n);
+#ifndef ONE_LAUNCH
+    if (n) scale<<<1, 32>>>(dy);
+#endif
+#ifdef UNANSWERED
+    cudaGraph_t graph;
+    cudaGraphCreate(&graph, 0);
+#endif
+    cudaMemcpy(y, dy, sizeof y, cudaMemcpyDeviceToHost);
+    // A check that lets much pass, as programs' own checks do.
+    const bool fine = n == 0 || y[0] > 1;
+#ifdef STATUS
+    return 3;
+#endif
+    return !fine;
+}
+"""
+
+
+def verify(folder: Path, macros: str, *words: object) -> dict[str, Any]:
+    """The JSON document for a port with these macros."""
+    (folder / "whole.cu").write_text(PROGRAM)
+    (folder / "port.cu").write_text("".join(f"#define {m}\n" for m in ["PORT", *macros.split()]) + PROGRAM)
+    command = ["--format", "json", "verify", "--port", folder / "port.cu", folder / "whole.cu", *words]
+    done = CliRunner().invoke(main, [str(word) for word in command])
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == document["exit_code"]
+    jsonschema.validate(document, schema("verify"))
+    return document
+
+
+@pytest.mark.parametrize(
+    ("macros", "verdict", "code", "says"),
+    [
+        ("", "clean", 0, {}),
+        ("OTHER_BODY", "clean", 0, {}),
+        ("BACKWARD", "error", 5, {"PT5909": "launch 1 (sum), allocation 1"}),
+        ("SCRATCH", "error", 5, {"PT5909": "launch 1 (sum), allocation 2: 4 of 256 bytes"}),
+        ("ONE_LAUNCH", "error", 5, {"PT5907": "the original makes 2 launches, the port 1"}),
+        ("MORE_MEMORY", "error", 5, {"PT5907": "launch 1 finds 3 allocations of 900 bytes in the original, 4 "}),
+        ("STATUS", "error", 5, {"PT5907": "exit status 0, the port with 3"}),
+        ("RACE", "error", 5, {"PT4104": "several lanes"}),
+        ("FAULT", "error", 5, {"PT5026": "PT4004"}),
+        ("UNANSWERED", "error", 5, {"PT5904": "cudaGraphCreate", "PT5907": "exit status"}),
+    ],
+)
+def test_port_against_original(
+    macros: str, verdict: str, code: int, says: dict[str, str], toolkit: Toolkit, tmp_path: Path
+) -> None:
+    document = verify(tmp_path, macros)
+    (row,) = document["rows"]
+    said = row["diagnostics"]
+    assert (row["verdict"], document["exit_code"]) == (verdict, code), said
+    for number, text in says.items():
+        assert any(d["id"].startswith(number) and text in d["message"] for d in said), said
+    if not says:
+        assert not said
+        assert [r["arch"] for r in row["runs"]] == ["sm_90a", "sm_100a"]
+        assert [c["tensor"] for c in row["between"]] == [
+            "launch 1 (sum), allocation 1",
+            "launch 2 (scale), allocation 1",
+        ]
+        assert [r["program"] for r in row["hazards"]] == ["original", "port"]
+
+
+def test_nothing_written_is_no_verdict(toolkit: Toolkit, tmp_path: Path) -> None:
+    document = verify(tmp_path, "", "--no-hazards", "--", 0)
+    (row,) = document["rows"]
+    assert (row["verdict"], document["exit_code"], row["family"]) == ("incomplete", 6, "0")
+    assert [d["id"] for d in row["diagnostics"]] == ["PT5908"]
+
+
+def test_without_a_port_one_is_made(toolkit: Toolkit, tmp_path: Path) -> None:
+    """Of a corpus kernel in one file with its host code."""
+    folder = Path(__file__).parents[2] / "corpus" / "gemm_ws"
+    whole = tmp_path / "gemm.cu"
+    whole.write_text("".join((folder / name).read_text() for name in ("gemm_ws.cu", "main.cu")))
+    done = CliRunner().invoke(main, ["verify", str(whole), "--", "128", "128", "64"])
+    assert done.exit_code == 0, done.output
+    assert "same bits" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--families", "integers"], "--families"), (["--sizes", "all"], "--sizes"),
+        (["--backend", "hopper"], "--backend"), (["--original-only"], "--original-only"),
+    ],
+)  # fmt: skip
+def test_options_of_cases_are_refused(words: list[str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "p.cu").write_text("__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n")
+    done = CliRunner().invoke(main, ["verify", *words, str(tmp_path / "p.cu")])
+    assert (done.exit_code, f"{says}: is for kernels with a case" in done.output) == (2, True), done.output
+
+
+def test_options_of_programs_are_refused_for_cases() -> None:
+    kernel = Path(__file__).parents[2] / "corpus" / "gemm_ws" / "gemm_ws.cu"
+    done = CliRunner().invoke(main, ["verify", str(kernel), "--", "128"])
+    assert (done.exit_code, "is for programs with their own main()" in done.output) == (2, True), done.output
