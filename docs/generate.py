@@ -232,6 +232,16 @@ the simulator runs a large grid. Flags in shared memory count alike. Atomics and
 each other. Bulk copies reach global memory through the asynchronous proxy, and tensor maps through one of their
 own. Of the warps that read a place of global memory the last 64 are remembered.
 
+Operations of a block pair (`.cta_group::2`) use the Tensor Memory of both blocks, and its allocation needs both: that
+the peer runs when one allocates, and that the peer has allocated and is done when one deallocates, has to follow from
+synchronization. Deallocating and relinquishing wait for the peer as late as legal (schedules `late` and `random`), so
+an order that only sometimes hangs is reported as a deadlock.
+
+A grid that is launched before its prerequisite ends (programmatic dependent launch) must not touch that grid's memory
+ahead of `griddepcontrol.wait`; `simulate` takes the launch before as `prerequisite`. Programs and launch files run one
+launch after another, so there it is not looked for. A multimem address stands for places in one machine's memory,
+which `GlobalMemory.multicast` binds; each of them is followed.
+
 ## Kinds
 
 Made from `porter/sim/check/catalog.py` by `make docs`.

@@ -88,6 +88,7 @@ an extension, Triton or Gluon, TIRx, tilelang, CuTe DSL, nvcc.
 ```
 porter hazards --ptx kernel.ptx --launch launch.yaml
 porter run --ptx kernel.ptx --launch launch.yaml
+porter mutate --ptx kernel.ptx --launch launch.yaml
 ```
 
 FILE of `--ptx` is text, or a fat binary, object, library or executable with PTX in it; of modules for several chips
