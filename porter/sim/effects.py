@@ -75,7 +75,8 @@ Touch = Shared | Tensor | Outside | Map
 class Effect:
     """What an operation reads and writes, in this order, who issues it (`lane` is None for a whole warp, `warp` the
     first of a warpgroup) and how its completion becomes visible: `signals` are mbarriers that are told of it as a
-    whole, `after` what it is told after. `registers` it writes, or reads until it is complete.
+    whole, `after` what it is told after. `registers` it writes, or reads until it is complete, `rows` are the
+    granules of each row of its first operand in shared memory.
 
     `accesses` is where an observer keeps what it has made of the touches.
     """
@@ -89,4 +90,5 @@ class Effect:
     signals: Sequence[Place] = ()
     after: Sequence[Effect] = ()
     registers: frozenset[str] = frozenset()
+    rows: tuple[int, ...] = ()
     accesses: list[Any] = field(default_factory=list)

@@ -21,7 +21,7 @@ from porter.sim.datapath.errors import DatapathError
 from porter.sim.datapath.mma_sync import mma_warps
 from porter.sim.datapath.wgmma import WgmmaForm
 from porter.sim.effects import Effect, Shared
-from porter.sim.footprints import operand_bits, operand_rows_bits
+from porter.sim.footprints import operand_bits, operand_row_bits, operand_rows_bits
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.results import Stop
@@ -142,9 +142,12 @@ def wgmma_issue(M: Machine, at: int, idx: Any, n: int, issue: WgmmaIssue, operan
 def _effect(M: Machine, at: int, first: int, issue: WgmmaIssue, a: int | None, b: int) -> Effect:
     """Of the four warps' operations: each multiplies its own 16 rows of A."""
     form, op, cta = issue.form, issue.form.op, int(M.warp_cta[first])
-    touches = []
+    touches: list[Shared] = []
+    rows: tuple[int, ...] = ()
     try:
         of_b = operand_bits(b, "sm_90", op.n, op.k, op.b_type.bits, form.trans_b)
+        if a is not None:
+            rows = operand_row_bits(a, "sm_90", op.m, op.stored_k, op.a_type.bits, form.trans_a)
         for rank in range(4):
             bits = of_b
             if a is not None:
@@ -153,7 +156,7 @@ def _effect(M: Machine, at: int, first: int, issue: WgmmaIssue, a: int | None, b
     except DatapathError:
         # It is refused when it lands.
         pass
-    return Effect("wgmma", at, first, None, touches, Completion.WGMMA_GROUP, registers=issue.registers)
+    return Effect("wgmma", at, first, None, touches, Completion.WGMMA_GROUP, registers=issue.registers, rows=rows)
 
 
 def _previous(M: Machine, state: GroupState, tiles: TileSet) -> Fragment | None:

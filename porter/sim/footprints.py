@@ -63,6 +63,16 @@ def operand_rows_bits(
     return chunk_bits(chunks[first : first + count])
 
 
+@lru_cache(maxsize=1024)
+def operand_row_bits(
+    descriptor: int, generation: Generation, rows: int, k: int, element_bits: int, mn_major: bool
+) -> tuple[int, ...]:
+    """The same for each row; with M major order rows that share their chunks have the same."""
+    return tuple(
+        operand_rows_bits(descriptor, generation, rows, k, element_bits, mn_major, row, 1) for row in range(rows)
+    )
+
+
 def byte_bits(offsets: Array, size: int) -> int:
     """The footprint of accesses of `size` bytes at some byte offsets."""
     first = offsets // GRANULE

@@ -415,7 +415,9 @@ ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%d5], 128;"
 
 def test_the_writer_of_a_tensor_map_releases_it() -> None:
     body = MAPPED.replace("BARRIER", "bar.sync 0;").replace("ACQUIRE", ACQUIRE)
-    assert errors(mapped(body.replace("fence.proxy.tensormap::generic.release.cta;", ""))) == {"G6"}
+    outcome = mapped(body.replace("fence.proxy.tensormap::generic.release.cta;", ""))
+    assert errors(outcome) == {"G6"}
+    assert {h.ruling for h in outcome.hazards} == {Ruling.TENSORMAP_RELEASE}
 
 
 # A map is copied to shared memory, given another address there, copied to global memory and used.

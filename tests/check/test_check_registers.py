@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 from check_ptx import A_DESC, B_DESC, FILL, VERSION, check, found
 
+from porter.sim.check.rulings import Ruling
+
 DESCRIPTORS = f"""shr.u32 %r3, %r2, 4; cvt.u64.u32 %d7, %r3; or.b64 %d7, %d7, {A_DESC ^ VERSION};
 add.u32 %r3, %r2, 2048; shr.u32 %r3, %r3, 4; cvt.u64.u32 %d8, %r3; or.b64 %d8, %d8, {B_DESC ^ VERSION};
 fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p3, 0, 1;
@@ -107,6 +109,7 @@ def test_sources_of_a_store_under_way_are_for_review() -> None:
         assert outcome.status == "ok", [str(f) for f in outcome.findings]
         assert not found(outcome)
         assert found(outcome, "review") == ({"H30"} if doubtful else set())
+        assert {h.ruling for h in outcome.hazards if h.severity == "review"} <= {Ruling.STORE_SOURCES}
         assert not check(ALLOC + "".join(steps) + FREE, level="practice").hazards
 
 

@@ -12,6 +12,7 @@ from core_ptx import module_text, upload
 from porter.diagnostics import Code
 from porter.ptx.parser import parse_module
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
+from porter.sim.check.rulings import Ruling
 from porter.sim.results import Mode, Schedule
 
 BOUNDS = ".maxntid 384 .minnctapersm 1"
@@ -169,7 +170,7 @@ def test_all_warps_of_a_warpgroup_execute_the_same(schedule: Schedule, dec: str)
     for level, severity in (("strict", "error"), ("practice", "review")):
         outcome, _ = launch(roles(dec=dec, inc=""), schedule, "checking", level=level)
         assert outcome.status == "ok"
-        assert [(h.kind.id, h.severity) for h in outcome.hazards] == [("R1", severity)]
+        assert [(h.kind.id, h.severity, h.ruling) for h in outcome.hazards] == [("R1", severity, Ruling.REGISTER_MOVES)]
 
 
 def test_the_same_at_two_places_is_the_same() -> None:

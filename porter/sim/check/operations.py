@@ -73,7 +73,7 @@ class Operations(Observer):
             # Landing completes reading and writing alike.
             access.kind, access.done = "store", effect.accesses[0].done
         elif effect.kind == "wgmma":
-            access.notes["registers"] = effect.registers
+            access.notes["registers"], access.notes["rows"] = effect.registers, effect.rows
             access.notes["warpgroup"] = list(range(effect.warp, effect.warp + 4))
             if effect.accesses and check.level == "practice":
                 # CUTLASS lets one warp's wait stand for the warpgroup's operation; the ISA gives each warp its own.

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+from operator import or_
 from typing import Any
 
 from porter.ptx.table import Decoded
@@ -70,7 +72,7 @@ class Reports:
         # Unrolled loops repeat one source line; each line is reported once.
         key = verdict.id, None if old is None else self._place(old), self._place(new), severity
         found = self.hazards.get(key)
-        lacking = edge(verdict.missing, verdict.remedy, relied is not None)
+        lacking = edge(verdict.missing, verdict.remedy, relied in (Ruling.LOAD_DEPENDENCE, Ruling.WARPGROUP_WAIT))
         if found is not None:
             found.count += 1
             found.edges.add(lacking)
@@ -108,7 +110,9 @@ class Reports:
             return None
         if self._consumed(old, new):
             return Ruling.LOAD_DEPENDENCE
-        return Ruling.WARPGROUP_WAIT if self._by_warpgroup(old, new) else None
+        if self._by_warpgroup(old, new):
+            return Ruling.WARPGROUP_WAIT
+        return Ruling.PADDING_ROWS if _padding(new, old) or _padding(old, new) else None
 
     def _consumed(self, old: Access, new: Access) -> bool:
         """A load whose registers had all been used before: the register dependence has waited for it."""
@@ -120,6 +124,14 @@ class Reports:
         warps of a wgmma meet before it all the same, and NVIDIA's tutorial wgmma_sm90 relies on that."""
         group = new.notes.get("warpgroup", ())
         return any(self.clocks.knows(warp, ORDER, old.done) for warp in group)
+
+
+def _padding(read: Access, write: Access) -> bool:
+    """Of the operand that a wgmma multiplies row by row, what is written leaves out the first rows: results of the
+    others are of use to nobody where a tile has fewer rows than the instruction."""
+    rows = read.notes.get("rows") or (0,)
+    common = read.bits & write.bits
+    return write.write and not rows[0] & write.bits and common != 0 and not common & ~functools.reduce(or_, rows)
 
 
 _WHAT = {

@@ -28,6 +28,7 @@ class Ruling(StrEnum):
     MBARRIER_SCOPE = "mbarrier-scope"
     NEVER_WRITTEN = "never-written"
     ONE_LANE = "one-lane"
+    PADDING_ROWS = "padding-rows"
     PAIR_ALLOCATION = "pair-allocation"
     PAIR_FREE = "pair-free"
     PROXY_FENCE = "proxy-fence"
