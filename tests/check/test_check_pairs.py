@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 from check_ptx import COMMIT, DESCRIPTORS, FILL, MMA, check, found, try_wait
 
+from porter.sim.check.rulings import Ruling
+
 ALLOC = """@%p0 mbarrier.init.shared.b64 [%r8], 1;
 fence.mbarrier_init.release.cluster;
 @!%p1 bra NOALLOC;
@@ -55,6 +57,28 @@ def test_mmas_on_overlapping_accumulators_do_not() -> None:
 
 def test_mmas_on_accumulators_side_by_side_need_no_order() -> None:
     assert not tensor(issued(FIRST + SHIFTED.format(columns=8)), WAIT)
+
+
+FROM_TMEM = "tcgen05.mma.cta_group::1.kind::f16 [{d}], [{a}], %d8, %r12, %p3;"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "practice"),
+    [
+        # A of the first is overwritten by the second: MMAs run in the order of their issue.
+        (FROM_TMEM.format(d="%r20", a="%r10"), FIRST, set()),
+        # The accumulator of the first is A of the second, or lies askew over its accumulator.
+        (FIRST, FROM_TMEM.format(d="%r20", a="%r10"), {"H7"}),
+        (FIRST, SHIFTED.format(columns=4), {"H7"}),
+    ],
+)
+def test_an_mma_on_what_another_reads(first: str, second: str, practice: set[str]) -> None:
+    steps = ST + WAIT_ST + "add.u32 %r20, %r10, 32; tcgen05.fence::before_thread_sync; bar.sync 0;\n" + AFTER_ALLOC
+    body = ALLOC + AFTER_ALLOC + READY + steps + issued(first + second) + WAIT + FREE
+    assert found(check(body)) == {"H7"}
+    mild = check(body, level="practice")
+    assert found(mild) == practice
+    assert practice or {h.ruling for h in mild.hazards} == {Ruling.TENSOR_PIPELINE}
 
 
 def test_a_load_after_a_store_needs_the_stores_wait() -> None:

@@ -74,7 +74,10 @@ def judge_tensor(clocks: Clocks, old: Access, new: Access) -> Verdict | None:
     if own and old.kind in ("ld", "st") and old.done:
         return None
     if not clocks.knows(warp, EXEC, by_issue):
-        ruling = Ruling.TENSOR_PIPELINE if (old.kind, new.kind) in _STRICT_ONLY else None
+        same_thread = (old.warp, old.lane) == (new.warp, new.lane)
+        # The tensor core takes MMAs in the order of their issue: one may overwrite what an earlier one reads.
+        overwrites = same_thread and old.kind == new.kind == "mma" and not old.write
+        ruling = Ruling.TENSOR_PIPELINE if overwrites or (old.kind, new.kind) in _STRICT_ONLY else None
         return Verdict(id, *_tensor_edge(clocks, old, new, keeps), ruling)
     if clocks.knows(warp, TENSOR, by_issue):
         return None
