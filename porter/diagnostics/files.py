@@ -75,6 +75,14 @@ NO_KERNEL = error(
     "source of the kernel; there is neither here.",
     "Pass the file that defines the kernel.",
 )
+RECOMPILED_KERNEL = note(
+    "PT0019",
+    "{path} needs no port: Triton compiles for the GPU of the launch; look at num_stages, num_warps and block sizes, "
+    "at tests for capability 9 and at inline assembly",
+    "Triton makes wgmma or tcgen05 of tl.dot by itself, so the same source runs on sm_100.",
+    "Run it with a Triton release that knows sm_100, and tune anew: num_stages, num_warps and block sizes of "
+    "triton.Config. Look at comparisons with compute capability 9, inline assembly, and caches of compiled kernels.",
+)
 IS_DIRECTORY = error(
     "PT0012",
     ExitCode.USAGE,

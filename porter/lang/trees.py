@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.cute_dsl import JIT, DslFile, parse_dsl
 from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, read_source
+
+_TRITON = re.compile(rb"^[ \t]*(?:import|from)[ \t]+triton\b", re.MULTILINE)
+_TRITON_KERNEL = re.compile(rb"^[ \t]*@(?:triton\.)?jit\b", re.MULTILINE)
 
 
 def source_files(path: Path, python: bool = True) -> list[Path]:
@@ -67,4 +71,7 @@ def _python(path: Path) -> DslFile:
 
 def refuse_python(path: Path) -> PorterError:
     """Why a Python file without kernels is not read."""
+    source = read_source(path)
+    if _TRITON.search(source) and _TRITON_KERNEL.search(source) and b"gluon" not in source:
+        return PorterError(Code.RECOMPILED_KERNEL, Location(str(path)), path=path)
     return PorterError(Code.NO_KERNEL, Location(str(path)), path=path)

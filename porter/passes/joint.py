@@ -241,6 +241,8 @@ def _function(port: RootPort, edit: Edit) -> Need | None:
 def _is_needed(port: RootPort, edit: Edit, others: Iterable[RootPort]) -> bool:
     """Whether a file uses the function that another's port changes here. One that does not know it as code of the
     tensor core may still name it."""
+    if edit.path == port.root:
+        return True
     need = _function(port, edit)
     if need is not None:
         return need.used

@@ -90,16 +90,25 @@ def _mirrors(one: Helpers, other: Helpers) -> dict[tuple[str, bool], Mirror]:
     return found
 
 
+_STYLES = (Style.KERNEL, Style.DEVICE, Style.METHOD, Style.MACRO)
+
+
 def needs_of(program: Program) -> tuple[Need, ...]:
-    """Every function of the set that has to do with the tensor core."""
+    """Every function of the set that has to do with the tensor core; none where it has no headers to share."""
+    if len(program.sources.files) == 1:
+        return ()
     seeds = [s.function for s in program.statements]
     seeds += [r.function for r in program.refusals if r.function is not None]
     if not seeds:
         return ()
+    root = program.sources.root
+    if all(f.file.path == root for f in seeds):
+        # no header has anything, and all that the root has is used
+        own = list({id(f): f for f in seeds if f.style in _STYLES}.values())
+        return tuple(Need(f.name, root, body_of(f), definition_of(f), True) for f in own)
     ids = program.reaching(seeds)
-    styles = (Style.KERNEL, Style.DEVICE, Style.METHOD, Style.MACRO)
-    functions = [f for f in program.functions if id(f) in ids and f.style in styles]
-    unused = [f for f in functions if f.file.path != program.sources.root and not _is_used(program, f)]
+    functions = [f for f in program.functions if id(f) in ids and f.style in _STYLES]
+    unused = [f for f in functions if f.file.path != root and not _is_used(program, f)]
     unused = _nowhere_named(program, unused)
     kept = {id(f) for f in unused}
     return tuple(Need(f.name, f.file.path, body_of(f), definition_of(f), id(f) not in kept) for f in functions)

@@ -364,7 +364,7 @@ def _from_rules(
     ]
 
 
-_LIBRARY_NAMESPACES = frozenset({"cute", "cutlass", "arch"})
+_LIBRARY_NAMESPACES = frozenset({"cute", "cutlass", "arch", "kittens"})
 _QUALIFIERS = re.compile(rb"((?:\w+\s*::\s*)+)$")
 
 
