@@ -53,6 +53,14 @@ class Branch:
 
 
 @dataclass(frozen=True, eq=False)
+class Switch:
+    """Each arm may be jumped to, and runs on into the next one; a `break` ends it. `complete`: some arm is always."""
+
+    arms: list[list[Item]]
+    complete: bool
+
+
+@dataclass(frozen=True, eq=False)
 class Exit:
     kind: str
     """`return`, `break`, `continue`, or `abort`."""
@@ -65,7 +73,7 @@ class Inlined:
     body: list[Item]
 
 
-Item: TypeAlias = "Event | Loop | Branch | Exit | Inlined"
+Item: TypeAlias = "Event | Loop | Branch | Switch | Exit | Inlined"
 
 
 def events_of(items: list[Item]) -> list[Event]:
@@ -76,7 +84,7 @@ def events_of(items: list[Item]) -> list[Event]:
             found.append(item)
         elif isinstance(item, Loop | Inlined):
             found += events_of(item.body)
-        elif isinstance(item, Branch):
+        elif isinstance(item, Branch | Switch):
             for arm in item.arms:
                 found += events_of(arm)
     return found

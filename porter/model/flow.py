@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
-from porter.lang.cuda import walk
+from porter.lang.cuda import enclosing, find, walk
 from porter.model.accumulators import Accumulator, AccumulatorMap
 from porter.model.constants import Constants
 from porter.model.empty_calls import is_register_fence_call, only_aborts
-from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop, Switch
 from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
-from porter.model.inlining import Inliner
+from porter.model.inlining import Inliner, in_any_order
 from porter.model.kernels import contains_tensor_core
 from porter.model.macro_uses import MacroUses
 from porter.model.objects import constructors, is_const, object_root, returns_pointer
@@ -90,7 +90,7 @@ class FlowBuilder:
         return self._macros.unseen(accumulator)
 
     def flow(self, function: Function) -> list[Item]:
-        return self._statements_of(Frame(function, {}, None, 0), function.body)
+        return self._body(Frame(function, {}, None, 0), function.body)
 
     def whole_flow(self, function: Function) -> list[Item] | None:
         """The flow with what callees do to accumulators of their own; None if calls nest too deep to be followed."""
@@ -103,7 +103,7 @@ class FlowBuilder:
 
     def flow_in(self, function: Function, bound: dict[str, Accumulator]) -> list[Item]:
         """The flow of a function whose parameters carry accumulators."""
-        return self._statements_of(Frame(function, bound, None, 0), function.body)
+        return self._body(Frame(function, bound, None, 0), function.body)
 
     def is_inlined_call(self, function: Function, node: Node) -> bool:
         """Whether a node calls a function of the sources that issues, commits or waits for MMAs."""
@@ -178,11 +178,7 @@ class FlowBuilder:
             items.append(Loop(body + self._expression(frame, node.child_by_field_name("condition")), True))
         elif kind == "switch_statement":
             items += self._expression(frame, node.child_by_field_name("condition"))
-            body_node = node.child_by_field_name("body")
-            cases = [
-                c for c in (body_node.named_children if body_node is not None else ()) if c.type == "case_statement"
-            ]
-            items.append(Branch([[], *(self._statements_of(frame, c) for c in cases)]))
+            items += self._switch(frame, node)
         elif kind in ("return_statement", "break_statement", "continue_statement"):
             items += self._expression(frame, node)
             items.append(Exit(kind.removesuffix("_statement")))
@@ -191,6 +187,24 @@ class FlowBuilder:
         if frame.at is None:
             items += [e for a in self._declared.get(node.id, ()) for e in self._initialized(frame, node, a)]
         return items
+
+    def _body(self, frame: Frame, node: Node) -> list[Item]:
+        """The body of a function; where `goto` jumps about in it, its events may come in any order."""
+        items = self._statements_of(frame, node)
+        return in_any_order(items) if next(find(node, "goto_statement"), None) is not None else items
+
+    def _switch(self, frame: Frame, node: Node) -> list[Item]:
+        body = node.child_by_field_name("body")
+        if body is None:
+            return []
+        arms = _arms(body) if body.type == "compound_statement" else [body]
+        flows = [self._statements_of(frame, arm) for arm in arms]
+        inside = [c for c in find(body, "case_statement") if enclosing(c, "switch_statement") == node]
+        if any(c not in arms for c in inside):
+            # into the middle of a statement
+            return in_any_order([item for flow in flows for item in flow])
+        falls = any(c.children[0].type == "default" and c.parent == body for c in inside)
+        return [Switch(flows, falls)]
 
     def _decided(self, frame: Frame, node: Node) -> tuple[Node | None] | None:
         """The arm of an `if constexpr` whose condition is known, None for no arm; None if it is not known."""
@@ -212,7 +226,7 @@ class FlowBuilder:
         for constructor in constructors(self.program, frame.function, node, home.class_type):
             if home.field_name:
                 inner = frame.into(constructor, {home.field_name: accumulator}, {}, node)
-                items.append(Branch([[], [Inlined(self._statements_of(inner, constructor.body))]]))
+                items.append(Branch([[], [Inlined(self._body(inner, constructor.body))]]))
             elif home.is_set_by(constructor):
                 return [Event(Kind.WRITE, node, accumulator)]
         return items
@@ -476,7 +490,7 @@ class FlowBuilder:
         if node.type == "lambda_expression":
             inner = next((f for f in self.program.functions if f.node.id == node.id), None)
             if inner is not None:
-                body = self._statements_of(frame.into(inner, {}, None, node, lexical=True), inner.body)
+                body = self._body(frame.into(inner, {}, None, node, lexical=True), inner.body)
                 return [Loop([Inlined(body)])]
         element = take_apart(frame.function, without_casts(frame.function, node))
         accumulator = self._accumulator(frame, element.root) if element is not None else None
@@ -543,7 +557,19 @@ class FlowBuilder:
                     bound[param.name] = carried
         values = self.inliner.template_values(call, target, self._constants(frame))
         inner = frame.into(target, bound, values, call.node, call, lexical=True)
-        return [Inlined(self.inliner.body(inner, lambda: self._statements_of(inner, target.body)))]
+        return [Inlined(self.inliner.body(inner, lambda: self._body(inner, target.body)))]
+
+
+def _arms(node: Node) -> list[Node]:
+    """The statements of a switch's body, those between preprocessor conditionals among them."""
+    found: list[Node] = []
+    skipped = {c.id for n in ("condition", "name") for c in node.children_by_field_name(n)}
+    for child in node.named_children:
+        if child.type in PREPROCESSOR_BLOCKS:
+            found += _arms(child)
+        elif child.type != "comment" and child.id not in skipped:
+            found.append(child)
+    return found
 
 
 def _operator(frame: Frame, node: Node) -> str:

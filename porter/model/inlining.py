@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from porter.model.constants import Constants
-from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop, events_of
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop, Switch, events_of
 from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program
@@ -120,7 +120,7 @@ def _leaves(items: list[Item]) -> bool:
             return True
         if isinstance(item, Loop) and _leaves(item.body):
             return True
-        if isinstance(item, Branch) and any(_leaves(a) for a in item.arms):
+        if isinstance(item, Branch | Switch) and any(_leaves(a) for a in item.arms):
             return True
     return False
 
@@ -147,7 +147,7 @@ def _count(items: list[Item], most: int) -> int:
             found += 1
         elif isinstance(item, Loop | Inlined):
             found += _count(item.body, most - found)
-        elif isinstance(item, Branch):
+        elif isinstance(item, Branch | Switch):
             for arm in item.arms:
                 found += _count(arm, most - found)
     return found

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from porter.model.events import Branch, Event, Exit, Inlined, Item, Loop
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Loop, Switch
 
 State = TypeVar("State", bound=Hashable)
 
@@ -35,6 +35,8 @@ class Interpreter(ABC, Generic[State]):
                 states |= self._exits["return"].pop()
             elif isinstance(item, Loop):
                 states = self._loop(item, states)
+            elif isinstance(item, Switch):
+                states = self._switch(item, states)
             else:
                 self._leave(item, states)
                 states = set()
@@ -51,6 +53,14 @@ class Interpreter(ABC, Generic[State]):
             if end <= entry:
                 return out | self._exits["break"].pop()
             entry |= end
+
+    def _switch(self, switch: Switch, states: set[State]) -> set[State]:
+        self._exits["break"].append(set())
+        falls: set[State] = set()
+        for arm in switch.arms:
+            # the preprocessor may leave an arm out
+            falls |= self.run(arm, states | falls)
+        return falls | self._exits["break"].pop() | (set() if switch.complete else states)
 
     def _leave(self, item: Exit, states: set[State]) -> None:
         targets = self._exits[item.kind]

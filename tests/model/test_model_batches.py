@@ -29,6 +29,11 @@ BATCHES = {
     f"{ONE} wait<0>(); mma(acc, a, b); commit(); wait<0>();": (1, True, False),
     f"auto turn = [&](int k) {{ {ONE} wait<1>(); }}; turn(0); turn(1); wait<0>();": (2, True, True),
     "arrive(); mma(acc, a, b); mma(acc, a, b); commit(); wait<0>();": (1, True, True),
+    f"switch (steps) {{ case 0: {ONE} break; case 1: {ONE} break; }} wait<0>();": (1, True, True),
+    f"switch (steps) {{ case 0: {ONE} case 1: {ONE} }} wait<0>();": (2, True, True),
+    f"{TURNS} {{ switch (k & 1) {{ case 0: {ONE} break; default: {ONE} }} wait<0>(); }}": (1, True, True),
+    f"{TURNS} {{ switch (k & 1) {{ case 0: {ONE} break; default: wait<0>(); }} }}": (8, False, True),
+    f"again: {ONE} wait<1>(); if (--steps) goto again; wait<0>();": (8, False, False),
 }
 
 

@@ -98,6 +98,50 @@ PLACED = {
         float acc[8] = {0};
         MMA(acc);
         LOAD switch (steps) { case 1: out[0] = acc[0]; break; default: out[1] = 0.f; }""",
+    "a case that breaks ends the switch, not the loop": f"""
+        float acc[8] = {{0}};
+        float other[8] = {{0}};
+        {LOOP} {{
+            switch (k & 1) {{
+                case 0: MMA(acc); break;
+                default: break;
+            }}
+            LOAD acc[0] *= 2.f; STORE
+        }}
+        LOAD out[0] = acc[0];""",
+    "only behind a case that breaks": f"""
+        float acc[8] = {{0}};
+        {LOOP} {{
+            switch (steps) {{
+                case 0: MMA(acc); break;
+                default: return;
+            }}
+            LOAD out[k] = acc[0];
+        }}""",
+    "a case that runs on into the next": """
+        float acc[8] = {0};
+        switch (steps) {
+            case 0: MMA(acc);
+            LOAD case 1: out[0] = acc[0]; break;
+        }""",
+    "a case that continues the loop": f"""
+        float acc[8] = {{0}};
+        {LOOP} {{
+            LOAD acc[0] *= 2.f; STORE
+            switch (steps & k) {{
+                case 0: MMA(acc); continue;
+                case 1: return;
+            }}
+        }}""",
+    "cases of the preprocessor": """
+        float acc[8] = {0};
+        switch (steps) {
+        #if TWICE
+            case 0: MMA(acc); break;
+            case 1: MMA(acc); MMA(acc); break;
+        #endif
+        }
+        LOAD out[0] = acc[0];""",
     "only the accumulator that is read": f"""
         float acc[8] = {{0}};
         float other[8] = {{0}};
@@ -190,6 +234,20 @@ def test_moves(body: str) -> None:
 
 
 REFUSED = {
+    "a case inside of a loop": (
+        "float acc[8] = {0};\nswitch (steps & 3) {\ncase 0: do { out[0] = acc[0];\ncase 1: MMA(acc);\n"
+        "} while (--steps);\n}\nout[1] = acc[1];",
+        "it is read while MMAs that no wait covers may be in flight",
+    ),
+    "goto": (
+        "float acc[8] = {0};\nagain: out[0] = acc[0];\nMMA(acc);\nif (--steps) goto again;",
+        "it is read while MMAs that no wait covers may be in flight",
+    ),
+    "read in flight by the next case": (
+        "float acc[8] = {0};\nswitch (steps) {\ncase 0: arrive(); mma(acc, a, b); commit();\ncase 1: out[0] = acc[0];\n"
+        "}\nwait<0>();",
+        "it is read while MMAs that no wait covers may be in flight",
+    ),
     "read in flight": (
         "float acc[8] = {0};\narrive(); mma(acc, a, b); commit(); out[0] = acc[0];\nwait<0>();",
         "it is read while MMAs that no wait covers may be in flight",
