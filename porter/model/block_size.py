@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find, walk
 from porter.model.empty_calls import aborts
-from porter.model.functions import Call, Function
+from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.program import Program
 from porter.model.scopes import resolve
 
@@ -22,6 +22,22 @@ _LAUNCHERS = {
     "cudaLaunchCooperativeKernel": 0,
 }
 """Functions that launch, and which of their arguments is the kernel."""
+_BY_VALUE = re.compile(r"(?:std\s*::\s*)?(?:f|s|sn)?printf|dim3|cuda[A-Z]\w*|cu[A-Z]\w*")
+"""Functions outside of the sources that take numbers and sizes by value."""
+_ASKED = re.compile(r"cudaFunc|cudaOccupancy|cuFunc|cuOccupancy|sizeof$|decltype$")
+"""Functions that take a kernel and do not launch it."""
+_CAST = re.compile(r"(?:reinterpret|static)_cast")
+_NAMING = (
+    "template_function",
+    "qualified_identifier",
+    "pointer_expression",
+    "cast_expression",
+    "parenthesized_expression",
+    "conditional_expression",
+)
+_SIZES = re.compile(
+    r"dim3|auto|(?:std ?:: ?)?size_t|u?int(?:8|16|32|64)_t|(?:unsigned|signed|int|long|short)(?: (?:int|long|short))*"
+)
 _WRITTEN = ("call_expression", "compound_literal_expression")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)*")
 _OTHER_AXES = re.compile(r"\b(?:threadIdx|blockDim)\s*\.\s*[yz]\b")
@@ -139,7 +155,7 @@ def _is_outside(program: Program, function: Function, name: str) -> bool:
 
 def _launched(program: Program, function: Function) -> str | None:
     launches = list(_launches(program, function)) or list(_launches_in_text(program, function))
-    if not launches:
+    if not launches or not _is_understood(program, function):
         return None
     for index, name in enumerate(function.template_params):
         if name and all(_is_argument(program, launch, index) for launch in launches):
@@ -192,7 +208,7 @@ def _launched_by_runtime(program: Program, function: Function, call: Call) -> It
         block = call.args[2] if len(call.args) > 2 else None
     else:
         name = launcher.text(call.args[0]).lstrip("&").strip()
-        block = _configured(launcher, name)
+        block = _configured(program, launcher, name)
     if block is not None:
         yield _launch(program, launcher, block, named)
     else:
@@ -221,12 +237,14 @@ def _kernel_named(
     return None
 
 
-def _configured(launcher: Function, name: str) -> Node | None:
+def _configured(program: Program, launcher: Function, name: str) -> Node | None:
     """What a `cudaLaunchConfig_t` says of the block; None if that is not clear."""
+    if not re.fullmatch(r"\w+", name) or not _stays(program, launcher, name, "blockDim"):
+        return None
     found: list[Node] = []
     for node in find(launcher.body, "assignment_expression", "init_declarator"):
         left, value = node.child_by_field_name("left"), node.child_by_field_name("right")
-        if left is not None and re.fullmatch(rf"{re.escape(name)}\s*\.\s*blockDim", launcher.text(left)):
+        if left is not None and re.fullmatch(rf"{name}\s*\.\s*blockDim", launcher.text(left)):
             found += [value] if value is not None else []
         declarator, given = node.child_by_field_name("declarator"), node.child_by_field_name("value")
         if declarator is None or given is None or launcher.text(declarator) != name:
@@ -242,51 +260,165 @@ def _configured(launcher: Function, name: str) -> Node | None:
     return found[0] if len(found) == 1 else None
 
 
+def _stays(program: Program, launcher: Function, name: str, part: str = "") -> bool:
+    """Whether a variable of host code, or the `part` of it, is changed by nothing but an assignment to the whole
+    `part`; for a variable without `part` by nothing at all."""
+    if any(name in program.macros.words(macro) for macro in program.macros.by_name):
+        return False
+    for node in find(launcher.body, "identifier"):
+        if launcher.text(node) != name or node.parent is None:
+            continue
+        inner, outer, fields = node, node.parent, list[str]()
+        while outer.parent is not None and outer.type in ("field_expression", "parenthesized_expression"):
+            field = outer.child_by_field_name("field")
+            fields += [launcher.text(field)] if field is not None else []
+            inner, outer = outer, outer.parent
+        if part and fields and fields[0] != part:
+            continue
+        is_written = outer.type == "update_expression" or outer.child_by_field_name("left") == inner
+        if outer.type in ("assignment_expression", "update_expression") and is_written:
+            if fields != [part]:
+                return False
+        elif (outer.type == "pointer_expression" and launcher.text(outer).startswith("&")) or _is_bound(outer, inner):
+            call = outer.parent.parent if outer.type == "pointer_expression" and outer.parent is not None else None
+            if not part or call is None or _callee(launcher, call) not in _LAUNCHERS:
+                return False
+        elif outer.type == "argument_list" and not _takes_copy(program, launcher, outer, inner):
+            return False
+    return True
+
+
+def _is_bound(outer: Node, inner: Node) -> bool:
+    """Whether a reference is bound to what an initializer names."""
+    declarator = outer.child_by_field_name("declarator") if outer.type == "init_declarator" else None
+    is_value = declarator is not None and outer.child_by_field_name("value") == inner
+    return is_value and declarator is not None and declarator.type == "reference_declarator"
+
+
+def _takes_copy(program: Program, launcher: Function, arguments: Node, argument: Node) -> bool:
+    """Whether a call or an initializer leaves an argument as it is."""
+    node = arguments.parent
+    if node is None or node.type != "call_expression" or _BY_VALUE.fullmatch(_callee(launcher, node)):
+        return True
+    call = next((c for c in launcher.calls if c.node.id == node.id), None)
+    targets = program.targets(call) if call is not None else []
+    for target in targets:
+        index = next((i for i, a in enumerate(call.args if call is not None else ()) if a == argument), -1)
+        if not 0 <= index < len(target.params):
+            return False
+        kind = program.names.type_of_param(target, target.params[index])
+        if kind.kind == "unknown" or (kind.reference and not kind.const):
+            return False
+    return bool(targets)
+
+
+def _callee(function: Function, node: Node) -> str:
+    callee = node.child_by_field_name("function") if node.type == "call_expression" else None
+    return function.text(callee).split("<")[0].strip() if callee is not None else ""
+
+
+def _is_understood(program: Program, function: Function) -> bool:
+    """Whether all that host code does with a kernel is known: launches, and questions about it."""
+    word = re.compile(rb"\b" + function.name.encode() + rb"\b")
+    for launcher in program.functions:
+        if launcher.style is Style.MACRO or not word.search(launcher.file.source, *_range(launcher)):
+            continue
+        for node in find(launcher.body, "identifier"):
+            if launcher.text(node) != function.name:
+                continue
+            meant = program.names.functions_named(launcher, node)
+            if (not meant or function in meant) and not _is_launched(launcher, node, 0):
+                return False
+    return True
+
+
+def _range(function: Function) -> tuple[int, int]:
+    return function.body.start_byte, function.body.end_byte
+
+
+def _is_launched(launcher: Function, node: Node, depth: int) -> bool:
+    """Whether a name of a kernel, or of a variable that holds one, stands where it is launched or asked about."""
+    inner, outer = node, node.parent
+    while outer is not None:
+        call = outer.parent if outer.type == "argument_list" else None
+        if outer.type not in _NAMING and (call is None or not _CAST.fullmatch(_callee(launcher, call))):
+            break
+        inner = outer if call is None else call
+        outer = inner.parent
+    if outer is None:
+        return True
+    if outer.type == "call_expression":
+        return depth == 0 and any(c.type == "kernel_call_syntax" for c in outer.named_children)
+    if outer.type == "argument_list" and outer.parent is not None:
+        name = _callee(launcher, outer.parent)
+        return name in _LAUNCHERS or _ASKED.match(name) is not None
+    if outer.type != "init_declarator" or outer.child_by_field_name("value") != inner or depth > 1:
+        # its own declaration
+        return outer.type == "init_declarator" and depth > 0 and outer.child_by_field_name("value") != inner
+    declared = declared_name(outer)
+    name = launcher.text(declared) if declared is not None else ""
+    same = [n for n in find(launcher.body, "identifier") if launcher.text(n) == name]
+    return all(_is_launched(launcher, n, depth + 1) for n in same)
+
+
 def _launch(program: Program, launcher: Function, block: Node, template_args: tuple[str, ...]) -> _Launch:
-    text = _size(launcher, block, 0)
+    text = _size(program, launcher, block, 0)
     value = program.constants_in(launcher).evaluate(text) if text else None
     return _Launch(value, text, template_args, launcher)
 
 
-def _size(launcher: Function, block: Node, depth: int) -> str:
+def _size(program: Program, launcher: Function, block: Node, depth: int) -> str:
     """A block argument as the product of its dimensions; empty if it is not read."""
     if depth > _DEPTH:
         return ""
     if block.type in ("argument_list", "initializer_list"):
         parts = [c for c in block.named_children if c.type != "comment"]
-        texts = [_size(launcher, c, depth + 1) for c in parts]
+        texts = [_size(program, launcher, c, depth + 1) for c in parts]
         return texts[0] if len(texts) == 1 else " * ".join(f"({t})" for t in texts) if all(texts) else ""
     if block.type in _WRITTEN:
         head = block.child_by_field_name("function") or block.child_by_field_name("type")
         arguments = block.child_by_field_name("arguments") or block.child_by_field_name("value")
         if head is not None and arguments is not None and launcher.text(head) == "dim3":
-            return _size(launcher, arguments, depth + 1)
+            return _size(program, launcher, arguments, depth + 1)
         return launcher.text(block)
     variable = resolve(launcher, block, launcher.text(block)) if block.type == "identifier" else None
     declarator = variable.declarator if variable is not None else None
     value = declarator.child_by_field_name("value") if declarator is not None else None
-    if value is not None and variable is not None:
-        changed = any(
-            (left := n.child_by_field_name("left") or n.child_by_field_name("argument")) is not None
-            and re.match(rf"{re.escape(variable.name)}\b", launcher.text(left))
-            for n in find(launcher.body, "assignment_expression", "update_expression")
-        )
-        return "" if changed else _size(launcher, value, depth + 1)
+    if value is not None and variable is not None and variable.declaration is not None:
+        kind = variable.declaration.child_by_field_name("type")
+        known = kind is not None and _SIZES.fullmatch(" ".join(launcher.text(kind).split())) is not None
+        is_kept = known and not variable.is_reference and _stays(program, launcher, variable.name)
+        return _size(program, launcher, value, depth + 1) if is_kept else ""
     return launcher.text(block)
 
 
 def _launches_in_text(program: Program, function: Function) -> Iterator[_Launch]:
-    """Launches in text that was not understood as a call, such as a macro's."""
+    """Launches in text that was not understood as a call, such as a macro's. Where the names in it are declared is not
+    known: they have to be the same everywhere."""
     pattern = re.compile(rb"\b" + function.name.encode() + rb"\s*(?:<[^;(){}]*>)?\s*<<<\s*([^;]*?)>>>", re.DOTALL)
     for file in program.sources.files.values():
         for match in pattern.finditer(file.source):
             parts = split_commas(match.group(1).decode("utf-8", "replace"))
             if len(parts) >= 2:
-                block = parts[1].strip()
-                dims = re.search(rb"\bdim3\s+" + re.escape(block.encode()) + rb"\s*[({]([^;]*)[)}]\s*;", file.source)
-                if dims is not None:
-                    block = " * ".join(f"({p.strip()})" for p in split_commas(dims.group(1).decode()))
-                yield _Launch(program.constants.evaluate(block), block, (), None)
+                block = _dimensions(program, parts[1].strip())
+                names = [m.group() for m in _NAME.finditer(block)]
+                known = all(
+                    program.constants.agrees(program.constants_in(f), n) for n in names for f in program.functions
+                )
+                yield _Launch(program.constants.evaluate(block) if known else None, block if known else "", (), None)
+
+
+def _dimensions(program: Program, block: str) -> str:
+    """What the only variable of a name is made from, if that is a `dim3`."""
+    if not re.fullmatch(r"\w+", block):
+        return block
+    declared = re.compile(rf"\bdim3\s+{block}\s*[({{]([^;]*)[)}}]\s*;")
+    texts = [file.source.decode("utf-8", "replace") for file in program.sources.files.values()]
+    found = {m.group(1) for text in texts for m in declared.finditer(text)}
+    changed = any(re.search(rf"\b{block}\s*(?:\.\s*\w+\s*)?[-+*/]?=[^=]|&\s*{block}\b", text) for text in texts)
+    if len(found) != 1 or changed:
+        return block
+    return " * ".join(f"({p.strip()})" for p in split_commas(found.pop()))
 
 
 def split_commas(text: str) -> list[str]:

@@ -44,6 +44,37 @@ LAUNCHED = {
     "int threads = 128; if (n) threads = 256; k<64><<<1, threads>>>(0);": None,
     "k<64><<<1, n>>>(0);": None,
     "k<64><<<1, 128>>>(0); k<64><<<1, n>>>(0);": None,
+    "cudaLaunchConfig_t c{1, 256}; c.blockDim.x = 384; cudaLaunchKernelEx(&c, k<64>, 0);": None,
+    "cudaLaunchConfig_t c{1, 256}; tune(&c); cudaLaunchKernelEx(&c, k<64>, 0);": None,
+    "cudaLaunchConfig_t c = {}; c.blockDim = 256; c = other; cudaLaunchKernelEx(&c, k<64>, 0);": None,
+    "cudaLaunchConfig_t c{1, 256}; auto& d = c; d.blockDim = 384; cudaLaunchKernelEx(&c, k<64>, 0);": None,
+    "dim3 block(128); block.y = 3; k<64><<<1, block>>>(0);": None,
+    "dim3 block(128); tune(&block); k<64><<<1, block>>>(0);": None,
+    "dim3 block(128); enlarge(block); k<64><<<1, block>>>(0);": None,
+    "dim3 block(128); auto& b = block; b.y = 3; k<64><<<1, block>>>(0);": None,
+    "int threads = 128; printf(text, threads); k<64><<<1, threads>>>(0);": "128",
+    "int threads = 128; { int threads = 384; k<64><<<1, threads>>>(0); }": "384",
+    "int threads = 128; if (n) { int threads = 384; } k<64><<<1, threads>>>(0);": "128",
+    "for (int threads = 128; threads <= 512; threads += 128) k<64><<<1, threads>>>(0);": None,
+    "int threads = n > 3 ? 384 : 128; k<64><<<1, threads>>>(0);": None,
+    "k<64><<<1, n ? 128 : 384>>>(0);": None,
+    "Blocks block(2, 64); k<64><<<1, block>>>(0);": None,
+    "Config cfg; k<64><<<1, cfg.threads>>>(0);": None,
+    "int kThreads = n; k<64><<<1, kThreads>>>(0);": None,
+    "constexpr int kThreads = 256; k<64><<<1, kThreads>>>(0);": "256",
+    "using C = Config; k<64><<<1, C::kThreads>>>(0);": "320",
+    "using C = lib::Config; k<64><<<1, C::kThreads>>>(0);": None,
+    "k<64><<<1, lib::kThreads>>>(0);": None,
+    "k<64><<<1, 128>>>(0); auto p = &k<64>; p<<<1, 384>>>(0);": None,
+    "k<64><<<1, 128>>>(0); start(k<64>, 384);": None,
+    "k<64><<<1, 128>>>(0); lib::launch({1, 384}, (void const*)k<64>);": None,
+    "cudaLaunchKernel(reinterpret_cast<const void*>(&k<64>), 1, 384, args, 0, s);": "384",
+    "cudaLaunchKernel(reinterpret_cast<const void*>(start(k<64>)), 1, 384, args, 0, s);": None,
+    "cudaFuncSetAttribute(k<64>, smem, 100); k<64><<<1, 128>>>(0);": "128",
+    "cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, k<64>, 128, 0); k<64><<<1, 128>>>(0);": "128",
+    "auto kernel = k<64>; cudaFuncSetAttribute(kernel, smem, 100); cudaLaunchKernel(kernel, 1, 128, args);": "128",
+    "auto kernel = n ? k<64> : k<128>; cudaLaunchKernel(kernel, 1, 128, args);": "128",
+    "cudaLaunchCooperativeKernel((void*)k<64>, dim3(8), dim3(128, 2), args, 0, s);": "256",
 }
 
 
@@ -56,7 +87,10 @@ def test_checks(check: str) -> None:
 
 @pytest.mark.parametrize("launch", LAUNCHED)
 def test_launches(launch: str) -> None:
-    head = "constexpr int kThreads = 192;\ntemplate <int T> __global__ void k(int steps) {}\n"
+    head = (
+        "constexpr int kThreads = 192;\nstruct Config { static constexpr int kThreads = 320; int threads = 384; };\n"
+        "template <int T> __global__ void k(int steps) {}\nvoid enlarge(dim3& block) { block.y = 2; }\n"
+    )
     program = program_of(head + f"void run(int n, cudaStream_t s) {{ {launch} }}")
     assert threads_of(program, program.kernels[0]) == LAUNCHED[launch]
 
@@ -68,6 +102,23 @@ def test_launches_of_another_kernel_of_the_name() -> None:
     """
     program = program_of(text)
     assert [threads_of(program, k) for k in program.kernels] == ["128", "384"]
+
+
+TEXTS = {
+    "#define RUN k<<<1, 256>>>()\n": "256",
+    "#define RUN k<<<1, kThreads>>>()\n": "192",
+    "#define RUN k<<<1, kThreads>>>()\nvoid other(int kThreads) { RUN; }": None,
+    "#define RUN k<<<1, block>>>()\nvoid one() { dim3 block(128, 2); RUN; }": "256",
+    "#define RUN k<<<1, block>>>()\nvoid two() { dim3 block(128); }\nvoid one() { dim3 block(384); RUN; }": None,
+    "#define RUN(k) k<<<1, block>>>()\nvoid two() { dim3 block(128); }\nvoid one() { dim3 block(384); RUN(k); }": None,
+    "#define RUN k<<<1, block>>>()\nvoid one() { dim3 block(128); block.y = 3; RUN; }": None,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_launches_in_macros(text: str) -> None:
+    program = program_of("constexpr int kThreads = 192;\n__global__ void k() {}\n" + text)
+    assert threads_of(program, program.kernels[0]) == TEXTS[text]
 
 
 def test_template_of_the_launcher() -> None:
