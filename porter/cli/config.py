@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -64,7 +65,7 @@ class Config:
 
 def find_config(start: Path) -> Path | None:
     """The nearest configuration file of a source or directory, from there upwards to the root of its repository."""
-    here = start.resolve()
+    here = Path(os.path.realpath(start))
     for folder in (here, *here.parents):
         if (folder / FILE).is_file():
             return folder / FILE

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import accumulate
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 
-from porter.diagnostics import Location
+from porter.diagnostics import Code, Location, PorterError
 from porter.lang.lexical import Lexed, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, Masked, mask
 from porter.lang.text import LineIndex, Span, merged
@@ -176,12 +177,24 @@ def _unparsed(tree: Tree) -> Iterator[Span]:
             yield Span(cursor, node.end_byte)
 
 
+DEEPEST = 1_000
+"""Brackets inside of each other. What goes through a tree takes a time that grows with the square of its depth."""
+_NO_BRACKETS = bytes(set(range(256)) - set(b"([{)]}"))
+_DEPTHS = bytes.maketrans(b"([{)]}", b"\2\2\2\0\0\0")
+
+
 def parse_cuda(path: str, source: bytes, macros: MacroUses = NO_MACROS) -> CudaFile:
     """A CUDA C++ file. Parsing never fails: what the grammar does not cover is in `CudaFile.unparsed`.
 
     `macros` is what the other files of the set say about macro names (`masking.learn_macros`); the file's own
     definitions are learnt here.
+
+    Raises:
+        PorterError: TOO_LARGE: brackets nested deeper than `DEEPEST`.
     """
+    depth = max(accumulate(b - 1 for b in source.translate(_DEPTHS, _NO_BRACKETS)), default=0)
+    if depth > DEEPEST:
+        raise PorterError(Code.TOO_LARGE, Location(path), what=f"brackets nested {depth} deep")
     return CudaFile(path, source, macros)
 
 

@@ -63,7 +63,16 @@ class Switch:
 @dataclass(frozen=True, eq=False)
 class Exit:
     kind: str
-    """`return`, `break`, `continue`, or `abort`."""
+    """`return`, `break`, `continue`, `goto` or `abort`."""
+    label: int = 0
+    """Of a `goto`: the id of the statement that it goes on at, which stands further down."""
+
+
+@dataclass(frozen=True, eq=False)
+class Label:
+    """Where a `goto` goes on."""
+
+    id: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +82,7 @@ class Inlined:
     body: list[Item]
 
 
-Item: TypeAlias = "Event | Loop | Branch | Switch | Exit | Inlined"
+Item: TypeAlias = "Event | Loop | Branch | Switch | Exit | Label | Inlined"
 
 
 def events_of(items: list[Item]) -> list[Event]:

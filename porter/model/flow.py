@@ -9,7 +9,7 @@ from porter.lang.cuda import enclosing, find, walk
 from porter.model.accumulators import Accumulator, AccumulatorMap
 from porter.model.constants import Constants
 from porter.model.empty_calls import is_register_fence_call, only_aborts
-from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop, Switch
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Label, Loop, Switch
 from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.inlining import Inliner, in_any_order
@@ -153,6 +153,8 @@ class FlowBuilder:
         kind = node.type
         if frame.at is None:
             items += [Event(Kind.DECLARE, node, a) for a in self._declared.get(node.id, ())]
+        if kind == "labeled_statement":
+            items.append(Label(node.id))
         if kind in _SEQUENCES:
             for child in node.named_children:
                 items += self._statements_of(frame, child)
@@ -176,6 +178,9 @@ class FlowBuilder:
         elif kind == "do_statement":
             body = self._statements_of(frame, node.child_by_field_name("body"))
             items.append(Loop(body + self._expression(frame, node.child_by_field_name("condition")), True))
+        elif kind == "goto_statement":
+            target = _target(frame, node)
+            items += [Exit("goto", target.id)] if target is not None else []
         elif kind == "switch_statement":
             items += self._expression(frame, node.child_by_field_name("condition"))
             items += self._switch(frame, node)
@@ -189,9 +194,9 @@ class FlowBuilder:
         return items
 
     def _body(self, frame: Frame, node: Node) -> list[Item]:
-        """The body of a function; where `goto` jumps about in it, its events may come in any order."""
+        """The body of a function; where `goto` jumps back in it, its events may come in any order."""
         items = self._statements_of(frame, node)
-        return in_any_order(items) if next(find(node, "goto_statement"), None) is not None else items
+        return in_any_order(items) if any(_target(frame, g) is None for g in find(node, "goto_statement")) else items
 
     def _switch(self, frame: Frame, node: Node) -> list[Item]:
         body = node.child_by_field_name("body")
@@ -558,6 +563,17 @@ class FlowBuilder:
         values = self.inliner.template_values(call, target, self._constants(frame))
         inner = frame.into(target, bound, values, call.node, call, lexical=True)
         return [Inlined(self.inliner.body(inner, lambda: self._body(inner, target.body)))]
+
+
+def _target(frame: Frame, jump: Node) -> Node | None:
+    """The labelled statement further down that a `goto` leads to; None if it leads elsewhere."""
+    label, text = jump.child_by_field_name("label"), frame.function.text
+    found = [
+        n
+        for n in find(frame.function.body, "labeled_statement")
+        if label is not None and (name := n.child_by_field_name("label")) is not None and text(name) == text(label)
+    ]
+    return found[0] if len(found) == 1 and found[0].start_byte > jump.start_byte else None
 
 
 def _arms(node: Node) -> list[Node]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from porter.lang.asm import asm_in_macro, asm_statements, macro_definitions, string_macros
-from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers, walk
+from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers
 from porter.lang.text import Span
 from porter.model.functions import Call, Function, Param, Style, declared_name
 
@@ -207,11 +207,13 @@ def _calls(function: Function) -> Iterator[Call]:
         if name_node is None:
             continue
         template_args: tuple[str, ...] = ()
-        for inner in walk(callee):
-            if inner.type in ("template_argument_list",) and inner.parent is not None:
-                owner = inner.parent.child_by_field_name("name")
-                if owner is not None and owner.start_byte == name_node.start_byte:
+        owner = name_node.parent
+        while owner is not None and owner != node:
+            named = owner.child_by_field_name("name")
+            if named is not None and named.start_byte == name_node.start_byte:
+                for inner in (c for c in owner.children if c.type == "template_argument_list"):
                     template_args = tuple(function.text(c) for c in inner.named_children if c.type != "comment")
+            owner = owner.parent
         yield Call(
             function,
             node,

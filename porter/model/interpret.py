@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from porter.model.events import Branch, Event, Exit, Inlined, Item, Loop, Switch
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Label, Loop, Switch
 
 State = TypeVar("State", bound=Hashable)
 
@@ -17,6 +17,7 @@ class Interpreter(ABC, Generic[State]):
 
     def __init__(self) -> None:
         self._exits: dict[str, list[set[State]]] = {"break": [], "continue": [], "return": [], "abort": []}
+        self._jumps: dict[int, set[State]] = {}
 
     @abstractmethod
     def event(self, event: Event, state: State) -> State:
@@ -37,6 +38,11 @@ class Interpreter(ABC, Generic[State]):
                 states = self._loop(item, states)
             elif isinstance(item, Switch):
                 states = self._switch(item, states)
+            elif isinstance(item, Label):
+                states |= self._jumps.pop(item.id, set())
+            elif item.kind == "goto":
+                self._jumps.setdefault(item.label, set()).update(states)
+                states = set()
             else:
                 self._leave(item, states)
                 states = set()

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -156,3 +159,54 @@ def test_yaml_bombs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert len(result.output) < 20_000
     assert time.process_time() - began < 10
     assert sorted(p.name for p in tmp_path.iterdir()) == ["case.yaml", "k.cu", "rules.yaml"]
+
+
+@pytest.mark.parametrize("command", ["scan", "port"])
+@pytest.mark.parametrize(
+    "body", ["auto l = " + "[]{ return " * DEEP + "1" + ";}" * DEEP + ";", "x" + ".f()" * 3_000 + ";"]
+)
+def test_what_nests_takes_no_time(body: str, command: str, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(f'__global__ void k() {{ asm volatile("wgmma.fence.sync.aligned;"); {body} }}\n')
+    began = time.process_time()
+    assert "PT0099" not in porter(command, tmp_path / "k.cu", code=None).output
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("name", [b"k\xff.cu", b"k\xe9\n.cu", b"k\xff.py"])
+@pytest.mark.parametrize("command", ["scan", "plan", "port"])
+def test_a_name_that_is_not_utf_8(command: str, name: bytes, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(name)
+    path.write_text("import cutlass.cute as cute\n" if name.endswith(b".py") else "__global__ void k() {}\n")
+    result = subprocess.run(
+        [sys.executable, "-m", "porter", command, path], capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
+    )
+    assert result.returncode in range(7)
+    assert b"PT0099" not in result.stderr + result.stdout
+    assert b"Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/null", "/dev/full", "itself", "/nowhere"])
+@pytest.mark.parametrize("name", ["k.cu", "k.py", "k.ptx", "case.yaml"])
+def test_devices_and_links(name: str, target: str, tmp_path: Path) -> None:
+    (tmp_path / name).symlink_to(tmp_path / name if target == "itself" else target)
+    for command in ("scan", "port", "verify", "sim"):
+        result = porter(command, tmp_path / name, code=2)
+        assert "PT0099" not in result.output
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path)],
+    ids=["pipe", "directory", "device", "loop"],
+)
+@pytest.mark.parametrize("name", ["part.cuh", "porter.toml", "CMakeLists.txt", "setup.py", "rules.yaml"])
+def test_what_lies_beside_a_kernel_is_no_file(name: str, make: Callable[[Path], None], tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('#include "part.cuh"\n__global__ void k() {}\n')
+    make(tmp_path / name)
+    began = time.process_time()
+    for arguments in (["scan", tmp_path], ["port", tmp_path], ["scan", tmp_path / "k.cu", "--rules", tmp_path / name]):
+        result = porter(*arguments, code=None)
+        assert "PT0099" not in result.output
+        assert result.exit_code in range(7)
+    assert time.process_time() - began < 10

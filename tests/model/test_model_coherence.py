@@ -142,6 +142,12 @@ PLACED = {
         #endif
         }
         LOAD out[0] = acc[0];""",
+    "a jump over the MMA": """
+        float acc[8] = {0};
+        if (steps == 7) goto end;
+        MMA(acc);
+        end:;
+        LOAD out[0] = acc[0];""",
     "only the accumulator that is read": f"""
         float acc[8] = {{0}};
         float other[8] = {{0}};

@@ -29,6 +29,8 @@ class Values:
 
     def _meant(self, site: Site, name: str) -> Meant | None:
         path = Path(tuple(Component(step) for step in name.split("::") if step), name.startswith("::"))
+        if not path.steps:
+            return None
         last = path.steps[-1].name
         if len(path.steps) == 1 and not path.rooted:
             # a template parameter hides what is outside
