@@ -65,7 +65,7 @@ class Exit:
     kind: str
     """`return`, `break`, `continue`, `goto` or `abort`."""
     label: int = 0
-    """Of a `goto`: the id of the statement that it goes on at, which stands further down."""
+    """Of a `goto`: the id of the statement that it goes on at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +76,20 @@ class Label:
 
 
 @dataclass(frozen=True, eq=False)
+class Jumping:
+    """A body in which some `goto` leads back."""
+
+    body: list[Item]
+
+
+@dataclass(frozen=True, eq=False)
 class Inlined:
     """The body of a callee: a `return` in it ends the body, not the caller."""
 
     body: list[Item]
 
 
-Item: TypeAlias = "Event | Loop | Branch | Switch | Exit | Label | Inlined"
+Item: TypeAlias = "Event | Loop | Branch | Switch | Exit | Label | Jumping | Inlined"
 
 
 def events_of(items: list[Item]) -> list[Event]:
@@ -91,7 +98,7 @@ def events_of(items: list[Item]) -> list[Event]:
     for item in items:
         if isinstance(item, Event):
             found.append(item)
-        elif isinstance(item, Loop | Inlined):
+        elif isinstance(item, Loop | Jumping | Inlined):
             found += events_of(item.body)
         elif isinstance(item, Branch | Switch):
             for arm in item.arms:

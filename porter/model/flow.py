@@ -9,7 +9,7 @@ from porter.lang.cuda import enclosing, find, walk
 from porter.model.accumulators import Accumulator, AccumulatorMap
 from porter.model.constants import Constants
 from porter.model.empty_calls import is_register_fence_call, only_aborts
-from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Label, Loop, Switch
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Jumping, Kind, Label, Loop, Switch
 from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.inlining import Inliner, in_any_order
@@ -194,9 +194,13 @@ class FlowBuilder:
         return items
 
     def _body(self, frame: Frame, node: Node) -> list[Item]:
-        """The body of a function; where `goto` jumps back in it, its events may come in any order."""
+        """The body of a function; where a `goto` leads nowhere that is known, its events may come in any order."""
         items = self._statements_of(frame, node)
-        return in_any_order(items) if any(_target(frame, g) is None for g in find(node, "goto_statement")) else items
+        jumps = [(jump, _target(frame, jump)) for jump in find(node, "goto_statement")]
+        if any(target is None for _, target in jumps):
+            return in_any_order(items)
+        back = any(target is not None and target.start_byte < jump.start_byte for jump, target in jumps)
+        return [Jumping(items)] if back else items
 
     def _switch(self, frame: Frame, node: Node) -> list[Item]:
         body = node.child_by_field_name("body")
@@ -566,14 +570,14 @@ class FlowBuilder:
 
 
 def _target(frame: Frame, jump: Node) -> Node | None:
-    """The labelled statement further down that a `goto` leads to; None if it leads elsewhere."""
+    """The labelled statement that a `goto` leads to; None if that is not known."""
     label, text = jump.child_by_field_name("label"), frame.function.text
     found = [
         n
         for n in find(frame.function.body, "labeled_statement")
         if label is not None and (name := n.child_by_field_name("label")) is not None and text(name) == text(label)
     ]
-    return found[0] if len(found) == 1 and found[0].start_byte > jump.start_byte else None
+    return found[0] if len(found) == 1 else None
 
 
 def _arms(node: Node) -> list[Node]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from porter.model.constants import Constants
-from porter.model.events import Branch, Event, Exit, Inlined, Item, Kind, Loop, Switch, events_of
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Jumping, Kind, Loop, Switch, events_of
 from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program
@@ -118,7 +118,7 @@ def _leaves(items: list[Item]) -> bool:
     for item in items:
         if isinstance(item, Exit) and item.kind == "return":
             return True
-        if isinstance(item, Loop) and _leaves(item.body):
+        if isinstance(item, Loop | Jumping) and _leaves(item.body):
             return True
         if isinstance(item, Branch | Switch) and any(_leaves(a) for a in item.arms):
             return True
@@ -145,7 +145,7 @@ def _count(items: list[Item], most: int) -> int:
             break
         if isinstance(item, Event):
             found += 1
-        elif isinstance(item, Loop | Inlined):
+        elif isinstance(item, Loop | Jumping | Inlined):
             found += _count(item.body, most - found)
         elif isinstance(item, Branch | Switch):
             for arm in item.arms:

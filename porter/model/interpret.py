@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from porter.model.events import Branch, Event, Exit, Inlined, Item, Label, Loop, Switch
+from porter.model.events import Branch, Event, Exit, Inlined, Item, Jumping, Label, Loop, Switch
 
 State = TypeVar("State", bound=Hashable)
 
@@ -39,7 +39,9 @@ class Interpreter(ABC, Generic[State]):
             elif isinstance(item, Switch):
                 states = self._switch(item, states)
             elif isinstance(item, Label):
-                states |= self._jumps.pop(item.id, set())
+                states = states | self._jumps.get(item.id, set())
+            elif isinstance(item, Jumping):
+                states = self._jumping(item, states)
             elif item.kind == "goto":
                 self._jumps.setdefault(item.label, set()).update(states)
                 states = set()
@@ -67,6 +69,13 @@ class Interpreter(ABC, Generic[State]):
             # the preprocessor may leave an arm out
             falls |= self.run(arm, states | falls)
         return falls | self._exits["break"].pop() | (set() if switch.complete else states)
+
+    def _jumping(self, item: Jumping, states: set[State]) -> set[State]:
+        while True:
+            before = sum(map(len, self._jumps.values()))
+            out = self.run(item.body, set(states))
+            if sum(map(len, self._jumps.values())) == before:
+                return out
 
     def _leave(self, item: Exit, states: set[State]) -> None:
         targets = self._exits[item.kind]

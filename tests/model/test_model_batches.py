@@ -33,7 +33,7 @@ BATCHES = {
     f"switch (steps) {{ case 0: {ONE} case 1: {ONE} }} wait<0>();": (2, True, True),
     f"{TURNS} {{ switch (k & 1) {{ case 0: {ONE} break; default: {ONE} }} wait<0>(); }}": (1, True, True),
     f"{TURNS} {{ switch (k & 1) {{ case 0: {ONE} break; default: wait<0>(); }} }}": (8, False, True),
-    f"again: {ONE} wait<1>(); if (--steps) goto again; wait<0>();": (8, False, False),
+    f"again: {ONE} wait<1>(); if (--steps) goto again; wait<0>();": (2, True, True),
 }
 
 

@@ -247,7 +247,7 @@ REFUSED = {
     ),
     "goto": (
         "float acc[8] = {0};\nagain: out[0] = acc[0];\nMMA(acc);\nif (--steps) goto again;",
-        "it is read while MMAs that no wait covers may be in flight",
+        "it is read where no single load can be placed in front",
     ),
     "read in flight by the next case": (
         "float acc[8] = {0};\nswitch (steps) {\ncase 0: arrive(); mma(acc, a, b); commit();\ncase 1: out[0] = acc[0];\n"
