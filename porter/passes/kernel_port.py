@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, has_errors
 from porter.lang.sources import SourceSet
@@ -39,7 +40,7 @@ from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded
 from porter.passes.plan import KernelPlan, kernel_plan
-from porter.passes.tiled.port import port_tiled
+from porter.passes.tiled.port import CUTE, HEADER, port_tiled
 
 
 @dataclass(eq=False)
@@ -72,7 +73,7 @@ def port_kernels(
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
-        return KernelPort(program, findings, common=Common(words))
+        return KernelPort(program, findings, common=Common(words), libraries=_ported_libraries(sources))
     context = new_context(program, accumulators, placement, common)
     report_obstacles(context)
     moves = place_moves(context)
@@ -84,6 +85,12 @@ def port_kernels(
     if has_errors(findings):
         return KernelPort(program, findings, common=own)
     return KernelPort(program, findings, context.edits, plans, added=context.added, common=own)
+
+
+def _ported_libraries(sources: SourceSet) -> frozenset[str]:
+    """Libraries whose constructs stay in sources that are a port themselves."""
+    ported = any(Path(include.name).name == HEADER for include in sources.includes)
+    return frozenset({CUTE}) if ported else frozenset()
 
 
 def _common(context: PortContext) -> Common:

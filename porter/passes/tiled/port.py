@@ -18,6 +18,8 @@ from porter.passes.tiled.sync import fence_copies, rewrite_synchronization
 from porter.rules.load import mappings_directory
 
 HEADER = "cute_sm100.hpp"
+CUTE = "CuTe C++"
+"""Its library, in rules."""
 
 
 def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[KernelPlan]]:
