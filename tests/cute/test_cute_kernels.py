@@ -22,8 +22,6 @@ pytestmark = pytest.mark.external
 
 KERNELS = Path(__file__).with_name("kernels")
 NAMES = sorted(path.name for path in KERNELS.iterdir())
-PORTED = [name for name in NAMES if name != "cute_gemm_ws"]
-"""Without the one whose MMA type is a `typename` of a template."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,7 +35,7 @@ def test_original(name: str) -> None:
         assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
 
 
-@pytest.mark.parametrize("name", PORTED)
+@pytest.mark.parametrize("name", NAMES)
 def test_second_port_is_empty(name: str, tmp_path: Path) -> None:
     kernel = load_case(KERNELS / name / "case.yaml").kernel
     result = port_sources(load_sources(kernel))
@@ -51,7 +49,7 @@ def test_second_port_is_empty(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PORTED)
+@pytest.mark.parametrize("name", NAMES)
 def test_port(name: str) -> None:
     outcome = CliRunner().invoke(main, ["verify", str(KERNELS / name)])
     assert outcome.exit_code == ExitCode.OK, outcome.output

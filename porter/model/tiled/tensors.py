@@ -98,16 +98,6 @@ def initializer(variable: Variable) -> Node | None:
     return declarator.child_by_field_name("value")
 
 
-def is_deduced(function: Function, node: Node | None, text: str) -> bool:
-    """Whether the type of a declaration follows from its value: `auto`, or a class template without arguments."""
-    kind = node.child_by_field_name("type") if node is not None else None
-    if kind is None:
-        return True
-    if kind.type == "placeholder_type_specifier":
-        return True
-    return kind.type == "type_identifier" and text in function.template_params
-
-
 def names_in(function: Function, node: Node) -> Iterator[Node]:
     """Identifiers of an expression that is evaluated."""
     stack = [node]

@@ -18,7 +18,7 @@ from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
-from porter.passes.tiled.spelling import Unnamed, spelled
+from porter.passes.tiled.spelling import Unnamed, spelled, written
 from porter.passes.tiled.sync import is_in_shared_memory
 
 SETUP_RULE = "PTR613"
@@ -224,12 +224,13 @@ def _declare(context: TiledContext, kernel: TiledKernel, handle: Handle, column:
     assert handle.value is not None
     function, value = handle.function, handle.value
     holder, node = handle.mma
-    mma = holder.text(node)
+    mma = holder.file.text(written(holder, node))
     if not all(_is_same(holder, n, function, handle.declaration) for n in names_in(holder, node)):
         mma = f"{NAMESPACE}::remove_cvref_t<decltype({spelled(holder, node, kernel.setup)})>{{}}"
     last = f", {column}" if column else ""
-    text = f"{NAMESPACE}::accumulator({context.port.names.warpgroup}, {mma}, {function.text(value)}{last})"
-    context.port.edit(TILE_RULE, function, function.span(value), text)
+    span = written(function, value)
+    text = f"{NAMESPACE}::accumulator({context.port.names.warpgroup}, {mma}, {function.file.text(span)}{last})"
+    context.port.edit(TILE_RULE, function, span, text)
 
 
 def _is_same(holder: Function, name: Node, function: Function, at: Node) -> bool:

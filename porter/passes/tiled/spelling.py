@@ -3,16 +3,24 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
+from porter.lang.text import Span
 from porter.model.functions import ClassScope, Function, Style
 from porter.model.scopes import Variable, resolve
-from porter.model.tiled.tensors import initializer, is_deduced, names_in
+from porter.model.tiled.tensors import initializer
 from porter.passes.tiled.context import NAMESPACE
 
 _LONGEST = 400
 """Characters of a type that a reader is asked to read."""
+_NEAR = 80
+"""Bytes in front of a name that are looked at."""
+_TYPENAME = re.compile(rb"\btypename\s+\Z")
+_QUALIFIED = re.compile(rb"::\s*(?:template\s+)?\Z")
 
 
 class Unnamed(Exception):
@@ -31,27 +39,61 @@ def spelled(function: Function, node: Node, at: Node) -> str:
     return text
 
 
+def written(function: Function, node: Node) -> Span:
+    """The span of a type or an expression, with the `typename` in front of it that the tree does not have."""
+    span = function.span(node)
+    before = _TYPENAME.search(function.file.source, max(0, span.start - _NEAR), span.start)
+    return Span(before.start(), span.end) if before is not None else span
+
+
 def _spelled(function: Function, node: Node, at: Node, depth: int) -> str:
     if depth > 8 or any(n.type == "lambda_expression" for n in walk(node)):
         raise Unnamed(f"`{function.text(node)}` is too deep")
-    source, start = function.text(node), node.start_byte
-    raw = source.encode()
+    whole = written(function, node)
+    raw = function.file.text(whole).encode("utf-8", "surrogateescape")
+    start = node.start_byte - (function.span(node).start - whole.start)
     pieces: list[bytes] = []
     end = 0
-    for name in sorted((*names_in(function, node), *_types_in(node)), key=lambda n: n.start_byte):
+    for name in _names(function, node):
         text = function.text(name)
-        if name.type == "type_identifier":
-            written = _type(function, name, text, at)
+        if name.type == "identifier":
+            new = _value(function, name, text, at, depth) if _is_replaceable(function, name, node, at) else text
         else:
-            written = _value(function, name, text, at, depth)
-        if written != text:
-            pieces += [raw[end : name.start_byte - start], written.encode()]
+            new = _type(function, name, text, at, depth)
+        if new != text:
+            pieces += [raw[end : name.start_byte - start], new.encode()]
             end = name.end_byte - start
-    return " ".join((b"".join(pieces) + raw[end:]).decode().split())
+    return " ".join((b"".join(pieces) + raw[end:]).decode("utf-8", "surrogateescape").split())
 
 
-def _types_in(node: Node) -> list[Node]:
-    return [n for n in walk(node) if n.type == "type_identifier"]
+def _names(function: Function, node: Node) -> Iterator[Node]:
+    """Names that are looked up where they stand: those behind `::` are not."""
+    for name in walk(node):
+        if name.type in ("identifier", "type_identifier", "namespace_identifier"):
+            start = function.span(name).start
+            if not _QUALIFIED.search(function.file.source, max(0, start - _NEAR), start):
+                yield name
+
+
+def _is_replaceable(function: Function, name: Node, node: Node, at: Node) -> bool:
+    """Whether an expression of its type may stand for a variable: not for a constant among the arguments of a template,
+    nor for what `decltype` asks the declared type of. Raises Unnamed if the variable has no name at `at` either."""
+    inner, current = name, name.parent
+    while current is not None and inner.id != node.id:
+        is_declared_type = current.type == "decltype" and inner.id == name.id
+        if current.type == "template_argument_list" or is_declared_type:
+            _require_seen(function, name, at)
+            return False
+        if current.type in ("decltype", "sizeof_expression"):
+            return True
+        inner, current = current, current.parent
+    return True
+
+
+def _require_seen(function: Function, name: Node, at: Node) -> None:
+    variable = resolve(function, name, function.text(name))
+    if variable is not None and not _is_seen(variable, at):
+        raise Unnamed(f"`{function.text(name)}` is declared further down")
 
 
 def _value(function: Function, name: Node, text: str, at: Node, depth: int) -> str:
@@ -62,18 +104,19 @@ def _value(function: Function, name: Node, text: str, at: Node, depth: int) -> s
     if variable.param is not None or declaration is None:
         raise Unnamed(f"`{text}` is a parameter of `{variable.function.name}`")
     kind = declaration.child_by_field_name("type")
-    if kind is not None and kind.type not in ("placeholder_type_specifier", "type_identifier"):
-        return f"{NAMESPACE}::declval<{_type_text(variable.function, kind, at)}&>()"
-    if value is None:
-        if kind is None:
-            raise Unnamed(f"`{text}` has no type that could be written there")
-        return f"{NAMESPACE}::declval<{_type_text(variable.function, kind, at)}&>()"
-    if not is_deduced(variable.function, declaration, ""):
-        # a template's name whose arguments follow from the value, or the name of a type
-        local = _local_type(variable.function, kind, at) if kind is not None else None
-        if local is not None:
-            return f"{NAMESPACE}::declval<{local}&>()"
-    return f"({_spelled(variable.function, value, at, depth + 1)})"
+    if kind is None and value is None:
+        raise Unnamed(f"`{text}` has no type that could be written there")
+    # the name of a class template may be in place of a type: its arguments follow from the value
+    deduced = kind is None or kind.type in ("placeholder_type_specifier", "type_identifier")
+    if kind is not None and (value is None or not deduced or _alias(variable.function, kind) is not None):
+        return f"{NAMESPACE}::declval<{_spelled(variable.function, kind, at, depth + 1)}&>()"
+    assert value is not None
+    shown = _spelled(variable.function, value, at, depth + 1)
+    if value.type in ("initializer_list", "argument_list"):
+        if kind is None or kind.type != "type_identifier":
+            raise Unnamed(f"the type of `{text}` follows from a list")
+        shown = _spelled(variable.function, kind, at, depth + 1) + shown
+    return f"({shown})"
 
 
 def _is_seen(variable: Variable, at: Node) -> bool:
@@ -100,35 +143,42 @@ def _is_inside(at: Node, function: Function) -> bool:
     return inside and function.shift == 0 and function.style is Style.KERNEL
 
 
-def _type_text(function: Function, node: Node, at: Node) -> str:
-    for name in _types_in(node):
-        if _type(function, name, function.text(name), at) != function.text(name):
-            raise Unnamed(f"type `{function.text(name)}` is declared further down")
-    return function.text(node)
+def _alias(function: Function, name: Node) -> tuple[Function, Node, Node] | None:
+    """The innermost alias of a type that a function, or one around a lambda, declares under a name: the function, the
+    declaration, and what it means."""
+    text, found = function.text(name), None
+    current: Function | None = function
+    while current is not None and found is None:
+        for declaration in (*current.own_nodes("alias_declaration"), *current.own_nodes("type_definition")):
+            field, block = "name" if declaration.type == "alias_declaration" else "declarator", declaration.parent
+            declared, meant = declaration.child_by_field_name(field), declaration.child_by_field_name("type")
+            if declared is None or meant is None or block is None or current.text(declared) != text:
+                continue
+            # its name means something else in the declaration itself
+            if declaration.end_byte <= name.start_byte < block.end_byte and (
+                found is None or found[1].start_byte < declaration.start_byte
+            ):
+                found = current, declaration, meant
+        current = current.parent if current.style is Style.LAMBDA else None
+    return found
 
 
-def _local_type(function: Function, node: Node, at: Node) -> str | None:
-    """A type that a function declares, as it is written at `at`; None if it declares none of this name."""
-    text = function.text(node)
-    for alias in function.own_nodes("alias_declaration"):
-        name = alias.child_by_field_name("name")
-        if name is not None and function.text(name) == text:
-            return _type(function, node, text, at)
-    return None
-
-
-def _type(function: Function, name: Node, text: str, at: Node) -> str:
-    """The name of a type. Raises Unnamed if a function or class around it declares it, and not for `at`."""
+def _type(function: Function, name: Node, text: str, at: Node, depth: int) -> str:
+    """The name of a type, or what it stands for if a function declares it and it is not seen at `at`. Raises Unnamed if
+    only the function or class around it has it."""
+    _require_seen(function, name, at)
+    alias = _alias(function, name)
+    if alias is not None:
+        holder, declaration, meant = alias
+        block = declaration.parent
+        in_body = block is not None and block.id == holder.body.id
+        if in_body and _is_inside(at, holder) and declaration.start_byte < at.start_byte:
+            return text
+        shown = _spelled(holder, meant, at, depth + 1)
+        return shown.removeprefix("typename ") if name.type == "namespace_identifier" else shown
     if not _is_inside(at, function):
         scope = function.owner_class
         own = scope is not None and (text in scope.aliases or text in scope.classes or text in _params(scope))
         if own or text in function.template_params:
             raise Unnamed(f"type `{text}` is one of `{function.name}` alone")
-    for alias in function.own_nodes("alias_declaration"):
-        declared, meant = alias.child_by_field_name("name"), alias.child_by_field_name("type")
-        if declared is None or meant is None or function.text(declared) != text or declared.id == name.id:
-            continue
-        if alias.start_byte < at.start_byte and alias.parent is not None and alias.parent.id == function.body.id:
-            return text
-        raise Unnamed(f"type `{text}` is declared further down")
     return text
