@@ -75,6 +75,32 @@ def test_scan(trees: list[Path], benchmark: Any, figure: Record, tmp_path: Path)
 
 
 @pytest.mark.external
+@pytest.mark.parametrize(
+    ("package", "parts", "target"),
+    [("flashinfer", ("data/include", "data/csrc"), 20_000), ("quack", (".",), 5_000)],
+)
+def test_scan_package(
+    package: str, parts: tuple[str, ...], target: int, benchmark: Any, figure: Record, tmp_path: Path
+) -> None:
+    """`porter scan` of a package with kernels, effort included, in one process: CUDA of flashinfer, Python of quack."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        pytest.skip(f"{package} is not installed")
+    trees = [Path(found.origin).parent / part for part in parts]
+    runs: list[Spent] = []
+
+    def run() -> None:
+        runs.append(_spent(_porter("--format", "json", "scan", "--jobs", "1", *trees), tmp_path / "scan.json"))
+
+    benchmark.pedantic(run, rounds=1)
+    assert json.loads(runs[-1].output)["hopper_only"] > 0
+    files = [p for t in trees for e in (*_ENDINGS, "*.py") for p in t.rglob(e)]
+    lines = sum(p.read_bytes().count(b"\n") for p in files)
+    if benchmark.stats is not None:
+        figure(f"porter scan of {package}", lines / min(r.seconds for r in runs), target, "lines/s")
+
+
+@pytest.mark.external
 def test_ast_grep(trees: list[Path], benchmark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """ast-grep on the same files, in one thread, finding asm statements: what reading alone costs."""
     program = shutil.which("ast-grep", path=str(Path(sys.executable).parent)) or shutil.which("ast-grep")
