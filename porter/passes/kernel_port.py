@@ -13,13 +13,13 @@ from porter.lang.text import Edit
 from porter.model.accumulators import AccumulatorMap, find_accumulators
 from porter.model.batches import Batches, count_batches
 from porter.model.flow import FlowBuilder
-from porter.model.functions import Style
+from porter.model.functions import Call, Style
 from porter.model.kernels import Kernel, kernels_of
 from porter.model.program import Program, build_program
 from porter.model.recognition import Vocabulary
 from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import several_dimensions
-from porter.model.tiled.accumulators import Tiled, find_tiled
+from porter.model.tiled.accumulators import Tiled, find_tiled, synchronizing
 from porter.passes import (
     completion,
     epilogue,
@@ -73,7 +73,9 @@ def port_kernels(
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
-        return KernelPort(program, findings, common=Common(words), libraries=_ported_libraries(sources))
+        libraries = _ported_libraries(sources)
+        findings += [_unported(c) for c in synchronizing(program)] if libraries else []
+        return KernelPort(program, findings, common=Common(words), libraries=libraries)
     context = new_context(program, accumulators, placement, common)
     report_obstacles(context)
     moves = place_moves(context)
@@ -91,6 +93,12 @@ def _ported_libraries(sources: SourceSet) -> frozenset[str]:
     """Libraries whose constructs stay in sources that are a port themselves."""
     ported = any(Path(include.name).name == HEADER for include in sources.includes)
     return frozenset({CUTE}) if ported else frozenset()
+
+
+def _unported(call: Call) -> Diagnostic:
+    """A call of a library for batches of MMAs, where none of its MMAs is left to port."""
+    where = call.caller.file.location(call.name_span)
+    return Diagnostic(Code.LIBRARY_CONSTRUCT, where, {"name": call.name, "library": CUTE})
 
 
 def _common(context: PortContext) -> Common:

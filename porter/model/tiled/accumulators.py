@@ -198,6 +198,11 @@ def find_tiled(program: Program) -> Tiled | None:
     return tiled
 
 
+def synchronizing(program: Program) -> list[Call]:
+    """Calls of a library that open, close or wait for batches of MMAs, and those that may be one."""
+    return [c for f in program.functions for c in f.calls if _synchronizes(program.facts.answer(c))]
+
+
 def _synchronizes(answer: Answer) -> bool:
     fact = answer.fact
     return isinstance(fact, SYNCHRONIZES) or (isinstance(fact, Doubt) and fact.kind in SYNCHRONIZES)
