@@ -141,16 +141,30 @@ class Program:
             known = self._callers[id(function)] = found
         return known
 
+    def calls_named(self, name: str) -> list[Call]:
+        """The calls that have a name, whatever they reach."""
+        return self._calls_by_name.get(name, [])
+
     def _calls_of(self, function: Function) -> list[Call]:
         """Calls whose text may mean a function."""
         if function.name == CALL_OPERATOR:
             # the call names an object or a class
             return [c for f in self.functions for c in f.calls]
-        same = self._calls_by_name.get(function.name, []) if function.name else []
+        same = self.calls_named(function.name) if function.name else []
         return same + (self._odd_calls if function.style is Style.METHOD else self._renamed_calls)
 
     def steps_in(self, function: Function) -> list[TensorCoreStatement]:
         return [s for s in self.statements if s.function is function]
+
+    def _coming_to(self, function: Function) -> list[Function]:
+        """The functions that call a function, or hand it to something that does. A launch is no call."""
+        if function.style is Style.KERNEL:
+            return []
+        found = [call.caller for call in self.callers(function)]
+        if function.style is Style.LAMBDA and function.parent is not None:
+            # who makes it hands it to something that calls it
+            found.append(function.parent)
+        return found
 
     def reaching(self, seeds: Iterable[Function]) -> set[int]:
         """ids of the functions that call one of `seeds`, directly or not, and of the seeds. A launch is no call."""
@@ -158,16 +172,26 @@ class Program:
         work = list(seeds)
         while work:
             function = work.pop()
-            if id(function) in found:
-                continue
-            found.add(id(function))
-            if function.style is Style.KERNEL:
-                # who launches it is not part of it
-                continue
-            work.extend(call.caller for call in self.callers(function))
-            if function.style is Style.LAMBDA and function.parent is not None:
-                # who makes it hands it to something that calls it
-                work.append(function.parent)
+            if id(function) not in found:
+                found.add(id(function))
+                work += self._coming_to(function)
+        return found
+
+    def reached(self, kernels: Iterable[Function], seeds: Iterable[Function]) -> set[int]:
+        """ids of `kernels` and of the functions that they come to, among `seeds` and what is `reaching` those."""
+        ids = self.reaching(seeds)
+        called: dict[int, list[Function]] = {}
+        for function in self.functions:
+            if id(function) in ids:
+                for caller in self._coming_to(function):
+                    called.setdefault(id(caller), []).append(function)
+        found: set[int] = set()
+        work = list(kernels)
+        while work:
+            function = work.pop()
+            if id(function) not in found:
+                found.add(id(function))
+                work += called.get(id(function), ())
         return found
 
     def uses_tensor_core(self) -> set[int]:

@@ -11,8 +11,8 @@ from porter.lang.text import Span
 from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.helpers import Helpers
+from porter.passes.mentions import Mentions, body_of, definition_of
 from porter.passes.mirror import Mirror
-from porter.passes.partial import body_of, definition_of, is_understood
 
 
 @dataclass(frozen=True)
@@ -108,36 +108,32 @@ def needs_of(program: Program) -> tuple[Need, ...]:
         return tuple(Need(f.name, root, body_of(f), definition_of(f), True) for f in own)
     ids = program.reaching(seeds)
     functions = [f for f in program.functions if id(f) in ids and f.style in _STYLES]
-    unused = [f for f in functions if f.file.path != root and not _is_used(program, f)]
-    unused = _nowhere_named(program, unused)
+    used = program.reached([k for k in program.kernels if id(k) in ids and _counts(program, k)], seeds)
+    unused = _nowhere_named(program, [f for f in functions if f.file.path != root and id(f) not in used])
     kept = {id(f) for f in unused}
     return tuple(Need(f.name, f.file.path, body_of(f), definition_of(f), id(f) not in kept) for f in functions)
 
 
-def _is_used(program: Program, function: Function) -> bool:
-    if function.style is Style.KERNEL:
-        known = {f.name_span for f in [*program.functions, *program.forward] if f.name == function.name}
-        starts = {s.start for s in known if s is not None}
-        name = re.compile(rb"\b" + function.name.encode() + rb"\b")
-        return any(
-            match.start() not in starts
-            for file in program.sources.files.values()
-            for match in name.finditer(file.lexed.plain)
-        )
-    reaching = program.reaching([function])
-    return any(id(k) in reaching and _counts(program, k) for k in program.kernels)
-
-
 def _counts(program: Program, kernel: Function) -> bool:
-    return kernel.file.path == program.sources.root or _is_used(program, kernel)
+    """Whether a kernel stands in the root, or anything names it."""
+    if kernel.file.path == program.sources.root:
+        return True
+    known = {f.name_span for f in [*program.functions, *program.forward] if f.name == kernel.name}
+    starts = {s.start for s in known if s is not None}
+    name = re.compile(rb"\b" + kernel.name.encode() + rb"\b")
+    return any(
+        match.start() not in starts
+        for file in program.sources.files.values()
+        for match in name.finditer(file.lexed.plain)
+    )
 
 
 def _nowhere_named(program: Program, functions: Sequence[Function]) -> list[Function]:
     """Those of some functions that nothing names but themselves and each other."""
     left = list(functions)
+    mentions = Mentions(program, left)
     while True:
-        within = {path: [definition_of(f) for f in left if f.file.path == path] for path in program.sources.files}
-        kept = [f for f in left if f.style is Style.KERNEL or is_understood(program, f, within)]
+        kept = mentions.understood(left)
         if len(kept) == len(left):
             return kept
         left = kept

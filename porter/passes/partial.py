@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tree_sitter import Node
-
 from porter.diagnostics import Code, Diagnostic, Severity, has_errors
 from porter.lang.cuda import CudaFile, location, parse_cuda
 from porter.lang.lexical import blanked
@@ -22,6 +20,7 @@ from porter.lang.text import Edit, Span
 from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.helpers import NAMESPACE
+from porter.passes.mentions import Mentions, body_of, definition_of
 
 RULE = "PTR170"
 GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
@@ -59,10 +58,11 @@ class Remainder:
         """Edits that keep the left kernels for sm_90a beside `edits`, the port of the others; None if a function that
         both need cannot be there twice."""
         found = [e for f in self._emptied if f.style is not Style.MACRO for e in guarded(f)]
-        ids = {id(f) for f in self._emptied}
         spans: set[tuple[str, Span]] = set()
         edits = list(edits)
-        needed = [f for f in self._program.functions if id(f) not in ids and self._needed_by_left(f)]
+        functions = self._program.functions
+        ids = self._program.reached(self._kernels, functions) - {id(f) for f in self._emptied}
+        needed = [f for f in functions if id(f) in ids and f.style is not Style.KERNEL]
         names = {f.name for f in needed}
         forward = [d for d in self._program.forward if d.name in names]
         for function in [*needed, *forward]:
@@ -75,10 +75,6 @@ class Remainder:
             spans.add(key)
             found += _twice(function.file, whole)
         return found
-
-    def _needed_by_left(self, function: Function) -> bool:
-        reaching = self._program.reaching([function])
-        return function.style is not Style.KERNEL and any(id(k) in reaching for k in self._kernels)
 
 
 def remainder(
@@ -175,38 +171,11 @@ def _only_for(program: Program, left: Sequence[Function]) -> list[Function] | No
     named in a place that is not understood: another kernel may come to it."""
     ids = {id(k) for k in left}
     users = program.uses_tensor_core() | {id(r.function) for r in program.refusals if r.function is not None}
-    found = list(left)
-    for function in program.functions:
-        if id(function) in ids or function.style is Style.LAMBDA or function.style is Style.HOST:
-            continue
-        reaching = program.reaching([function])
-        kernels = [k for k in program.kernels if id(k) in reaching]
-        if kernels and all(id(k) in ids for k in kernels) and id(function) in users:
-            found.append(function)
-    within = {path: [definition_of(f) for f in found if f.file.path == path] for path in program.sources.files}
-    for function in found:
-        if function.style is not Style.KERNEL and not is_understood(program, function, within):
-            return None
-    return found
-
-
-def is_understood(program: Program, function: Function, within: dict[str, list[Span]]) -> bool:
-    """Whether every mention of a function's name outside of what is left is a declaration, or a call of another."""
-    if not re.fullmatch(r"\w+", function.name):
-        # operators are called without their name
-        return False
-    declared = [*program.functions, *program.forward]
-    known = {(f.file.path, f.name_span.start) for f in declared if f.name_span is not None}
-    for caller in program.functions:
-        for call in caller.calls:
-            if call.name == function.name and function not in program.targets(call):
-                known.add((caller.file.path, call.name_span.start))
-    for path, file in program.sources.files.items():
-        for match in re.finditer(rb"\b" + function.name.encode() + rb"\b", file.lexed.code):
-            inside = any(s.start <= match.start() < s.end for s in within[path])
-            if not inside and (path, match.start()) not in known:
-                return False
-    return True
+    seeds = [f for f in program.functions if id(f) in users]
+    only = program.reached(left, seeds) - program.reached([k for k in program.kernels if id(k) not in ids], seeds)
+    own = [f for f in seeds if id(f) in only - ids and f.style not in (Style.LAMBDA, Style.HOST)]
+    found = [*left, *own]
+    return found if len(Mentions(program, found).understood(found)) == len(found) else None
 
 
 def without_text(sources: SourceSet, places: Iterable[tuple[str, Span]]) -> SourceSet:
@@ -221,24 +190,6 @@ def without_text(sources: SourceSet, places: Iterable[tuple[str, Span]]) -> Sour
         for path, file in sources.files.items()
     }
     return replace(sources, files=files)
-
-
-def body_of(function: Function) -> Span:
-    """Between the braces of a function, or the directive of a macro."""
-    if function.style is Style.MACRO:
-        return definition_of(function)
-    body = function.span(function.body)
-    return Span(body.start + 1, body.end - 1)
-
-
-def definition_of(function: Function) -> Span:
-    """A whole definition with its template heads; of a macro the directive."""
-    if function.style is Style.MACRO and function.asm and function.asm[0].macro is not None:
-        return function.asm[0].macro.span
-    node: Node = function.node
-    while node.parent is not None and node.parent.type == "template_declaration":
-        node = node.parent
-    return Span(node.start_byte + function.shift, node.end_byte + function.shift)
 
 
 def guarded(function: Function) -> list[Edit]:
