@@ -151,7 +151,18 @@ class Program:
             # the call names an object or a class
             return [c for f in self.functions for c in f.calls]
         same = self.calls_named(function.name) if function.name else []
-        return same + (self._odd_calls if function.style is Style.METHOD else self._renamed_calls)
+        return same + (
+            self._odd_callers.get(id(function), []) if function.style is Style.METHOD else self._renamed_calls
+        )
+
+    @cached_property
+    def _odd_callers(self) -> dict[int, list[Call]]:
+        """Calls whose name is no function's, by the ids of the functions that they may reach."""
+        found: dict[int, list[Call]] = {}
+        for call in self._odd_calls:
+            for reached in {id(f) for f in self.names.resolve(call).targets}:
+                found.setdefault(reached, []).append(call)
+        return found
 
     def steps_in(self, function: Function) -> list[TensorCoreStatement]:
         return [s for s in self.statements if s.function is function]
