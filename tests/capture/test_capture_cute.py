@@ -17,7 +17,7 @@ from porter.cli.main import main
 from porter.diagnostics import PorterError
 from porter.verify.launch_file import load_launch
 
-pytestmark = pytest.mark.external
+pytestmark = [pytest.mark.external, pytest.mark.slow]
 
 SOURCE = Path(__file__).with_name("cute_copy.cu")
 

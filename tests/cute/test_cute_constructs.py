@@ -12,7 +12,7 @@ from cute_run import Array, Unit, assert_clean, compiled, launched
 from porter.diagnostics import Code, PorterError
 from porter.sim.results import Schedule
 
-pytestmark = pytest.mark.external
+pytestmark = [pytest.mark.external, pytest.mark.slow]
 
 SOURCE = Path(__file__).with_name("constructs.cu")
 # Threads, and `tcgen05.ld` instructions: 32 registers each.
