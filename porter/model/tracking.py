@@ -257,6 +257,11 @@ class _Tracker:
         variable = resolve(self._home(node), node, self.function.text(node))
         if variable is None:
             name = self.function.text(node)
+            if node.parent is not None and node.parent.child_by_field_name("declarator") == node:
+                # the name that is declared there
+                inner = node.parent if node.parent.type == "init_declarator" else node
+                holder = inner.parent
+                return holder is not None and holder.type == "declaration" and _plain(holder, inner)
             known = self.builder.program.constants_in(self.function).text(name) is not None
             return known or name in ("threadIdx", "blockIdx", "blockDim", "gridDim")
         if variable.param is not None:

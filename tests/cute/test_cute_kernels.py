@@ -24,7 +24,9 @@ KERNELS = Path(__file__).with_name("kernels")
 NAMES = sorted(path.name for path in KERNELS.iterdir())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [n if n == "cute_gemm_tma" else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
+)
 def test_original(name: str) -> None:
     case = load_case(KERNELS / name / "case.yaml")
     families = case.families or ("integers",)

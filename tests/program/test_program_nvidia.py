@@ -95,7 +95,9 @@ def run(tutorial: Tutorial, simulator: Options, built: Build, on_launch: LaunchH
     return run_program(executable, args, ProgramOptions(simulator, on_launch=on_launch))
 
 
-@pytest.mark.parametrize("schedule", ["eager", "late", "random"])
+@pytest.mark.parametrize(
+    "schedule", ["late", pytest.param("eager", marks=pytest.mark.slow), pytest.param("random", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_tutorial(name: str, schedule: Schedule, built: Build) -> None:
     tutorial = TUTORIALS[name]
