@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.passes.tiled.port import HEADER, header_text
 from porter.ptx.ast import Module
 from porter.ptx.parser import parse_module
-from porter.rules.load import mappings_directory
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
 
 Array = npt.NDArray[Any]
@@ -51,8 +51,8 @@ def compiled(text: str, arch: str, directory: Path, defines: Sequence[str] = ())
     """The PTX of a source text, which may include `cute_sm100.hpp`."""
     source = directory / "unit.cu"
     source.write_text(text)
-    folders = (mappings_directory() / "emit", *cutlass_directories())
-    request = CompileRequest(source, arch, include_dirs=folders, defines=tuple(defines), lineinfo=False)
+    (directory / HEADER).write_text(header_text())
+    request = CompileRequest(source, arch, include_dirs=cutlass_directories(), defines=tuple(defines), lineinfo=False)
     ptx = compile_ptx(request).ptx
     return Unit(ptx, parse_module(ptx))
 

@@ -10,8 +10,7 @@ import pytest
 from porter.diagnostics import Code, ExitCode
 from porter.lang.sources import load_sources
 from porter.passes.port import PortResult, port_sources
-from porter.passes.tiled.port import HEADER
-from porter.rules.load import mappings_directory
+from porter.passes.tiled.port import HEADER, header_text
 
 HEAD = f"""#include <cute/tensor.hpp>
 #include "{HEADER}"
@@ -22,7 +21,7 @@ using Mma = decltype(cute::make_tiled_mma(cute::SM90_64x64x16_F32F16F16_SS<GMMA:
 def port(tmp_path: Path, text: str) -> PortResult:
     path = tmp_path / "kernel.cu"
     path.write_text(HEAD + text)
-    (tmp_path / HEADER).write_text((mappings_directory() / "emit" / HEADER).read_text("utf-8"))
+    (tmp_path / HEADER).write_text(header_text(), "utf-8")
     return port_sources(load_sources(path))
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from porter.diagnostics import Diagnostic, has_errors
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.activity import Activity
@@ -20,6 +22,14 @@ from porter.rules.load import mappings_directory
 HEADER = "cute_sm100.hpp"
 CUTE = "CuTe C++"
 """Its library, in rules."""
+_PARTS = ("types", "warpgroup", "accumulator", "moves", "mma")
+"""What the header is made of, each of what stands in front of it."""
+
+
+def header_text() -> str:
+    """The header beside ports, as one file."""
+    folder = mappings_directory() / "emit" / Path(HEADER).stem
+    return "\n".join((folder / f"{part}.hpp").read_text("utf-8") for part in _PARTS)
 
 
 def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[KernelPlan]]:
@@ -35,6 +45,5 @@ def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[
         insert_loads(context)
     found = [refused(program, r) for r in tiled.refusals]
     if not has_errors(found):
-        text = (mappings_directory() / "emit" / HEADER).read_text("utf-8")
-        insert_header(port, HEADER, text)
+        insert_header(port, HEADER, header_text())
     return found, [kernel_plan(context, k) for k in context.kernels if k.fragments]
