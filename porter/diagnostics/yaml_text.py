@@ -11,7 +11,13 @@ MOST_NODES = 200_000
 """Values of a document, those that aliases repeat counted again."""
 
 
-def read_yaml(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> tuple[yaml.Node | None, Any]:
+MOST_NESTED = 500
+"""Lists and mappings in each other. What makes values of them does so on the stack, in C without a limit."""
+FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The loader of libyaml where PyYAML has it."""
+
+
+def read_yaml(text: str, loader: Any = FAST) -> tuple[yaml.Node | None, Any]:
     """A document as nodes with their places, and as values; None for an empty one. `loader` says what plain words
     are.
 
@@ -21,10 +27,12 @@ def read_yaml(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> tup
         TypeError: a key is no scalar.
         RecursionError: it is nested too deep.
     """
-    composer: Any = loader
-    if loader is yaml.SafeLoader:
-        composer = getattr(yaml, "CSafeLoader", loader)
-    node = yaml.compose(text, Loader=composer)
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_NESTED:
+            raise RecursionError(f"more than {MOST_NESTED} lists and mappings in each other")
+    node = yaml.compose(text, Loader=loader)
     if node is None:
         return None, None
     if _nodes(node, {}) > MOST_NODES:

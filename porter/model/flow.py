@@ -13,7 +13,7 @@ from porter.model.events import Branch, Event, Exit, Inlined, Item, Jumping, Kin
 from porter.model.frames import Frame
 from porter.model.functions import Call, Function, Style
 from porter.model.inlining import Inliner, in_any_order
-from porter.model.kernels import contains_tensor_core
+from porter.model.kernels import contains_tensor_core, statements_in
 from porter.model.macro_uses import MacroUses
 from porter.model.objects import constructors, is_const, object_root, returns_pointer
 from porter.model.program import Program
@@ -206,7 +206,7 @@ class FlowBuilder:
         body = node.child_by_field_name("body")
         if body is None:
             return []
-        arms = _arms(body) if body.type == "compound_statement" else [body]
+        arms = statements_in(body) if body.type == "compound_statement" else [body]
         flows = [self._statements_of(frame, arm) for arm in arms]
         inside = [c for c in find(body, "case_statement") if enclosing(c, "switch_statement") == node]
         if any(c not in arms for c in inside):
@@ -578,18 +578,6 @@ def _target(frame: Frame, jump: Node) -> Node | None:
         if label is not None and (name := n.child_by_field_name("label")) is not None and text(name) == text(label)
     ]
     return found[0] if len(found) == 1 else None
-
-
-def _arms(node: Node) -> list[Node]:
-    """The statements of a switch's body, those between preprocessor conditionals among them."""
-    found: list[Node] = []
-    skipped = {c.id for n in ("condition", "name") for c in node.children_by_field_name(n)}
-    for child in node.named_children:
-        if child.type in PREPROCESSOR_BLOCKS:
-            found += _arms(child)
-        elif child.type != "comment" and child.id not in skipped:
-            found.append(child)
-    return found
 
 
 def _operator(frame: Frame, node: Node) -> str:

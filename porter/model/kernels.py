@@ -86,18 +86,19 @@ def kernels_of(program: Program) -> list[Kernel]:
 
 def top_level(function: Function) -> list[Node]:
     """Statements of the body outside any block; those between preprocessor conditionals count."""
+    return statements_in(function.body)
 
-    def flatten(node: Node) -> list[Node]:
-        found = []
-        skipped = {c.id for n in ("condition", "name") for c in node.children_by_field_name(n)}
-        for child in node.named_children:
-            if child.type in PREPROCESSOR_BLOCKS:
-                found += flatten(child)
-            elif child.type != "comment" and child.id not in skipped:
-                found.append(child)
-        return found
 
-    return flatten(function.body)
+def statements_in(block: Node) -> list[Node]:
+    """The statements of a block, those between preprocessor conditionals among them."""
+    found: list[Node] = []
+    skipped = {c.id for n in ("condition", "name") for c in block.children_by_field_name(n)}
+    for child in block.named_children:
+        if child.type in PREPROCESSOR_BLOCKS:
+            found += statements_in(child)
+        elif child.type != "comment" and child.id not in skipped:
+            found.append(child)
+    return found
 
 
 def top_level_above(function: Function, node: Node) -> Node:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from porter.lang.text import Span
 from porter.model.functions import Function, Style
@@ -60,7 +61,7 @@ def joined(all_of: Iterable[Common]) -> Common:
 
 def with_helpers(one: Helpers, other: Helpers) -> Helpers:
     """What two ports ask for; the highest named barrier is the first one's."""
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for each in fields(Helpers):
         a, b = getattr(one, each.name), getattr(other, each.name)
         if isinstance(a, set):
@@ -71,7 +72,7 @@ def with_helpers(one: Helpers, other: Helpers) -> Helpers:
             values[each.name] = max(a, b)
         elif each.name == "mirrors":
             values[each.name] = _mirrors(one, other)
-    made = replace(one, **values)  # type: ignore[arg-type]
+    made = replace(one, **values)
     for mirror in made.mirrors.values():
         mirror.beside_floats = made.float_registers
     return made

@@ -336,9 +336,13 @@ def port_each(
     engine fails does not end the others."""
     one = partial(_port_one, options=options, include_dirs=include_dirs, look=look, keep_going=keep_going)
     done = spread(one, files, jobs, tell)
-    at = [i for i, f in enumerate(done) if isinstance(f.sources, SourceSet) and isinstance(f.result, PortResult)]
-    cuda = [RootPort(done[i].sources, done[i].result, options) for i in at]  # type: ignore[arg-type]
-    for i, port in zip(at, port_together(cuda, lambda wanted: spread(_port_again, wanted, jobs)), strict=True):
+    cuda = {
+        i: RootPort(f.sources, f.result, options)
+        for i, f in enumerate(done)
+        if isinstance(f.sources, SourceSet) and isinstance(f.result, PortResult)
+    }
+    agreed = port_together(list(cuda.values()), lambda wanted: spread(_port_again, wanted, jobs))
+    for i, port in zip(cuda, agreed, strict=True):
         done[i] = replace(done[i], result=port.result)
     return done
 

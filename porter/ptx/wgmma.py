@@ -25,6 +25,10 @@ THREADS = 128
 """Threads of a warpgroup, which execute a wgmma together."""
 
 
+MOST_PENDING = 7
+"""Batches that wgmma.wait_group may leave in flight (CUTLASS include/cute/arch/mma_sm90_gmma.hpp warpgroup_wait)."""
+
+
 def legal_n(a_type: ElementType) -> tuple[int, ...]:
     """The values of N for an operand type: steps of 8 for floats; 8, 16, 24, 32 and then steps of 16 for
     integers and bits."""

@@ -17,7 +17,7 @@ import yaml
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
-from porter.diagnostics.yaml_text import read_yaml
+from porter.diagnostics.yaml_text import FAST, read_yaml
 from porter.lang.text import Safety
 from porter.model.facts import KINDS, Fact, kind_name
 from porter.model.recognition import Emitter
@@ -94,26 +94,19 @@ def schema() -> dict[str, Any]:
     return read
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML whose only truth values are `true` and `false`: `on` is a word of rules."""
-
-
-class _FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The same in C where PyYAML has it, for Porter's own files: nesting has no limit there but the stack."""
-
-
-for _loader in (_Loader, _FastLoader):
-    _loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:bool"]
-        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    _loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false"), ["t", "f"])
+_Loader: Any = type("_Loader", (FAST,), {})
+"""YAML whose only truth values are `true` and `false`: `on` is a word of rules."""
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:bool"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false"), ["t", "f"])
 
 
 def read_rule_file(path: Path, is_user: bool = True) -> list[Rule]:
     """The rules of one file. Raises PorterError RULE_FILE with the place of the first problem."""
     try:
-        root, data = read_yaml(read_file(path).decode("utf-8"), _Loader if is_user else _FastLoader)
+        root, data = read_yaml(read_file(path).decode("utf-8"), _Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = Location(str(path), mark.line + 1, mark.column + 1) if mark else Location(str(path))

@@ -207,8 +207,9 @@ def tmem_load(
         if M.observer is not None:
             cells = Tensor(cta, _bits(M, warp, access, address, half_split), False)
             effects.append(Effect("ld", at, warp, None, [cells], Completion.TCGEN05_LD, registers=registers))
-    for effect in effects:
-        M.observer.issues(effect)  # type: ignore[union-attr]
+    if M.observer is not None:
+        for effect in effects:
+            M.observer.issues(effect)
     return out
 
 

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,10 +46,10 @@ class Project:
         """The compiler calls of one more build."""
         before = self.log.read_text() if self.log.exists() else ""
         first, second = self.folder / "first", self.folder / "second"
-        values: dict[str, object] = {"include_dirs": [first, second], **options}
+        values: dict[str, Any] = {"include_dirs": [first, second], **options}
         build_program(
             self.folder / "p.cu", arch, self.folder / "p", toolkit=self.toolkit, cache=self.cache,
-            **values,  # type: ignore[arg-type]
+            **values,
         )  # fmt: skip
         after = self.log.read_text() if self.log.exists() else ""
         return after[len(before) :].splitlines()

@@ -4,6 +4,8 @@ flags; and warps that end (ruling `cluster-exit`)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from check_ptx import COMMIT, DESCRIPTORS, FILL, MMA, check, found, try_wait, without
 
@@ -33,8 +35,8 @@ DEALLOC = "@!%p1 bra END;\ntcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 3
 FREE = BEFORE + "bar.sync 0;\n" + AFTER + DEALLOC
 
 
-def run(body: str, level: str = "strict", **options: int) -> Outcome:
-    outcome = check(body, level=level, **options)  # type: ignore[arg-type]
+def run(body: str, level: Any = "strict", **options: Any) -> Outcome:
+    outcome = check(body, level=level, **options)
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     return outcome
 

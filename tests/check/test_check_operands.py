@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from check_ptx import COMMIT, HEADER, TENSOR, check
@@ -56,18 +58,19 @@ def test_other_instructions_take_no_shared_address(use: str) -> None:
 
 def test_without_the_checker_too() -> None:
     """A program that is run: at practice level values alone."""
-    for level, status in (("practice", "ok"), ("strict", "error")):
+    levels: Any = (("practice", "ok"), ("strict", "error"))
+    for level, status in levels:
         memory = GlobalMemory()
         source, out = memory.alloc(4096, fill=0), memory.alloc(65536, fill=0)
         body = TENSOR.replace(COMMIT, GENERIC.format(cvta="", guard=""))
         module = parse_module(HEADER.format(target="sm_100a") + body + "\n}\n")
         params = pack_params(module.function("kernel"), [source, out])
         launch = Launch((1, 1, 1), (128, 1, 1), (1, 1, 1), 8192)
-        options = Options(level=level)  # type: ignore[arg-type]
+        options = Options(level=level)
         assert simulate(module, "kernel", launch, params, memory, options).status == status
 
 
-def loaded(lane: str, level: str) -> tuple[Outcome, np.ndarray]:
+def loaded(lane: str, level: Any) -> tuple[Outcome, np.ndarray]:
     """Blocks of a pair read the ranks that a tcgen05.cp has put into their Tensor Memory, from a lane of their own."""
     memory = GlobalMemory()
     out = memory.alloc(1024)
@@ -77,7 +80,7 @@ def loaded(lane: str, level: str) -> tuple[Outcome, np.ndarray]:
     text = text.replace("add.u32 %r12, %r12, %r10;", f"add.u32 %r12, %r12, %r10; {lane}")
     module = parse_module(text)
     params = pack_params(module.function("kernel"), [out])
-    options = Options(mode="checking", level=level)  # type: ignore[arg-type]
+    options = Options(mode="checking", level=level)
     outcome = simulate(module, "kernel", Launch((2, 1, 1), (128, 1, 1), (2, 1, 1), 2048), params, memory, options)
     return outcome, memory.read(out, 1024).view(np.uint32)
 

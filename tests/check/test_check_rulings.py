@@ -122,9 +122,9 @@ EXAMPLES: dict[Ruling, tuple[str, str, dict[str, int]]] = {
 def test_an_example(ruling: Ruling) -> None:
     """To review at practice level with this ruling, and an error at strict level."""
     body, target, options = EXAMPLES[ruling]
-    mild = check(body, target, level="practice", **options)  # type: ignore[arg-type]
+    mild = check(body, target, level="practice", **options)
     assert mild.status == "ok", mild.findings
     assert ruling in {h.ruling for h in mild.hazards if h.severity == "review"}, [
         (h.kind.id, h.severity, h.ruling, h.missing) for h in mild.hazards
     ]
-    assert any(h.severity == "error" for h in check(body, target, **options).hazards)  # type: ignore[arg-type]
+    assert any(h.severity == "error" for h in check(body, target, **options).hazards)

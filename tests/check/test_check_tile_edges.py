@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from check_ptx import HEADER, found
@@ -74,7 +76,7 @@ STORE, REDUCE = "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor"
 
 
 def launch(rows: int, filled: int, y: int = 0, again: int = 16, wait: str = WAIT, op: str = STORE,
-           level: str = "strict") -> Outcome:  # fmt: skip
+           level: Any = "strict") -> Outcome:  # fmt: skip
     memory = GlobalMemory()
     out = memory.alloc(4096, fill=0)
     tensor_map = TensorMap(TensorMapType.UINT32, out, (8, rows), (32,), (8, 16))
@@ -84,7 +86,7 @@ def launch(rows: int, filled: int, y: int = 0, again: int = 16, wait: str = WAIT
     body = f"mov.u32 %r5, 0; mov.s32 %r6, {y};\n" + body
     module = parse_module(HEADER.format(target="sm_90a") + body + "\n}\n")
     params = pack_params(module.function("kernel"), [where, out])
-    options = Options(mode="checking", level=level)  # type: ignore[arg-type]
+    options = Options(mode="checking", level=level)
     outcome = simulate(module, "kernel", Launch((1, 1, 1), (64, 1, 1), (1, 1, 1), 8192), params, memory, options)
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     return outcome

@@ -138,6 +138,7 @@ YAML = {
     "lists": "a: " + "[" * DEEP + "]" * DEEP,
     "mappings": "a: " + "{a: " * DEEP + "1" + "}" * DEEP,
     "open": "[" * DEEP,
+    "deeper": "a: " + "[" * 200_000,
     "blocks": "\n".join(" " * i + "a:" for i in range(2_000)),
     "itself": "a: &a [*a]",
     "objects": "a: !!python/object/apply:os.system ['touch escaped']",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, fields
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -178,9 +179,9 @@ CENTRAL = LEVELS | {
 }
 
 
-def every_case(levels: dict[str, tuple[object, ...]]) -> Iterator[Case]:
+def every_case(levels: dict[str, tuple[Any, ...]]) -> Iterator[Case]:
     for values in itertools.product(*levels.values()):
-        case = Case(*values)  # type: ignore[arg-type]
+        case = Case(*values)
         if case.valid:
             yield case
 

@@ -20,11 +20,10 @@ from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
 from porter.passes.tiled.spelling import Unnamed, spelled, written
 from porter.passes.tiled.sync import is_in_shared_memory
+from porter.ptx.wgmma import MOST_PENDING
 
 SETUP_RULE = "PTR613"
 TILE_RULE = "PTR610"
-_UNKNOWN_WAIT = 7
-"""What a wait may leave pending whose argument is not known."""
 
 
 @dataclass(eq=False)
@@ -131,7 +130,7 @@ def _ring(context: TiledContext) -> int:
     for one in context.tiled.synchronizations:
         if isinstance(one.fact, Wait):
             value = context.tiled.program.value(one.call.caller, one.fact.pending)
-            most = max(most, value if value is not None and value >= 0 else _UNKNOWN_WAIT)
+            most = max(most, value if value is not None and value >= 0 else MOST_PENDING)
     return int(1 << (most + 1).bit_length())
 
 
