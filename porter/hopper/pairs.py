@@ -2,7 +2,7 @@
 """Tensor copies of a CTA pair: `cp.async.bulk.tensor` with `.cta_group::2`.
 
 With the qualifier the bytes that go to a CTA count on the mbarrier of the even or the odd CTA of its pair, as
-the mbarrier's address says (PTX ISA 9.0 §9.7.9.27.1.2). Hopper's TMA signals the CTA that the bytes go to.
+the mbarrier's address says (PTX ISA 9.0 §9.7.9.25.5.2). Hopper's TMA signals the CTA that the bytes go to.
 A copy to CTAs whose own mbarrier is meant stays as it is; for the others it completes on an mbarrier of the
 library in each of them, from where threads that poll pass the bytes on.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensor copies and reductions (TMA): PTX ISA 9.7.9.27."""
+"""Tensor copies and reductions (TMA): PTX ISA 9.7.9.25.5."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands of tensor copies (TMA, PTX ISA 9.7.9.27), thread by thread; see `bulk_operands`."""
+"""Operands of tensor copies (TMA, PTX ISA 9.7.9.25.5), thread by thread; see `bulk_operands`."""
 
 from __future__ import annotations
 

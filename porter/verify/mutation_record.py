@@ -112,14 +112,16 @@ def code_digest(module: ast.Module) -> str:
 
 
 _PLACED = re.compile(r'"/[^"]*/([^"/]*)"')
+_DEBUG_BYTES = re.compile(r"^\s*\.section\s+\.debug_\w+\s*\{[^}]*\}\n?", re.MULTILINE)
+"""Sections that compilers add for debuggers; their bytes name the directory that was compiled in."""
 
 
 def ptx_digest(case: Case, setups: Sequence[Setup]) -> str:
     """A digest of a case, of its programs as they are compiled for all sizes, and of the lines that they come from; the
     same wherever the files lie."""
-    programs = [setup.kernel.ptx for setup in setups]
-    files = sorted({m.group().strip('"') for text in programs for m in _PLACED.finditer(text)})
-    lines = ["\n".join(_lines(name)) for name in files]
+    programs = [_DEBUG_BYTES.sub("", setup.kernel.ptx) for setup in setups]
+    names = {m.group().strip('"') for text in programs for m in _PLACED.finditer(text)}
+    lines = sorted("\n".join([Path(name).name, *_lines(name)]) for name in names)
     return digest([_ADDED_SIZES.sub(b"", case.path.read_bytes()), *(_PLACED.sub(r"\1", t) for t in programs), *lines])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from porter.cli.porting import plan_of, plan_of_case
 from porter.report.mutation_review import Explanation, explained, load_explanations, open_survivors, unexplained
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
+from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import mutate
 from porter.verify.mutation_record import (
     Record,
     Row,
     code_digest,
     port_digest,
+    ptx_digest,
     read_record,
     record_path,
     record_row,
@@ -110,6 +113,25 @@ def rows_again(case: Case, only: list[int] | None, jobs: int = 1) -> tuple[list[
     options = SimOptions(seed=record.seed, schedule="late", arithmetic="float64")
     result = mutate(setups, options, jobs=jobs, only=only)
     return [record_row(row) for row in result.rows], record
+
+
+@pytest.mark.external
+def test_results_know_a_program_wherever_it_lies(tmp_path: Path) -> None:
+    """Line information names the directory, in strings and in bytes for debuggers."""
+    found = set()
+    for place in (ROOT / "corpus", shutil.copytree(ROOT / "corpus", tmp_path / "elsewhere" / "corpus")):
+        case = next(c for c in map(load_case, cases_of(place)) if c.name == "gemm_two_n")
+        setups, _ = mutation_setups(case, "port", ToolkitBuilder(), case.mutation_sizes(), 0, plan_of_case)
+        assert ".debug_str" in setups[0].kernel.ptx
+        found.add(ptx_digest(case, setups))
+        changed = [setup.kernel.ptx.replace("add.s32", "sub.s32", 1) for setup in setups]
+        others = [replaced(setup, text) for setup, text in zip(setups, changed, strict=True)]
+        assert ptx_digest(case, others) not in found
+    assert len(found) == 1
+
+
+def replaced(setup: Setup, ptx: str) -> Setup:
+    return dataclasses.replace(setup, kernel=dataclasses.replace(setup.kernel, ptx=ptx))
 
 
 @pytest.mark.external

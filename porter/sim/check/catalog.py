@@ -148,7 +148,8 @@ KINDS: dict[str, HazardKind] = {
     **_kinds(
         Code.HAZARD_REGISTERS,
         ("H29", "wgmma registers touched without wgmma.wait_group before, or wgmma.fence after",
-         "wgmma.wait_group before the access, wgmma.fence between it and the next wgmma", "PTX ISA 9.7.15.4"),
+         "wgmma.wait_group before the access, wgmma.fence between it and the next wgmma",
+         "PTX ISA 9.7.15.7.1, 9.7.15.7.3"),
         ("R1", "setmaxnreg that differs among the warps of a warpgroup",
          "the same setmaxnreg in all warps of the warpgroup", "PTX ISA 9.7.19.5"),
         ("H30", "source registers of a tcgen05.st overwritten while the store is under way", "wait::st",
