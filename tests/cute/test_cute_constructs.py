@@ -10,6 +10,8 @@ import pytest
 from cute_run import Array, Unit, assert_clean, compiled, launched
 
 from porter.diagnostics import Code, PorterError
+from porter.lang.sources import load_sources
+from porter.passes.port import port_sources
 from porter.sim.results import Schedule
 
 pytestmark = [pytest.mark.external, pytest.mark.slow]
@@ -106,3 +108,51 @@ def test_plain_registers_are_refused_by_name(tmp_path: Path) -> None:
         compiled(PLAIN, "sm_100a", tmp_path)
     assert caught.value.diagnostic.code is Code.NVCC_ERROR
     assert "declare its accumulator by porter::accumulator" in caught.value.diagnostic.detail
+
+
+REGISTERS = """
+#include <cute/tensor.hpp>
+using namespace cute;
+using T = half_t;
+using SmemLayout = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<_64, _64>{}));
+extern "C" __global__ void __launch_bounds__(128) kernel(T const* a, T const* b, float* d) {
+    __shared__ alignas(1024) T storage[64 * 64];
+    auto mma = make_tiled_mma(SM90_64x64x16_F32F16F16_RS<GMMA::Major::K, GMMA::Major::K>{});
+    Tensor sB = make_tensor(make_smem_ptr(storage), SmemLayout{});
+    for (int i = threadIdx.x; i < 64 * 64; i += 128) sB(i / 64, i % 64) = b[i];
+    cutlass::arch::fence_view_async_shared();
+    __syncthreads();
+    auto thread = mma.get_slice(threadIdx.x);
+    Tensor gA = make_tensor(make_gmem_ptr(a), Shape<_64, _64>{}, Stride<_64, _1>{});
+    Tensor gD = make_tensor(make_gmem_ptr(d), Shape<_64, _64>{}, Stride<_64, _1>{});
+    Tensor tA = make_fragment_like<T>(thread.partition_A(gA));
+    copy(thread.partition_A(gA), tA);
+    Tensor tB = thread.partition_fragment_B(sB);
+    Tensor acc = partition_fragment_C(mma, Shape<_64, _64>{});
+    clear(acc);
+    warpgroup_arrive();
+    gemm(mma, tA, tB, acc);
+    warpgroup_commit_batch();
+    warpgroup_wait<0>();
+    copy(acc, thread.partition_C(gD));
+}
+"""
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_registers_of_a_without_columns_trap(columns: bool, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text(REGISTERS)
+    text = port_sources(load_sources(source)).files[str(source)].decode()
+    lines = [line for line in text.splitlines() if columns or "tc.operand = " not in line]
+    assert columns or len(lines) == len(text.splitlines()) - 1
+    unit = compiled("\n".join(lines), "sm_100a", tmp_path)
+    a, b, _ = operands()
+    a, b = a[:64], b[:64]
+    want = (a @ b.T).astype(np.float32)
+    got, outcome = launched(unit, "kernel", (a, b), np.zeros_like(want), threads=128, shared=0)
+    if columns:
+        assert_clean(outcome)
+        np.testing.assert_array_equal(got, want)
+    else:
+        assert [f.code for f in outcome.findings] == [Code.SIM_TRAP]

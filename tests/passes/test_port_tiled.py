@@ -213,3 +213,41 @@ def test_the_warpgroups_that_multiply_have_the_columns(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_refused(tmp_path: Path, text: str, why: str) -> None:
     assert why in refused(tmp_path, text)
+
+
+_SHARED = "SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>"
+_HIDDEN = "using Other = SM90_64x64x16_F32F16F16_RS<GMMA::Major::K, GMMA::Major::K>;\n"
+
+
+@pytest.mark.parametrize("before", ["", _HIDDEN])
+@pytest.mark.parametrize(
+    "made",
+    [
+        f"auto mma = make_tiled_mma({_SHARED}{{}});",
+        f"TiledMMA<MMA_Atom<{_SHARED}>> mma;",
+        f"using Atom = {_SHARED};\n  auto mma = make_tiled_mma(Atom{{}});",
+        f"using M = decltype(make_tiled_mma({_SHARED}{{}}));\n  M mma;",
+        f"auto op = {_SHARED}{{}};\n  auto mma = make_tiled_mma(op);",
+        "auto mma = make_tiled_mma(GMMA::ss_op_selector<half_t, half_t, float, Shape<_64, _64, _64>>());",
+    ],
+)
+def test_types_that_say_that_a_is_in_shared_memory(tmp_path: Path, made: str, before: str) -> None:
+    text = ported(tmp_path, kernel(f"  {made}\n{OPERANDS.replace('  Mma mma;', '')}{ACC}{BATCH}{STORE}", before))
+    assert "operand_columns" not in text
+    assert "tc.operand" not in text
+
+
+@pytest.mark.parametrize(
+    ("made", "before"),
+    [
+        ("auto mma = make();", f"__device__ auto make() {{ return make_tiled_mma({_SHARED}{{}}); }}\n"),
+        ("auto mma = make_tiled_mma(ATOM{});", f"#define ATOM {_SHARED}\n"),
+        ("typename A::Mma mma;", ""),
+        ("typename Traits::Mma mma;", f"struct Traits {{ using Mma = decltype(make_tiled_mma({_SHARED}{{}})); }};\n"),
+        (f"auto mma = make_tiled_mma(B{{}}, {_SHARED}{{}});", ""),
+    ],
+)
+def test_types_that_only_the_compiler_follows_have_columns_for_a(tmp_path: Path, made: str, before: str) -> None:
+    text = ported(tmp_path, kernel(f"  {made}\n{OPERANDS.replace('  Mma mma;', '')}{ACC}{BATCH}{STORE}", before))
+    assert "constexpr int operand_columns = porter::operand_columns_of<1, decltype(" in text
+    assert "tc.operand = tc.tmem + " in text

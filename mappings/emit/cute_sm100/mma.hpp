@@ -31,6 +31,7 @@ CUTE_DEVICE void arrive(cute::Tensor<Engine, Layout> const& acc, cute::Tensor<En
     Warpgroup& tc = warpgroup(acc);
     if constexpr (!is_base_of<GMMA::DescriptorIterator, typename EngineA::iterator>::value) {
         constexpr int kM = extent<1, LayoutA>(), kSteps = extent<2, LayoutA>(), kGroup = group_size<LayoutA>();
+        if (columns.address == Operand::kNone) __trap();  // A would be stored over an accumulator
         tc.release(columns);
         columns.batch = tc.committed + 1;
         tc.stored = {columns.address & ~kUpperHalf, tc.halves ? run_of_halves<LayoutA>() : 0,
@@ -86,6 +87,7 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     p.home->in_tmem |= tiles;
     int first = 0;  // group of A's registers
     if constexpr (!M::kSharedA) {
+        if (tc.stored.registers == nullptr) __trap();  // no `arrive` has stored A
         first = int(raw_pointer_cast(A.data()) - static_cast<typename EngineA::value_type const*>(tc.stored.registers));
     }
     tc.meet();

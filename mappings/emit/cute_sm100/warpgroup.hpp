@@ -55,7 +55,8 @@ struct alignas(1024) Shared : Slots<kWarpgroups, kRing> {};
 
 // Columns for an A fragment from registers: 8 a k-step and m64 tile. One that two fragments share is waited for.
 struct Operand {
-    uint32_t address = 0;
+    static constexpr uint32_t kNone = ~0u;
+    uint32_t address = kNone;
     uint32_t batch = 0;  // one behind the last that reads it
 
     Operand() = default;

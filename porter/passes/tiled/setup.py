@@ -16,10 +16,10 @@ from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import resolve
 from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle
+from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
 from porter.passes.tiled.spelling import Unnamed, spelled, written
-from porter.passes.tiled.sync import is_in_shared_memory
 from porter.ptx.wgmma import MOST_PENDING
 
 SETUP_RULE = "PTR613"
@@ -171,17 +171,24 @@ def _greatest(expressions: list[str]) -> str:
 
 
 def _operands(context: TiledContext, kernel: TiledKernel, warpgroups: str) -> list[str]:
-    """Columns of each A operand that may come from registers. Raises Unnamed."""
-    if is_in_shared_memory(context):
-        return []
+    """Columns of each A operand that may come from registers. There are none if the type of one has no name there and
+    all names of MMAs have A in shared memory: the header traps where it is not. Raises Unnamed."""
     found: list[str] = []
+    unnamed: Unnamed | None = None
     for multiply in context.tiled.multiplies:
+        if in_shared_memory(context.tiled, multiply):
+            continue
         for function, node in context.tiled.handed_in(multiply.call.caller, multiply.a):
             if context.kernel_around(function) is kernel:
-                columns = (
-                    f"{NAMESPACE}::operand_columns_of<{warpgroups}, decltype({_operand(kernel, function, node)})>()"
-                )
+                try:
+                    operand = _operand(kernel, function, node)
+                except Unnamed as reason:
+                    unnamed = reason
+                    continue
+                columns = f"{NAMESPACE}::operand_columns_of<{warpgroups}, decltype({operand})>()"
                 found += [columns] if columns not in found else []
+    if unnamed is not None and (found or may_be_in_registers(context.tiled)):
+        raise unnamed
     return found
 
 

@@ -4,7 +4,6 @@ waits for it goes through any accumulator that is in sight."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tree_sitter import Node
@@ -15,12 +14,10 @@ from porter.model.facts import Commit, Fence, Wait
 from porter.model.functions import Function, Style
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization
+from porter.model.tiled.operands import in_shared_memory
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 
-_IN_REGISTERS = re.compile(rb"\w_RS(?:_\w+)?\b|\brs_\w+")
-_IN_SHARED = re.compile(rb"\w_SS(?:_\w+)?\b|\bss_\w+")
-"""How names of MMAs tell where their first operand is."""
 RULE = "PTR611"
 FENCE_RULE = "PTR615"
 
@@ -114,7 +111,7 @@ def _touched(context: TiledContext, multiply: Multiply, start: int, end: int) ->
     the batch opens."""
     holder = multiply.call.caller
     variable = context.tiled.tensors.root(holder, multiply.a)
-    if variable is None or is_in_shared_memory(context):
+    if variable is None or in_shared_memory(context.tiled, multiply):
         return None
     issued = [m.call.node for m in context.tiled.multiplies]
     for name in names_in(holder, holder.body):
@@ -126,12 +123,6 @@ def _touched(context: TiledContext, multiply: Multiply, start: int, end: int) ->
         if found is not None and found.key == variable.key and not context.tiled.only_asked(holder, name):
             return name
     return None
-
-
-def is_in_shared_memory(context: TiledContext) -> bool:
-    """Whether the names of the MMAs say that the first operand of all of them is in shared memory."""
-    text = b"\n".join(file.lexed.code for file in context.tiled.program.sources.files.values())
-    return _IN_SHARED.search(text) is not None and _IN_REGISTERS.search(text) is None
 
 
 def _within(inner: Function, outer: Function) -> bool:
