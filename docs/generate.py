@@ -17,6 +17,7 @@ from typing import Any
 
 from porter.cli.config import KEYS as KEYS_OF_CONFIG
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
+from porter.model.dsl.names import KINDS as PYTHON_FACTS
 from porter.model.facts import KINDS as FACTS
 from porter.passes.build_files import port_build_files
 from porter.ptx.forms.grammar import Form, expanded
@@ -113,6 +114,17 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
     for kind, fact in FACTS.items():
         stated = ", ".join(f"`{f.name}`" for f in dataclasses.fields(fact)) or "–"
         yield f"| `{kind}` | {stated} | {' '.join((fact.__doc__ or '').split())} |"
+    yield ""
+    yield "In a rule with `language: python` a pattern is a qualified name, as imports lead to it, or a call of one:"
+    yield "`house.ops.$NAME.$$$BELOW`, `house.multiply($A, $B, out=$D, $$$REST)`. `$X` stands for one step of the name"
+    yield "or one argument, by position or by keyword, `$$$X` for any list of them. A call is replaced or refused; a"
+    yield "name may also be one of these facts:"
+    yield ""
+    yield "| fact | fields | meaning |"
+    yield "|---|---|---|"
+    for kind, fact in PYTHON_FACTS.items():
+        stated = ", ".join(f"`{f.name}`" for f in dataclasses.fields(fact)) or "–"
+        yield f"| `{kind}` | {stated} | {' '.join((fact.__doc__ or '').split())} |"
     for library in dict.fromkeys(rule.library for rule in rules):
         yield ""
         yield f"## {library[:1].upper()}{library[1:]}"
@@ -123,6 +135,8 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
             if rule.recognizers:
                 shown = ", ".join(f"`{r.shown}`" for r in rule.recognizers)
                 yield f"{shown} · recognized as `{rule.becomes}`"
+            elif rule.names and rule.kind == "recognizer":
+                yield f"{', '.join(f'`{p.text}`' for p in rule.names)} · recognized as `{rule.becomes}`"
             elif rule.report:
                 yield f"*reported, not ported: {rule.report}*"
             else:

@@ -12,7 +12,6 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import Lexed
 from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
-from porter.lang.trees import refuse_python
 from porter.verify.case import cases_of
 
 _MAIN = re.compile(rb"\bmain\s*\(")
@@ -35,10 +34,10 @@ def require_source(path: Path) -> None:
     if is_python(path):
         # Only for Python is the engine needed, which takes longer to load than all else of a run.
         from porter.cli.porting import look
-        from porter.passes.ported import is_dsl_source
+        from porter.passes.ported import is_dsl_source, refused_python
 
         if not is_dsl_source(path, look(path)) and not embedded_in_python(path)[1]:
-            raise refuse_python(path)
+            raise refused_python(path)
         return
     if path.suffix.lower() not in CUDA_ENDINGS:
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, Location(str(path)), path=path)

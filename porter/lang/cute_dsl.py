@@ -21,19 +21,14 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
 from porter.lang.text import LineIndex, Span
 
-PACKAGE = "cutlass"
-KERNEL = "cutlass.cute.kernel"
-JIT = "cutlass.cute.jit"
 SUPPORT = "porter_dsl"
 """The module that stands beside a port and has the warpgroup MMAs of Hopper on sm_100a."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ImportStatement = ast.Import | ast.ImportFrom
-Placed = ast.expr | ast.stmt | ast.alias | ast.arg | ast.excepthandler
+Placed = ast.expr | ast.stmt | ast.alias | ast.arg | ast.keyword | ast.excepthandler
 """Nodes that have a place in the source."""
 
-_SINGLETON = "_get_dsl"
-"""A call that names reach through: `BaseDSL._get_dsl().get_arch_enum`."""
 _BREAK = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _TOKENS = re.compile(
@@ -47,6 +42,21 @@ _TOKENS = re.compile(
 def within(name: str, prefix: str) -> bool:
     """Whether a dotted name is `prefix` or stands below it."""
     return name == prefix or name.startswith(prefix + ".")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What is known of names before a file is read. `packages`: those whose names are looked for. `closed`: packages
+    that are not read, with those. `through`: methods that, called without arguments, names go on behind:
+    `Language.instance().target`. `words`: a file without any has nothing to edit but imports."""
+
+    packages: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
+    through: frozenset[str] = frozenset()
+    words: tuple[bytes, ...] = ()
+
+
+NO_DIALECT = Dialect()
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +132,7 @@ class DslFile:
     source: bytes
     package: str = ""
     """What a relative import starts from."""
+    dialect: Dialect = NO_DIALECT
 
     @functools.cached_property
     def module(self) -> ast.Module:
@@ -249,31 +260,32 @@ class DslFile:
         return {r.chain.node: r.name for r in self.all_references}
 
     def references(self) -> Iterator[tuple[ast.expr, str]]:
-        """Every use of a name from the cutlass package: the longest attribute chain and its full name."""
+        """Every use of a name from the dialect's packages: the longest attribute chain and its full name."""
         for reference in self.all_references:
-            if reference.name.partition(".")[0] == PACKAGE and reference.binding is not None:
+            if reference.name.partition(".")[0] in self.dialect.packages and reference.binding is not None:
                 yield reference.chain.node, reference.name.partition("()")[0]
 
     def qualified(self, node: ast.expr) -> str | None:
         """The full name of a chain that begins with an imported name."""
         return self._by_node.get(node)
 
+    @functools.cached_property
+    def calls(self) -> dict[ast.expr, ast.Call]:
+        """Every call by what it calls."""
+        return {n.func: n for n in ast.walk(self.module) if isinstance(n, ast.Call)}
+
     def functions(self) -> Iterator[Function]:
         return (s for s in statements(self.module.body) if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
-    def decorated(self, mark: str, canonical: Callable[[str], str] = lambda name: name) -> list[Function]:
-        """Functions with a decorator of this qualified name, called or not."""
+    def decorated(self, is_mark: Callable[[str], bool]) -> list[Function]:
+        """Functions with a decorator, called or not, whose qualified name is a mark."""
         found = []
         for function in self.functions():
             for decorator in function.decorator_list:
                 name = self.qualified(decorator.func if isinstance(decorator, ast.Call) else decorator)
-                if name is not None and canonical(name) == mark:
+                if name is not None and is_mark(name):
                     found.append(function)
         return found
-
-    @functools.cached_property
-    def kernels(self) -> list[Function]:
-        return self.decorated(KERNEL) if b"kernel" in self.source else []
 
 
 def is_documentation(statement: ast.stmt) -> bool:
@@ -321,8 +333,9 @@ class _Reader:
         if "*" in names:
             names |= {n.id for n in ast.walk(self.file.module) if isinstance(n, ast.Name)}
         found = [s for s in statements(self.file.module.body) if isinstance(s, ast.Assign)]
+        through = self.file.dialect.through
         pairs = [(s.targets[0].id, s.value) for s in found if isinstance(s.targets[0], ast.Name)]
-        aliases = [(name, got[0].id) for name, value in pairs if (got := _unwound(value)) is not None]
+        aliases = [(name, got[0].id) for name, value in pairs if (got := _unwound(value, through)) is not None]
         grown = True
         while grown:
             new = {name for name, base in aliases if base in names} - names
@@ -350,7 +363,7 @@ class _Reader:
         return True
 
     def _attribute(self, node: ast.Attribute, scope: Scope, stack: list[tuple[ast.AST, Scope]]) -> bool:
-        found = _unwound(node)
+        found = _unwound(node, self.file.dialect.through)
         if found is not None and found[0].id in self.wanted:
             self.chains.append(Chain(node, found[0], found[1], scope))
         return found is not None
@@ -444,7 +457,7 @@ class _Reader:
         target = node.targets[0]
         if len(node.targets) > 1 or not isinstance(target, ast.Name) or target.id not in self.wanted:
             return False
-        found = _unwound(node.value)
+        found = _unwound(node.value, self.file.dialect.through)
         if found is None or found[0].id not in self.wanted or found[0].id == target.id:
             return False
         chain = Chain(node.value, found[0], found[1], scope)
@@ -476,7 +489,7 @@ def _parts(fields: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n for n in reversed(fields) if n not in ("ctx", "op", "ops", "attr", "arg", "type_comment"))
 
 
-def _unwound(node: ast.expr) -> tuple[ast.Name, tuple[str, ...]] | None:
+def _unwound(node: ast.expr, through: frozenset[str]) -> tuple[ast.Name, tuple[str, ...]] | None:
     """The name that a chain begins with and the attributes behind it."""
     parts: list[str] = []
     while True:
@@ -488,9 +501,9 @@ def _unwound(node: ast.expr) -> tuple[ast.Name, tuple[str, ...]] | None:
             and not node.args
             and not node.keywords
             and isinstance(node.func, ast.Attribute)
-            and node.func.attr == _SINGLETON
+            and node.func.attr in through
         ):
-            parts.append(_SINGLETON + "()")
+            parts.append(node.func.attr + "()")
             node = node.func.value
         elif isinstance(node, ast.Name):
             return node, tuple(reversed(parts))
@@ -498,18 +511,18 @@ def _unwound(node: ast.expr) -> tuple[ast.Name, tuple[str, ...]] | None:
             return None
 
 
-def parse_dsl(path: str, source: bytes, package: str = "") -> DslFile:
+def parse_dsl(path: str, source: bytes, package: str = "", dialect: Dialect = NO_DIALECT) -> DslFile:
     """Parse a Python file; the last ones are kept, as one command asks for the same file several times.
 
     Raises:
         PorterError: NOT_TEXT, DSL_UNREADABLE with the place of the syntax error.
     """
-    return _parsed(path, source, package)
+    return _parsed(path, source, package, dialect)
 
 
 @functools.lru_cache(maxsize=2)
-def _parsed(path: str, source: bytes, package: str) -> DslFile:
-    file = DslFile(path, source, package)
+def _parsed(path: str, source: bytes, package: str, dialect: Dialect) -> DslFile:
+    file = DslFile(path, source, package, dialect)
     assert file.module is not None
     return file
 
@@ -530,6 +543,6 @@ def _tree(path: str, source: bytes) -> ast.Module:
         raise PorterError(Code.DSL_UNREADABLE, Location(path), path=path, problem=str(error)) from None
 
 
-def read_dsl(path: Path, package: str = "") -> DslFile:
+def read_dsl(path: Path, package: str = "", dialect: Dialect = NO_DIALECT) -> DslFile:
     """Raises what `parse_dsl` and `read_file` raise."""
-    return parse_dsl(str(path), read_file(path), package)
+    return parse_dsl(str(path), read_file(path), package, dialect)

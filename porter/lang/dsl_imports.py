@@ -152,8 +152,8 @@ def fresh_name(file: DslFile, wanted: str) -> str:
 
 
 def support_import(file: DslFile, name: str, local: str, before: int) -> Edit:
-    """`import name as local` at the top of a module: behind its first import of the cutlass package, in any case above
-    the offset `before`."""
+    """`import name as local` at the top of a module: behind its first import of a package of the dialect, in any case
+    above the offset `before`."""
     line = f"import {name}" + (f" as {local}" if local != name else "")
     body, last = file.module.body, None
     for statement in body:
@@ -163,7 +163,7 @@ def support_import(file: DslFile, name: str, local: str, before: int) -> Edit:
     for statement in body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)) and file.span(statement).end < before:
             origin = statement.names[0].name if isinstance(statement, ast.Import) else statement.module or ""
-            if origin.partition(".")[0] == "cutlass":
+            if origin.partition(".")[0] in file.dialect.packages:
                 last = statement
                 break
     if last is None:

@@ -17,11 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.diagnostics import PorterError
-from porter.lang.cute_dsl import SUPPORT, DslFile, Function, parse_dsl, read_dsl, within
+from porter.lang.cute_dsl import SUPPORT, Dialect, DslFile, Function, parse_dsl, read_dsl, within
 
-_NOT_FOLLOWED = frozenset({"cutlass", "torch", SUPPORT}) | sys.stdlib_module_names
-WORDS = (b"warpgroup", b"gemm", b"mma_atom_call", b"make_trivial_tiled_mma", b"get_arch_enum", b"kernel", b"wgmma")
-"""A module without any of these words has nothing to edit but its imports."""
+_NOT_FOLLOWED = frozenset({SUPPORT}) | sys.stdlib_module_names
 _DEPTH = 16
 """How many modules may hand a name on."""
 
@@ -120,7 +118,7 @@ class Closure:
                 continue
             for target in _exports(module.file, parts[i]) if depth else ():
                 found = self.canonical(".".join([target, *parts[i + 1 :]]), depth - 1)
-                if target.partition(".")[0] == "cutlass" or found != name:
+                if target.partition(".")[0] in self.root.file.dialect.packages or found != name:
                     return found
             return name
         return name
@@ -134,8 +132,10 @@ def _exports(file: DslFile, name: str) -> list[str]:
 class _Search:
     """Where modules are: the project first, then `directories`, then what the interpreter has."""
 
-    def __init__(self, root: Path, statements: Sequence[ast.Import | ast.ImportFrom], directories: Sequence[Path]):
-        self.root, self.anchor = root, _anchor(root, statements)
+    def __init__(self, root: Path, first: DslFile, directories: Sequence[Path]):
+        self.root, self.packages = root, first.dialect.packages
+        self.closed = _NOT_FOLLOWED | first.dialect.closed
+        self.anchor = _anchor(root, first.import_statements, self.closed)
         self.name = ".".join(root.relative_to(self.anchor).with_suffix("").parts)
         self.name = self.name.removesuffix(".__init__")
         self.elsewhere = [d.resolve() for d in directories]
@@ -144,7 +144,7 @@ class _Search:
     def find(self, name: str) -> tuple[Path, bool] | None:
         """The file of a module, and whether it is of the project; None for what is not followed."""
         top = name.partition(".")[0]
-        if top in _NOT_FOLLOWED:
+        if top in self.closed:
             return None
         if top == self.name.partition(".")[0] and self.root.parent != self.anchor:
             return self._own(_file_in(self.anchor, name))
@@ -154,7 +154,7 @@ class _Search:
         for directory in self.elsewhere:
             found = _file_in(directory, name)
             if found is not None:
-                return (found, False) if _uses_cutlass(directory, top) else None
+                return (found, False) if _mentions(directory, top, self.packages) else None
         return None
 
     @staticmethod
@@ -162,7 +162,7 @@ class _Search:
         return (found, True) if found is not None else None
 
 
-def _anchor(root: Path, statements: Sequence[ast.Import | ast.ImportFrom]) -> Path:
+def _anchor(root: Path, statements: Sequence[ast.Import | ast.ImportFrom], closed: frozenset[str]) -> Path:
     """The directory that holds the root's top package: packages may have no `__init__.py`, their imports tell then."""
     anchors = [root.parent]
     while (anchors[-1] / "__init__.py").is_file():
@@ -175,7 +175,7 @@ def _anchor(root: Path, statements: Sequence[ast.Import | ast.ImportFrom]) -> Pa
             name = statement.module if isinstance(statement, ast.ImportFrom) else alias.name
             top = (name or "").partition(".")[0]
             above = [p.parent for p in root.parents if p.name == top and name != top]
-            anchors += [p for p in above if top not in _NOT_FOLLOWED and _file_in(p, name or "") is not None]
+            anchors += [p for p in above if top not in closed and _file_in(p, name or "") is not None]
     return min(anchors, key=lambda p: len(p.parts))
 
 
@@ -196,20 +196,21 @@ def _is_directory(directory: Path, name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _uses_cutlass(directory: Path, top: str) -> bool:
-    """Whether any file of an installed package names cutlass: a package that does not holds no kernels."""
+def _mentions(directory: Path, top: str, packages: frozenset[str]) -> bool:
+    """Whether any file of an installed package names one of `packages`: one that does not holds no kernels."""
     files = [directory / f"{top}.py", *(directory / top).rglob("*.py")]
-    return any(b"cutlass" in path.read_bytes() for path in files if path.is_file())
+    texts = (path.read_bytes() for path in files if path.is_file())
+    return any(package.encode() in text for text in texts for package in packages)
 
 
 @functools.lru_cache(maxsize=8192)
-def _parsed(path: str, package: str, changed: int, size: int) -> DslFile | None:
+def _parsed(path: str, package: str, changed: int, size: int, dialect: Dialect) -> DslFile | None:
     try:
-        file = parse_dsl(path, Path(path).read_bytes(), package)
+        file = parse_dsl(path, Path(path).read_bytes(), package, dialect)
     except (PorterError, OSError):
         return None
     assert file.import_statements is not None
-    if not any(word in file.source for word in WORDS):
+    if not any(word in file.source for word in dialect.words):
         file.forget()
     return file
 
@@ -218,15 +219,14 @@ def _package(name: str, path: Path) -> str:
     return name if path.name == "__init__.py" else name.rpartition(".")[0]
 
 
-def close(root: Path, directories: Sequence[Path] = ()) -> Closure:
+def close(root: Path, dialect: Dialect, directories: Sequence[Path] = ()) -> Closure:
     """The root with all modules that it imports, directly or not.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE for the root; modules that cannot be read are left out.
     """
-    first = read_dsl(root)
-    search = _Search(Path(os.path.abspath(root)), first.import_statements, directories)
-    file = read_dsl(root, _package(search.name, root))
+    search = _Search(Path(os.path.abspath(root)), read_dsl(root, dialect=dialect), directories)
+    file = read_dsl(root, _package(search.name, root), dialect)
     closure = Closure(Module(search.name, file, True), {})
     closure.modules[search.name] = closure.root
     pending = [closure.root]
@@ -242,7 +242,7 @@ def close(root: Path, directories: Sequence[Path] = ()) -> Closure:
             if name not in closure.modules:
                 stat = found[0].stat()
                 own_path = _shown(found[0], root, here) if found[1] else str(found[0])
-                read = _parsed(own_path, _package(name, found[0]), stat.st_mtime_ns, stat.st_size)
+                read = _parsed(own_path, _package(name, found[0]), stat.st_mtime_ns, stat.st_size, dialect)
                 if read is None:
                     continue
                 closure.modules[name] = Module(name, read, found[1])
@@ -261,14 +261,14 @@ def _named(file: DslFile, search: _Search) -> Iterator[str]:
     for statement in file.import_statements:
         if isinstance(statement, ast.ImportFrom):
             origin = file.origin(statement)
-            if origin.partition(".")[0] in _NOT_FOLLOWED:
+            if origin.partition(".")[0] in search.closed:
                 continue
             for alias in statement.names:
                 below = f"{origin}.{alias.name}"
                 yield below if alias.name != "*" and search.find(below) is not None else origin
             continue
         for alias in statement.names:
-            if alias.name.partition(".")[0] in _NOT_FOLLOWED:
+            if alias.name.partition(".")[0] in search.closed:
                 continue
             if search.find(alias.name) is None:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -116,6 +116,15 @@ def apply_groups(sources: dict[str, bytes], groups: Sequence[EditGroup]) -> dict
         pieces.append(sources[path][cursor:])
         result[path] = b"".join(pieces)
     return result
+
+
+def gap_edits(path: str, source: bytes, whole: Span, texts: Sequence[str], kept: Sequence[Span]) -> Iterator[Edit]:
+    """The edits that put `texts` around the spans `kept` of `whole`, which stay: one text more than spans."""
+    at = whole.start
+    for text, span in zip(texts, [*kept, Span(whole.end, whole.end)], strict=True):
+        if source[at : span.start] != text.encode():
+            yield Edit(path, Span(at, span.start), text.encode())
+        at = span.end
 
 
 class LineIndex:

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of a tree are sources, and which of the Python files hold CuTe DSL."""
+"""Which files of a tree are sources."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
-from porter.diagnostics import Code, Location, PorterError
-from porter.lang.cute_dsl import JIT, DslFile, parse_dsl
-from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS, read_source
-
-_TRITON = re.compile(rb"^[ \t]*(?:import|from)[ \t]+triton\b", re.MULTILINE)
-_TRITON_KERNEL = re.compile(rb"^[ \t]*@(?:triton\.)?jit\b", re.MULTILINE)
+from porter.diagnostics import Code, PorterError
+from porter.lang.sources import CUDA_ENDINGS, PYTHON_ENDINGS
 
 
 def source_files(path: Path, python: bool = True) -> list[Path]:
@@ -39,39 +34,3 @@ def files_below(path: Path) -> list[Path]:
         folders[:] = [f for f in folders if not f.startswith(".")]
         found += [Path(folder, name) for name in names if not name.startswith(".")]
     return sorted(p for p in found if p.is_file())
-
-
-def python_kernels(path: Path) -> tuple[str, ...]:
-    """Names of the CuTe DSL kernels (functions marked `@cute.kernel`) of a Python file.
-
-    Raises:
-        PorterError: FILE_NOT_FOUND, NOT_TEXT.
-    """
-    return tuple(k.name for k in _python(path).kernels)
-
-
-def python_drivers(path: Path) -> tuple[str, ...]:
-    """Names of the CuTe DSL host functions (marked `@cute.jit`) of a Python file: they may launch kernels of modules
-    that the file imports.
-
-    Raises:
-        PorterError: FILE_NOT_FOUND, NOT_TEXT.
-    """
-    return tuple(f.name for f in _python(path).decorated(JIT))
-
-
-def _python(path: Path) -> DslFile:
-    try:
-        return parse_dsl(str(path), read_source(path))
-    except PorterError as error:
-        if error.diagnostic.code is not Code.DSL_UNREADABLE:
-            raise
-        raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
-
-
-def refuse_python(path: Path) -> PorterError:
-    """Why a Python file without kernels is not read."""
-    source = read_source(path)
-    if _TRITON.search(source) and _TRITON_KERNEL.search(source) and b"gluon" not in source:
-        return PorterError(Code.RECOMPILED_KERNEL, Location(str(path)), path=path)
-    return PorterError(Code.NO_KERNEL, Location(str(path)), path=path)

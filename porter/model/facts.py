@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 
+from porter.model.dsl.names import KINDS as PYTHON_KINDS
+from porter.model.dsl.names import PythonFact
 from porter.ptx.table import opcode_modifiers
 from porter.ptx.wgmma import WgmmaOp
 
@@ -225,9 +227,10 @@ class Doubt:
     """ID of the rule that came nearest."""
 
 
-def kind_name(kind: type[Fact]) -> str:
+def kind_name(kind: type[Fact | PythonFact]) -> str:
     """What rules call a kind of fact."""
-    return next((name for name, known in (*KINDS.items(), ("replacement", Replaced)) if known is kind), "refusal")
+    kinds = (*KINDS.items(), *PYTHON_KINDS.items(), ("replacement", Replaced))
+    return next((name for name, known in kinds if known is kind), "refusal")
 
 
 def numbers(kind: type[Fact]) -> frozenset[str]:

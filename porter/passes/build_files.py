@@ -21,17 +21,22 @@ from porter.passes.build_capabilities import capability_group
 from porter.passes.build_kinds import kind_of
 from porter.passes.build_variables import Given, Variables, given_hopper, ported_variables, variables_of_both
 from porter.rules.engine import Selection, build_file_groups
+from porter.rules.load import own_names
 from porter.rules.rule import Region, Rule
 
 FAMILY = "build files"
 """Rules of this name are for every build file."""
 
 _PYTHON = re.compile(rb"get_device_capability|(?:sm|compute)_90a\b|TORCH_CUDA_ARCH_LIST|[\"']9\.0a[\"']")
-_DSL = re.compile(rb"^\s*(?:import|from)\s+cutlass\b", re.MULTILINE)
 
 _PASSED_OVER = frozenset(
     {".git", ".venv", "venv", "node_modules", "__pycache__", "third_party", "3rdparty", "site-packages"}
 )
+
+
+def _imports_dsl(source: bytes) -> bool:
+    packages = "|".join(map(re.escape, sorted(own_names().dialect.packages)))
+    return re.search(rf"^\s*(?:import|from)\s+(?:{packages})\b".encode(), source, re.MULTILINE) is not None
 
 
 def build_files_below(directory: Path) -> list[Path]:
@@ -53,7 +58,7 @@ def is_build_file(path: Path) -> bool:
     if path.suffix != ".py" or not path.is_file():
         return False
     source = path.read_bytes()
-    return _PYTHON.search(source) is not None and _DSL.search(source) is None
+    return _PYTHON.search(source) is not None and not _imports_dsl(source)
 
 
 def build_files_beside(source: Path, rules: Sequence[Rule]) -> list[Path]:

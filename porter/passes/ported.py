@@ -14,8 +14,9 @@ from porter.lang.lexical import Lexed
 from porter.lang.sources import HEADER_ENDINGS, SourceSet, is_python, load_sources
 from porter.lang.spread import Tell, spread
 from porter.lang.text import EditGroup
-from porter.lang.trees import python_drivers, python_kernels, refuse_python, source_files
-from porter.model.dsl.reach import uses_kernels
+from porter.lang.trees import source_files
+from porter.model.dsl.names import Names
+from porter.model.dsl.reach import marked, uses_kernels
 from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, is_build_file, port_build_files
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
@@ -24,7 +25,7 @@ from porter.passes.joint import RootPort, port_together
 from porter.passes.partial import LeftKernel
 from porter.passes.port import PortOptions, PortResult, port_beside
 from porter.rules.engine import Selection
-from porter.rules.load import load_rules
+from porter.rules.load import load_rules, names_of, own_names
 
 Result = PortResult | DslPortResult | EmbeddedPortResult
 
@@ -161,22 +162,23 @@ class Ported:
             self.diagnostics.append(Diagnostic(Code.NOTHING_TO_PORT, None, {"path": root}))
 
 
-def roots(paths: Iterable[Path]) -> list[Path]:
+def roots(paths: Iterable[Path], rule_directories: Sequence[str] = ()) -> list[Path]:
     """The files to port: named ones, and in directories those that are no headers (headers follow from
     them)."""
     found: list[Path] = []
+    names = names_of(load_rules(rule_directories))
     for path in paths:
         files = source_files(path)
         if path.is_dir():
-            files = [f for f in files if not is_python(f) or _has_kernel(f) or _has_source(f)]
+            files = [f for f in files if not is_python(f) or _has_kernel(f, names) or _has_source(f)]
             files = [f for f in files if f.suffix.lower() not in HEADER_ENDINGS] or files
         found += files
     return list(dict.fromkeys(found))
 
 
-def _has_kernel(path: Path) -> bool:
+def _has_kernel(path: Path, names: Names) -> bool:
     try:
-        return bool(python_kernels(path))
+        return bool(marked(path, names, "kernel"))
     except PorterError:
         return False
 
@@ -189,16 +191,24 @@ def _has_source(path: Path) -> bool:
         return error.diagnostic.code is Code.EMBEDDED_SOURCE
 
 
-def is_dsl_source(path: Path, beside: Beside) -> bool:
+def refused_python(path: Path, names: Names | None = None) -> PorterError:
+    """Why a Python file without kernels is not read."""
+    names = names or own_names()
+    recompiled = marked(path, names, "recompiled") and not marked(path, names, "by_hand")
+    return PorterError(Code.RECOMPILED_KERNEL if recompiled else Code.NO_KERNEL, Location(str(path)), path=path)
+
+
+def is_dsl_source(path: Path, beside: Beside, names: Names | None = None) -> bool:
     """Whether a Python file has a CuTe DSL kernel; or, having no CUDA source in its strings, launches imported ones or
     is called by a case beside it.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, EMBEDDED_SOURCE.
     """
-    if python_kernels(path):
+    names = names or own_names()
+    if marked(path, names, "kernel"):
         return True
-    return not embedded_in_python(path)[1] and (bool(python_drivers(path)) or beside.dsl)
+    return not embedded_in_python(path)[1] and (bool(marked(path, names, "host")) or beside.dsl)
 
 
 def port_paths(
@@ -218,7 +228,7 @@ def port_paths(
     files = _build_files(given, options)
     several = several_architectures(files | _builds_above(given, look)) if options.keep_hopper is None else None
     wanted = replace(options, keep_hopper=options.keep_hopper or several is not None)
-    found = roots(given)
+    found = roots(given, options.rule_directories)
     try:
         ported = _port_files(found, wanted, include_dirs, look, jobs, tell)
     except PorterError as error:
@@ -277,12 +287,13 @@ def port_root(
     if not is_python(root):
         sources = load_sources(root, include_dirs)
         return sources, port_cuda_file(sources, options)
-    if not python_kernels(root) and (strings := port_python_strings(root, options)) is not None:
+    names = names_of(load_rules(options.rule_directories))
+    if not marked(root, names, "kernel") and (strings := port_python_strings(root, options)) is not None:
         return strings.sources, strings
     beside = look(root)
     search = (*include_dirs, *beside.search)
-    if not uses_kernels(root, search) and not is_dsl_source(root, beside):
-        raise refuse_python(root)
+    if not uses_kernels(root, names, search) and not is_dsl_source(root, beside, names):
+        raise refused_python(root, names)
     result = port_python(root, options.select, options.ignore, options.rule_directories, search)
     if options.keep_hopper and result.groups:
         raise PorterError(Code.NOT_FOR_BOTH_CHIPS, Location(str(root)), what="a CuTe DSL kernel")

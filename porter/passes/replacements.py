@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
-from porter.lang.text import Edit, EditGroup, Span
+from porter.lang.text import Edit, EditGroup, Span, gap_edits
 from porter.model.facts import Doubt, Problem, Replaced
 from porter.model.functions import Function, Style
 from porter.model.program import Program
@@ -108,12 +108,7 @@ def _edits(function: Function, span: Span, answer: Answer, inner: Sequence[Edit]
             new = re.sub(r"\s*\\?\n\s*", " ", new)
         yield Edit(path, span, new.encode())
         return
-    at = span.start
-    for text, capture in zip(texts, [*known, Span(span.end, span.end)], strict=True):
-        gap = Span(at, capture.start)
-        if function.file.source[gap.start : gap.end] != text.encode():
-            yield Edit(path, gap, text.encode())
-        at = capture.end
+    yield from gap_edits(path, function.file.source, span, texts, known)
 
 
 def _filled(texts: Sequence[str], captured: Sequence[str]) -> str:

@@ -10,20 +10,24 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from porter.diagnostics import Code, Severity
+from porter.lang.cute_dsl import parse_dsl
 from porter.lang.diff import unified_diff
 from porter.lang.sources import is_python, load_sources
-from porter.model.facts import KINDS, Doubt, Fact
+from porter.model.dsl.names import KINDS as PYTHON_KINDS
+from porter.model.dsl.names import PythonFact
+from porter.model.facts import KINDS, Doubt, Fact, kind_name
 from porter.model.program import build_program
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.rules.accept import Change, accepted
 from porter.rules.explain import value_names
-from porter.rules.load import read_rule_file
+from porter.rules.load import names_of, read_rule_file
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Example, Rule
 
 Stated = tuple[tuple[str, tuple[tuple[str, str | int | bool], ...]], ...]
 
+_KINDS = {**KINDS, **PYTHON_KINDS}
 _HOPPER = '__device__ void f() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
 """What build files and the like are ported beside."""
 
@@ -57,7 +61,7 @@ class Tried:
 
     def accepted(self) -> dict[str, object]:
         """What the file has to say for the example to hold: values by key. Empty if what is wrong is for its author."""
-        if self.rule.recognizers and not _ports(self.example):
+        if (self.rule.recognizers or self.rule.names) and not _ports(self.example):
             facts = _found_facts(self)
             return {"facts": facts} if facts and self.example.facts else {}
         if self.example.diagnostics:
@@ -87,6 +91,8 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
     for name, text in (*example.others, (example.file, example.before)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
+    if rule.names and not _ports(example):
+        return _python_facts(path, rule)
     if rule.recognizers and not _ports(example):
         return _facts(path, rule)
     root, options = path, PortOptions(rule_directories=tuple(directories))
@@ -118,14 +124,21 @@ def _facts(path: Path, rule: Rule) -> Found:
     )
 
 
-def _stated(fact: Fact) -> tuple[str, tuple[tuple[str, str | int | bool], ...]]:
+def _python_facts(path: Path, rule: Rule) -> Found:
+    """What the names of a Python file are, and what Porter says of them beside the rule."""
+    file = parse_dsl(str(path), path.read_bytes(), dialect=names_of([rule]).dialect)
+    found = [p.fact for r in file.all_references for p in rule.names if p.matches(r.name)]
+    return Found(facts=tuple(_stated(f) for f in found[:1] if f is not None))
+
+
+def _stated(fact: Fact | PythonFact) -> tuple[str, tuple[tuple[str, str | int | bool], ...]]:
     """A fact as a rule file states it: fields that have their default are left out."""
-    kind = next(name for name, made in KINDS.items() if made is type(fact))
+    kind = kind_name(type(fact))
     return kind, _but_defaults(kind, {f.name: getattr(fact, f.name) for f in fields(fact)})
 
 
 def _but_defaults(kind: str, values: Mapping[str, str | int | bool]) -> tuple[tuple[str, str | int | bool], ...]:
-    named = [(f, values[f.name]) for f in fields(KINDS[kind]) if f.name in values]
+    named = [(f, values[f.name]) for f in fields(_KINDS[kind]) if f.name in values]
     return tuple((f.name, value) for f, value in named if value != f.default)
 
 
@@ -147,7 +160,7 @@ def _found_facts(tried: Tried) -> list[dict[str, dict[str, str | int | bool]]]:
 
 def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
     """A sentence for each thing that is not as the example says."""
-    if rule.recognizers and not _ports(example):
+    if (rule.recognizers or rule.names) and not _ports(example):
         if example.is_near and not found.doubts:
             yield f"it is no near miss: {_listed(found.facts) or 'nothing is recognized'}"
         if not example.is_near and found.doubts:
@@ -191,7 +204,7 @@ def _agree(stated: Stated, found: Stated) -> bool:
 
 
 def _defaults(kind: str) -> dict[str, object]:
-    return {f.name: f.default for f in fields(KINDS[kind])}
+    return {f.name: f.default for f in fields(_KINDS[kind])}
 
 
 def _ports(example: Example) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -15,13 +16,16 @@ from porter.lang.cuda import find
 from porter.lang.cute_dsl import DslFile, parse_dsl
 from porter.lang.sources import is_python, load_sources, read_source
 from porter.lang.text import EditGroup, LineIndex, Span
+from porter.model.dsl.names import PythonFact
 from porter.model.facts import Doubt, Fact, kind_name
 from porter.model.functions import Call, Function
 from porter.model.program import Program, build_program
 from porter.model.recognition import Answer, Attempt, Facts, Outcome
+from porter.rules.load import names_of
 from porter.rules.match import Match, matches, python_matches
+from porter.rules.python import NamePattern
 from porter.rules.recognize import replacements, vocabulary
-from porter.rules.rule import Region, Rule, When
+from porter.rules.rule import Rule, When
 
 _NAMES = ("field_expression", "qualified_identifier", "identifier")
 _WON = "applied"
@@ -73,7 +77,7 @@ def sites_at(
     if line > source.count(b"\n") + 1:
         raise PorterError(Code.RULE_PLACE, Location(str(path)), what=f"no line {line}")
     if is_python(path):
-        return _of_python(parse_dsl(str(path), source), line, rules, groups)
+        return _of_python(parse_dsl(str(path), source, dialect=names_of(rules).dialect), line, rules, groups)
     program = build_program(load_sources(path, include_dirs), vocabulary(rules))
     return _of_cuda(program, path.as_posix(), line, rules, groups)
 
@@ -95,20 +99,35 @@ def _of_python(file: DslFile, line: int, rules: Sequence[Rule], groups: Sequence
     """Names of packages, as imports lead to them, and texts."""
     on_line = _On(file.source, file.path, line, groups)
     sites = []
-    for node, name in file.references():
+    for reference in file.all_references:
+        node, name = reference.chain.node, reference.name.partition("()")[0]
         span = file.span(node)
-        if on_line.has(span):
-            tried = [r for r in rules if r.region is Region.NAME and r.pattern is not None and r.reads(file.path)]
-            found = [on_line.trial(r, span) for r in tried if r.pattern is not None and r.pattern.fullmatch(name)]
-            trials = tuple(t if t.won or t.by else replace(t, why=_THROUGH_IMPORT) for t in found)
-            sites.append(Site(on_line.column(span), name, "", trials or (_NO_RULE,)))
-    texts = [m for rule in rules if rule.region is not Region.NAME for m in python_matches(rule, file)]
+        asked = [(r, p) for r in rules if r.reads(file.path) for p in r.names if p.matches(reference.name)]
+        if on_line.has(span) and (asked or name.partition(".")[0] in file.dialect.packages):
+            trials = tuple(_of_name(rule, pattern, file.calls.get(node), on_line, span) for rule, pattern in asked)
+            facts = "; ".join(_stated(p.fact) for _, p in asked if p.fact is not None)
+            sites.append(Site(on_line.column(span), name, facts, trials or (_NO_RULE,)))
+    texts = [m for rule in rules for m in python_matches(rule, file)]
     sites += _texts([m for m in texts if on_line.has(m.span)], on_line, bool(groups))
     return sorted([*sites, *on_line.passes(rules)], key=lambda s: s.column)
 
 
 _NO_RULE = Trial("", "", "no rule is for this name")
 _THROUGH_IMPORT = "the import that the name comes from changes in its place, or nothing of the file is ported"
+
+
+def _of_name(rule: Rule, pattern: NamePattern, call: ast.Call | None, on_line: _On, span: Span) -> Trial:
+    """How a rule fares whose pattern has a name."""
+    if pattern.call is not None:
+        why = pattern.arguments(call) if call is not None else "the name is not called here"
+        if isinstance(why, str):
+            return Trial(rule.id, pattern.text, Outcome.NEAR.value, why)
+    if pattern.fact is not None:
+        return Trial(rule.id, pattern.text, Outcome.RECOGNIZED.value)
+    if rule.refusal is not None:
+        return Trial(rule.id, pattern.text, "refused", rule.refusal[1])
+    found = replace(on_line.trial(rule, span), pattern=pattern.text)
+    return found if found.won or found.by else replace(found, why=_THROUGH_IMPORT)
 
 
 class _On:
@@ -193,6 +212,10 @@ def _meaning(fact: Fact | Doubt | None) -> str:
         return ""
     if isinstance(fact, Doubt):
         return f"may be a {kind_name(fact.kind)}: {fact.what}"
+    return _stated(fact)
+
+
+def _stated(fact: Fact | PythonFact) -> str:
     stated: Mapping[str, object] = {f.name: getattr(fact, f.name) for f in fields(fact)}
     own = [f"{f.name}={stated[f.name]}" for f in fields(fact) if stated[f.name] != f.default]
     return " ".join([kind_name(type(fact)), *own])

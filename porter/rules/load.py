@@ -19,10 +19,12 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
 from porter.diagnostics.yaml_text import FAST, read_yaml
 from porter.lang.text import Safety
+from porter.model.dsl.names import Names
 from porter.model.facts import KINDS, Fact, kind_name
 from porter.model.recognition import Emitter
 from porter.rules.emit import EMITTED, FACETS, words_in
 from porter.rules.pattern import PatternError
+from porter.rules.python import NamePattern, name_patterns
 from porter.rules.recognize import FactPattern, Origin, fact_patterns, refusal_patterns, replacement_patterns
 from porter.rules.rule import Example, Region, Rule, When
 
@@ -212,9 +214,11 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         entry.get("map", {}),
     )
     asked = entry.get("recognize")
-    pattern, recognizers = None, tuple[FactPattern, ...]()
+    pattern, recognizers, names = None, tuple[FactPattern, ...](), tuple[NamePattern, ...]()
     if isinstance(asked, dict):
         pattern = _regex(entry, asked["regex"])
+    elif asked is not None and language == "python":
+        names = _name_patterns(entry, origin, [asked] if isinstance(asked, str) else asked)
     elif asked is not None:
         recognizers = _recognizers(entry, origin, language, [asked] if isinstance(asked, str) else asked)
     refused = entry.get("refuse")
@@ -225,7 +229,7 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         safety=Safety(entry["safety"]),
         reason=" ".join(entry["reason"].split()),
         references=tuple(entry.get("references", ())),
-        examples=tuple(_examples(entry, recognizers)),
+        examples=tuple(_examples(entry, recognizers, language)),
         language=language,
         pattern=pattern,
         region=region,
@@ -236,6 +240,7 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         becomes=entry.get("becomes") or _shown(entry),
         implemented_by=entry.get("pass"),
         recognizers=recognizers,
+        names=names,
         emitter=_emitter(entry, origin, recognizers),
         source=str(path),
         where=where,
@@ -253,6 +258,24 @@ def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: li
     if "refuse" in entry:
         return refusal_patterns(origin, texts, entry["refuse"]["what"], entry["refuse"]["advice"], where)
     return fact_patterns(origin, texts, entry["as"], where)
+
+
+def _name_patterns(entry: dict[str, Any], origin: Origin, texts: list[str]) -> tuple[NamePattern, ...]:
+    for word in ("in", "map", "definition", "emit"):
+        if word in entry:
+            raise PatternError(f"`{word}` says nothing of names in Python")
+    return name_patterns(origin, texts, entry, entry.get("where", {}))
+
+
+def names_of(rules: Iterable[Rule]) -> Names:
+    """What rules say that names in Python are."""
+    return Names(p for rule in rules for p in rule.names)
+
+
+@cache
+def own_names() -> Names:
+    """What Porter's own rules say that names in Python are."""
+    return names_of(_own_rules())
 
 
 def _regex(entry: dict[str, Any], text: str) -> re.Pattern[str]:
@@ -329,10 +352,10 @@ def _check_template(pattern: re.Pattern[str], template: str) -> None:
             raise re.error(f"invalid group reference {number}")
 
 
-def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern]) -> Iterable[Example]:
+def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], language: str) -> Iterable[Example]:
     """Raises PatternError if they do not say what they are examples of."""
     entries = entry["examples"]
-    if recognizers and "as" in entry:
+    if "as" in entry:
         if not any("before" in e for e in entries):
             raise PatternError("`examples` of a recognizer need one with `before`")
         if not any("near" in e or isinstance(e.get("absent"), str) for e in entries):
@@ -344,12 +367,14 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern]) -> Iter
         text = alone or e["before"]
         if recognizers and "__device__" not in text and "__global__" not in text:
             text = f"template <int N> __device__ void f(int x, float r) {{ {text}; }}\n"
+        if language == "python" and "import " not in text:
+            text = f"import {text.partition('.')[0]}\n{text}\n"
         yield Example(
             before=text,
             after=e.get("after"),
             expect=tuple(e.get("expect", ())),
             absent=tuple(e["absent"]) if isinstance(e.get("absent"), list) else (),
-            file=e.get("file", "kernel.cu"),
+            file=e.get("file", "kernel.py" if language == "python" else "kernel.cu"),
             diagnostics=tuple(e.get("diagnostics", ())),
             facts=tuple((k, tuple(v.items())) for fact in e.get("facts", ()) for k, v in fact.items()),
             is_near="near" in e,

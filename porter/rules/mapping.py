@@ -104,7 +104,9 @@ def _of_rules(rules: Iterable[Rule], entries: Sequence[Entry]) -> Iterator[Entry
     """Names that rules recognize and the table does not have."""
     known = {_plain(name) for entry in entries for name in entry.names}
     for rule in rules:
-        names = tuple(dict.fromkeys("::".join(r.head) for r in rule.recognizers))
+        heads = ("::".join(r.head) for r in rule.recognizers)
+        steps = (".".join(s for s in p.steps if not s.startswith("$")) for p in rule.names)
+        names = tuple(dict.fromkeys((*heads, *steps)))
         if names and not all(_plain(name) in known for name in names):
             yield Entry(rule.library, names, rule.title + ".", "ported", rule.becomes, (), (rule.id,), rule.references)
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import PurePath
 
 from porter.lang.cuda import CudaFile
 from porter.lang.cute_dsl import DslFile
 from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Span
+from porter.rules.pattern import required
 from porter.rules.rule import Region, Rule
 
 
@@ -39,23 +39,6 @@ def matches(rule: Rule, file: CudaFile) -> Iterator[Match]:
 
 
 _ANCHOR = re.compile(r"(?<![\\\[])\^|(?<!\\)\$|\\[AZz]")
-
-
-_OPAQUE = re.compile(r"\\(?:x..|u.{4}|U.{8}|\d+|.)|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-
-
-@cache
-def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
-    """Texts of which every match holds one: finding them is faster than trying the pattern at every place. One text
-    that is empty says nothing of the matches."""
-    if pattern.flags & (re.IGNORECASE | re.VERBOSE):
-        return ("",)
-    rest = _OPAQUE.sub("\0", pattern.pattern)
-    # A group may be optional, have branches, or look at what is no part of the match.
-    while (shorter := re.sub(r"\([^()]*\)", "\0", rest)) != rest:
-        rest = shorter
-    rest = re.sub(r".(?:[*?]|\{[\d,]*\})", "\0", rest)
-    return tuple(max(re.findall(r"[\w:]*", branch), key=len) for branch in rest.split("|"))
 
 
 def _reads(rule: Rule, path: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from porter.model.recognition import Piece
 
@@ -226,3 +226,20 @@ def _ends(given: tuple[str, ...], start: int, many: bool) -> Iterator[int]:
         else:
             at += 1
         yield at
+
+
+_OPAQUE = re.compile(r"\\(?:x..|u.{4}|U.{8}|\d+|.)|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+
+
+@cache
+def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """Texts of which every match holds one: finding them is faster than trying the pattern at every place. One text
+    that is empty says nothing of the matches."""
+    if pattern.flags & (re.IGNORECASE | re.VERBOSE):
+        return ("",)
+    rest = _OPAQUE.sub("\0", pattern.pattern)
+    # A group may be optional, have branches, or look at what is no part of the match.
+    while (shorter := re.sub(r"\([^()]*\)", "\0", rest)) != rest:
+        rest = shorter
+    rest = re.sub(r".(?:[*?]|\{[\d,]*\})", "\0", rest)
+    return tuple(max(re.findall(r"[\w:]*", branch), key=len) for branch in rest.split("|"))

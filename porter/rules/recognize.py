@@ -167,7 +167,7 @@ def fact_patterns(
     ((kind, values),) = stated.items()
     if kind not in KINDS:
         raise PatternError(f"`{kind}` is no kind of fact; there are {', '.join(KINDS)}")
-    _check_fields(KINDS[kind], kind, values, patterns[0].captures)
+    check_fields(KINDS[kind], kind, values, patterns[0].captures)
     return _made(origin, patterns, KINDS[kind], values, where)
 
 
@@ -177,7 +177,7 @@ def refusal_patterns(
     """The patterns of a refusal. Raises PatternError as `fact_patterns` does."""
     patterns = alternatives(origin, texts)
     for name, value in (("what", what), ("advice", advice)):
-        _check_captures(name, value, patterns[0].captures)
+        check_captures(name, value, patterns[0].captures)
     return _made(origin, patterns, Refused, {"what": what, "advice": advice}, where)
 
 
@@ -186,7 +186,7 @@ def replacement_patterns(
 ) -> tuple[FactPattern, ...]:
     """The patterns of a replacement. Raises PatternError as `fact_patterns` does."""
     patterns = alternatives(origin, texts)
-    _check_captures("replace", text, patterns[0].captures)
+    check_captures("replace", text, patterns[0].captures)
     return _made(origin, patterns, Replaced, {"text": text}, where)
 
 
@@ -234,7 +234,8 @@ def alternatives(origin: Origin, texts: Iterable[str]) -> list[Pattern]:
     return found
 
 
-def _check_fields(kind: type[Fact], called: str, values: Mapping[str, Any], captures: frozenset[str]) -> None:
+def check_fields(kind: type[Any], called: str, values: Mapping[str, Any], captures: frozenset[str]) -> None:
+    """Raises PatternError if a fact is not stated as its kind has it."""
     known = {f.name: f for f in fields(kind)}
     for name, value in values.items():
         if name not in known:
@@ -243,7 +244,7 @@ def _check_fields(kind: type[Fact], called: str, values: Mapping[str, Any], capt
             if known[name].type != type(value).__name__:
                 raise PatternError(f"`{name}` of a {called} is no {type(value).__name__}")
             continue
-        _check_captures(name, value, captures)
+        check_captures(name, value, captures)
         if name in places(kind) and not _ONE_CAPTURE.fullmatch(value):
             raise PatternError(f"`{name}` of a {called} is one capture, such as $D, and not `{value}`")
     needed = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
@@ -255,7 +256,8 @@ def _check_fields(kind: type[Fact], called: str, values: Mapping[str, Any], capt
             raise PatternError(f"no such mma: {problem}")
 
 
-def _check_captures(name: str, value: str, captures: frozenset[str]) -> None:
+def check_captures(name: str, value: str, captures: frozenset[str]) -> None:
+    """Raises PatternError if a text names a capture that there is none of."""
     missing = next((c for c in captures_in(value) if c not in captures), None)
     if missing is not None:
         raise PatternError(f"`{name}` names ${missing}, which no pattern captures")
@@ -285,6 +287,8 @@ __all__ = [
     "Origin",
     "Piece",
     "alternatives",
+    "check_captures",
+    "check_fields",
     "fact_patterns",
     "refusal_patterns",
     "replacement_patterns",

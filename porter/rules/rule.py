@@ -12,6 +12,7 @@ from pathlib import PurePath
 from porter.diagnostics import Location
 from porter.lang.text import Safety
 from porter.model.recognition import Emitter, Recognizer
+from porter.rules.python import NamePattern
 
 
 class Region(StrEnum):
@@ -26,8 +27,6 @@ class Region(StrEnum):
     COMMENT = "comment"
     TEXT = "text"
     """The whole file."""
-    NAME = "name"
-    """Qualified names of the cutlass package in Python, and methods of other values as `.method`."""
 
 
 class When(StrEnum):
@@ -59,8 +58,9 @@ class Rule:
     """One mapping. Exactly one of `replace`, `refusal`, `implemented_by`, `emitter` and `recognizers` with a fact is
     set; a recognizer may have an emitter of its own.
 
-    `recognizers` say what a pattern is. `replace` is a `re` template for what `pattern` matched, or a text
-    with captures of `recognizers`; `refusal` what stops a port, (code, what, advice); `implemented_by` the pass in
+    `recognizers` say what a pattern is, `names` the same of names in Python. `replace` is a `re` template for what
+    `pattern` matched, or a text with captures of `recognizers` or `names`; `refusal` what stops a port, (code, what,
+    advice); `implemented_by` the pass in
     `porter.passes` that does the work.
     """
 
@@ -81,6 +81,7 @@ class Rule:
     becomes: str = ""
     implemented_by: str | None = None
     recognizers: tuple[Recognizer, ...] = ()
+    names: tuple[NamePattern, ...] = ()
     emitter: Emitter | None = None
     source: str = ""
     where: Location = field(default_factory=lambda: Location(""))
@@ -95,14 +96,9 @@ class Rule:
         """Which of the kinds of rules it is: what it does with a match."""
         if self.refusal is not None:
             return "refusal"
-        if self.replace is None and (self.recognizers or self.emitter is not None):
-            return "recognizer" if self.recognizers else "emitter"
+        if self.replace is None and (self.recognizers or self.names or self.emitter is not None):
+            return "emitter" if self.emitter is not None and not self.recognizers else "recognizer"
         return "pass" if self.implemented_by else "replacement"
-
-    def rewritten(self, text: str) -> str | None:
-        """What becomes of a text that is a match as a whole; None if it is not, or if the rule replaces nothing."""
-        match = self.pattern.fullmatch(text) if self.pattern is not None else None
-        return match.expand(self.replace) if match is not None and self.replace is not None else None
 
     def reads(self, path: str) -> bool:
         """Whether the rule looks at a file of this name."""

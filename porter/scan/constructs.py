@@ -25,11 +25,11 @@ from porter.lang.lexical import blanked
 from porter.lang.masking import NO_MACROS, MacroUses
 from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import LineIndex, Span
-from porter.model.dsl.names import hopper_only
+from porter.passes.dsl.renames import NameRules
 from porter.ptx.ast import Instruction
 from porter.ptx.table import UnknownInstruction, check, opcode_modifiers
-from porter.rules.load import load_rules
-from porter.rules.match import matches, text_matches
+from porter.rules.load import load_rules, names_of
+from porter.rules.match import matches, python_matches, text_matches
 from porter.rules.rule import Region, Rule, When
 from porter.scan.levels import Effort
 
@@ -420,48 +420,44 @@ def build_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory | 
     return FileInventory(path.as_posix(), _line_count(source), len(source), 1.0, (), constructs, (), kind="build")
 
 
-_ASM = re.compile(rb"wgmma\.(?:mma_async|fence|commit_group|wait_group)[\w.]*\.sync")
-
-
 def dsl_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory:
     """A CuTe DSL file: the names that it takes from the cutlass package, and MMAs in inline PTX.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE.
     """
-    file = parse_dsl(str(path), read_source(path))
+    known = load_rules(rules)
+    names = names_of(known)
+    file = parse_dsl(str(path), read_source(path), dialect=names.dialect)
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], ast.expr] = {}
     for node, name in file.references():
-        key = (name, "hopper" if hopper_only(name) else "both")
+        key = (name, "hopper" if names.hopper_only(name) else "both")
         counts[key] += 1
         first.setdefault(key, node)
     order = {"hopper": 0, "both": 1}
     constructs = [
         Construct(name, status, counts[name, status], file.location(file.span(first[name, status])), "dsl",
-                  _dsl_becomes(name, status, rules))
+                  _dsl_becomes(name, status, known))
         for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
     ]  # fmt: skip
-    asm = list(_ASM.finditer(file.source)) if b"wgmma" in file.source else []
-    if asm:
-        where = file.location(Span(asm[0].start(), asm[0].end()))
-        constructs.insert(0, Construct("wgmma as inline PTX", "hopper", len(asm), where))
+    texts = [m for r in known if r.refusal is not None for m in python_matches(r, file)]
+    if texts:
+        where = file.location(texts[0].span)
+        constructs.insert(0, Construct("wgmma as inline PTX", "hopper", len(texts), where))
     return FileInventory(
         path=path.as_posix(),
         lines=_line_count(file.source),
         nbytes=len(file.source),
         coverage=1.0,
-        kernels=tuple(k.name for k in file.kernels),
+        kernels=tuple(k.name for k in file.decorated(lambda name: names.is_a(name, "kernel"))),
         constructs=tuple(constructs),
         unread=(),
         kind="dsl",
     )
 
 
-@functools.lru_cache(4096)
-def _dsl_becomes(name: str, status: str, directories: tuple[str, ...]) -> str:
+def _dsl_becomes(name: str, status: str, rules: Sequence[Rule]) -> str:
     """What the rule on a name says."""
-    for rule in load_rules(directories) if status == "hopper" else ():
-        if rule.region is Region.NAME and rule.pattern is not None and rule.pattern.fullmatch(name):
-            return rule.becomes
-    return "unchanged"
+    found = NameRules(tuple(r for r in rules if r.replace is not None)).matching(name, False)
+    return found[0][0].becomes if found and status == "hopper" else "unchanged"

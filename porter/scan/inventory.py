@@ -19,10 +19,11 @@ from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import HEADER_ENDINGS, is_python, load_sources, read_source
 from porter.lang.spread import spread
-from porter.lang.trees import files_below, python_kernels, refuse_python, source_files
-from porter.model.dsl.reach import uses_kernels
+from porter.lang.trees import files_below, source_files
+from porter.model.dsl.reach import marked, uses_kernels
 from porter.passes.port import PortOptions
-from porter.passes.ported import Beside, Look, PortedFile, port_each
+from porter.passes.ported import Beside, Look, PortedFile, port_each, refused_python
+from porter.rules.load import load_rules, names_of
 from porter.scan.constructs import (
     BUILD_FILES,
     TARGET,
@@ -127,7 +128,7 @@ def take_inventory(
                 chosen.setdefault(source, False)
             builds += [p for p in files_below(path) if p.name in BUILD_FILES or p.suffix in (".mk", ".cmake")]
         else:
-            for source in _named(path, include_dirs):
+            for source in _named(path, include_dirs, options.rule_directories):
                 chosen[source] = True
     sources, closures = with_headers(list(chosen), include_dirs)
     macros = _macros(s for s in sources if not is_python(s))
@@ -154,13 +155,15 @@ def take_inventory(
     return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems), tuple(missing))
 
 
-def _named(path: Path, include_dirs: Sequence[Path]) -> list[Path]:
+def _named(path: Path, include_dirs: Sequence[Path], rules: Sequence[str]) -> list[Path]:
     """A file that was named, with its local headers."""
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
     if is_python(path):
-        if not python_kernels(path) and not embedded_in_python(path)[1] and not uses_kernels(path, include_dirs):
-            raise refuse_python(path)
+        names = names_of(load_rules(rules))
+        is_dsl = marked(path, names, "kernel") or embedded_in_python(path)[1] or uses_kernels(path, names, include_dirs)
+        if not is_dsl:
+            raise refused_python(path, names)
         return [path]
     return [Path(key) for key in load_sources(path, include_dirs).files]
 
@@ -202,7 +205,7 @@ def _read_one(
     """One file, and what has to be said about it; nothing for Python files in a tree that hold no kernels."""
     try:
         if is_python(path):
-            if b"kernel" in read_source(path) and python_kernels(path):
+            if marked(path, names_of(load_rules(rules)), "kernel"):
                 return dsl_inventory(path, rules), []
             source, strings = embedded_in_python(path)
             if strings:

@@ -187,7 +187,7 @@ def test_explain_python() -> None:
     line = next(n for n, text in enumerate(lines, 1) if "warpgroup.fence()" in text)
     (place,) = porter_json("rules", "explain", f"{path}:{line}")["places"]
     assert place["text"] == "cutlass.cute.nvgpu.warpgroup.fence"
-    assert outcomes(place) == {"PTR510": ("not applied", False)}
+    assert outcomes(place) == {"PTR510": ("not applied", False), "PTR541": ("recognized", True)}
     line = next(n for n, text in enumerate(lines, 1) if "import cpasync, warpgroup" in text)
     document = porter_json("rules", "explain", f"{path}:{line}")
     assert "PTR501" in {r["rule"] for p in document["places"] for r in p["rules"] if r["won"]}

@@ -10,8 +10,8 @@ import pytest
 
 from porter.diagnostics import Code, PorterError
 from porter.lang.cute_dsl import DslFile, parse_dsl
-from porter.model.dsl.names import hopper_only
 from porter.passes.dsl.port import port_python
+from porter.rules.load import own_names
 
 ALIASES = b"""\xef\xbb\xbfimport cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90, os
@@ -32,7 +32,7 @@ def names(file: DslFile) -> list[str]:
 
 
 def test_names_are_resolved_through_imports_and_aliases() -> None:
-    file = parse_dsl("a.py", ALIASES)
+    file = parse_dsl("a.py", ALIASES, dialect=own_names().dialect)
     assert names(file) == [
         "cutlass.cute.nvgpu.warpgroup.fence",
         "cutlass.cute.nvgpu.warpgroup.Field.ACCUMULATE",
@@ -44,7 +44,7 @@ def test_names_are_resolved_through_imports_and_aliases() -> None:
 
 
 def test_spans_are_bytes_of_the_file_also_behind_a_byte_order_mark() -> None:
-    file = parse_dsl("a.py", ALIASES)
+    file = parse_dsl("a.py", ALIASES, dialect=own_names().dialect)
     texts = [file.text(node) for node, _ in file.references()]
     assert texts[0] == "wg.fence"
     assert texts[-1] == "pipeline.sync"
@@ -78,13 +78,13 @@ SCOPES = {
 @pytest.mark.parametrize("name", SCOPES)
 def test_scopes_are_those_of_python(name: str) -> None:
     text, expected = SCOPES[name]
-    file = parse_dsl("a.py", f"import cutlass.cute as cute\n{text}\n".encode())
+    file = parse_dsl("a.py", f"import cutlass.cute as cute\n{text}\n".encode(), dialect=own_names().dialect)
     assert [n.removeprefix("cutlass.cute.") for n in names(file)] == expected
 
 
 def test_relative_imports_are_named_from_the_package() -> None:
     source = b"from . import a\nfrom .b import c\nfrom .. import d\nfrom ..e.f import g\na, c, d, g\n"
-    file = parse_dsl("a.py", source, "top.sub")
+    file = parse_dsl("a.py", source, "top.sub", own_names().dialect)
     assert [r.name for r in file.all_references] == ["top.sub.a", "top.sub.b.c", "top.d", "top.e.f.g"]
 
 
@@ -93,7 +93,8 @@ def test_kernels_are_found_through_aliases() -> None:
         b"from cutlass import cute as c\nclass A:\n"
         b"    @c.kernel\n    def k(self): pass\n    @c.jit\n    def j(self): pass\n"
     )
-    assert [k.name for k in parse_dsl("a.py", source).kernels] == ["k"]
+    file = parse_dsl("a.py", source, dialect=own_names().dialect)
+    assert [k.name for k in file.decorated(lambda name: own_names().is_a(name, "kernel"))] == ["k"]
 
 
 @pytest.mark.parametrize(
@@ -107,12 +108,12 @@ def test_bad_files_have_diagnostics(source: bytes, code: Code) -> None:
 
 
 def test_shared_memory_layouts_are_not_hopper_only() -> None:
-    assert not hopper_only("cutlass.utils.hopper_helpers.make_smem_layout_a")
-    assert not hopper_only("cutlass.cute.nvgpu.warpgroup.SmemLayoutAtomKind.K_SW128")
-    assert not hopper_only("cutlass.cute.nvgpu.warp.StMatrix8x8x16bOp")
-    assert not hopper_only("cutlass.pipeline.PipelineTmaAsync.create")
-    assert hopper_only("cutlass.cute.nvgpu.warpgroup.MmaF16BF16Op")
-    assert hopper_only("cutlass.utils.sm90.make_trivial_tiled_mma")
+    assert not own_names().hopper_only("cutlass.utils.hopper_helpers.make_smem_layout_a")
+    assert not own_names().hopper_only("cutlass.cute.nvgpu.warpgroup.SmemLayoutAtomKind.K_SW128")
+    assert not own_names().hopper_only("cutlass.cute.nvgpu.warp.StMatrix8x8x16bOp")
+    assert not own_names().hopper_only("cutlass.pipeline.PipelineTmaAsync.create")
+    assert own_names().hopper_only("cutlass.cute.nvgpu.warpgroup.MmaF16BF16Op")
+    assert own_names().hopper_only("cutlass.utils.sm90.make_trivial_tiled_mma")
 
 
 def python_files(package: str) -> list[Path]:
@@ -130,7 +131,7 @@ def test_every_name_of_a_package_stands_where_the_tree_says(package: str) -> Non
         pytest.skip(f"{package} is not installed")
     count = 0
     for path in files:
-        file = parse_dsl(str(path), path.read_bytes())
+        file = parse_dsl(str(path), path.read_bytes(), dialect=own_names().dialect)
         for reference in file.all_references:
             count += 1
             assert file.exact(reference.chain), (path, file.text(reference.chain.node))

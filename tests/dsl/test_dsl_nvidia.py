@@ -11,8 +11,8 @@ import pytest
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import ExitCode
 from porter.lang.cute_dsl import parse_dsl
-from porter.model.dsl.names import hopper_only
 from porter.passes.dsl.port import port_python
+from porter.rules.load import own_names
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
@@ -85,5 +85,5 @@ def test_every_example_ports(name: str, examples: Path) -> None:
     result = port_python(examples / name)
     assert result.exit_code is ExitCode.OK
     assert result.kernels
-    ported = parse_dsl(name, result.files[str(examples / name)])
-    assert not [n for _, n in ported.references() if hopper_only(n)]
+    ported = parse_dsl(name, result.files[str(examples / name)], dialect=own_names().dialect)
+    assert not [n for _, n in ported.references() if own_names().hopper_only(n)]

@@ -10,43 +10,70 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from porter.lang.cute_dsl import KERNEL, Function
+from porter.diagnostics import Code, Location, PorterError
+from porter.lang.cute_dsl import DslFile, Function, parse_dsl
 from porter.lang.dsl_modules import Closure, Module, close
-from porter.model.dsl.names import hopper_only
+from porter.lang.sources import read_source
+from porter.model.dsl.names import Names
 
 
-def kernels_of(closure: Closure, module: Module) -> list[Function]:
+def marked(path: Path, names: Names, of: str) -> tuple[str, ...]:
+    """Names of the functions of a Python file that have a mark.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, NOT_TEXT.
+    """
+    source = read_source(path)
+    if not any(word in source for word in names.words(of)):
+        return ()
+    return tuple(f.name for f in _parsed(path, source, names).decorated(lambda name: names.is_a(name, of)))
+
+
+def _parsed(path: Path, source: bytes, names: Names) -> DslFile:
+    try:
+        return parse_dsl(str(path), source, dialect=names.dialect)
+    except PorterError as error:
+        if error.diagnostic.code is not Code.DSL_UNREADABLE:
+            raise
+        raise PorterError(Code.NOT_TEXT, Location(str(path)), path=path) from None
+
+
+def kernels_of(closure: Closure, module: Module, names: Names) -> list[Function]:
     """The kernels of a module, also where the mark itself was handed on by another module."""
-    if not module.mentions(b"kernel"):
+    if not module.mentions(*names.words("kernel")):
         return []
-    return module.file.decorated(KERNEL, closure.canonical)
+    return module.file.decorated(lambda name: names.is_a(closure.canonical(name), "kernel"))
 
 
-def uses_kernels(path: Path, search: Sequence[Path] = ()) -> bool:
+def uses_kernels(path: Path, names: Names, search: Sequence[Path] = ()) -> bool:
     """Whether a Python file has kernels or MMAs of CuTe DSL, or imports a module that does.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE.
     """
-    closure = close(path, search)
-    return any(m.ported or kernels_of(closure, m) or _multiplies(m) for m in closure.modules.values())
+    closure = close(path, names.dialect, search)
+    return any(m.ported or kernels_of(closure, m, names) or _multiplies(m, names) for m in closure.modules.values())
 
 
-def _multiplies(module: Module) -> bool:
-    if not module.mentions(b"warpgroup", b"make_trivial_tiled_mma"):
+def _multiplies(module: Module, names: Names) -> bool:
+    if not module.mentions(*names.words("hopper", "module")):
         return False
     imported = (b for found in module.file.scope.names.values() for b in found if b is not None)
-    return any(hopper_only(b.target) for b in imported) or any(hopper_only(n) for _, n in module.file.references())
+    return any(names.hopper_only(b.target) for b in imported) or any(
+        names.hopper_only(n) for _, n in module.file.references()
+    )
 
 
-def framed_kernels(closure: Closure, multiplying: set[str], native: set[str]) -> dict[str, list[Function]]:
+def framed_kernels(
+    closure: Closure, names: Names, multiplying: set[str], native: set[str]
+) -> dict[str, list[Function]]:
     """By module the kernels from which an MMA of the modules `multiplying` may be reached: those in such a module, and
     those that mention, directly or not, a function of one that is imported or imports them. Modules in `native` issue
     Blackwell's own MMAs, and are left alone."""
     found: dict[str, list[Function]] = {}
     users = closure.spread(multiplying)
     for module in closure.open:
-        kernels = kernels_of(closure, module) if module.name not in native else []
+        kernels = kernels_of(closure, module, names) if module.name not in native else []
         if kernels and module.name not in multiplying:
             related = module.name in users or not multiplying.isdisjoint(closure.spread({module.name}))
             kernels = [k for k in kernels if related and _reaches(closure, k, multiplying, native)]

@@ -5,35 +5,28 @@ of every kernel that may multiply. All or nothing."""
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, has_errors
-from porter.lang.cute_dsl import SUPPORT, DslFile, Function, Placed, parse_dsl, within
-from porter.lang.dsl_imports import chain_edits, fresh_name, import_edits, support_import
+from porter.lang.cute_dsl import SUPPORT, DslFile, Function, parse_dsl
+from porter.lang.dsl_imports import chain_edits, import_edits, support_import
 from porter.lang.dsl_modules import Closure, Module, close
 from porter.lang.text import Edit, EditGroup, apply_groups
-from porter.model.dsl import names
-from porter.model.dsl.names import hopper_only
 from porter.model.dsl.reach import framed_kernels
 from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
-from porter.passes.dsl.renames import NameRules, RuleEdit, renamed, renamed_methods, reworded
+from porter.passes.dsl.refusals import refused
+from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
 from porter.rules.engine import Planned, Selection, pass_groups
-from porter.rules.load import load_rules
+from porter.rules.load import load_rules, names_of
 from porter.rules.rule import Region, Rule
 
 FRAME_RULE = "PTR500"
 IMPORT_RULE = "PTR501"
-
-_MULTIPLIES = {f"cutlass.cute.{n}" for n in ("gemm", "algorithm.gemm", "mma_atom_call", "atom.mma_atom_call")}
-_WORDS = (b"warpgroup", b"tcgen05", b"gemm", b"mma_atom_call", b"make_trivial_tiled_mma", b"wgmma", b"90")
-"""A module without any of these words names nothing that a port asks for."""
-_PTX = re.compile(r"wgmma\.(?:mma_async|fence|commit_group|wait_group)[\w.]*\.sync")
-_MLIR = re.compile(r"cutlass\._mlir\.(?:[\w.]*\.)?(?:wgmma_\w+|\w*[sS][mM]90\w*)")
 
 
 @dataclass(frozen=True)
@@ -79,11 +72,12 @@ def port_python(
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT, DSL_UNREADABLE; RULE_FILE, RULE_DUPLICATE.
     """
-    closure = close(path, search)
+    rules = load_rules(rule_directories)
+    closure = close(path, names_of(rules).dialect, search)
     own = {m.path: m.file for m in closure.modules.values() if m.own}
     sources = DslSources(closure.root.path, own)
     result = DslPortResult(sources, sources.sources())
-    port = _Port(closure, load_rules(rule_directories), Selection(tuple(select) or None, tuple(ignore)))
+    port = _Port(closure, rules, Selection(tuple(select) or None, tuple(ignore)))
     result.diagnostics += port.refusals()
     if result.diagnostics or not port.hopper:
         return result
@@ -110,8 +104,9 @@ class _Port:
 
     def __init__(self, closure: Closure, rules: Sequence[Rule], selection: Selection) -> None:
         self.closure, self.rules, self.selection = closure, rules, selection
+        self.known = names_of(rules)
         self.names = {m.name: set(self._names(m)) for m in closure.open}
-        self.hopper = {n for n, found in self.names.items() if any(map(hopper_only, found))}
+        self.hopper = {n for n, found in self.names.items() if any(map(self.known.hopper_only, found))}
         self.native = {n for n, found in self.names.items() if self._is_native(found)}
         self.frames: dict[str, list[Function]] = {}
         self.patched: set[str] = set()
@@ -119,39 +114,41 @@ class _Port:
 
     def _names(self, module: Module) -> Iterator[str]:
         """Names that a module uses or hands on, as they are called where they were made."""
-        if not module.mentions(*_WORDS):
+        if not module.mentions(*self._words):
             return
         references = module.file.all_references
         yield from (self.closure.canonical(r.name) for r in references)
         used = {r.binding.local for r in references if r.binding is not None}
         for name, local in module.file.imported():
-            if name != names.WARPGROUP or (local not in used and self.closure.hands_on(module, local)):
+            if not self.known.is_a(name, "module") or (local not in used and self.closure.hands_on(module, local)):
                 yield name
 
-    @staticmethod
-    def _is_native(found: set[str]) -> bool:
-        return any(within(n, names.TCGEN05) for n in found) and not any(within(n, names.WARPGROUP) for n in found)
+    @cached_property
+    def _words(self) -> tuple[bytes, ...]:
+        """A module without any of these names nothing that a rule asks for."""
+        return tuple(dict.fromkeys(w.encode() for r in self.rules for p in r.names for w in p.words))
+
+    def _is_native(self, found: set[str]) -> bool:
+        return any(self.known.is_a(n, "blackwell") for n in found) and not any(map(self.known.of_hopper, found))
 
     def refusals(self) -> Iterator[Diagnostic]:
-        """Places that no change of names can port: MMAs that are written as PTX or as operations of MLIR."""
+        """Places that rules refuse, as no change of names can port them: names, and texts of strings."""
         for module in self.closure.open:
-            if module.name in self.native or not module.mentions(b"wgmma", b"SM90", b"sm90"):
-                continue
-            file = module.file
-            for node in file.strings:
-                found = _PTX.search(str(node.value))
-                if found is not None:
-                    yield _construct(file, node, found.group(), "an MMA of Hopper as inline PTX")
-            for reference in file.all_references:
-                name = self.closure.canonical(reference.name)
-                if _MLIR.match(name):
-                    yield _construct(file, reference.chain.node, name, "an operation of MLIR that only Hopper has")
+            if module.name not in self.native:
+                rules = [
+                    r for r in self.rules if r.refusal is not None and r.language == "python" and r.reads(module.path)
+                ]
+                yield from refused(module.file, rules, self.closure.canonical)
 
     def plan(self) -> Planned:
         """The groups of the whole port, with the paths that its modules have there. Decides `frames`, `patched` and
         `places`."""
-        gemms = {n for n, found in self.names.items() if n not in self.native and not _MULTIPLIES.isdisjoint(found)}
-        self.frames = framed_kernels(self.closure, self.hopper | gemms, self.native)
+        gemms = {
+            n
+            for n, found in self.names.items()
+            if n not in self.native and any(self.known.is_a(name, "multiply") for name in found)
+        }
+        self.frames = framed_kernels(self.closure, self.known, self.hopper | gemms, self.native)
         edits: list[RuleEdit] = []
         said: list[Diagnostic] = []
         for module in self.closure.open:
@@ -174,33 +171,34 @@ class _Port:
 
     def _name_rules(self, module: Module) -> NameRules:
         """Modules with MMAs of Blackwell keep all names, modules that only share names with Hopper keep those."""
-        rules = tuple(r for r in self.rules if r.region is Region.NAME and r.replace and r.reads(module.path))
-        kept = () if module.name in self.hopper else names.HOPPER_ONLY
-        return NameRules(() if module.name in self.native else rules, kept)
+        native = module.name in self.native
+        rules = tuple(
+            r for r in self.rules if r.names and r.replace is not None and r.reads(module.path) and not native
+        )
+        return NameRules(rules, _nothing if module.name in self.hopper else self.known.of_hopper)
 
     def _edits(self, module: Module, said: list[Diagnostic]) -> list[RuleEdit]:
         """Edits of what the module itself says. Names that cannot be edited are added to `said`."""
         file, rules, frames = module.file, self._name_rules(module), self.frames.get(module.name, [])
         if not self.names[module.name] and not frames:
             return []
-        support = fresh_name(file, SUPPORT)
+        local = LocalNames(file, lambda name: rules.find(name) is None)
         edits: list[RuleEdit] = []
-        for rule, chain, text in renamed(file, rules, self.closure.canonical, support):
-            if file.exact(chain):
-                edits.append((rule, Edit(file.path, file.span(chain.node), text.encode())))
+        for found in renamed(file, rules, self.closure.canonical, local):
+            if isinstance(found, Diagnostic):
+                said.append(found)
             else:
-                name = ".".join([chain.base.id, *chain.attributes])
-                what = "a name inside an f-string whose place Python does not tell"
-                said.append(_construct(file, chain.node, name, what))
-        edits += renamed_methods(file, rules)
+                edits.append(found)
+        support = local.of(SUPPORT) if frames else ""
         edits += ((FRAME_RULE, edit) for kernel in frames for edit in frame_edits(file, kernel, support))
-        needs = [edit.span.start for _, edit in edits if support.encode() in edit.replacement]
-        if needs:
-            edits.append((IMPORT_RULE, support_import(file, SUPPORT, support, min(needs))))
+        said += conflicts(file, edits, self.rules)
+        for name, known in local.new.items():
+            needs = [edit.span.start for _, edit in edits if known.encode() in edit.replacement]
+            edits.append((IMPORT_RULE, support_import(file, name, known, min(needs))))
 
         def move(name: str) -> str | None:
             found = rules.find(name)
-            return found[1] if found is not None else None
+            return found.text if found is not None else None
 
         for statement in file.import_statements:
             edits += ((IMPORT_RULE, edit) for edit in import_edits(file, statement, move))
@@ -243,6 +241,10 @@ class _Port:
         return pass_groups(self.rules, _by_rule(edits), Selection()).groups
 
 
+def _nothing(name: str) -> bool:
+    return False
+
+
 def _by_rule(edits: Iterable[RuleEdit]) -> dict[str, list[Edit]]:
     found: dict[str, list[Edit]] = defaultdict(list)
     for rule, edit in edits:
@@ -258,10 +260,6 @@ def _within(group: EditGroup, paths: Container[str]) -> EditGroup | None:
     """The edits of files that exist already: copies are new as a whole."""
     edits = tuple(e for e in group.edits if e.path in paths)
     return replace(group, edits=edits) if edits else None
-
-
-def _construct(file: DslFile, node: Placed, name: str, what: str) -> Diagnostic:
-    return Diagnostic(Code.DSL_CONSTRUCT, file.location(file.span(node)), {"name": name, "what": what})
 
 
 def _left(files: dict[str, bytes]) -> list[Diagnostic]:
