@@ -101,11 +101,11 @@ def look_up(word: str, rules: Sequence[Rule] = ()) -> Answer:
 
 
 def _of_rules(rules: Iterable[Rule], entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Names that rules recognize and the table does not have."""
+    """Names that rules recognize and the table does not have; of Python's those of a user's rules."""
     known = {_plain(name) for entry in entries for name in entry.names}
     for rule in rules:
         heads = ("::".join(r.head) for r in rule.recognizers)
-        steps = (".".join(s for s in p.steps if not s.startswith("$")) for p in rule.names)
+        steps = (".".join(s for s in p.steps if not s.startswith("$")) for p in rule.names if p.origin.is_user)
         names = tuple(dict.fromkeys((*heads, *steps)))
         if names and not all(_plain(name) in known for name in names):
             yield Entry(rule.library, names, rule.title + ".", "ported", rule.becomes, (), (rule.id,), rule.references)

@@ -11,6 +11,7 @@ import pytest
 from porter.diagnostics import Code, PorterError
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.rules.load import load_rules, own_names
+from porter.rules.mapping import look_up
 
 HEAD = "schema: 2\nlibrary: house\nlanguage: python\nrules:\n"
 RULE = """  - id: HOUSE{n}
@@ -231,3 +232,9 @@ def test_every_name_of_hopper_is_one_of_rules() -> None:
     assert not names.hopper_only("cutlass.cute.nvgpu.warpgroup.mma.OperandSource")
     assert names.dialect.packages == {"cutlass"}
     assert names.dialect.through == {"_get_dsl"}
+
+
+def test_the_map_has_a_name_of_a_house(tmp_path: Path) -> None:
+    (tmp_path / "house.yaml").write_text(HEAD + rule("house.mma($A, $B)", replace="house.umma($A, $B)"))
+    answer = look_up("house.mma", load_rules([str(tmp_path)]))
+    assert [e.names for e in answer.entries] == [("house.mma",)]
