@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from porter.build.run import failure, run
@@ -34,20 +35,19 @@ def driver_stub(toolkit: Toolkit, host: HostCompiler, directory: Path) -> Path:
     if (theirs / "libcuda.so").is_file():
         return theirs
     names = driver_functions((toolkit.include_dir / "cuda.h").read_text("utf-8", "replace"))
-    source = directory / "driver_stub.c"
-    source.write_text("".join(f"void {name}(void) {{}}\n" for name in names), "utf-8")
-    command: list[str | Path] = [
-        host.path,
-        "-shared",
-        "-fPIC",
-        "-x",
-        "c",
-        source,
-        f"-Wl,-soname,{SONAME}",
-        "-o",
-        directory / "libcuda.so",
-    ]
-    done = run(command, cwd=directory)
-    if done.status != 0:
-        raise failure(Code.LINK_ERROR, done.log, path="libcuda.so")
+    stub_library(names, SONAME, directory / "libcuda.so", host)
     return directory
+
+
+def stub_library(names: Iterable[str], soname: str, made: Path, host: HostCompiler) -> None:
+    """A shared library to link with, whose functions do nothing.
+
+    Raises:
+        PorterError: LINK_ERROR.
+    """
+    source = made.with_suffix(".c")
+    source.write_text("".join(f"void {name}(void) {{}}\n" for name in names), "utf-8")
+    command: list[str | Path] = [host.path, "-shared", "-fPIC", "-x", "c", source, f"-Wl,-soname,{soname}", "-o", made]
+    done = run(command, cwd=made.parent)
+    if done.status != 0:
+        raise failure(Code.LINK_ERROR, done.log, path=made.name)

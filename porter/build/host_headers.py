@@ -5,6 +5,9 @@ Nothing of a library is known here but the names of its headers and how its name
 is what the sources use: every name takes any arguments and gives a value that converts to any type. So launches in
 host code are still read, and the kernels that they instantiate are compiled. Nothing is defined: a program that really
 calls such a library does not link.
+
+cuBLAS is the exception: its matrix products are declared as they are, and a program that calls them runs. A function
+of it that is not among them says its name when it is called.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from porter.build import cublas
 from porter.build.cache import digest
 from porter.diagnostics import Code, Diagnostic
 from porter.diagnostics.reading import is_file
@@ -92,7 +96,7 @@ class HostHeaders:
             parts = path.parts
             if self.FOLDER in parts:
                 names.append("/".join(parts[parts.index(self.FOLDER) + 1 :]))
-        return tuple(sorted(n for n in set(names) if n != _COMMON))
+        return tuple(sorted(n for n in set(names) if n not in (_COMMON, cublas.HEADER.name)))
 
 
 _COMMON = "porter_host_library.h"
@@ -100,7 +104,7 @@ _COMMON = "porter_host_library.h"
 
 def generator_digest() -> str:
     """Of what stand-ins are made by."""
-    return digest([Path(__file__).read_bytes()])
+    return digest([Path(__file__).read_bytes(), cublas.HEADER.read_bytes()])
 
 
 def directories_of(source: Path, include_dirs: Sequence[Path] = ()) -> tuple[Path, ...]:
@@ -146,17 +150,23 @@ def host_headers(source: Path, include_dirs: Sequence[Path] = (), quote_dirs: Se
     # gcc takes files of equal content for one file, and would name only the first
     texts = [text for i, text in enumerate(texts) if i == 0 or any(word in text for word in _MENTIONS)]
     files = {name: f'#pragma once  // {name}\n#include "{_COMMON}"\n' for name in sorted(wanted)}
-    return HostHeaders({**files, _COMMON: library_text(texts)})
+    products = not wanted.isdisjoint(cublas.INCLUDES)
+    if products:
+        files[cublas.HEADER.name] = cublas.HEADER.read_text("utf-8")
+    return HostHeaders({**files, _COMMON: library_text(texts, products)})
 
 
-def library_text(texts: Sequence[str]) -> str:
-    """C++ that declares the library names that `texts` use."""
+def library_text(texts: Sequence[str], products: bool = False) -> str:
+    """C++ that declares the library names that `texts` use; with `products`, those of cuBLAS as they are."""
     plain = [_COMMENT.sub(lambda m: '""' if m[0].startswith('"') else " ", _INCLUDE.sub("", t)) for t in texts]
     defined = {name for text in texts for name in _DEFINED.findall(text)}
     aliases = {name: target for text in texts for name, target in _ALIAS.findall(text)}
     parts = [_HEAD % _members(plain)]
     parts += _macros(plain, defined)
-    parts += _c_names(plain, defined)
+    if products:
+        defined |= cublas.declared()
+        parts += [f'#include "{cublas.HEADER.name}"', f'extern "C" void {cublas.UNANSWERED}(const char*);']
+    parts += _c_names(plain, defined, products)
     parts += _namespaces(plain, aliases)
     return "\n".join(parts) + "\n"
 
@@ -291,7 +301,7 @@ def _macros(plain: Sequence[str], defined: set[str]) -> list[str]:
     return lines
 
 
-def _c_names(plain: Sequence[str], defined: set[str]) -> list[str]:
+def _c_names(plain: Sequence[str], defined: set[str], products: bool) -> list[str]:
     functions: set[str] = set()
     others: set[str] = set()
     constants: set[str] = set()
@@ -302,8 +312,13 @@ def _c_names(plain: Sequence[str], defined: set[str]) -> list[str]:
     constants |= {name for name in others if _LIBRARY_CONSTANT.fullmatch(name)}
     lines = []
     for name in sorted(functions - defined):
-        result = "int" if _STATUS.fullmatch(name) else "::porter_host::any"
-        lines.append(f"template <class... A> {result} {name}(A&&...);")
+        result, body = "int" if _STATUS.fullmatch(name) else "::porter_host::any", ";"
+        if products and name.startswith("cublas"):
+            result, body = (
+                "cublasStatus_t",
+                f' {{ {cublas.UNANSWERED}("{name}"); return CUBLAS_STATUS_NOT_SUPPORTED; }}',
+            )
+        lines.append(f"template <class... A> {result} {name}(A&&...){body}")
     types = others - functions - constants - defined - {"DLDataType", "DLDevice"}
     types, values = _types_and_values(plain, types)
     lines += [f"extern ::porter_host::any {name};" for name in sorted(values)]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from porter.build import cublas
 from porter.build.cache import Cache, digest
 from porter.build.driver import driver_stub
 from porter.build.host_headers import generator_digest, host_headers
@@ -47,7 +48,8 @@ def build_program(
 ) -> Program:
     """Compile and link a program for `arch` (`sm_90a`, `sm_100a`) as PTX only, uncompressed in the binary.
 
-    `libraries` are linker names as after `-l`. The driver library `cuda` need not be there.
+    `libraries` are linker names as after `-l`. The driver library `cuda` and cuBLAS need not be there; where cuBLAS's
+    headers are stood in for, its libraries need not be named either.
 
     Raises:
         PorterError: FILE_NOT_FOUND; NO_TOOLKIT, NO_HOST_COMPILER, TOOL_MISSING; NVCC_ERROR; LINK_ERROR.
@@ -77,13 +79,15 @@ def build_program(
             logs.append(log)
             keys.append(key)
             stood_in += absent
+        if not set(stood_in).isdisjoint(cublas.INCLUDES):
+            libraries = [*libraries, *(library for library in cublas.LIBRARIES if library not in libraries)]
         key = digest([*identity, "link", *keys, *(f"-l{library}" for library in libraries), str(runtime)])
         built = directory / "program"
         if (hit := cache.get(key)) is not None:
             built.write_bytes(hit)
             built.chmod(0o755)
         else:
-            logs.append(_link(objects, built, libraries, toolkit, host, str(out)))
+            logs.append(_link(objects, built, libraries, include_dirs, toolkit, host, str(out)))
             cache.put_file(key, built)
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(built, out)
@@ -91,12 +95,20 @@ def build_program(
 
 
 def _link(
-    objects: list[Path], built: Path, libraries: Sequence[str], toolkit: Toolkit, host: HostCompiler, path: str
+    objects: list[Path],
+    built: Path,
+    libraries: Sequence[str],
+    include_dirs: Sequence[Path],
+    toolkit: Toolkit,
+    host: HostCompiler,
+    path: str,
 ) -> str:
     """Link the objects to `built`, which is called `path`. Returns nvcc's log."""
     link: list[str | Path] = [f"-l{library}" for library in libraries]
     if "cuda" in libraries:
         link += ["-L", driver_stub(toolkit, host, built.parent)]
+    if not set(cublas.LIBRARIES).isdisjoint(libraries):
+        link += ["-L", cublas.cublas_stubs(toolkit, host, built.parent, include_dirs)]
     # PyPI has the library under its soname only, which -lcudart does not find.
     link += ["-L", toolkit.lib_dir, "-Xlinker", "--no-as-needed", "-Xlinker", f"-l:{toolkit.runtime_library().name}"]
     command: list[str | Path] = [toolkit.nvcc, "-ccbin", host.path, "-cudart", "none", "-o", built]

@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from porter.build.driver import SONAME as DRIVER_SONAME
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.sim import GlobalMemory, Options
 from porter.verify.program import protocol
 from porter.verify.program.arena import BASE, SPAN, Arena
 from porter.verify.program.device import LaunchHook, LaunchRecord, SimulatedDevice
 from porter.verify.program.protocol import Op
-from porter.verify.program.runtime import build_runtime
+from porter.verify.program.runtime import build_runtime, preloaded
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
         environment = {
             **os.environ,
             **options.environment,
-            "LD_PRELOAD": f"{runtime}:{runtime.with_name(DRIVER_SONAME)}",
+            "LD_PRELOAD": preloaded(runtime),
             "PORTER_CUDART_SOCKET": str(theirs.fileno()),
             "PORTER_CUDART_MEMORY": str(arena.file),
             "PORTER_CUDART_ARENA": hex(BASE),

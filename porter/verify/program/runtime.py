@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the stand-ins for the CUDA runtime and driver libraries with the host's C++ compiler, once per toolkit.
+"""Builds the stand-ins for the CUDA runtime, driver and cuBLAS with the host's C++ compiler, once per toolkit.
 
 The structures and enumerations come from the toolkit's own headers, so the libraries fit programs built with
 that toolkit. Every function that the headers declare and no source answers gets a weak definition that says its
@@ -12,8 +12,10 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from porter.build import cublas
 from porter.build.cache import default_directory, digest
 from porter.build.driver import SONAME, driver_functions
 from porter.build.toolchain import Toolkit, find_host_compiler, find_toolkit
@@ -22,6 +24,8 @@ from porter.diagnostics import Code, PorterError
 _HERE = Path(__file__).parent
 SOURCES = tuple(_HERE / name for name in ("cudart.cpp", "cudart_memory.cpp", "cudart_device.cpp"))
 DRIVER_SOURCE = _HERE / "libcuda.cpp"
+_PRODUCTS = _HERE / "gemm.cpp"
+_CUBLAS_SOURCES = {"cublasLt": _HERE / "cublas_lt.cpp", "cublas": _HERE / "cublas.cpp"}
 CONNECTION = _HERE / "connection.hpp"
 
 _FUNCTION = re.compile(r"\bCUDARTAPI\s+(\w+)\s*\(")
@@ -48,8 +52,9 @@ def build_runtime(toolkit: Toolkit | None = None, cache: Path | None = None) -> 
     soname = f"libcudart.so.{toolkit.version[0]}"
     generated = _generated_source(declarations, types)
     driver_functions = _driver_source(driver)
-    ours = [p.read_bytes() for p in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.hpp")])]
-    key = digest([*ours, generated, driver_functions, declarations, types, driver, compiler, str(include)])
+    products = sorted(cublas.functions_of(cublas.installed([include])))
+    ours = [p.read_bytes() for p in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.hpp"), cublas.HEADER])]
+    key = digest([*ours, generated, driver_functions, *products, declarations, types, driver, compiler, str(include)])
     directory = (cache or default_directory()) / "cudart" / key
     library = directory / soname
     if not library.exists():
@@ -58,15 +63,22 @@ def build_runtime(toolkit: Toolkit | None = None, cache: Path | None = None) -> 
             place = Path(scratch)
             built = _compile(compiler, include, generated, soname, declarations, place)
             os.replace(_compile_driver(compiler, include, driver_functions, built, place), directory / SONAME)
+            for made in _compile_cublas(compiler, toolkit, products, built, place):
+                os.replace(made, directory / made.name)
             os.replace(built, library)
     return library
+
+
+def preloaded(runtime: Path) -> str:
+    """What the loader is to take in place of a program's libraries, beside a stand-in that `build_runtime` made."""
+    others = [runtime.with_name(SONAME), *sorted(runtime.parent.glob("libcublas*"), reverse=True)]
+    return ":".join(map(str, [runtime, *others]))
 
 
 def _generated_source(declarations: str, types: str) -> str:
     """C text: weak definitions of all declared functions, and the table of error names."""
     functions = sorted({*_FUNCTION.findall(declarations), *_internal_functions()})
-    lines = ["extern void porter_unanswered(const char *);"]
-    lines += [f'__attribute__((weak)) void {name}(void) {{ porter_unanswered("{name}"); }}' for name in functions]
+    lines = [_unanswered_source(functions)]
     errors = [f'    {{{number}, "{name}"}},' for name, number in _ERROR_NAME.findall(types)]
     lines += [
         "struct porter_error_name { int code; const char *name; };",
@@ -80,8 +92,13 @@ def _generated_source(declarations: str, types: str) -> str:
 
 def _driver_source(declarations: str) -> str:
     """C text: weak definitions of all functions of the driver."""
+    return _unanswered_source(driver_functions(declarations))
+
+
+def _unanswered_source(functions: Sequence[str]) -> str:
+    """C text: weak definitions of functions, which say their names without the version and stop."""
     lines = ["extern void porter_unanswered(const char *);"]
-    for name in driver_functions(declarations):
+    for name in functions:
         called = _VERSION.sub("", name)
         lines.append(f'__attribute__((weak)) void {name}(void) {{ porter_unanswered("{called}"); }}')
     return "\n".join(lines) + "\n"
@@ -142,6 +159,32 @@ def _compile_driver(compiler: str, include: Path, generated: str, runtime: Path,
     _run([compiler, *flags, "-std=c++17", "-c", str(DRIVER_SOURCE), "-o", objects[1]])
     link = [compiler, "-shared", f"-Wl,-soname,{SONAME}", *objects, str(runtime), "-o", str(built)]
     _run(link)
+    return built
+
+
+def _compile_cublas(
+    compiler: str, toolkit: Toolkit, functions: Sequence[str], runtime: Path, scratch: Path
+) -> list[Path]:
+    """libcublasLt and libcublas, which asks the other for texts; both ask the runtime's stand-in for memory. Of the
+    library's `functions` those that are not answered say so."""
+    run = [compiler, "-O2", "-fPIC", f"-I{toolkit.include_dir}", f"-I{cublas.HEADER.parent}"]
+    objects = {source: scratch / f"{source.stem}.o" for source in (_PRODUCTS, *_CUBLAS_SOURCES.values())}
+    for source, made in objects.items():
+        _run([*run, "-std=c++17", "-c", str(source), "-o", str(made)])
+    built: list[Path] = []
+    for library, source in _CUBLAS_SOURCES.items():
+        soname = cublas.soname(library, toolkit)
+        unanswered, others = scratch / f"{library}_others.c", scratch / f"{library}_others.o"
+        mine = [name for name in functions if name.startswith("cublasLt") == (library == "cublasLt")]
+        unanswered.write_text(_unanswered_source(mine), "utf-8")
+        _run([*run, "-x", "c", "-w", "-c", str(unanswered), "-o", str(others)])
+        # As with the runtime: a program that was linked with the real library names its version.
+        versions = scratch / f"{library}.map"
+        versions.write_text(f"{soname} {{ global: cublas*; local: *; }};\n", "utf-8")
+        link = [compiler, "-shared", f"-Wl,-soname,{soname}", f"-Wl,--version-script={versions}"]
+        parts = [objects[source], objects[_PRODUCTS], others, *built, runtime]
+        _run([*link, *map(str, parts), "-o", str(scratch / soname)])
+        built.append(scratch / soname)
     return built
 
 

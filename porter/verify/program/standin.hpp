@@ -19,9 +19,11 @@ extern const struct porter_error_name {
 } porter_error_names[];
 extern const int porter_error_count;
 [[noreturn]] void porter_unanswered(const char *function);
-// For the stand-in of the driver library, which has no connection of its own.
+// For the stand-ins of other libraries, which have no connection of their own.
 cudaError_t porter_tensor_map(const void *request, size_t size, void *map, size_t map_size);
 bool porter_device_attribute(int attribute, int *value);
+// Whether these bytes lie in one allocation that kernels reach; if not, the context is lost.
+bool porter_device_memory(const void *p, size_t size);
 }
 
 namespace standin {
@@ -37,7 +39,7 @@ struct FunctionFacts {
     std::vector<uint64_t> parameter_sizes;
 };
 
-extern cudaError_t sticky_error;  // A kernel failed: the context is lost, every later call says so.
+extern cudaError_t sticky_error;  // A kernel or a library failed: the context is lost, every later call says so.
 extern thread_local cudaError_t last_error;
 
 // Remembers an error as the runtime does, and returns what the call has to.
