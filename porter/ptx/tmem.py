@@ -34,16 +34,16 @@ LANE_MASK = 0x7F
 """Bits of a lane number; CuTe keeps a byte index for scale factors in address bits 30-31."""
 
 
-def address(lane: int, column: int) -> int:
+def address(lane: IntLike, column: IntLike) -> IntLike:
     return lane << LANE_SHIFT | column
 
 
-def lane_of(taddr: int) -> int:
+def lane_of(taddr: IntLike) -> IntLike:
     """The lane field of an address, all 16 bits of it."""
     return taddr >> LANE_SHIFT & 0xFFFF
 
 
-def column_of(taddr: int) -> int:
+def column_of(taddr: IntLike) -> IntLike:
     return taddr & COLUMN_MASK
 
 

@@ -12,14 +12,14 @@ from porter.diagnostics import Code
 from porter.ptx.forms.grammar import Completion
 from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
-from porter.ptx.tmem import COLUMN_MASK, LANES, column_of, lane_of
+from porter.ptx.tmem import COLUMN_MASK, COLUMNS, LANES, column_of, lane_of
 from porter.ptx.tmem import address as tmem_address
 from porter.ptx.tmem_access import TmemAccess
 from porter.sim.codegen import Context, emits, runtime
 from porter.sim.datapath import tmem_access
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.effects import Effect, Tensor
-from porter.sim.footprints import access_bits, column_bits
+from porter.sim.footprints import access_bits, cells_from, column_bits
 from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
@@ -159,24 +159,37 @@ def refused(problem: DatapathError, at: int, warp: int, code: Code = Code.SIM_TM
     return Stop(code, str(problem), at, warp)
 
 
-def _access_columns(M: Machine, access: TmemAccess, address: int, half_split: int) -> Array:
-    column = address & COLUMN_MASK
-    spread = np.arange(column, column + access.columns)
+def _access_columns(access: TmemAccess, half_split: int) -> Array:
+    """The columns of an access, from the first on."""
+    spread = np.arange(access.columns)
     return np.concatenate([spread, spread + half_split]) if half_split else spread
 
 
-def _uniform(M: Machine, values: Array, row: int, at: int, warp: int) -> int:
-    """The address that a warp's threads give."""
-    if (values[row] != values[row, 0]).any():
+def _addresses(M: Machine, values: Array, warps: Array, at: int) -> Array:
+    """The address that the threads of each warp give: [n] of `values` [n, 32]."""
+    first = np.asarray(values[:, 0], np.int64)
+    differ = (values != values[:, :1]).any(axis=1)
+    if differ.any():
+        warp = int(warps[differ.argmax()])
         raise Stop(Code.SIM_TMEM_ACCESS, "the threads of the warp give different addresses", at, warp)
-    address, rank = int(values[row, 0]), int(M.cta_rank[M.warp_cta[warp]])
-    beyond = lane_of(address) // LANES
-    if M.options.level == "strict" or beyond == 0 or beyond not in (rank, rank & 1):
-        return address
+    beyond, rank = lane_of(first) // LANES, M.cta_rank[M.warp_cta[warps]]
+    if M.options.level == "strict" or not beyond.any():
+        return first
     # The lane within the pair of blocks (ruling `lane-field`).
-    if M.observer is not None:
-        M.observer.tolerates("A2", at, np.array([warp]))
-    return tmem_address(lane_of(address) % LANES, column_of(address))
+    tolerated = (beyond != 0) & ((beyond == rank) | (beyond == rank & 1))
+    if M.observer is not None and tolerated.any():
+        M.observer.tolerates("A2", at, warps[tolerated])
+    return np.where(tolerated, tmem_address(lane_of(first) % LANES, column_of(first)), first)
+
+
+def _first_cell(access: TmemAccess, half_split: int, address: int, rank: int, at: int, warp: int) -> tuple[int, int]:
+    """(lane, column) where a warp's access begins."""
+    try:
+        return tmem_access.first_cell(
+            address, access.shape, access.count, warp_rank=rank, packed=access.packed, half_split=half_split
+        )
+    except DatapathError as problem:
+        raise refused(problem, at, warp) from problem
 
 
 @runtime
@@ -184,37 +197,42 @@ def tmem_load(
     M: Machine, at: int, idx: Any, n: int, mask: Any, access: TmemAccess, addr: Any, half_split: int
 ) -> Array:
     """Registers [registers, n, 32]: what the cells hold now; with a reduction its result as one more."""
-    a = per_lane(addr, n)
-    reduced = access.reduction is not None
+    T, reduced = M.tmem, access.reduction is not None
     out = np.empty((access.registers + reduced, n, 32), np.uint32)
+    rows, warps = _rows_and_warps(M, idx, n, mask)
+    if not rows.size:
+        return out
+    addresses = _addresses(M, per_lane(addr, n)[rows], warps, at)
+    ctas, ranks = M.warp_cta[warps], M.warp_rank[warps].tolist()
+    columns = column_of(addresses)[:, None] + _access_columns(access, half_split)
+    held = T.holds(ctas, columns)
+    firsts = np.empty(rows.size, np.int64)
     registers = frozenset(M.program.code[at].writes)
+    bits = 0 if M.observer is None else access_bits(access, half_split)
     effects = []
-    for row, warp in active_warps(M, idx, n, mask):
-        cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
-        address = _uniform(M, a, row, at, warp)
-        columns = _access_columns(M, access, address, half_split)
-        M.tmem.check_columns(cta, columns, at, warp, "tcgen05.ld")
-        try:
-            values = tmem_access.load(
-                M.tmem.cells(cta), address, access.shape, access.count, access.packed, rank, half_split
-            )
-        except DatapathError as problem:
-            raise refused(problem, at, warp) from problem
-        M.tmem.loading(warp, PendingLoad(at, cta, columns, registers))
-        out[: access.registers, row] = values.T
-        if access.reduction is not None:
-            out[access.registers, row] = tmem_access.reduce_loaded(values, access.reduction)
+    for i, (warp, cta, address) in enumerate(zip(warps.tolist(), ctas.tolist(), addresses.tolist(), strict=True)):
+        if not held:
+            T.check_columns(cta, columns[i], at, warp, "tcgen05.ld")
+        lane, column = _first_cell(access, half_split, address, ranks[i], at, warp)
+        firsts[i] = (cta * LANES + lane) * COLUMNS + column
+        T.loading(warp, PendingLoad(at, cta, columns[i]))
         if M.observer is not None:
-            cells = Tensor(cta, _bits(M, warp, access, address, half_split), False)
+            cells = Tensor(cta, cells_from(bits, lane, column), False)
             effects.append(Effect("ld", at, warp, None, [cells], Completion.TCGEN05_LD, registers=registers))
+    values = tmem_access.loads(T.all_cells(), firsts, access.shape, access.count, access.packed, half_split)
+    out[: access.registers, rows] = values.transpose(2, 0, 1)
+    if access.reduction is not None:
+        out[access.registers, rows] = tmem_access.reduce_loaded(values, access.reduction)
     if M.observer is not None:
         for effect in effects:
             M.observer.issues(effect)
     return out
 
 
-def _bits(M: Machine, warp: int, access: TmemAccess, address: int, half_split: int) -> int:
-    return access_bits(access, address, int(M.warp_rank[warp]) % 4, half_split)
+def _rows_and_warps(M: Machine, idx: Any, n: int, mask: Any) -> tuple[Array, Array]:
+    """The rows with an active thread, and their warps."""
+    found = np.array(active_warps(M, idx, n, mask), np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
 
 
 @runtime
@@ -230,23 +248,14 @@ def tmem_store(
     values: Any,
 ) -> None:
     """Issue stores; each lands at the latest at the warp's tcgen05.wait::st."""
-    a = per_lane(addr, n)
+    rows, warps = _rows_and_warps(M, idx, n, mask)
+    addresses = _addresses(M, per_lane(addr, n)[rows], warps, at)
     registers = np.stack([per_lane(v, n) for v in values], axis=-1)
-    for row, warp in active_warps(M, idx, n, mask):
+    spread = _access_columns(access, half_split)
+    for row, warp, address in zip(rows.tolist(), warps.tolist(), addresses.tolist(), strict=True):
         cta, rank = int(M.warp_cta[warp]), int(M.warp_rank[warp])
-        address = _uniform(M, a, row, at, warp)
-        use = Use(M.tmem, [cta], _access_columns(M, access, address, half_split), at, warp, "tcgen05.st")
-        try:
-            tmem_access.cells(
-                address,
-                access.shape,
-                access.count,
-                warp_rank=rank,
-                packed=access.packed,
-                half_split=half_split,
-            )
-        except DatapathError as problem:
-            raise refused(problem, at, warp) from problem
+        use = Use(M.tmem, [cta], column_of(address) + spread, at, warp, "tcgen05.st")
+        lane, column = _first_cell(access, half_split, address, rank, at, warp)
 
         def land(
             cta: int = cta,
@@ -264,7 +273,7 @@ def tmem_store(
         M.engine.issue(op)
         earlier.append(op)
         if M.observer is not None:
-            cells = Tensor(cta, _bits(M, warp, access, address, half_split), True)
+            cells = Tensor(cta, cells_from(access_bits(access, half_split), lane, column), True)
             op.effect = M.observer.issues(Effect("st", at, warp, None, [cells], Completion.TCGEN05_ST))
 
 

@@ -111,11 +111,13 @@ def column_bits(start: int, columns: int) -> int:
     return sum(run << group * COLUMNS for group in range(8))
 
 
-@lru_cache(maxsize=4096)
-def access_bits(access: TmemAccess, address: int, warp_rank: int, half_split: int) -> int:
-    """The cells of a tcgen05.ld or .st. Raises DatapathError for an access that its warp cannot make."""
-    return cell_bits(
-        *tmem_access.cells(
-            address, access.shape, access.count, warp_rank=warp_rank, packed=access.packed, half_split=half_split
-        )
-    )
+@lru_cache(maxsize=256)
+def access_bits(access: TmemAccess, half_split: int) -> int:
+    """The cells of a tcgen05.ld or .st that begins at lane 0 and column 0."""
+    cells = tmem_access.cells(0, access.shape, access.count, warp_rank=0, packed=access.packed, half_split=half_split)
+    return cell_bits(*cells)
+
+
+def cells_from(bits: int, lane: int, column: int) -> int:
+    """The same cells for an access that begins at another lane and column."""
+    return bits << lane // LANE_GROUP * COLUMNS + column

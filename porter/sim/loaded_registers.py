@@ -32,6 +32,20 @@ def origins(program: Program) -> dict[str, frozenset[str]]:
     return held
 
 
+class Loads:
+    """Which instructions load registers: those of some, by their indices, found once for each set of names."""
+
+    def __init__(self, program: Program) -> None:
+        self._writes = [(at, frozenset(ins.writes)) for at, ins in enumerate(program.code) if is_load(ins)]
+        self._found: dict[frozenset[str], tuple[int, ...]] = {}
+
+    def of(self, names: frozenset[str]) -> tuple[int, ...]:
+        found = self._found.get(names)
+        if found is None:
+            found = self._found[names] = tuple(at for at, writes in self._writes if not names.isdisjoint(writes))
+        return found
+
+
 def early_uses(program: Program) -> dict[int, frozenset[str]]:
     """The results that an instruction, by its index, uses on some path without a wait since their load."""
     held = origins(program)
@@ -54,17 +68,25 @@ def early_uses(program: Program) -> dict[int, frozenset[str]]:
 def _pending(program: Program) -> list[frozenset[str]]:
     """Results that some path to a block has no wait for."""
     pending: list[frozenset[str]] = [frozenset() for _ in program.blocks]
+    passes = [_passes(program, block) for block in program.blocks]
     work = list(range(len(program.blocks)))
     while work:
         block: BasicBlock = program.blocks[work.pop()]
-        left = pending[block.number]
-        for ins in program.code[block.start : block.end]:
-            left = _after(ins, left)
+        waits, own = passes[block.number]
+        left = own if waits else pending[block.number] | own
         for number in block.succ:
             if number != EXIT and not left <= pending[number]:
                 pending[number] |= left
                 work.append(number)
     return pending
+
+
+def _passes(program: Program, block: BasicBlock) -> tuple[bool, frozenset[str]]:
+    """Whether a block waits for what was loaded ahead of it, and the results of its own loads that it leaves."""
+    code = program.code[block.start : block.end]
+    last = max((i for i, ins in enumerate(code) if ins.form.awaits is Completion.TCGEN05_LD), default=None)
+    own = code if last is None else code[last + 1 :]
+    return last is not None, frozenset(name for ins in own if is_load(ins) for name in ins.writes)
 
 
 def _after(ins: Decoded, pending: frozenset[str]) -> frozenset[str]:

@@ -6,6 +6,7 @@ Every block is taken to be alone on its SM, so all 512 columns are its own.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx.tmem import ALLOCATIONS, COLUMNS, LANES, MIN_ALLOCATION, column_of
+from porter.sim.loaded_registers import Loads
 from porter.sim.operation import Operation
 from porter.sim.results import Stop
 from porter.sim.wave import Wave
@@ -26,7 +28,6 @@ class PendingLoad(NamedTuple):
     at: int
     cta: int
     columns: Array
-    registers: frozenset[str]
 
 
 class Use:
@@ -64,7 +65,7 @@ class Pipe:
 class TensorMemory:
     def __init__(self, machine: Wave) -> None:
         self.machine = machine
-        self._cells: dict[int, Array] = {}
+        self._cells: Array | None = None
         n = machine.n_cta
         # The number of the allocation that a column belongs to, 0 for a free one.
         self.holder = np.zeros((n, COLUMNS), np.int64)
@@ -78,7 +79,9 @@ class TensorMemory:
         self._meeting: dict[Any, list[tuple[int, int]]] = {}
         self.granted: set[int] = set()
         self.stores: dict[int, list[Operation]] = {}
-        self.loads: dict[int, list[PendingLoad]] = {}
+        # Of each warp, by their instructions.
+        self.loads: dict[int, dict[int, list[PendingLoad]]] = {}
+        self._loading = Loads(machine.program)
         self.decoded: dict[Any, Any] = {}
         self._pipes: dict[int, Pipe] = {}
 
@@ -86,11 +89,15 @@ class TensorMemory:
         """The blocks of a pair share one, so that pair operations issued by either keep their order."""
         return self._pipes.setdefault(cta - (int(self.machine.cta_rank[cta]) & 1), Pipe())
 
+    def all_cells(self) -> Array:
+        """[blocks, 128, 512] u32; never-written cells hold a NaN pattern."""
+        if self._cells is None:
+            self._cells = np.full((self.machine.n_cta, LANES, COLUMNS), 0xFFFFFFFF, np.uint32)
+        return self._cells
+
     def cells(self, cta: int) -> Array:
-        """[128, 512] u32; never-written cells hold a NaN pattern."""
-        found = self._cells.get(cta)
-        if found is None:
-            found = self._cells[cta] = np.full((LANES, COLUMNS), 0xFFFFFFFF, np.uint32)
+        """Those of a block [128, 512]."""
+        found: Array = self.all_cells()[cta]
         return found
 
     def use_group(self, cta: int, group: int, at: int, warp: int) -> None:
@@ -132,7 +139,7 @@ class TensorMemory:
         if found[0] != columns:
             self._stop(f"dealloc of {columns} columns, but {found[0]} were allocated", at, warp)
         for loading, loads in self.loads.items():
-            for load in loads:
+            for load in chain.from_iterable(loads.values()):
                 freed = (load.columns >= start) & (load.columns < start + columns)
                 if load.cta == cta and freed.any():
                     self.refuse(load.columns[freed], load.at, loading, "tcgen05.ld", late=True)
@@ -177,6 +184,10 @@ class TensorMemory:
             self.refuse(columns[(columns >= COLUMNS) | (inside == 0)], at, warp, what)
         return holders
 
+    def holds(self, ctas: Array, columns: Array) -> bool:
+        """Whether each of some blocks [n] holds all its columns [n, k]."""
+        return bool(columns.max() < COLUMNS and self.holder[ctas[:, None], columns].all())
+
     def refuse(self, columns: Array, at: int, warp: int, what: str, late: bool = False) -> NoReturn:
         """Raises Stop: an access touches these columns, which are not its block's, or with `late` no longer are when
         it completes."""
@@ -190,14 +201,16 @@ class TensorMemory:
     def loading(self, warp: int, load: PendingLoad) -> None:
         """A load is issued; under the eager schedule it is over at once."""
         if self.machine.late:
-            self.loads.setdefault(warp, []).append(load)
+            self.loads.setdefault(warp, {}).setdefault(load.at, []).append(load)
 
     def loaded(self, warp: int, used: frozenset[str] | None = None) -> None:
         """A warp has waited for its loads, or for those only whose results it has `used`."""
         if used is None:
             self.loads.pop(warp, None)
         elif warp in self.loads:
-            self.loads[warp] = [load for load in self.loads[warp] if load.registers.isdisjoint(used)]
+            pending = self.loads[warp]
+            for at in self._loading.of(used):
+                pending.pop(at, None)
 
     def check_leaks(self) -> None:
         """At the kernel's end nothing may be left allocated."""

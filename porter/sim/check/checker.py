@@ -37,8 +37,8 @@ class Checker(Reports):
         self.mbarriers = MbarrierCheck(self)
         # The byte indices and active lanes of the threads' access that is being checked.
         self.acting: tuple[Array, Array] | None = None
-        # tcgen05.ld that a warp has not waited for.
-        self.loads: dict[int, list[Access]] = {}
+        # tcgen05.ld that a warp has not waited for, by their instructions.
+        self.loads: dict[int, dict[int, list[Access]]] = {}
 
     # Accesses -----------------------------------------------------------------------------------------
 
@@ -52,11 +52,17 @@ class Checker(Reports):
             self.report(_GONE, None, new, "", cta)
         if new.write and self.mbarriers.bits[cta]:
             self.mbarriers.written(cta, new)
+        ordered: set[Any] = set()
         for old, common in shadow.conflicts(new):
+            alike = _alike(old)
+            if alike in ordered:
+                continue
             same_block = int(self.machine.warp_cta[old.warp]) == home
             verdict = judge_shared(self.clocks, old, new, cta != home, same_block)
             if verdict is not None:
                 self.report(verdict, *self._with_lanes(old, new, common, cta), describe_bytes(common), cta)
+            elif alike is not None:
+                ordered.add(alike)
         if not new.write and new.bits & ~shadow.written:
             where = describe_bytes(new.bits & ~shadow.written)
             self.report(Verdict("U1", "a write of these bytes", "", Ruling.NEVER_WRITTEN), None, new, where, cta)
@@ -150,6 +156,14 @@ class Checker(Reports):
         self.mbarriers.block_ended(cta)
         self.shared[cta] = Shadow()
         self.tensor[cta] = Shadow()
+
+
+def _alike(old: Access) -> Any:
+    """Equal for accesses that the same later access is ordered after alike: those of a warp's threads since its last
+    synchronization. None for an access that is judged by itself."""
+    if old.proxy != "generic" or len(old.done) != 1:
+        return None
+    return old.warp, old.done[0], old.kind, old.item, old.scope
 
 
 _PEER_WAIT = "barrier.cluster, or a wait on the operation's mbarrier"

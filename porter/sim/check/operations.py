@@ -84,7 +84,7 @@ class Operations(Observer):
     def _tensor(self, effect: Effect, touch: Tensor) -> None:
         access = self._access(effect, touch, "tensor")
         if effect.kind == "ld":
-            access.notes["registers"], access.notes["unread"] = effect.registers, set(effect.registers)
+            access.notes["unread"] = set(effect.registers)
         self.check.access_tensor(touch.cta, access, reads=touch.reads)
         effect.accesses.append(access)
 
@@ -165,10 +165,11 @@ class Operations(Observer):
             self.check.report(_OPERANDS[kind], None, new, "", int(self.machine.warp_cta[warp]))
 
     def _load(self, effect: Effect) -> None:
-        self.check.loads.setdefault(effect.warp, []).extend(effect.accesses)
+        self.check.loads.setdefault(effect.warp, {}).setdefault(effect.at, []).extend(effect.accesses)
 
     def loaded(self, at: int, warp: int) -> None:
-        self.check.completed_by(warp, self.check.loads.pop(warp, []), at)
+        loads = self.check.loads.pop(warp, {})
+        self.check.completed_by(warp, [access for same in loads.values() for access in same], at)
 
     def allocates(self, cta: int, start: int, columns: int) -> None:
         self.check.tensor[cta].remove(column_bits(start, columns))
@@ -179,7 +180,7 @@ class Operations(Observer):
         check.access_shared(cta, check.generic("alloc", at, warp, True, range_bits(offset, 4), 4))
         now, done = check.clocks.now(warp), check.clocks.publish_alloc(warp)
         cells = Access("alloc", at, warp, None, True, "tensor", column_bits(start, columns), [done], now)
-        check.tensor[cta].accesses.append(cells)
+        check.tensor[cta].add(cells)
         if group == 2:
             # Neither block of a pair gets its columns before the other, so either allocation tells of both.
             other = blocks_of_group(M, cta, group, at, warp)[1 - int(M.cta_rank[cta]) % 2]

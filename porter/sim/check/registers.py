@@ -15,7 +15,7 @@ from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
 from porter.sim.codegen import Context
 from porter.sim.exec_tensor import matrix_registers
-from porter.sim.loaded_registers import is_load, origins
+from porter.sim.loaded_registers import Loads, is_load, origins
 from porter.sim.machine import Machine
 from porter.sim.observer import Observer
 from porter.sim.program import Program
@@ -73,6 +73,7 @@ class RegisterWatch(Observer):
             elif ins.form.completion is Completion.TCGEN05_ST:
                 self.stored.update(ins.registers("r"))
         self.origins = origins(program)
+        self.loads = Loads(program)
         # Registers whose values come to be a wgmma's, by way of copies.
         self.sources = {name: frozenset((name,)) for name in inputs}
         self._follow_sources(program)
@@ -190,19 +191,18 @@ class RegisterWatch(Observer):
 
     def use_loaded(self, M: Machine, at: int, idx: Any, n: int, mask: Any, names: frozenset[str]) -> None:
         check = self.check
+        loads = self.loads.of(names)
         for warp in M.warps(idx).tolist():
-            for access in check.loads.get(warp, ()):
-                registers: set[str] = access.notes["registers"]
-                if registers.isdisjoint(names):
-                    continue
+            pending = check.loads.get(warp)
+            if pending is None:
+                continue
+            for access in (a for load in loads for a in pending.get(load, ())):
                 left: set[str] = access.notes["unread"]
                 left -= names
                 if not left:
                     access.notes.setdefault("consumed", check.clocks.now(warp))
                 new = check.generic("register", at, warp, False, 1, 4)
-                wait = "tcgen05.wait::ld.sync.aligned"
-                verdict = Verdict("H31", "tcgen05.wait::ld after the load", wait, Ruling.LOAD_DEPENDENCE)
-                check.report(verdict, access, new, "", int(M.warp_cta[warp]))
+                check.report(_NO_WAIT, access, new, "", int(M.warp_cta[warp]))
 
     # setmaxnreg: all warps of a warpgroup execute the same one (PTX ISA 9.7.19.5) -----------------------
 
@@ -230,6 +230,7 @@ class RegisterWatch(Observer):
         return self.check.generic("setmaxnreg", move.at, warp, True, 1, 4)
 
 
+_NO_WAIT = Verdict("H31", "tcgen05.wait::ld after the load", "tcgen05.wait::ld.sync.aligned", Ruling.LOAD_DEPENDENCE)
 _SAME = Verdict("R1", "the same setmaxnreg in all warps of the warpgroup", "", Ruling.REGISTER_MOVES)
 
 

@@ -55,13 +55,23 @@ class Shadow:
 
     def __init__(self) -> None:
         self.accesses: list[Access] = []
+        self._writes: list[Access] = []
         self.written = 0
+
+    def add(self, new: Access) -> None:
+        """Remember an access beside all others."""
+        self.accesses.append(new)
+        if new.write:
+            self._writes.append(new)
+
+    def _keep(self, accesses: list[Access]) -> None:
+        self.accesses, self._writes = accesses, [a for a in accesses if a.write]
 
     def conflicts(self, new: Access) -> Iterator[tuple[Access, int]]:
         """Earlier accesses that touch the same granules, one of the two writing, with these granules."""
-        bits, low, high, write = new.bits, new.low, new.high, new.write
-        for old in self.accesses:
-            if (write or old.write) and old.low < high and low < old.high:
+        bits, low, high = new.bits, new.low, new.high
+        for old in self.accesses if new.write else self._writes:
+            if old.low < high and low < old.high:
                 common = old.bits & bits
                 if common:
                     yield old, common
@@ -70,26 +80,29 @@ class Shadow:
         """Remember an access after its conflicts have been judged."""
         if new.write:
             self.written |= new.bits
+            low, high, rest = new.low, new.high, ~new.bits
+            atomic = new.kind == "atomic"
             keep = []
             for old in self.accesses:
-                # Atomics go on beside those of other warps, which a later access has to be ordered after too.
-                beside = new.kind == "atomic" and old.kind == "atomic" and old.warp != new.warp
-                if not beside and old.low < new.high and new.low < old.high:
-                    old.bits &= ~new.bits
-                    if not old.bits:
-                        continue
-                    old.bound()
+                if old.low < high and low < old.high:
+                    # Atomics go on beside those of other warps, which a later access has to be ordered after too.
+                    beside = atomic and old.kind == "atomic" and old.warp != new.warp
+                    if not beside:
+                        old.bits &= rest
+                        if not old.bits:
+                            continue
+                        if low <= old.low or old.high <= high:
+                            old.bound()
                 keep.append(old)
-            self.accesses = keep
-        else:
+            self._keep(keep)
+        elif new.kind in _REPLACED:
             # A later read by the same warp stands for an earlier one at the same place.
             self.accesses = [
                 old
                 for old in self.accesses
-                if old.write or old.warp != new.warp or old.kind != new.kind or new.kind not in _REPLACED
-                or old.bits & ~new.bits
-            ]  # fmt: skip
-        self.accesses.append(new)
+                if old.write or old.warp != new.warp or old.kind != new.kind or old.bits & ~new.bits
+            ]
+        self.add(new)
 
     def remove(self, bits: int) -> None:
         """Forget everything about some granules."""
@@ -99,7 +112,7 @@ class Shadow:
             if old.bits:
                 old.bound()
                 keep.append(old)
-        self.accesses = keep
+        self._keep(keep)
         self.written &= ~bits
 
 
