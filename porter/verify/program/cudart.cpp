@@ -67,21 +67,28 @@ int blocks_per_multiprocessor(const FunctionFacts &facts, int threads, size_t dy
     return blocks > fitting ? fitting : blocks;
 }
 
-cudaError_t launch(const void *stub, dim3 grid, dim3 block, dim3 cluster, void **args, size_t shared,
-                   bool cooperative) {
+// The stream of the latest launch, while nothing has come behind that.
+static bool latest_is_open = false;
+static cudaStream_t latest_stream = nullptr;
+
+void latest_launch_ended() { latest_is_open = false; }
+
+cudaError_t launch(const void *stub, dim3 grid, dim3 block, void **args, size_t shared, const How &how) {
     if (sticky_error != cudaSuccess) return result(sticky_error);
     FunctionFacts facts{};
     if (const cudaError_t status = function_facts(stub, facts)) return result(status);
-    if (cooperative) {
+    if (how.cooperative) {
         const int64_t room = static_cast<int64_t>(device().multiprocessors) *
                              blocks_per_multiprocessor(facts, static_cast<int>(block.x * block.y * block.z), shared);
         if (static_cast<int64_t>(grid.x) * grid.y * grid.z > room) return result(cudaErrorCooperativeLaunchTooLarge);
     }
     Writer request;
-    request.address(stub).dim(grid).dim(block).dim(cluster).u32(static_cast<uint32_t>(shared));
-    request.u32(cooperative);
+    request.address(stub).dim(grid).dim(block).dim(how.cluster).u32(static_cast<uint32_t>(shared));
+    request.u32(how.cooperative).u32(how.overlaps && latest_is_open && latest_stream == how.stream);
     for (size_t i = 0; i < facts.parameter_sizes.size(); ++i) request.bytes(args[i], facts.parameter_sizes[i]);
     const Reply r = ask(Op::launch, request);
+    latest_is_open = r.status == cudaSuccess;
+    latest_stream = how.stream;
     std::fwrite(r.body.data(), 1, r.body.size(), stdout);  // What the kernel printed.
     return result(r.status);
 }
@@ -172,31 +179,35 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
     return cudaSuccess;
 }
 
-cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t) {
-    return launch(stub, grid, block, dim3(0, 0, 0), args, shared);
+cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **args, size_t shared,
+                             cudaStream_t stream) {
+    return launch(stub, grid, block, args, shared, {dim3(0, 0, 0), false, stream});
 }
 
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t) {
-    return launch(reinterpret_cast<const void *>(kernel), grid, block, dim3(0, 0, 0), args, shared);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                               cudaStream_t stream) {
+    return launch(reinterpret_cast<const void *>(kernel), grid, block, args, shared, {dim3(0, 0, 0), false, stream});
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void *stub, dim3 grid, dim3 block, void **args, size_t shared,
-                                        cudaStream_t) {
-    return launch(stub, grid, block, dim3(0, 0, 0), args, shared, true);
+                                        cudaStream_t stream) {
+    return launch(stub, grid, block, args, shared, {dim3(0, 0, 0), true, stream});
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *stub, void **args) {
     if (!config) return result(cudaErrorInvalidValue);
-    dim3 cluster(0, 0, 0);
-    bool cooperative = false;
+    How how;
+    how.stream = config->stream;
     for (unsigned i = 0; i < config->numAttrs; ++i) {
         const cudaLaunchAttribute &a = config->attrs[i];
         if (a.id == cudaLaunchAttributeClusterDimension)
-            cluster = dim3(a.val.clusterDim.x, a.val.clusterDim.y, a.val.clusterDim.z);
-        if (a.id == cudaLaunchAttributeCooperative) cooperative = a.val.cooperative != 0;
+            how.cluster = dim3(a.val.clusterDim.x, a.val.clusterDim.y, a.val.clusterDim.z);
+        if (a.id == cudaLaunchAttributeCooperative) how.cooperative = a.val.cooperative != 0;
+        // Values are those of launches one after the other; the checker is told that these two may overlap.
+        if (a.id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            how.overlaps = a.val.programmaticStreamSerializationAllowed != 0;
     }
-    // A launch has ended before the next begins, so programmatic dependent launch has nothing to overlap.
-    return launch(stub, config->gridDim, config->blockDim, cluster, args, config->dynamicSmemBytes, cooperative);
+    return launch(stub, config->gridDim, config->blockDim, args, config->dynamicSmemBytes, how);
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *stub) {

@@ -20,6 +20,12 @@ struct Event {
     bool recorded = false;
 };
 
+// For calls behind which earlier work has ended.
+cudaError_t waited() {
+    latest_launch_ended();
+    return result(cudaSuccess);
+}
+
 }  // namespace
 
 extern "C" {
@@ -113,7 +119,7 @@ cudaError_t cudaGetDevice(int *ordinal) {
 
 cudaError_t cudaSetDevice(int ordinal) { return result(ordinal ? cudaErrorInvalidDevice : cudaSuccess); }
 cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return result(cudaSuccess); }
+cudaError_t cudaDeviceSynchronize() { return waited(); }
 cudaError_t cudaDeviceReset() { return result(cudaSuccess); }
 cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 
@@ -243,9 +249,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return result(cudaSuccess);
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return result(cudaSuccess); }
-cudaError_t cudaStreamQuery(cudaStream_t) { return result(cudaSuccess); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return result(cudaSuccess); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return waited(); }
+cudaError_t cudaStreamQuery(cudaStream_t) { return waited(); }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return waited(); }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus *status) {
     *status = cudaStreamCaptureStatusNone;
@@ -275,8 +281,8 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     return cudaEventRecord(event, stream);
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return result(cudaSuccess); }
-cudaError_t cudaEventQuery(cudaEvent_t) { return result(cudaSuccess); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return waited(); }
+cudaError_t cudaEventQuery(cudaEvent_t) { return waited(); }
 
 // Wall-clock time of the simulation, which says nothing about a GPU.
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {

@@ -31,6 +31,7 @@ cudaError_t copy(void *to, const void *from, size_t size, cudaMemcpyKind kind) {
     if (size && ((to_device && !in_arena(to)) || (from_device && !in_arena(from)))) return cudaErrorInvalidValue;
     if (const cudaError_t status = check(to, size)) return status;
     if (const cudaError_t status = check(from, size)) return status;
+    latest_launch_ended();
     std::memmove(to, from, size);
     return cudaSuccess;
 }
@@ -44,7 +45,10 @@ cudaError_t allocate(void **p, size_t size) {
     return r.status;
 }
 
-cudaError_t release(void *p) { return p ? ask(Op::release, Writer().address(p)).status : cudaSuccess; }
+cudaError_t release(void *p) {
+    latest_launch_ended();
+    return p ? ask(Op::release, Writer().address(p)).status : cudaSuccess;
+}
 
 cudaError_t symbol(const void *host, void **address, size_t *size) {
     const Reply r = ask(Op::symbol, Writer().address(host));
@@ -155,6 +159,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
 cudaError_t cudaMemset(void *p, int value, size_t size) {
     if (size && !in_arena(p)) return result(cudaErrorInvalidValue);
     if (const cudaError_t status = check(p, size)) return result(status);
+    latest_launch_ended();
     std::memset(p, value, size);
     return result(cudaSuccess);
 }
@@ -277,6 +282,7 @@ bool porter_device_memory(const void *p, size_t size) {
                reinterpret_cast<uintptr_t>(p) + size <= (--after)->first + after->second.size;
     }
     if (!held) sticky_error = cudaErrorIllegalAddress;
+    latest_launch_ended();
     return held;
 }
 

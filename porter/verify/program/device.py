@@ -42,9 +42,10 @@ _PORTABLE_CLUSTER = 8
 class LaunchRecord:
     """One launch: grid in blocks, block in threads, `dynamic_smem` in bytes, `params` one item each.
 
-    `allocations` are address and size of what was allocated when it began, oldest first. `ptx` is the kernel's
-    module. `outcome` is None before the run. `repeated` says that the launch was not simulated again, because the one
-    before it was the same, ran on the same memory and left it as it was; its statistics are empty.
+    `allocations` are address and size of what was allocated when it began, oldest first. `overlaps`: it may begin
+    before the launch ahead of it ends (programmatic stream serialization). `ptx` is the kernel's module. `outcome` is
+    None before the run. `repeated` says that the launch was not simulated again, because the one before it was the
+    same, ran on the same memory and left it as it was; its statistics are empty.
     """
 
     kernel: str
@@ -55,6 +56,7 @@ class LaunchRecord:
     params: tuple[bytes, ...]
     allocations: tuple[tuple[int, int], ...]
     cooperative: bool = False
+    overlaps: bool = False
     outcome: Outcome | None = None
     printed: str = ""
     repeated: bool = False
@@ -317,7 +319,7 @@ class SimulatedDevice:
     def _launch(self, request: Reader) -> tuple[Status, bytes]:
         kernel = self._kernels[request.u64()]
         grid, block, cluster, dynamic_smem = request.dim(), request.dim(), request.dim(), request.u32()
-        cooperative = bool(request.u32())
+        cooperative, overlaps = bool(request.u32()), bool(request.u32())
         loaded = self._load(kernel)
         if isinstance(loaded, Status):
             return loaded, b""
@@ -328,7 +330,9 @@ class SimulatedDevice:
         params = tuple(request.take(p.size) for p in loaded.function.params)
         live = tuple((a.address, a.size) for a in self.arena.live.values())
         text = kernel.module.text
-        record = LaunchRecord(kernel.name, grid, block, cluster, dynamic_smem, params, live, cooperative, ptx=text)
+        record = LaunchRecord(
+            kernel.name, grid, block, cluster, dynamic_smem, params, live, cooperative, overlaps, ptx=text
+        )
         refused = self._refused(record, loaded.facts, kernel)
         if refused is not None:
             return refused, b""
@@ -358,6 +362,7 @@ class SimulatedDevice:
                 memory,
                 replace(self.options, print=printed.append),
                 variables,
+                self.launches[-1].outcome if record.overlaps and self.launches else None,
             )
             done = replace(record, outcome=outcome, printed="".join(printed))
             self._state_after = (record, before, self._memory_digest())

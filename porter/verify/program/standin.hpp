@@ -48,8 +48,16 @@ cudaError_t result(cudaError_t status);
 const Device &device();
 cudaError_t function_facts(const void *stub, FunctionFacts &facts);
 int blocks_per_multiprocessor(const FunctionFacts &facts, int threads, size_t dynamic_shared);
-cudaError_t launch(const void *stub, dim3 grid, dim3 block, dim3 cluster, void **args, size_t shared,
-                   bool cooperative = false);
+struct How {
+    dim3 cluster{0, 0, 0};
+    bool cooperative = false;
+    cudaStream_t stream = nullptr;
+    // It may begin before the launch ahead of it in its stream ends (programmatic stream serialization).
+    bool overlaps = false;
+};
+cudaError_t launch(const void *stub, dim3 grid, dim3 block, void **args, size_t shared, const How &how);
+// Something has waited for the latest launch, or comes behind it in its stream.
+void latest_launch_ended();
 
 bool in_arena(const void *p);
 cudaError_t check(const void *p, size_t size);

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams, events, memory of streams, and launches that depend on the one before them, in whole programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from porter.sim import Options
+from porter.verify.program import ProgramOptions, ProgramOutcome, run_program
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def program(built: Callable[..., Path]) -> Path:
+    return built(HERE / "dependent_launches.cu", "sm_90a")
+
+
+def run(program: Path, *words: str, mode: Literal["functional", "checking"] = "checking") -> ProgramOutcome:
+    outcome = run_program(program, words, ProgramOptions(simulator=Options(mode=mode)))
+    told = ["launch cudaSuccess", "stream cudaSuccess", "right, time 1", "free cudaSuccess"]
+    assert outcome.stdout.splitlines() == [*told, "twice cudaErrorInvalidValue"], outcome.stderr
+    assert (outcome.exit_status, outcome.status) == (0, "ok")
+    return outcome
+
+
+def found(outcome: ProgramOutcome) -> set[tuple[int, str, str]]:
+    """Launch, kind and remedy of all hazards."""
+    outcomes = [record.outcome for record in outcome.launches]
+    return {(i, h.kind.id, h.remedy) for i, o in enumerate(outcomes) if o for h in o.hazards}
+
+
+NO_WAIT, LATE = "0", "2"
+
+
+@pytest.mark.parametrize("words", [("wait",), ("chain",), ("event-recorded-between",), ("malloc-between",)])
+def test_a_dependent_launch_that_waits_is_clean(program: Path, words: tuple[str, ...]) -> None:
+    outcome = run(program, *words)
+    assert outcome.launches[-1].overlaps
+    assert not {h for h in found(outcome) if h[1] == "G9"}
+
+
+@pytest.mark.parametrize("when", [NO_WAIT, LATE])
+@pytest.mark.parametrize("mode", ["wait", "event-recorded-between", "malloc-between"])
+def test_one_that_does_not_wait_in_time_is_found(program: Path, mode: str, when: str) -> None:
+    assert found(run(program, mode, when)) == {(1, "G9", "griddepcontrol.wait")}
+
+
+def test_a_launch_between_that_does_not_wait_hides_nothing(program: Path) -> None:
+    assert (2, "G9", "griddepcontrol.wait") in found(run(program, "chain", NO_WAIT))
+
+
+ENDED = [
+    "not-allowed", "no-trigger", "synchronized", "device-synchronized", "event", "memset-between", "copy-between",
+    "other-stream",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ENDED)
+def test_where_the_first_has_ended_nothing_is_found(program: Path, mode: str) -> None:
+    """What comes between in the stream, or waits on the host, orders the two launches; so does a grid that never
+    triggers its dependents."""
+    outcome = run(program, mode, NO_WAIT)
+    assert not found(outcome)
+    assert outcome.launches[-1].overlaps == (mode == "no-trigger")
+
+
+def test_values_are_those_of_launches_in_order(program: Path) -> None:
+    run(program, "wait", mode="functional")
