@@ -46,6 +46,7 @@ HEADINGS = {
     "4": "Simulation",
     "5": "Verification",
     "6": "Rules",
+    "7": "Checks",
 }
 
 
@@ -137,6 +138,8 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
                 yield f"{shown} · recognized as `{rule.becomes}`"
             elif rule.names and rule.kind == "recognizer":
                 yield f"{', '.join(f'`{p.text}`' for p in rule.names)} · recognized as `{rule.becomes}`"
+            elif rule.advice is not None:
+                yield f"*read by `porter check --sm100`: {rule.becomes}*"
             elif rule.report:
                 yield f"*reported, not ported: {rule.report}*"
             else:

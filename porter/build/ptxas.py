@@ -18,6 +18,8 @@ _ENTRY = re.compile(r"Compiling entry function '([^']+)' for '([^']+)'")
 _PROPERTIES = re.compile(r"Function properties for (\S+)")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(.*)$")
+TMEM_CHECK = "--g-tensor-memory-access-check"
+"""Of CUDA 13: code that traps at accesses to columns that are not allocated, which `-g` has too."""
 _WARNING = re.compile(r"^ptxas (?:.*; )?(?:warning\s*:|info\s*: \(C\d+\))\s*.*$")
 
 
@@ -62,6 +64,8 @@ def assemble(
             COMPILER_TIMEOUT.
     """
     cache = cache or Cache.default()
+    if toolkit.tmem_check and "tcgen05." in ptx:
+        flags = (*flags, TMEM_CHECK)
     key = digest(["ptxas 1", toolkit.build, str(toolkit.ptxas), arch, *flags, "", ptx])
     if (hit := _load(cache, key)) is not None:
         return hit

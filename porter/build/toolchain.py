@@ -36,6 +36,8 @@ class Toolkit:
     origin: str
     cuobjdump: Path | None = None
     nvdisasm: Path | None = None
+    tmem_check: bool = False
+    """Whether ptxas adds checks of Tensor Memory accesses to modules that have any."""
 
     @property
     def name(self) -> str:

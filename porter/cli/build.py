@@ -25,13 +25,18 @@ from porter.verify.resources import assembler_warnings, rows_of_case, rows_of_fi
 
 @command
 def build(
-    session: Session, file: Path, port_path: Path | None, case_path: Path | None, include_dirs: tuple[Path, ...]
+    session: Session,
+    file: Path,
+    port_path: Path | None,
+    case_path: Path | None,
+    include_dirs: tuple[Path, ...],
+    tmem_check: bool,
 ) -> ExitCode:
     for path in (file, *([port_path] if port_path else [])):
         require_file(path, "build")
         require_source(path)
     require_directories("-I", include_dirs)
-    toolkit = find_toolkit(session.toolkit)
+    toolkit = replace(find_toolkit(session.toolkit), tmem_check=tmem_check)
     found = [case_path] if case_path is not None else cases_if_any(file)
     case = load_case(found[0]) if found else None
     include_dirs = (*include_dirs, *stated_directories(file))

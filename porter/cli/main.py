@@ -15,7 +15,7 @@ import porter
 from porter.cli.context import SIGNALLED, Session, install, leave
 
 _COMMANDS = (
-    "scan", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
+    "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "selfcheck", "record", "capture", "rules", "map",
 )  # fmt: skip
 

@@ -51,8 +51,9 @@ def _one_size(text: str) -> dict[str, Number]:
     return sizes
 
 
-def read_gpu_options(mode: str, seconds: float, toolkit: Path | None) -> GpuOptions:
-    return GpuOptions(seconds=seconds, mode=cast(Literal["eager", "deferred"], mode), toolkit=toolkit)
+def read_gpu_options(mode: str, seconds: float, toolkit: Path | None, tmem_check: bool = False) -> GpuOptions:
+    chosen = cast(Literal["eager", "deferred"], mode)
+    return GpuOptions(seconds=seconds, mode=chosen, toolkit=toolkit, tmem_check=tmem_check)
 
 
 def sim_options(

@@ -51,24 +51,24 @@ def verify(
     backend: str,
     mode: str,
     gpu_timeout: float,
+    tmem_check: bool,
     against: Path | None,
 ) -> ExitCode:
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
-    require_directories("-I", include_dirs)
+    _require_options(include_dirs, tmem_check, backend)
     settings = sim_options(seed, schedule, arithmetic, budget)
     if case_path is None and is_program(path, arguments):
         _require_for_program(families, sizes, backend, against, original_only)
         build = (include_dirs, defines, flags, libraries)
-        return _finish(
-            session, verify_program(session, path, port_path, arguments, build, settings, hazards is not False)
-        )
+        found = verify_program(session, path, port_path, arguments, build, settings, hazards is not False)
+        return _finish(session, found)
     _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries))
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
     if families and not split_list(families):
         raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
     wanted = Wanted(
-        replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit)),
+        replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit, tmem_check)),
         backend,
         against,
         split_list(families) or None,
@@ -85,6 +85,14 @@ def verify(
         result = verify_cases(items, wanted, builder, tell)
     session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
     return _finish(session, result)
+
+
+def _require_options(include_dirs: Sequence[Path], tmem_check: bool, backend: str) -> None:
+    """Raises BAD_OPTION."""
+    require_directories("-I", include_dirs)
+    if tmem_check and backend == "sim":
+        problem = "is for --backend gpu; the simulator checks every access"
+        raise PorterError(Code.BAD_OPTION, option="--tmem-check", problem=problem)
 
 
 def _require_for_program(

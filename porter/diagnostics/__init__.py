@@ -12,6 +12,7 @@ PT3xxx  build: toolchains and compilers
 PT4xxx  simulator
 PT5xxx  verification
 PT6xxx  rules
+PT7xxx  what `porter check` finds
 ======  =====================================================
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from porter.diagnostics import build, files, front_ends, hazards, porting, rules, simulator, verification
+from porter.diagnostics import build, checking, files, front_ends, hazards, porting, rules, simulator, verification
 
 
 class Code(Enum):
@@ -188,6 +188,19 @@ class Code(Enum):
     RULE_EXAMPLE_LEFT = rules.RULE_EXAMPLE_LEFT
     RULE_PLACE = rules.RULE_PLACE
     MAP_UNKNOWN = rules.MAP_UNKNOWN
+
+    # PT7xxx: checks
+    HOPPER_LEFT = checking.HOPPER_LEFT
+    T2R_NARROW = checking.T2R_NARROW
+    T2R_WIDE = checking.T2R_WIDE
+    T2R_REGISTERS = checking.T2R_REGISTERS
+    T2R_ASSERTS = checking.T2R_ASSERTS
+    T2R_UNWAITED = checking.T2R_UNWAITED
+    SM100_LEFT_OUT = checking.SM100_LEFT_OUT
+    SM100_ADMITS_HOPPER = checking.SM100_ADMITS_HOPPER
+    SWITCH_LOST = checking.SWITCH_LOST
+    PLAIN_TARGET = checking.PLAIN_TARGET
+    TMEM_KEPT = checking.TMEM_KEPT
 
     @property
     def id(self) -> str:

@@ -19,6 +19,7 @@ from porter.model.facts import KINDS, Doubt, Fact, kind_name
 from porter.model.program import build_program
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.passes.sm100.check import sm100_findings
 from porter.rules.accept import Change, accepted
 from porter.rules.explain import value_names
 from porter.rules.load import names_of, read_rule_file
@@ -95,6 +96,8 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
         return _python_facts(path, rule)
     if rule.recognizers and not _ports(example):
         return _facts(path, rule)
+    if rule.advice is not None:
+        return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
     root, options = path, PortOptions(rule_directories=tuple(directories))
     result: PortResult | DslPortResult
     if is_python(path) and rule.language == "python":

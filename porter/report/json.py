@@ -17,8 +17,8 @@ from porter.diagnostics import Diagnostic, ExitCode, Location
 
 SCHEMA_VERSION = 1
 KINDS = (
-    "scan", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc", "record",
-    "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "error",
+    "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
+    "record", "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "error",
 )  # fmt: skip
 
 

@@ -89,6 +89,8 @@ def pattern_groups(
     for rule in rules:
         if rule.pattern is None or not selection.takes(rule.id) or (rule.when is When.PORTED and not ported):
             continue
+        if rule.advice is not None:
+            continue
         if rule.report is not None and rule.library in own.libraries:
             continue
         for path, file in sources.files.items():

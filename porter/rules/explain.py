@@ -76,6 +76,7 @@ def sites_at(
     source = read_source(path)
     if line > source.count(b"\n") + 1:
         raise PorterError(Code.RULE_PLACE, Location(str(path)), what=f"no line {line}")
+    rules = [rule for rule in rules if rule.advice is None]
     if is_python(path):
         return _of_python(parse_dsl(str(path), source, dialect=names_of(rules).dialect), line, rules, groups)
     program = build_program(load_sources(path, include_dirs), vocabulary(rules))

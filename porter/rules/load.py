@@ -26,7 +26,7 @@ from porter.rules.emit import EMITTED, FACETS, words_in
 from porter.rules.pattern import PatternError
 from porter.rules.python import NamePattern, name_patterns
 from porter.rules.recognize import FactPattern, Origin, fact_patterns, refusal_patterns, replacement_patterns
-from porter.rules.rule import Example, Region, Rule, When
+from porter.rules.rule import Advice, Example, Region, Rule, When
 
 FILES = {
     "cuda": ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl"),
@@ -167,6 +167,7 @@ _FORMS = (
     frozenset({"recognize", "as"}),
     frozenset({"recognize", "replace"}),
     frozenset({"recognize", "refuse"}),
+    frozenset({"recognize", "advise"}),
     frozenset({"on", "emit"}),
     frozenset({"pass"}),
 )
@@ -185,7 +186,7 @@ def _form(entry: dict[str, Any]) -> frozenset[str]:
     forms = [f for f in _FORMS if f <= stated and not (f == {"on", "emit"} and "recognize" in stated)]
     if len(forms) != 1:
         raise PatternError(
-            "a rule has `recognize` with one of `as`, `replace` and `refuse`, or `on` with `emit`"
+            "a rule has `recognize` with one of `as`, `replace`, `refuse` and `advise`, or `on` with `emit`"
             + (f", and not {', '.join(sorted(stated))}" if stated else "")
         )
     extra = stated - forms[0] - _BESIDE.get(forms[0], set())
@@ -202,6 +203,8 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
     files = tuple(entry.get("files") or data.get("files") or FILES.get(language, ()))
     if not files:
         raise PatternError("`language: text` needs `files`")
+    if entry.get("in") == Region.NAME and "advise" not in entry:
+        raise PatternError("`in: name` is for `advise`; other rules write the name itself")
     region = Region(entry.get("in") or data.get("in") or ("text" if language in _BUILD else "code"))
     origin = Origin(
         entry["id"],
@@ -237,6 +240,7 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         when=When(entry.get("when", "always")),
         replace=entry.get("replace"),
         refusal=(refused.get("code", "RULE_REFUSED"), refused["what"], refused["advice"]) if refused else None,
+        advice=_advice(entry["advise"], pattern) if "advise" in entry else None,
         becomes=entry.get("becomes") or _shown(entry),
         implemented_by=entry.get("pass"),
         recognizers=recognizers,
@@ -244,6 +248,23 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         emitter=_emitter(entry, origin, recognizers),
         source=str(path),
         where=where,
+    )
+
+
+def _advice(stated: dict[str, Any], pattern: re.Pattern[str] | None) -> Advice:
+    """Raises PatternError and re.error if it does not fit its pattern."""
+    if pattern is None:
+        raise PatternError("`advise` is for a regex")
+    sign, given = stated.get("sign", "finding"), stated.get("given", {})
+    words = {"code", "what", "advice"} & set(stated)
+    if (sign == "finding") != (words == {"code", "what", "advice"}) or (sign != "finding" and words):
+        raise PatternError("a finding, and nothing else, has `code`, `what` and `advice`")
+    for template in given.values():
+        re.sub(pattern, template, "")
+        _check_template(pattern, template)
+    unless = re.compile(stated["unless"], re.MULTILINE) if "unless" in stated else None
+    return Advice(
+        sign, tuple(given.items()), stated.get("code", ""), stated.get("what", ""), stated.get("advice", ""), unless
     )
 
 
@@ -340,7 +361,8 @@ def _asked(kind: type[Fact], where: dict[str, Any]) -> tuple[tuple[str, tuple[st
 
 def _shown(entry: dict[str, Any]) -> str:
     if "as" not in entry:
-        return str(entry.get("emit", ""))
+        advised = entry.get("advise", {})
+        return str(entry.get("emit") or advised.get("advice") or advised.get("sign", ""))
     ((kind, values),) = entry["as"].items()
     return " ".join([kind, *(f"{name}={value}" for name, value in values.items())])
 

@@ -27,6 +27,8 @@ class Region(StrEnum):
     COMMENT = "comment"
     TEXT = "text"
     """The whole file."""
+    NAME = "name"
+    """Qualified names of Python, for advice."""
 
 
 class When(StrEnum):
@@ -54,9 +56,23 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What a match of `pattern` is to a check of code that is for SM100. `sign` says what stands there: a `finding` by
+    itself, or what findings are placed by; `given` are texts for the placement, as `re` templates. `unless`: what of
+    the same file takes a finding away. `code` is the name of the diagnostic, `what` and `advice` are its words."""
+
+    sign: str
+    given: tuple[tuple[str, str], ...] = ()
+    code: str = ""
+    what: str = ""
+    advice: str = ""
+    unless: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True)
 class Rule:
-    """One mapping. Exactly one of `replace`, `refusal`, `implemented_by`, `emitter` and `recognizers` with a fact is
-    set; a recognizer may have an emitter of its own.
+    """One mapping. Exactly one of `replace`, `refusal`, `implemented_by`, `emitter`, `advice` and `recognizers` with a
+    fact is set; a recognizer may have an emitter of its own.
 
     `recognizers` say what a pattern is, `names` the same of names in Python. `replace` is a `re` template for what
     `pattern` matched, or a text with captures of `recognizers` or `names`; `refusal` what stops a port, (code, what,
@@ -78,6 +94,7 @@ class Rule:
     when: When = When.ALWAYS
     replace: str | None = None
     refusal: tuple[str, str, str] | None = None
+    advice: Advice | None = None
     becomes: str = ""
     implemented_by: str | None = None
     recognizers: tuple[Recognizer, ...] = ()
@@ -96,6 +113,8 @@ class Rule:
         """Which of the kinds of rules it is: what it does with a match."""
         if self.refusal is not None:
             return "refusal"
+        if self.advice is not None:
+            return "advice"
         if self.replace is None and (self.recognizers or self.names or self.emitter is not None):
             return "emitter" if self.emitter is not None and not self.recognizers else "recognizer"
         return "pass" if self.implemented_by else "replacement"

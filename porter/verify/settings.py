@@ -16,12 +16,13 @@ from porter.sim.trace.recorder import DEFAULT_LIMIT, Recorder
 class GpuOptions:
     """`seconds` limits one launch. `mode` and `arithmetic` concern emulated code: `eager` computes at issue,
     `deferred` as late as a waiting thread; `exact` is Blackwell's rule, `fast` plain f32 sums. `toolkit` is the
-    one to assemble with, None for the first found."""
+    one to assemble with, None for the first found; `tmem_check` has it check accesses to Tensor Memory."""
 
     seconds: float = 60.0
     mode: Literal["eager", "deferred"] = "deferred"
     arithmetic: Literal["exact", "fast"] = "exact"
     toolkit: Path | None = None
+    tmem_check: bool = False
 
 
 @dataclass(frozen=True)

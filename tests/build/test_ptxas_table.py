@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from porter.build.cache import Cache
@@ -98,3 +99,28 @@ def test_cubin_and_cache(toolkit: Toolkit, cache: Cache) -> None:
     first = assemble(toolkit, ptx, "sm_90a", cache=cache)
     assert first.cubin.startswith(b"\x7fELF")
     assert assemble(toolkit, ptx, "sm_90a", cache=cache) == first
+
+
+LOADS = """.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 base) {
+ .reg .b32 %r<4>; .reg .b64 %rd<3>;
+ ld.param.u64 %rd1, [out];
+ ld.param.u32 %r1, [base];
+ tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r2}, [%r1];
+ tcgen05.wait::ld.sync.aligned;
+ st.global.b32 [%rd1], %r2;
+ ret;
+}
+"""
+
+
+def test_checks_of_tensor_memory_are_code_of_modules_that_use_it(toolkit: Toolkit, cache: Cache) -> None:
+    checking = replace(toolkit, tmem_check=True)
+    plain = assemble(toolkit, LOADS, "sm_100a", cache=cache)
+    checked = assemble(checking, LOADS, "sm_100a", cache=cache)
+    assert len(checked.cubin) > len(plain.cubin)
+    hopper = ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }\n"
+    before = assemble(toolkit, hopper, "sm_90a", cache=cache)
+    assert assemble(checking, hopper, "sm_90a", cache=cache).cubin == before.cubin

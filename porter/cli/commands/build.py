@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, rules_option, trust_option
+from porter.cli.commands.shared import Command, keep_option, rules_option, tmem_check_option, trust_option
 
 
 @click.command(cls=Command)
@@ -18,6 +18,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
               help="The case that names entry and template arguments.")  # fmt: skip
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are (repeatable).")  # fmt: skip
+@tmem_check_option
 @rules_option
 @keep_option
 @trust_option

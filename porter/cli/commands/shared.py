@@ -128,6 +128,14 @@ def simulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def tmem_check_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--tmem-check: for commands that assemble ports for Blackwell."""
+    return click.option(
+        "--tmem-check", is_flag=True,
+        help="Have ptxas add checks of accesses to Tensor Memory (CUDA 13, --g-tensor-memory-access-check).",
+    )(function)  # fmt: skip
+
+
 def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--mode, --gpu-timeout."""
     for option in reversed(

@@ -14,6 +14,7 @@ from porter.cli.commands.shared import (
     keep_option,
     rules_option,
     simulator_options,
+    tmem_check_option,
     trust_option,
 )
 from porter.verify.backend_names import BACKENDS
@@ -41,6 +42,7 @@ from porter.verify.backend_names import BACKENDS
 @click.option("--backend", type=click.Choice(BACKENDS), default="sim", show_default=True,
               help="Where kernels run; `auto` takes a GPU if there is one.")  # fmt: skip
 @gpu_options
+@tmem_check_option
 @click.option("--against", type=click.Path(path_type=Path), metavar="FILE",
               help="A record to compare the port with, instead of running the original.")  # fmt: skip
 @rules_option

@@ -200,7 +200,8 @@ def make_gpu_backend(name: str, options: SimOptions) -> Backend:
         PorterError: BACKEND_UNAVAILABLE, NO_TOOLKIT, BAD_TOOLKIT.
     """
     process = GpuProcess()
-    backend = GpuBackend(find_toolkit(options.gpu.toolkit), process, options.gpu, emulate=name != "gpu")
+    toolkit = dataclasses.replace(find_toolkit(options.gpu.toolkit), tmem_check=options.gpu.tmem_check)
+    backend = GpuBackend(toolkit, process, options.gpu, emulate=name != "gpu")
     try:
         info = process.info()
     except (PorterError, GpuFailure) as failure:

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter check`: findings only, for people and for CI."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.text import Text
+
+from porter.cli.context import Session, command
+from porter.cli.inputs import require_directories
+from porter.cli.porting import look, port_options
+from porter.diagnostics import ExitCode
+from porter.report import json as report_json
+from porter.report.exits import check_exit
+from porter.scan.check import Checked, faults_on_sm100, hopper_left
+
+
+@command
+def check(session: Session, paths: tuple[Path, ...], sm100: bool, include_dirs: tuple[Path, ...]) -> ExitCode:
+    require_directories("-I", include_dirs)
+    with session.counting() as tell:
+        if sm100:
+            checked = faults_on_sm100(paths, include_dirs, tuple(map(str, session.rules)), tell)
+        else:
+            checked = hopper_left(paths, include_dirs, port_options(session), look, tell)
+    session.report([*checked.findings, *checked.problems])
+    session.show(_summary(checked))
+    code = check_exit(checked.findings, checked.problems)
+    body = {
+        "files": checked.files,
+        "findings": report_json.diagnostics(checked.findings),
+        "diagnostics": report_json.diagnostics(checked.problems),
+    }
+    session.write_json(report_json.document("check", code, body))
+    return code
+
+
+def _summary(checked: Checked) -> Text:
+    files = f"{checked.files} file{'s' * (checked.files != 1)}"
+    counts = Counter(d.code.id for d in checked.findings)
+    listed = ", ".join(f"{n} {code}" for code, n in sorted(counts.items()))
+    return Text(f"{files} checked: {listed or 'nothing found'}")

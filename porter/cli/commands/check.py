@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `porter check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from porter.cli.commands.shared import Command, rules_option
+
+
+@click.command(cls=Command)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("--sm100", is_flag=True, help="Check code that is for SM100 already.")
+@click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Where else local headers are.")  # fmt: skip
+@rules_option
+def check() -> None:
+    """Check files or trees, and write nothing: findings with their place, reason and what to do.
+
+    A finding is what only Hopper has, in code that is to run on SM100. With --sm100 the files are taken to be for SM100
+    already, as CUDA (raw or CuTe C++), PTX, CuTe DSL and build files: loads from Tensor Memory of a width that is slow
+    or does not fit the kernel's registers, that are used before they are waited for or stand among assertions,
+    conditions and switches that leave SM100 out, targets without tcgen05, Tensor Memory that is not freed.
+
+    Exit codes: 1 with a finding, 0 without.
+    """

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether code under `#if` is there for an architecture. What is not known stays unknown."""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from porter.lang.cuda import CudaFile
+from porter.lang.text import Span
+from porter.ptx.arch import target
+
+_WORD = re.compile(rb"[ \t]*#[ \t]*(\w+)[ \t]*(.*)", re.DOTALL)
+_ARCH = re.compile(r"__CUDA_ARCH(?:_\w+)?__|__CUDA_ARCH_FEAT_\w+")
+_DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
+_NUMBER = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]*\b")
+_TARGET_MACROS = frozenset({"__CUDA_ARCH__", "__CUDA_ARCH_SPECIFIC__", "__CUDA_ARCH_FAMILY_SPECIFIC__"})
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One branch of a conditional: its code, what has to hold for it, and what must not because it came before.
+    `head` is the directive; `alone`: the conditional has no other branch."""
+
+    head: Span
+    body: Span
+    condition: str
+    before: tuple[str, ...]
+    alone: bool
+
+
+class Conditions:
+    """All branches of a file. `hopper_macros` are macros of libraries that are set on Hopper alone."""
+
+    def __init__(self, file: CudaFile, hopper_macros: Collection[str]) -> None:
+        self.file, self.hopper_macros = file, frozenset(hopper_macros)
+        self.branches = tuple(sorted(_branches(file), key=lambda b: b.head))
+        self._starts = [b.head.start for b in self.branches]
+
+    def around(self, at: int) -> list[Branch]:
+        """The branches that hold an offset, outermost first."""
+        return [b for b in self.branches[: bisect_right(self._starts, at)] if b.body.start <= at < b.body.end]
+
+    def about_arch(self, branch: Branch) -> bool:
+        """Whether architectures decide about a branch."""
+        text = " ".join((branch.condition, *branch.before))
+        return _ARCH.search(text) is not None or bool(self.hopper_macros & set(re.findall(r"\w+", text)))
+
+    def taken(self, branch: Branch, arch: str) -> bool | None:
+        """Whether a compilation for an architecture takes a branch; None if that is not known."""
+        outcome: bool | None = True
+        for text, wanted in (*((b, False) for b in branch.before), (branch.condition, True)):
+            value = self._value(text, arch) if text else True
+            holds = None if value is None else bool(value) == wanted
+            if holds is False:
+                return False
+            outcome = None if holds is None else outcome
+        return outcome
+
+    def there(self, at: int, arch: str) -> bool | None:
+        """Whether the code at an offset is compiled for an architecture."""
+        values = [self.taken(b, arch) for b in self.around(at)]
+        return False if False in values else None if None in values else True
+
+    def _value(self, condition: str, arch: str) -> int | None:
+        text = _NUMBER.sub(r"\1", _DEFINED.sub(r" _defined(\1\2) ", condition))
+        text = text.replace("&&", " and ").replace("||", " or ")
+        text = re.sub(r"!(?!=)", " not ", re.sub(r"\b0+(?=\d)", "", text))
+        try:
+            tree = ast.parse(" ".join(text.split()), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        return _Evaluation(arch, self.hopper_macros).value(tree)
+
+
+class _Evaluation:
+    """A condition as Python reads it; None is what is not known."""
+
+    def __init__(self, arch: str, hopper_macros: Collection[str]) -> None:
+        found = target(arch)
+        self.macros, self.hopper = found.macros, found.sm == target("sm_90a").sm
+        self.hopper_macros = hopper_macros
+
+    def value(self, node: ast.expr) -> int | None:
+        match node:
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.Name(id=name):
+                return self._macro(name)
+            case ast.Call(func=ast.Name(id="_defined"), args=[ast.Name(id=name)]):
+                found = self._macro(name)
+                return None if found is None else int(self._is_defined(name))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                found = self.value(operand)
+                return None if found is None else int(not found)
+            case ast.BoolOp(op=op, values=values):
+                return _joined([self.value(v) for v in values], decisive=isinstance(op, ast.Or))
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return _compared(self.value(left), op, self.value(right))
+        return None
+
+    def _is_defined(self, name: str) -> bool:
+        return name in self.macros or (name in self.hopper_macros and self.hopper)
+
+    def _macro(self, name: str) -> int | None:
+        if name in self.hopper_macros:
+            return int(self.hopper)
+        if name in _TARGET_MACROS or name.startswith("__CUDA_ARCH_FEAT_"):
+            return self.macros.get(name, 0)
+        return {"true": 1, "false": 0}.get(name)
+
+
+def _joined(values: list[int | None], decisive: bool) -> int | None:
+    """`||` or `&&`: one value that decides is enough."""
+    if any(v is not None and bool(v) == decisive for v in values):
+        return int(decisive)
+    return None if None in values else int(not decisive)
+
+
+_COMPARISONS = {
+    ast.Eq: lambda a, b: a == b,
+    ast.NotEq: lambda a, b: a != b,
+    ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b,
+}
+
+
+def _compared(left: int | None, op: ast.cmpop, right: int | None) -> int | None:
+    compare = _COMPARISONS.get(type(op))
+    return None if left is None or right is None or compare is None else int(compare(left, right))
+
+
+def _branches(file: CudaFile) -> list[Branch]:
+    found: list[Branch] = []
+    open_: list[list[tuple[Span, str]]] = []
+    for span in file.lexed.directives:
+        match = _WORD.match(file.lexed.code, span.start, span.end)
+        word = match[1] if match else b""
+        text = " ".join(match[2].replace(b"\\", b" ").decode("latin-1").split()) if match else ""
+        if word in (b"if", b"ifdef", b"ifndef"):
+            open_.append([(span, _stated(word.removeprefix(b"if"), text))])
+        elif word in (b"elif", b"elifdef", b"elifndef") and open_:
+            open_[-1].append((span, _stated(word.removeprefix(b"elif"), text)))
+        elif word == b"else" and open_:
+            open_[-1].append((span, ""))
+        elif word == b"endif" and open_:
+            heads = open_.pop()
+            ends = [*(head for head, _ in heads[1:]), span]
+            for i, ((head, condition), end) in enumerate(zip(heads, ends, strict=True)):
+                before = tuple(c for _, c in heads[:i])
+                found.append(Branch(head, Span(head.end, end.start), condition, before, len(heads) == 1))
+    return found
+
+
+def _stated(form: bytes, text: str) -> str:
+    """The condition of `#if`, `#ifdef` and `#ifndef` in the form of the first."""
+    return {b"def": f"defined({text})", b"ndef": f"!defined({text})"}.get(form, text)

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of CUDA C++, with inline PTX or CuTe, for SM100."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tree_sitter import Node
+
+from porter.diagnostics import Code, Diagnostic
+from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions
+from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers, location
+from porter.lang.text import Span
+from porter.passes.sm100.conditions import Branch, Conditions
+from porter.passes.sm100.findings import Budget, Load, budget_of_block, load_findings
+from porter.passes.sm100.instructions import HOPPER, SM100, access_of, is_tcgen05, only_hopper
+from porter.passes.sm100.signs import Sign, load_shape, signs_in, stated_findings
+from porter.passes.sm100.waits import Own, named, unwaited
+from porter.ptx.arch import TARGETS
+from porter.ptx.ast import Instruction
+from porter.rules.match import matches
+from porter.rules.rule import Rule
+
+_BOUNDS = re.compile(r"__launch_bounds__\s*\(\s*(\w+)\s*(?:,\s*(\w+)\s*)?[,)]")
+_CONSTANT = r"(?:\bconstexpr\s+(?:static\s+)?(?:\w+\s+)+{0}\s*=|#[ \t]*define[ \t]+{0}[ \t])\s*(\d+)\b"
+_SAYING = re.compile(rb"^[ \t]*#[ \t]*(?:error|warning|pragma)\b[^\n]*", re.MULTILINE)
+"""Directives that are no code."""
+_WITHOUT_TCGEN05 = tuple(name for name, t in TARGETS.items() if t.suffix == "a" and t.sm in (90, 120))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something of one chip alone."""
+
+    name: str
+    where: Span
+
+
+class Checked:
+    """One file with what rules and asm statements say of it."""
+
+    def __init__(self, file: CudaFile, rules: Sequence[Rule], hopper: Sequence[Rule]) -> None:
+        self.file = file
+        self.signs = signs_in(rules, lambda rule: matches(rule, file))
+        self.hopper_rules = hopper
+        self.conditions = Conditions(file, {s.given["name"] for s in self.signs.get("macro", ())})
+
+    def of(self, sign: str) -> list[Sign]:
+        return self.signs.get(sign, [])
+
+    @cached_property
+    def statements(self) -> list[AsmStatement]:
+        if b"asm" not in self.file.source:
+            return []
+        in_macros = [s for m in macro_definitions(self.file) for s in asm_in_macro(self.file, m)]
+        return [s for s in (*asm_statements(self.file), *in_macros) if s.ptx is not None]
+
+    @cached_property
+    def instructions(self) -> list[tuple[AsmStatement, Instruction]]:
+        return [(s, i) for s in self.statements if s.ptx is not None for i in s.ptx.instructions()]
+
+    @cached_property
+    def hopper(self) -> list[Mark]:
+        """What Hopper alone has, by its instructions and by names of libraries."""
+        found = [Mark(i.opcode, s.span) for s, i in self.instructions if only_hopper(i)]
+        texts = (m for rule in self.hopper_rules for m in matches(rule, self.file))
+        return found + [Mark(re.split(r"\s*[(<]", m.text)[0], m.span) for m in texts]
+
+    @cached_property
+    def defined(self) -> frozenset[str]:
+        """Functions with a body in the file."""
+        return frozenset(named(self.file, node)[0] for node in find(self.file.root, "function_definition"))
+
+    @cached_property
+    def blackwell(self) -> list[Mark]:
+        """What SM100 has and Hopper has not."""
+        found = [Mark(s.match.text, s.match.span) for s in (*self.of("blackwell"), *self.of("load"))]
+        found += [Mark(i.opcode, s.span) for s, i in self.instructions if i.parts[0] == "tcgen05"]
+        return found
+
+
+def cuda_findings(checked: Checked, own: Own, asserts: bool | None) -> list[Diagnostic]:
+    """Everything that is found in one file. `own`: what functions of the sources do. `asserts`: whether the build keeps
+    assertions, None if nothing says so."""
+    file = checked.file
+    found = list(
+        stated_findings(checked.of("finding"), file.lexed.source_text, lambda match: location(file, match.span))
+    )
+    found += _under_conditions(checked)
+    found += _hopper_left(checked, own)
+    found += _loads(checked)
+    found += unwaited(checked.file, checked.statements, checked.of("copy"), checked.of("use"), own)
+    found += _kept(checked)
+    found += _asserts(checked, asserts)
+    return found
+
+
+# Conditions -------------------------------------------------------------------------------------------
+
+
+def _under_conditions(checked: Checked) -> Iterator[Diagnostic]:
+    conditions, file = checked.conditions, checked.file
+    for branch in conditions.branches:
+        if not branch.condition or not conditions.about_arch(branch):
+            continue
+        inside = [m for m in checked.blackwell if _innermost(conditions, m, branch)]
+        hopper = any(_innermost(conditions, m, branch) for m in checked.hopper)
+        on_hopper, on_sm100 = conditions.taken(branch, HOPPER), conditions.taken(branch, SM100)
+        values = {"condition": branch.condition}
+        empty = not _SAYING.sub(b"", file.lexed.uncommented[branch.body.start : branch.body.end]).strip()
+        if on_sm100 is False and (inside or (on_hopper and branch.alone and not hopper and not empty)):
+            yield Diagnostic(Code.SM100_LEFT_OUT, location(file, branch.head), values)
+        elif inside and not hopper:
+            wide = [t for t in _WITHOUT_TCGEN05 if conditions.there(inside[0].where.start, t)]
+            if wide:
+                values |= {"targets": " and ".join(wide), "have": "has" if len(wide) == 1 else "have"}
+                yield Diagnostic(Code.SM100_ADMITS_HOPPER, location(file, branch.head), values)
+
+
+def _innermost(conditions: Conditions, mark: Mark, branch: Branch) -> bool:
+    """Whether no other condition on architectures stands between a branch and what is in it."""
+    around = [b for b in conditions.around(mark.where.start) if conditions.about_arch(b)]
+    return bool(around) and around[-1] == branch
+
+
+def _hopper_left(checked: Checked, own: Own) -> Iterator[Diagnostic]:
+    """Once for each name, where it is compiled for sm_100a; what the sources define under such a name is theirs."""
+    first: dict[str, Mark] = {}
+    times: dict[str, int] = {}
+    for mark in checked.hopper:
+        if mark.name not in own.defined and checked.conditions.there(mark.where.start, SM100) is not False:
+            first.setdefault(mark.name, mark)
+            times[mark.name] = times.get(mark.name, 0) + 1
+    for name, mark in first.items():
+        counted = f" ({times[name]} times)" if times[name] > 1 else ""
+        yield Diagnostic(Code.HOPPER_LEFT, location(checked.file, mark.where), {"name": name, "times": counted})
+
+
+# Loads ------------------------------------------------------------------------------------------------
+
+
+def _loads(checked: Checked) -> Iterator[Diagnostic]:
+    file = checked.file
+    for sign in checked.of("load"):
+        shape = load_shape(sign)
+        if shape is not None:
+            load = Load(sign.match.text, shape, int(sign.given["count"]), location(file, sign.match.span))
+            yield from load_findings(load, _budget(file, sign.match.span))
+    times = Counter((statement.where, i.opcode) for statement, i in checked.instructions)
+    for statement, instruction in checked.instructions:
+        access, number = access_of(instruction), times.pop((statement.where, instruction.opcode), 0)
+        if access is not None and number:
+            load = Load(instruction.opcode, access.shape, access.count, statement.where, number)
+            yield from load_findings(load, _budget(file, statement.span))
+
+
+def _budget(file: CudaFile, where: Span) -> Budget | None:
+    """What the launch bounds of the kernel around a place leave to a thread, if they are numbers or constants of the
+    file."""
+    node: Node | None = file.root.descendant_for_byte_range(where.start, where.start + 1)
+    function = enclosing(node, "function_definition") if node is not None else None
+    if function is None or "__global__" not in function_specifiers(file, function):
+        return None
+    body = function.child_by_field_name("body")
+    head = file.lexed.plain_text[function.start_byte : body.start_byte if body is not None else function.end_byte]
+    match = _BOUNDS.search(head)
+    if match is None:
+        return None
+    threads, blocks = (_number(file, text) if text else 1 for text in match.groups())
+    return budget_of_block(threads, blocks) if threads and blocks else None
+
+
+def _number(file: CudaFile, text: str) -> int | None:
+    if text.isdigit():
+        return int(text)
+    found = set(re.findall(_CONSTANT.format(re.escape(text)), file.lexed.code.decode("latin-1")))
+    return int(found.pop()) if len(found) == 1 else None
+
+
+def _kept(checked: Checked) -> Iterator[Diagnostic]:
+    """An allocation, and no release in any form in the file."""
+    if checked.of("release") or any(is_tcgen05(i, "dealloc") for _, i in checked.instructions):
+        return
+    for sign in checked.of("allocate")[:1]:
+        yield Diagnostic(Code.TMEM_KEPT, location(checked.file, sign.match.span))
+    for statement, instruction in checked.instructions:
+        if is_tcgen05(instruction, "alloc"):
+            yield Diagnostic(Code.TMEM_KEPT, statement.where)
+            return
+
+
+def _asserts(checked: Checked, asserts: bool | None) -> Iterator[Diagnostic]:
+    copies = checked.of("copy")
+    if asserts and copies:
+        what = "nothing in the build defines NDEBUG, and loads from Tensor Memory are CuTe copies"
+        values = {"what": what, "advice": "add -DNDEBUG to the options of nvcc"}
+        yield Diagnostic(Code.T2R_ASSERTS, location(checked.file, copies[0].match.span), values)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of PTX modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from porter.diagnostics import Code, Diagnostic, Location
+from porter.passes.sm100.findings import Budget, Load, budget_of_block, load_findings
+from porter.ptx.ast import Block, Function, Imm, Instruction, Module, Placeholder, Reg, Statement, Sym
+from porter.ptx.parser import parse_module
+from porter.ptx.table import UnknownInstruction, check, destinations, opcode_modifiers, sources
+from porter.ptx.tmem_access import TmemAccess
+
+HOPPER = "sm_90a"
+SM100 = "sm_100a"
+_ASSERTION = "__assertfail"
+_ENDS = ("bra", "brx", "call", "exit", "ret")
+"""Opcodes behind which another basic block, or code that is not followed, may have waited."""
+
+
+def ptx_findings(path: str, text: str) -> list[Diagnostic]:
+    """Everything that is found in a PTX module.
+
+    Raises:
+        PorterError: what `parse_module` raises.
+    """
+    module = parse_module(text)
+    found = list(_target(path, module))
+    allocated: Location | None = None
+    freed = False
+    for function in module.functions:
+        body = list(flat(function.body or ()))
+        instructions = [s for s in body if isinstance(s, Instruction)]
+        found += _hopper(path, instructions)
+        found += _loads(path, function, instructions)
+        found += _unwaited(path, body)
+        for instruction in instructions:
+            if is_tcgen05(instruction, "alloc"):
+                allocated = allocated or Location(path, instruction.line)
+            freed = freed or is_tcgen05(instruction, "dealloc")
+    if allocated is not None and not freed:
+        found.append(Diagnostic(Code.TMEM_KEPT, allocated))
+    return found
+
+
+def flat(body: Sequence[Statement]) -> Iterator[Statement]:
+    """Statements in order, those of scopes with them."""
+    for statement in body:
+        if isinstance(statement, Block):
+            yield from flat(statement.body)
+        else:
+            yield statement
+
+
+def is_tcgen05(instruction: Instruction, operation: str) -> bool:
+    return instruction.parts[:2] == ("tcgen05", operation)
+
+
+def access_of(instruction: Instruction) -> TmemAccess | None:
+    """What a load from Tensor Memory loads; None of anything else."""
+    given = opcode_modifiers(instruction.opcode) if is_tcgen05(instruction, "ld") else None
+    return TmemAccess.of(given) if given is not None else None
+
+
+def only_hopper(instruction: Instruction) -> bool:
+    """Whether sm_90a has an instruction and sm_100a not."""
+    try:
+        return check(instruction, SM100) is not None and check(instruction, HOPPER) is None
+    except UnknownInstruction:
+        return instruction.parts[0] == "wgmma"
+
+
+def _target(path: str, module: Module) -> Iterator[Diagnostic]:
+    if module.target == target_without_suffix(SM100) and any(
+        isinstance(s, Instruction) and s.parts[0] == "tcgen05" for f in module.functions for s in flat(f.body or ())
+    ):
+        what = f"tcgen05 under `.target {module.target}`"
+        yield Diagnostic(Code.PLAIN_TARGET, Location(path), {"what": what, "advice": f"write `.target {SM100}`"})
+
+
+def target_without_suffix(name: str) -> str:
+    return name.rstrip("af")
+
+
+def _hopper(path: str, instructions: Sequence[Instruction]) -> Iterator[Diagnostic]:
+    left = [i for i in instructions if only_hopper(i)]
+    if left:
+        times = f" ({len(left)} instructions)" if len(left) > 1 else ""
+        yield Diagnostic(Code.HOPPER_LEFT, Location(path, left[0].line), {"name": left[0].opcode, "times": times})
+
+
+def _loads(path: str, function: Function, instructions: Sequence[Instruction]) -> Iterator[Diagnostic]:
+    by_opcode: dict[str, list[Instruction]] = {}
+    for instruction in instructions:
+        if access_of(instruction) is not None:
+            by_opcode.setdefault(instruction.opcode, []).append(instruction)
+    budget = _budget(function, instructions)
+    for opcode, same in by_opcode.items():
+        access = access_of(same[0])
+        assert access is not None
+        load = Load(opcode, access.shape, access.count, Location(path, same[0].line), len(same))
+        yield from load_findings(load, budget)
+    asserts = [i for i in instructions if i.parts[0] == "call" and Sym(_ASSERTION) in i.operands]
+    if by_opcode and asserts:
+        what = f"{len(asserts)} assertions stand beside {sum(map(len, by_opcode.values()))} loads of Tensor Memory"
+        values = {"what": what, "advice": "build with -DNDEBUG"}
+        yield Diagnostic(Code.T2R_ASSERTS, Location(path, asserts[0].line), values)
+
+
+def _budget(function: Function, instructions: Sequence[Instruction]) -> Budget | None:
+    """What the directives of an entry leave to a thread; warps that ask for more registers have those."""
+    asked = [
+        o.value
+        for i in instructions
+        if i.parts[:2] == ("setmaxnreg", "inc")
+        for o in i.operands
+        if isinstance(o, Imm) and isinstance(o.value, int)
+    ]
+    if asked:
+        return Budget(max(asked), f"setmaxnreg.inc {max(asked)}")
+    stated = function.directives
+    if "maxnreg" in stated:
+        return Budget(stated["maxnreg"][0], f".maxnreg {stated['maxnreg'][0]}")
+    threads = stated.get("reqntid") or stated.get("maxntid")
+    if not threads:
+        return None
+    return budget_of_block(prod(threads), stated.get("minnctapersm", (1,))[0])
+
+
+def _unwaited(path: str, body: Sequence[Statement]) -> Iterator[Diagnostic]:
+    """Registers of a load that are read in the same basic block without a wait between."""
+    open_: dict[Reg | Placeholder, str] = {}
+    said: set[str] = set()
+    for statement in body:
+        if not isinstance(statement, Instruction):
+            open_.clear()
+            continue
+        if statement.parts[:2] == ("tcgen05", "wait::ld") or statement.parts[0] in (
+            "bra",
+            "ret",
+            "call",
+            "brx",
+            "exit",
+        ):
+            open_.clear()
+            continue
+        try:
+            read, written = sources(statement), destinations(statement)
+        except UnknownInstruction:
+            continue
+        for register in read:
+            opcode = open_.get(register)
+            if opcode is not None and opcode not in said:
+                said.add(opcode)
+                yield Diagnostic(Code.T2R_UNWAITED, Location(path, statement.line), {"name": opcode})
+        for register in written:
+            open_.pop(register, None)
+        if access_of(statement) is not None:
+            open_.update(dict.fromkeys(written, statement.opcode))
