@@ -29,6 +29,14 @@ LIBRARY_CONSTRUCT = error(
     "The file uses a Hopper-only construct of a library whose port is not built yet.",
     "`porter scan` lists what the construct becomes on sm_100a.",
 )
+BUILDER_FORM = error(
+    "PT2017",
+    ExitCode.UNPORTED,
+    "a collective builder is not ported: {what}",
+    "Builders of CUTLASS are asked for arch::Sm100 with the schedules and tiles that it has there. That needs every "
+    "place of Hopper's tags to be understood.",
+    "Write there what it is for sm_100a; if a template of your own takes the tag, give its header with -I.",
+)
 TMEM_TOO_LARGE = error(
     "PT2005",
     ExitCode.UNPORTED,
@@ -192,7 +200,8 @@ NOT_FOR_BOTH_CHIPS = error(
     ExitCode.UNPORTED,
     "--keep-hopper does not apply to {what}",
     "Both forms of a CUDA kernel stand in one file, and the compiler's target chooses. CuTe DSL has no such choice: a "
-    "module is traced for one target, and its port has other imports, types of MMAs and a module beside it.",
+    "module is traced for one target, and its port has other imports, types of MMAs and a module beside it. A "
+    "collective builder has none either: host code, which is compiled once, makes the type of the kernel.",
     "Port it without --keep-hopper, into a directory of its own (-o), and choose by the device's compute capability.",
 )
 DSL_OBSTACLE = error(

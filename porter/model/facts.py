@@ -148,6 +148,55 @@ class Abort:
 
 
 @dataclass(frozen=True)
+class Builder:
+    """A type that a library puts together for an architecture: the `part` of a kernel (`mainloop` or `epilogue`). The
+    others are its template arguments: the tag of the architecture, the class of its operators (which has to be
+    `asked`), the tile, the cluster, the schedule; of a mainloop the types of the operands, too."""
+
+    part: str
+    asked: str
+    arch: str = field(metadata={PLACE: True})
+    operators: str = field(metadata={PLACE: True})
+    tile: str = field(metadata={PLACE: True})
+    cluster: str = field(metadata={PLACE: True})
+    schedule: str = field(metadata={PLACE: True})
+    a: str = field(default="", metadata={PLACE: True})
+    b: str = field(default="", metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A tag by which a builder picks a `part` for Hopper. For sm_100a there are two: MMAs of one SM (`one`) and of two
+    (`two`)."""
+
+    part: str
+    one: str
+    two: str
+
+
+@dataclass(frozen=True)
+class ArchTag:
+    """A tag that stands for Hopper among template arguments; `becomes` stands for sm_100a."""
+
+    becomes: str
+
+
+@dataclass(frozen=True)
+class Extents:
+    """A type that says how large a tile or a cluster is: in `rows`, and in `columns`."""
+
+    rows: str = field(metadata={PLACE: True})
+    columns: str = field(metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
+class TileUse:
+    """A type that is made for the `tile` of one CTA."""
+
+    tile: str = field(metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
 class Refused:
     """Something that is not ported: `what` it is, and what its author can do."""
 
@@ -179,6 +228,11 @@ Fact = (
     | Broadcast
     | Constant
     | Abort
+    | Builder
+    | Schedule
+    | ArchTag
+    | Extents
+    | TileUse
     | Refused
     | Replaced
 )
@@ -200,8 +254,18 @@ KINDS: Mapping[str, type[Fact]] = {
     "broadcast": Broadcast,
     "constant": Constant,
     "abort": Abort,
+    "builder": Builder,
+    "schedule": Schedule,
+    "arch_tag": ArchTag,
+    "extents": Extents,
+    "tile_use": TileUse,
 }
 """By the name that rules have for them."""
+
+TEMPLATES = (Builder, Extents, TileUse)
+"""Facts of a class template with its arguments."""
+TYPES = (*TEMPLATES, Schedule, ArchTag)
+"""Facts of the names of types, which are found in text and not among calls and values."""
 
 TENSOR_CORE = (Mma, Fence, Commit, Wait)
 """Facts whose place must not be missed: an MMA's operands and results hang on them."""

@@ -16,7 +16,7 @@ from tree_sitter import Node
 
 from porter.diagnostics import Location
 from porter.lang.text import Span
-from porter.model.facts import TENSOR_CORE, Doubt, Fact, Problem, Refused, Replaced
+from porter.model.facts import TENSOR_CORE, TYPES, Doubt, Fact, Problem, Refused, Replaced
 from porter.model.functions import Call, Component, Function, Path
 from porter.model.names.outside import Verdict, qualified
 from porter.model.names.paths import path_of
@@ -320,7 +320,8 @@ class Facts:
         paths = [p for p in self.names.written(function, head) if p.steps]
         last = {p.steps[-1].name for p in paths}
         asked = [r for name in sorted(last) for r in self.vocabulary.of(name) if r.is_call is is_call]
-        return paths, [r for r in asked if not r.receiver]
+        # names of types are found in text, where they stand outside of functions too
+        return paths, [r for r in asked if not r.receiver and r.kind not in TYPES]
 
     def _judged(
         self,

@@ -12,6 +12,7 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit
 from porter.model.accumulators import AccumulatorMap, find_accumulators
 from porter.model.batches import Batches, count_batches
+from porter.model.builders import Builders, find_builders
 from porter.model.flow import FlowBuilder
 from porter.model.functions import Call, Style
 from porter.model.kernels import Kernel, kernels_of
@@ -31,9 +32,13 @@ from porter.passes import (
     tmem_lifetime,
     tracked,
 )
+from porter.passes.builders import CHOICE_RULE, header_text, port_builders
+from porter.passes.builders import HEADER as BUILDER_HEADER
 from porter.passes.columns import assign_columns
 from porter.passes.context import Names, PortContext
 from porter.passes.findings import model_findings
+from porter.passes.header import RULE as HELPERS_RULE
+from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
@@ -58,14 +63,43 @@ class KernelPort:
     needs: tuple[Need, ...] = ()
     libraries: frozenset[str] = frozenset()
     """Libraries whose constructs stay, as what uses them was ported."""
+    known: frozenset[tuple[str, int]] = frozenset()
+    """Places, as (file, offset), of names of libraries that stay because something maps them."""
 
 
 def port_kernels(
     sources: SourceSet, vocabulary: Vocabulary, placement: Placement, common: Common = NOTHING
 ) -> KernelPort:
-    """Run the passes over everything that uses wgmma; `common` is what other sets, which share headers with this one,
-    ask for."""
+    """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
+    which share headers with this one, ask for."""
     program = build_program(sources, vocabulary)
+    ported = _port_kernels(program, placement, common)
+    builders = find_builders(program, _includes(sources, BUILDER_HEADER))
+    if builders is not None:
+        _ask_builders(ported, builders, placement)
+    return ported
+
+
+def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) -> None:
+    """Add the port of builders to that of kernels."""
+    found, stopped = port_builders(builders), has_errors(ported.diagnostics)
+    ported.diagnostics += found.diagnostics
+    ported.known = frozenset(found.known)
+    if found.diagnostics or stopped:
+        ported.edits.clear()
+        return
+    for rule, edits in found.edits.items():
+        ported.edits.setdefault(rule, []).extend(edits)
+    if found.needs_header:
+        context = new_context(builders.program, find_accumulators(builders.program), placement, NOTHING)
+        context.edits = {CHOICE_RULE: found.edits[CHOICE_RULE]}
+        insert_header(context, BUILDER_HEADER, header_text(builders.program.vocabulary))
+        ported.edits.setdefault(HELPERS_RULE, []).extend(context.edits[HELPERS_RULE])
+        ported.added |= context.added
+
+
+def _port_kernels(program: Program, placement: Placement, common: Common) -> KernelPort:
+    sources = program.sources
     accumulators = find_accumulators(program)
     tiled = find_tiled(program)
     if tiled is not None:
@@ -91,8 +125,11 @@ def port_kernels(
 
 def _ported_libraries(sources: SourceSet) -> frozenset[str]:
     """Libraries whose constructs stay in sources that are a port themselves."""
-    ported = any(Path(include.name).name == HEADER for include in sources.includes)
-    return frozenset({CUTE}) if ported else frozenset()
+    return frozenset({CUTE}) if _includes(sources, HEADER) else frozenset()
+
+
+def _includes(sources: SourceSet, header: str) -> bool:
+    return any(Path(include.name).name == header for include in sources.includes)
 
 
 def _unported(call: Call) -> Diagnostic:

@@ -10,11 +10,14 @@ from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, has_errors
 from porter.lang.coverage import not_read
+from porter.lang.cuda import location
 from porter.lang.sources import SourceSet
 from porter.lang.text import EditGroup, Safety, Span, apply_groups
 from porter.model.facts import TENSOR_CORE, Doubt
 from porter.passes.both import keep_hopper
 from porter.passes.build_files import build_files_beside, port_build_files
+from porter.passes.builders import CHOICE_RULE
+from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.kernel_port import KernelPort, port_kernels
@@ -159,6 +162,12 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
     plain = groups
     if options.keep_hopper:
+        asked = [e for rule in (BUILDER_RULE, CHOICE_RULE) for e in edits.get(rule, ())]
+        if asked:
+            # host code makes the kernel's type, and is compiled once
+            at = location(sources.files[asked[0].path], asked[0].span)
+            diagnostics.append(Diagnostic(Code.NOT_FOR_BOTH_CHIPS, at, {"what": "a collective builder"}))
+            return PortResult(sources, unchanged, [], diagnostics, needs=needs, common=common)
         both = keep_hopper(sources, groups, rules)
         groups, diagnostics = both.groups, diagnostics + both.diagnostics
     result = PortResult(
@@ -220,7 +229,7 @@ def _own(port: KernelPort) -> OwnNames:
     """Among names that a library has, those that are the sources' own and those that the model answers for."""
     program = port.program
     defined = frozenset(name for f in program.functions for name in (f.name, f.owner, f.class_name))
-    places = set()
+    places = set(port.known)
     for function in program.functions:
         for call in function.calls:
             if call.name not in program.vocabulary:

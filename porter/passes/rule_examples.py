@@ -13,6 +13,7 @@ from porter.diagnostics import Code, Severity
 from porter.lang.cute_dsl import parse_dsl
 from porter.lang.diff import unified_diff
 from porter.lang.sources import is_python, load_sources
+from porter.model.builders import type_facts
 from porter.model.dsl.names import KINDS as PYTHON_KINDS
 from porter.model.dsl.names import PythonFact
 from porter.model.facts import KINDS, Doubt, Fact, kind_name
@@ -121,6 +122,7 @@ def _facts(path: Path, rule: Rule) -> Found:
     program = build_program(load_sources(path), vocabulary([rule]))
     found = [program.facts.of_call(c) for f in program.functions for c in f.calls]
     found += [program.facts.of_name(f, n) for f in program.functions for n in value_names(f)]
+    found += type_facts(program)
     return Found(
         facts=tuple(_stated(f) for f in found if f is not None and not isinstance(f, Doubt)),
         doubts=tuple(f.what for f in found if isinstance(f, Doubt)),

@@ -102,8 +102,8 @@ def filled(text: str, captured: Mapping[str, str]) -> str:
     return _CAPTURE.sub(lambda found: captured[found[1] or found[2]], text)
 
 
-def compiled(text: str) -> Pattern:
-    """The pattern that a text is.
+def compiled(text: str, is_type: bool = False) -> Pattern:
+    """The pattern that a text is; one of a type is a name, which template arguments may follow.
 
     Raises:
         PatternError: nothing can be what it asks for.
@@ -136,6 +136,10 @@ def compiled(text: str) -> Pattern:
     rest += [t for t, _, _ in given[at:]]
     if "$" in rest or any(t.startswith("$") and not _CAPTURE.fullmatch(t) for t in rest):
         raise PatternError(f"`{text}` has a $ that names no capture")
+    if is_type:
+        if rest and (rest[0] != "<" or _angle(tuple((t, 0, 0) for t in rest), 0) != len(rest)):
+            raise PatternError(f"`{text}` cannot match: a type is a name, or one with template arguments")
+        return Pattern(text, tuple(head), tuple(rest))
     _check_shape(text, tuple(rest[inner:]))
     if inner and inner == len(rest):
         raise PatternError(f"`{text}` cannot match: template arguments are only read in a call")

@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from porter.diagnostics import Location
-from porter.model.facts import KINDS, Fact, Mma, Refused, Replaced, numbers, places
+from porter.model.facts import KINDS, TYPES, Fact, Mma, Refused, Replaced, numbers, places
 from porter.model.recognition import Bound, Piece, Recognizer, Vocabulary
 from porter.rules.conditions import OF_TYPE, Condition, Evaluate, Stated, condition
 from porter.rules.pattern import Pattern, PatternError, captures_in, compiled, filled
@@ -163,10 +163,10 @@ def fact_patterns(
     Raises:
         PatternError: one cannot match, or what they say does not fit together.
     """
-    patterns = alternatives(origin, texts)
     ((kind, values),) = stated.items()
     if kind not in KINDS:
         raise PatternError(f"`{kind}` is no kind of fact; there are {', '.join(KINDS)}")
+    patterns = alternatives(origin, texts, KINDS[kind] in TYPES)
     check_fields(KINDS[kind], kind, values, patterns[0].captures)
     return _made(origin, patterns, KINDS[kind], values, where)
 
@@ -221,9 +221,9 @@ def _type_of_receiver(patterns: Sequence[Pattern], where: Mapping[str, Stated]) 
     return tuple(named.split("::"))
 
 
-def alternatives(origin: Origin, texts: Iterable[str]) -> list[Pattern]:
+def alternatives(origin: Origin, texts: Iterable[str], are_types: bool = False) -> list[Pattern]:
     """The patterns that a rule lists, a name without a namespace in each that its scope has. Raises PatternError."""
-    patterns = [compiled(text) for text in texts]
+    patterns = [compiled(text, are_types) for text in texts]
     for pattern in patterns[1:]:
         if pattern.captures != patterns[0].captures:
             raise PatternError(f"`{pattern.text}` does not capture what `{patterns[0].text}` does")
