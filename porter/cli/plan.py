@@ -16,8 +16,11 @@ from porter.diagnostics import ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
+from porter.passes.port import PortResult
 from porter.passes.ported import port_root, roots
 from porter.report import json as report_json
+from porter.rules.load import load_rules
+from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
 
 
 @command
@@ -26,6 +29,7 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     options = port_options(session)
     plans: list[KernelPlan] = []
     left: list[LeftKernel] = []
+    summaries: list[KernelSummary] = []
     diagnostics = []
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
@@ -35,18 +39,24 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
             python.append((str(root), result))
         else:
             plans += result.plans
-        diagnostics += result.diagnostics
+        if isinstance(result, PortResult):
+            summaries += kernel_summaries(result, load_rules(options.rule_directories))
+        diagnostics += includes_first(result.diagnostics)
         left += getattr(result, "left", ())
         code = worst_exit([code, ExitCode(result.exit_code)])
     session.report(diagnostics)
+    used = {(s.kernel, s.path): s for s in summaries}
     for one in plans:
-        _show(session, one)
+        _show(session, one, used.pop((one.kernel, one.path), None))
+    for summary in used.values():
+        _show_stopped(session, summary)
     for kernel in left:
         _show_left(session, kernel)
     for path, ported in python:
         _show_python(session, path, ported)
     body = {
         "kernels": [asdict(p) for p in plans],
+        "summaries": [asdict(s) for s in summaries],
         "left": [asdict(k) for k in left],
         "files": [{"path": path, "rules": sorted({g.rule for g in ported.groups})} for path, ported in python],
         "diagnostics": report_json.diagnostics(diagnostics),
@@ -76,11 +86,20 @@ def _show_left(session: Session, left: LeftKernel) -> None:
             session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
 
 
-def _show(session: Session, one: KernelPlan) -> None:
+def _show_stopped(session: Session, summary: KernelSummary) -> None:
+    """A kernel in CuTe C++ that is not ported."""
+    session.show(Text.assemble((summary.kernel, "bold"), f"  {summary.path}:{summary.line}"))
+    for label, texts in (("uses", (", ".join(summary.uses),)), ("blocked by", summary.blocks)):
+        for text in texts:
+            session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
+
+
+def _show(session: Session, one: KernelPlan, summary: KernelSummary | None) -> None:
     first = one.first_warpgroup
     who = f"{one.warpgroups} that run MMAs" + (f", from warpgroup {first} on" if first else "")
     session.show(Text.assemble((one.kernel, "bold"), f"  {one.path}:{one.line}"))
     facts = [
+        *([("uses", ", ".join(summary.uses))] if summary is not None else []),
         ("threads", one.threads),
         ("warpgroups", who),
         ("Tensor Memory", f"{one.columns} columns a warpgroup; two warpgroups share columns"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich import box
@@ -19,6 +20,7 @@ from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
 from porter.scan.constructs import Construct, FileInventory
 from porter.scan.inventory import Inventory, take_inventory
+from porter.scan.kernels import KernelSummary
 
 _ALL_SHOWN = 20
 """Inventories of so few files show every file, longer ones only those that hold something."""
@@ -53,6 +55,7 @@ def scan(
     session.show(_files(found, session.verbosity > 0))
     if found.totals:
         session.show(Text(""), _totals(found))
+    session.show(*kernel_lines([s for f in found.files for s in f.summaries]))
     session.show(*_reasons(found), _summary(found, not no_effort))
     if session.verbosity > 0:
         for file in found.files:
@@ -117,6 +120,20 @@ def _totals(found: Inventory) -> Table:
     return table
 
 
+def kernel_lines(summaries: Iterable[KernelSummary]) -> list[Text]:
+    """One block for each kernel in CuTe C++."""
+    lines = []
+    for one in summaries:
+        lines.append(Text.assemble((one.kernel, "bold"), f"  {one.path}:{one.line}"))
+        lines += [
+            Text.assemble("  ", (label.ljust(11), "cyan"), text)
+            for label, texts in (("uses", one.uses), ("port", one.port), ("blocked by", one.blocks))
+            for text in ([", ".join(texts)] if label != "blocked by" else texts)
+            if text
+        ]
+    return lines
+
+
 def _reasons(found: Inventory) -> list[Text]:
     """Why the effort of a file is more than low."""
     lines = []
@@ -179,6 +196,7 @@ def _document(found: Inventory) -> dict[str, object]:
             "kernels": list(f.kernels),
             "effort": {"level": f.effort.level, "why": list(f.effort.why)},
             "constructs": [construct(c) for c in f.constructs],
+            "summaries": [vars(s) for s in f.summaries],
             "unread": [report_json.location(where) for where in f.unread],
         }
         for f in found.files

@@ -19,6 +19,7 @@ from porter.model.dsl.names import PythonFact
 from porter.model.facts import KINDS, Doubt, Fact, kind_name
 from porter.model.program import build_program
 from porter.passes.dsl.port import DslPortResult, port_python
+from porter.passes.features import features_in, listed
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.passes.sm100.check import sm100_findings
 from porter.rules.accept import Change, accepted
@@ -97,6 +98,9 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
         return _python_facts(path, rule)
     if rule.recognizers and not _ports(example):
         return _facts(path, rule)
+    if rule.advice is not None and rule.advice.sign == "feature":
+        found = listed(features_in(load_sources(path).files[path.as_posix()], [rule]))
+        return Found(text="\n".join(found), rules=frozenset({rule.id} if found else ()))
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
     root, options = path, PortOptions(rule_directories=tuple(directories))

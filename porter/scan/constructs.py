@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tree_sitter import Query, QueryCursor
 
@@ -26,16 +26,19 @@ from porter.lang.masking import NO_MACROS, MacroUses
 from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import LineIndex, Span
 from porter.passes.dsl.renames import NameRules
+from porter.passes.tiled.port import CUTE, HEADER
 from porter.ptx.ast import Instruction
 from porter.ptx.table import UnknownInstruction, check, opcode_modifiers
 from porter.rules.load import load_rules, names_of
 from porter.rules.match import matches, python_matches, text_matches
 from porter.rules.rule import Region, Rule, When
+from porter.scan.kernels import KernelSummary
 from porter.scan.levels import Effort
 
 SOURCE_TARGET = "sm_90a"
 TARGET = "sm_100a"
 _BEFORE_HOPPER = "sm_80"
+_UNCHANGED = "unchanged"
 
 BUILD_FILES = frozenset({"Makefile", "makefile", "GNUmakefile", "CMakeLists.txt", "setup.py"})
 
@@ -51,7 +54,7 @@ class Construct:
     and flags), `dsl` (a name of CuTe DSL). `status`: `hopper` (for the source only: has to be ported), `beside`
     (changed with a kernel that is ported), `both` (on source and target), `unknown` (the instruction table does
     not have it, or it was not read). `since_hopper`: older architectures do not have it. `forms` counts the
-    shapes and types of `wgmma.mma_async`.
+    shapes and types of `wgmma.mma_async`, and the sizes of a family of MMA atoms.
     """
 
     name: str
@@ -80,6 +83,7 @@ class FileInventory:
     kind: str = "cuda"
     has_wgmma: bool = False
     effort: Effort = field(default_factory=Effort)
+    summaries: tuple[KernelSummary, ...] = ()
     defines: frozenset[str] = frozenset()
     """Functions that are defined here, among those whose name a library has too."""
 
@@ -177,7 +181,7 @@ def source_inventory(file: CudaFile, target: str = TARGET, rules: tuple[str, ...
     constructs = [*_instructions(statements, target), *_unread_wgmma(file, statements)]
     defines: set[str] = set()
     if rules or any(mark in file.source for mark in _MARKS):
-        constructs += _from_rules(file, library_rules(rules), "hopper", "library", defines)
+        constructs += _from_rules(file, _left_in(file, library_rules(rules)), "hopper", "library", defines)
         constructs += _from_rules(file, _beside_rules(rules), "beside", "host", defines)
     return FileInventory(
         path=file.path,
@@ -191,6 +195,14 @@ def source_inventory(file: CudaFile, target: str = TARGET, rules: tuple[str, ...
         has_wgmma=any(c.name.startswith("wgmma") for c in constructs),
         defines=frozenset(defines),
     )
+
+
+def _left_in(file: CudaFile, rules: Iterable[Rule]) -> list[Rule]:
+    """The rules without those on what stays in a port."""
+    is_port = PurePath(file.path).name == HEADER or any(
+        PurePath(name).name == HEADER for name, _, _ in file.lexed.includes()
+    )
+    return [rule for rule in rules if not is_port or rule.library != CUTE]
 
 
 def _line_count(source: bytes) -> int:
@@ -263,7 +275,7 @@ def _instructions(statements: Iterable[AsmStatement], target: str) -> list[Const
             status=status,
             count=counts[name, status],
             first=first[name, status][0],
-            becomes=_becomes(_PASS_OF_PTX[name]) if name in _PASS_OF_PTX else "unchanged" if status == "both" else "",
+            becomes=_becomes(_PASS_OF_PTX[name]) if name in _PASS_OF_PTX else _UNCHANGED if status == "both" else "",
             since_hopper=status != "unknown" and _since_hopper(first[name, status][1]),
             forms=tuple(sorted(forms.get((name, status), Counter()).items())),
         )
@@ -339,6 +351,7 @@ def _from_rules(
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], Location] = {}
     of_rule: dict[str, Rule] = {}
+    forms: dict[tuple[str, str], Counter[str]] = {}
     for rule in rules:
         assert rule.pattern is not None
         for match in matches(rule, file):
@@ -347,21 +360,43 @@ def _from_rules(
             if kind == "library" and _is_defined(file, match.span):
                 defines.add(re.split(r"\W", match.text)[0])
                 continue
-            key = (_TEMPLATE.sub("", match.text) if kind == "library" else match.text.strip(), rule.id)
+            name, size = _of_family(rule.pattern, match.text)
+            key = (_TEMPLATE.sub("", name) if kind == "library" else name.strip(), rule.id)
             counts[key] += 1
+            if size:
+                forms.setdefault(key, Counter())[size] += 1
             first.setdefault(key, location(file, match.span))
             of_rule[rule.id] = rule
     return [
         Construct(
             name,
-            status,
+            "both" if status == "hopper" and of_rule[rule_id].becomes == _UNCHANGED else status,
             counts[name, rule_id],
             first[name, rule_id],
             "guard" if of_rule[rule_id].region is Region.DIRECTIVE else kind,
             of_rule[rule_id].becomes,
+            status == "hopper",
+            tuple(sorted(forms.get((name, rule_id), Counter()).items())),
         )
         for name, rule_id in sorted(counts)
     ]
+
+
+_SIZE = re.compile(r"\d+(?:x\d+)+")
+
+
+def _of_family(pattern: re.Pattern[str], text: str) -> tuple[str, str]:
+    """The name of the family that something is of, and its size: groups of one letter are extents, in whose place the
+    name has the letter. The size is empty, and the name the text, if a pattern has none."""
+    found = pattern.search(text)
+    sizes = {name: found.span(name) for name in sorted(pattern.groupindex) if len(name) == 1} if found else {}
+    if found is None or not sizes:
+        return text, ""
+    name = text
+    for letter, (start, end) in sorted(sizes.items(), key=lambda item: -item[1][0]):
+        name = name[:start] + letter.upper() + name[end:]
+    size = _SIZE.search(text)
+    return name, size[0] if size is not None else ""
 
 
 _LIBRARY_NAMESPACES = frozenset({"cute", "cutlass", "arch", "kittens"})
@@ -460,4 +495,4 @@ def dsl_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory:
 def _dsl_becomes(name: str, status: str, rules: Sequence[Rule]) -> str:
     """What the rule on a name says."""
     found = NameRules(tuple(r for r in rules if r.replace is not None)).matching(name, False)
-    return found[0][0].becomes if found and status == "hopper" else "unchanged"
+    return found[0][0].becomes if found and status == "hopper" else _UNCHANGED

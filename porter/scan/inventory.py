@@ -21,7 +21,7 @@ from porter.lang.sources import HEADER_ENDINGS, is_python, load_sources, read_so
 from porter.lang.spread import spread
 from porter.lang.trees import files_below, source_files
 from porter.model.dsl.reach import marked, uses_kernels
-from porter.passes.port import PortOptions
+from porter.passes.port import PortOptions, PortResult
 from porter.passes.ported import Beside, Look, PortedFile, port_each, refused_python
 from porter.rules.load import load_rules, names_of
 from porter.scan.constructs import (
@@ -36,6 +36,7 @@ from porter.scan.constructs import (
 )
 from porter.scan.effort import library_effort, port_effort
 from porter.scan.headers import headers_not_found, with_headers
+from porter.scan.kernels import KernelSummary, kernel_summaries
 from porter.scan.levels import LEVELS, Effort
 
 _AS_IT_IS = PortOptions()
@@ -245,7 +246,13 @@ def _judge(
     ordered = sorted(roots)
     made = ported([Path(p) for p in ordered])
     judged = {path: port_effort(one) for path, one in zip(ordered, made, strict=True)}
-    for path, file in {**todo, **{r: files[r] for r in ordered}}.items():
+    for one in made:
+        for summary in _summaries(one, rules):
+            if summary.path in files:
+                held = files[summary.path]
+                files[summary.path] = replace(held, summaries=tuple(dict.fromkeys((*held.summaries, summary))))
+    for path in (*todo, *(r for r in ordered if r not in todo)):
+        file = files[path]
         found = judged.get(path)
         if found is None and reached.get(path):
             root = max(sorted(reached[path]), key=lambda r: LEVELS.index(judged[r].level))
@@ -253,6 +260,10 @@ def _judge(
         if found is None:
             found = library_effort(path, rules)
         files[path] = replace(file, effort=found)
+
+
+def _summaries(one: PortedFile, rules: tuple[str, ...]) -> list[KernelSummary]:
+    return kernel_summaries(one.result, load_rules(rules)) if isinstance(one.result, PortResult) else []
 
 
 def _is_root(file: FileInventory) -> bool:
