@@ -492,6 +492,24 @@ def gpu_results() -> str:
     return "\n".join([*lines, f"\n`h200-instructions.json`: {len(words)} sample instructions."])
 
 
+def known_kernels() -> str:
+    """What the checker says of kernels that others wrote and that are known to be good."""
+    record = _record("known-kernels")
+    lines = [
+        f"```\n{record['command']}\n```\n",
+        "| kernel | size | warp instructions | errors | to review, by ruling |",
+    ]
+    lines.append("|---|---|--:|--:|---|")
+    for row in record["rows"]:
+        by_ruling: dict[str, list[str]] = {}
+        for hazard, ruling in (text.split() for text in row["review"]):
+            by_ruling.setdefault(ruling, []).append(hazard)
+        found = ", ".join(f"{ruling} ({', '.join(ids)})" for ruling, ids in by_ruling.items())
+        kernel = f"{row['origin']}: {row['kernel']}"
+        lines.append(f"| {kernel} | {row['size']} | {row['warp_instructions']:,} | {row['errors']} | {found or '-'} |")
+    return "\n".join(lines)
+
+
 BLOCK = re.compile(r"(<!-- made by docs/generate.py: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -550,7 +568,7 @@ def _code_cell(text: str) -> str:
     return "<br>".join(f"`{line}`".replace("|", "\\|") for line in text.splitlines())
 
 
-BLOCKS = {"gpu-results": gpu_results, "build-files": build_files}
+BLOCKS = {"gpu-results": gpu_results, "build-files": build_files, "known-kernels": known_kernels}
 
 
 def with_blocks(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from known_kernels import record
 
 from porter.build.dsl import DslRequest, compile_dsl
 from porter.ptx.parser import parse_module
@@ -125,3 +126,5 @@ def test_products_are_exact(variant: str, gemm: Path) -> None:
         assert outcome.status == "ok", [str(f) for f in outcome.findings]
         assert not [str(h) for h in outcome.hazards if h.severity == "error" or h.ruling is None]
         np.testing.assert_array_equal(result.view(np.float32).reshape(M, N), want)
+    instructions = outcome.stats.warp_instructions
+    record("NVIDIA, CuTe DSL", f"block-scaled, {variant}", f"{M} x {N} x {K}", instructions, outcome.hazards)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from known_kernels import record
 
 from porter.build.dsl_absent import AbsentModule
 from porter.verify.backends import SimBackend
@@ -123,6 +124,10 @@ KERNELS: dict[str, Kernel] = {
         "sm_100a", "blackwell/dense_gemm_persistent.py", "PersistentDenseGemmKernel",
         BLACKWELL.format("true", "256, 128", "2, 2", "true"), "4, ", M=512, N=512, out="f16",
     ),
+    "blackwell-prefetch": example(
+        "sm_100a", "blackwell/dense_gemm_persistent_prefetch.py", "PersistentDenseGemmKernel",
+        BLACKWELL.format("false", "128, 128", "1, 2", "true"), "4, ", N=512, out="f16",
+    ),
     "blackwell-software-pipeline": example(
         "sm_100a", "blackwell/dense_gemm_software_pipeline.py", "DenseGemmKernel",
         BLACKWELL.format("false", "64, 128", "1, 1", "true"), dtype="bf16",
@@ -130,6 +135,8 @@ KERNELS: dict[str, Kernel] = {
     **{f"own-{name}": ("sm_90a", CORPUS / name / "case.yaml", {})
        for name in ("dsl_gemm", "dsl_gemm_cluster", "dsl_gemm_persistent", "dsl_gemm_fp8")},
 }  # fmt: skip
+
+ORIGINS = {"quack": "quack", "blackwell": "NVIDIA, CuTe DSL"}
 
 pytestmark = pytest.mark.external
 
@@ -182,6 +189,10 @@ def test_gemm(name: str, tmp_path: Path) -> None:
         (got,) = arrays(result.after, "C")
         np.testing.assert_array_equal(got, expected)
         assert not [(h.kind.id, h.first, h.second) for h in result.hazards if h.severity == "error" or h.ruling is None]
+    if arch == "sm_100a":
+        origin, _, kernel = name.partition("-")
+        size = " x ".join(str(case.sizes[axis]) for axis in "MNK")
+        record(ORIGINS[origin], kernel.removeprefix("sm100-"), size, result.warp_instructions, result.hazards)
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])

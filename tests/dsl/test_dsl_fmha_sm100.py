@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from known_kernels import record
 
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ToolkitBuilder
@@ -78,3 +79,5 @@ def test_attention(s: int, d: int, h: int, tmp_path: Path) -> None:
     got = result.after["O"].elements().astype(np.float64)
     np.testing.assert_allclose(got, expected, atol=np.abs(expected).max() * 2**-10)
     assert not [(h.kind.id, h.first, h.second) for h in result.hazards if h.severity == "error" or h.ruling is None]
+    size = f"{s} x {s}, {h} heads"
+    record("NVIDIA, CuTe DSL", f"attention, {d} wide", size, result.warp_instructions, result.hazards)

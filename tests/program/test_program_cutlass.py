@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from known_kernels import record
 
 from porter.build.toolchain import Toolkit
 from porter.sim import Options
@@ -28,6 +29,10 @@ PROGRAMS = {
     "70_blackwell_gemm/70_blackwell_fp8_gemm": (
         "sm_100a", ("--m=512", "--n=512", "--k=128", "--iterations=0"), "Disposition: Passed",
     ),
+    # NVFP4 with scale factors from TMA, copied to Tensor Memory.
+    "72_blackwell_narrow_precision_gemm/72a_blackwell_nvfp4_bf16_gemm": (
+        "sm_100a", ("--m=512", "--n=256", "--k=512", "--iterations=0"), "Disposition: Passed",
+    ),
 }  # fmt: skip
 
 
@@ -41,7 +46,7 @@ def curand_headers(toolkit: Toolkit) -> Path:
 
 
 # Kernels of the third edition alone; the reference kernels of the others would take minutes to check.
-CHECKED = [name for name in PROGRAMS if "fp8" in name]
+CHECKED = [name for name in PROGRAMS if "fp8" in name or "blackwell" in name]
 
 
 @pytest.mark.parametrize(
@@ -66,3 +71,7 @@ def test_example(
     hazards = [h for r in outcome.launches if r.outcome for h in r.outcome.hazards]
     assert not [(h.kind.id, h.second.opcode, h.missing) for h in hazards if h.severity == "error"]
     assert bool(hazards) == (mode == "checking")
+    if hazards and arch == "sm_100a":
+        done = [r.outcome for r in outcome.launches if r.outcome and "device_kernel" in r.kernel]
+        size = " x ".join(a.partition("=")[2] for a in arguments[:3])
+        record("NVIDIA, CUTLASS examples", Path(name).name, size, done[0].stats.warp_instructions, hazards)

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from known_kernels import record
 
 from porter.sim import GlobalMemory, Options
 from porter.sim.results import Schedule
@@ -167,6 +168,11 @@ def test_tutorial_in_checking_mode(name: str, schedule: Schedule, built: Build) 
     assert all(h.ruling is not None for h in found.hazards)
     assert outcomes[0].exit_status == 0
     assert sum(r.outcome.stats.seconds for r in outcomes[0].launches if r.outcome) < SECONDS
+    if arch == "sm_100a":
+        assert "Relative error: 0.000000e+00" in outcomes[0].stdout
+        done = [r.outcome for r in outcomes[0].launches if r.outcome and "gemm_device" in r.kernel]
+        size = " x ".join(map(str, TUTORIALS[name].sizes))
+        record("NVIDIA, CUTLASS tutorials", name, size, done[0].stats.warp_instructions, found.hazards)
 
 
 SPY = """
