@@ -19,14 +19,15 @@ bytes   content
 16-35   sizes of dimensions 0 to 4, minus 1, 32 bits each
 36-55   byte strides of dimensions 1 to 4, in units of 16, 40 bits each
 56-60   box of dimensions 0 to 4, minus 1
-61-63   element strides of dimensions 0 to 4, 4 bits each; then 1 in im2col mode, else 0
+61-63   element strides of dimensions 0 to 4, 4 bits each; then 1 in im2col mode, 2 and 3 in im2col::w and
+        im2col::w::128, else 0
 64-69   im2col: lower corner of the bounding box, dimensions 1 to 3, 16 bits each
 70-75   im2col: upper corner
 76-127  zero
 ======= =========================================================
 
-Sources: CUDA driver API, cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col (limits and the numbers of the
-enumerations); PTX ISA 9.0 §5.5 (tensors, sub-byte types, tiled and im2col modes, swizzles).
+Sources: CUDA driver API, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide (limits and
+the numbers of the enumerations); PTX ISA 9.0 §5.5 (tensors, sub-byte types, tiled and im2col modes, swizzles).
 """
 
 from __future__ import annotations
@@ -154,6 +155,16 @@ class TensorMapInterleave(IntEnum):
     B32 = 2
 
 
+class TensorMapWide(IntEnum):
+    """CUtensorMapIm2ColWideMode."""
+
+    W = 0
+    W128 = 1
+
+
+_WIDE_SWIZZLES = (TensorMapSwizzle.B64, TensorMapSwizzle.B128, TensorMapSwizzle.B128_ATOM_32B)
+
+
 class TensorMapL2Promotion(IntEnum):
     """CUtensorMapL2promotion."""
 
@@ -173,7 +184,7 @@ class TensorMap:
 
     With `lower` and `upper` it is a map for im2col: `box` is then (channels per pixel, pixels per column), and the
     two are the corners of the bounding box in dimensions 1 to rank - 2, relative to the tensor's first and last
-    elements.
+    elements. With `wide` as well it is one for im2col::w or im2col::w::128, whose corners are of dimension 1 alone.
     """
 
     dtype: TensorMapType
@@ -188,6 +199,7 @@ class TensorMap:
     l2_promotion: TensorMapL2Promotion = field(default=TensorMapL2Promotion.NONE)
     lower: tuple[int, ...] = ()
     upper: tuple[int, ...] = ()
+    wide: TensorMapWide | None = None
 
     def __post_init__(self) -> None:
         if not self.element_strides:
@@ -267,16 +279,18 @@ class TensorMap:
 
     def _im2col_problems(self) -> list[str]:
         """The limits of corners depend on the rank."""
-        rank = self.rank
-        if rank < 3 or len(self.lower) != rank - 2 or len(self.upper) != rank - 2 or len(self.box) != 2:
+        rank, corners = self.rank, self.rank - 2 if self.wide is None else 1
+        if rank < 3 or len(self.lower) != corners or len(self.upper) != corners or len(self.box) != 2:
             return ["im2col needs three dimensions or more, corners in all but two, channels and pixels"]
-        limit = {3: 15, 4: 7, 5: 4}[rank]
+        limit = {3: 15, 4: 7, 5: 4}[rank] if self.wide is None else 15
         found = [f"corner {n} is not of {limit + 1} bits" for n in (*self.lower, *self.upper)
                  if not -(1 << limit) <= n < 1 << limit]  # fmt: skip
         if not 1 <= self.box[0] <= 256:
             found.append(f"{self.box[0]} channels per pixel are not 1 to 256")
         if not 1 <= self.box[1] <= 1024:
             found.append(f"{self.box[1]} pixels per column are not 1 to 1024")
+        if self.wide is not None and (self.interleave or self.swizzle not in _WIDE_SWIZZLES):
+            found.append("im2col::w needs a swizzle of 64 or 128 bytes and no interleaved layout")
         return found
 
     def validate(self) -> None:
@@ -304,7 +318,8 @@ class TensorMap:
         )
         strides = b"".join((n // 16).to_bytes(5, "little") for n in padded(self.strides, 4, 0))
         box = bytes(n - 1 for n in padded(self.box, 5, 1))
-        last = sum(n << 4 * i for i, n in enumerate((*padded(self.element_strides, 5, 1), int(self.im2col))))
+        mode = int(self.im2col) if self.wide is None else 2 + self.wide
+        last = sum(n << 4 * i for i, n in enumerate((*padded(self.element_strides, 5, 1), mode)))
         corners = _CORNERS.pack(*padded(self.lower, 3, 0), *padded(self.upper, 3, 0))
         return head + strides + box + last.to_bytes(3, "little") + corners
 
@@ -319,7 +334,8 @@ class TensorMap:
             raise ValueError(f"tensor map of rank {rank} is not known")
         strides = [int.from_bytes(data[i : i + 5], "little") * 16 for i in range(_STRIDES, _BOX, 5)]
         last = int.from_bytes(data[_ELEMENTS : _ELEMENTS + 3], "little")
-        im2col = bool(last >> 20)
+        im2col, wide = bool(last >> 20), TensorMapWide((last >> 20) - 2) if last >> 20 > 1 else None
+        at = 1 if wide is not None else rank - 2
         corners = _CORNERS.unpack_from(data, _ELEMENTS + 3)
         return TensorMap(
             dtype=TensorMapType(values[2]),
@@ -332,8 +348,9 @@ class TensorMap:
             sizes=tuple(n + 1 for n in values[8 : 8 + rank]),
             strides=tuple(strides[: rank - 1]),
             box=tuple(n + 1 for n in data[_BOX : _BOX + (2 if im2col else rank)]),
-            lower=corners[: rank - 2] if im2col else (),
-            upper=corners[3 : 3 + rank - 2] if im2col else (),
+            lower=corners[:at] if im2col else (),
+            upper=corners[3 : 3 + at] if im2col else (),
+            wide=wide,
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands of bulk copies and of stores that complete on an mbarrier (PTX ISA 9.7.9.25), thread by thread.
+"""Operands of bulk copies and of stores that complete on an mbarrier (PTX ISA 9.7.9.25 to 9.7.9.27), thread by thread.
 
 Code generation makes the *form*, what an instruction says once for all threads. The *operands* are values of all
 threads, [n, 32] or what broadcasts to it. Their `threads` are what the simulator works from; each one's `effect` is
@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from porter.diagnostics import Code
 from porter.sim.codegen import runtime
 from porter.sim.effects import Effect, Outside, Shared, Span, Touch
 from porter.sim.footprints import range_bits
 from porter.sim.machine import Machine
+from porter.sim.results import Stop
 from porter.sim.threads import Issuer, Signal, int_or_none, issuers, per_lane, per_lane_or_none
 
 Array = npt.NDArray[Any]
@@ -26,11 +28,13 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class BulkForm:
-    """A bulk copy: from shared memory or not, and how it reduces elements of which type ("": it copies)."""
+    """A bulk copy: from shared memory or not, and how it reduces elements of which type ("": it copies). `multimem`: to
+    all the places that a multimem address stands for."""
 
     from_shared: bool = False
     how: str = ""
     kind: str = ""
+    multimem: bool = False
 
 
 class BulkLoad(NamedTuple):
@@ -109,11 +113,21 @@ class BulkStoreOperands(NamedTuple):
     size: Any
     chosen: Any = None
 
-    def threads(self, M: Machine, at: int, idx: Any, n: int, mask: Any) -> Iterator[BulkStore]:
+    def threads(self, M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm) -> Iterator[BulkStore]:
         d, s, z = (per_lane(x, n) for x in self[:3])
         c = per_lane_or_none(self.chosen, n)
         for by, i in issuers(M, at, idx, n, mask):
-            yield BulkStore(by, int(d[i]), int(s[i]), int(z[i]), int_or_none(c, i))
+            for place in _places(by, int(d[i]), int(z[i])) if form.multimem else (int(d[i]),):
+                yield BulkStore(by, place, int(s[i]), int(z[i]), int_or_none(c, i))
+
+
+def _places(by: Issuer, address: int, nbytes: int) -> list[int]:
+    """Where a multimem address stands for."""
+    found = by.machine.memory.find_multicast(address)
+    if found is None or address + nbytes > found.end:
+        what = f"{nbytes} bytes at {address:#x} are no multimem addresses"
+        raise Stop(Code.SIM_OUT_OF_BOUNDS, what, by.at, by.warp, by.lane)
+    return [target + address - found.start for target in found.targets]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bulk copies and reductions (PTX ISA 9.7.9.25)."""
+"""Bulk copies and reductions (PTX ISA 9.7.9.25), also to multimem addresses (9.7.9.26, 9.7.9.27)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _ELEMENTS = {
 
 
 def _combined(old: Array, new: Array, form: BulkForm) -> Array:
-    """Bytes of a reduction. Sums of f32 keep subnormals, unlike those of `red`."""
+    """Bytes of a reduction. Sums of f32 keep subnormals, unlike those of `red` and of multimem."""
     dtype = _ELEMENTS[form.kind]
-    return combine(old.copy().view(dtype), new.view(dtype), None, form.how, form.kind).view(np.uint8)
+    flush = form.multimem and form.how == "add" and form.kind == "f32"
+    return combine(old.copy().view(dtype), new.view(dtype), None, form.how, form.kind, flush).view(np.uint8)
 
 
 def _check_multiples(by: Issuer, nbytes: int, source: int, target: int) -> None:
@@ -74,7 +75,7 @@ def bulk_load(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, 
 @runtime
 def bulk_store(M: Machine, at: int, idx: Any, n: int, mask: Any, form: BulkForm, operands: BulkStoreOperands) -> None:
     """cp.async.bulk and cp.reduce.async.bulk from shared to global memory."""
-    for copy in operands.threads(M, at, idx, n, mask):
+    for copy in operands.threads(M, at, idx, n, mask, form):
         owner, offset = copy.origin()
         effect = None if M.observer is None else M.observer.issues(copy.effect(owner, offset, form))
         _check_multiples(copy.by, copy.nbytes, offset, copy.dst)
@@ -128,3 +129,13 @@ def _copy(cg: Context, ins: Decoded) -> None:
     else:
         values = ", ".join((*places, cg.get("mbar"), mask))
         cg.line(cg.call("bulk_load", form, f"BulkLoadOperands({values})"))
+
+
+@emits("multimem.cp")
+def _multimem(cg: Context, ins: Decoded) -> None:
+    """multimem.cp.async.bulk and multimem.cp.reduce.async.bulk."""
+    given = ins.modifiers
+    form = cg.constant("form", BulkForm(True, given.get("op", ""), given.get("type", ""), multimem=True))
+    places = cg.get("dst"), cg.get("src"), cg.get("size")
+    mask = cg.get("mask", "u32") if "mask" in ins else "None"
+    cg.line(cg.call("bulk_store", form, f"BulkStoreOperands({', '.join(places)}, {mask})"))

@@ -14,7 +14,6 @@ from porter.ptx.tensormap import TensorMap
 from porter.sim.codegen import Context, runtime
 from porter.sim.copy_groups import bulk_out
 from porter.sim.datapath.tma import Mode, covered_bytes, load_tile, reduce_tile, store_tile
-from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
 from porter.sim.results import Stop
@@ -96,15 +95,13 @@ def tensor_store(
 
 _MODES: dict[str, Mode] = {
     "tile": "tile", "tile::gather4": "rows", "tile::scatter4": "rows", "im2col": "im2col",
-    "im2col_no_offs": "im2col",
+    "im2col_no_offs": "im2col", "im2col::w": "im2col_w", "im2col::w::128": "im2col_w128",
 }  # fmt: skip
 
 
 def tensor_copy(cg: Context, ins: Decoded) -> None:
     """Generate a tensor copy or reduction."""
     written = ins.modifiers.get("mode", "tile")
-    if written not in _MODES:
-        raise Unsupported(f"tensor copy mode .{written}")
     pair = ins.modifiers.get("cta_group") == "cta_group::2"
     how: Any = ins.modifiers.get("op")
     form = cg.constant("form", TensorCopyForm(_MODES[written], pair, how))

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from porter.diagnostics import Code
 from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.sim.codegen import runtime
-from porter.sim.datapath.tma import Mode, covered_bytes
+from porter.sim.datapath.errors import DatapathError
+from porter.sim.datapath.tma import Mode, as_copied, covered_bytes
 from porter.sim.effects import Effect, Outside, Tile
+from porter.sim.exec_tmem import refused
 from porter.sim.machine import Machine
 from porter.sim.memory import MemoryAccessError
 from porter.sim.reduction import ReduceOp
@@ -55,7 +57,11 @@ class TensorLoad(NamedTuple):
     shift: list[int]
 
     def tensor_map(self) -> TensorMap:
-        return _tensor_map(self.by, self.map)
+        found = _tensor_map(self.by, self.map)
+        try:
+            return as_copied(found, self.form.mode, self.place, self.shift)
+        except DatapathError as problem:
+            raise refused(problem, self.by.at, self.by.warp, Code.SIM_DESCRIPTOR) from problem
 
     def target(self, tm: TensorMap) -> tuple[int, int]:
         """(block, offset) of the destination address."""

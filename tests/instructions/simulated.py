@@ -30,6 +30,8 @@ from porter.sim.tensor_memory import TensorMemory
 
 TARGETS = ("sm_90a", "sm_100a")
 """Targets that instructions are tried for, in this order."""
+VERSION = (9, 1)
+"""The newest PTX that has instructions here."""
 
 _PARAMETER = 64
 _CHUNK = 80
@@ -71,7 +73,7 @@ def parse_sample(text: str) -> Instruction:
 
 def kernel(texts: Sequence[str], target: str) -> str:
     """A module whose kernel `k` holds the instructions, one a line."""
-    lines = [HEAD.format(version="9.0", target=target)]
+    lines = [HEAD.format(version=".".join(map(str, VERSION)), target=target)]
     lines.append(f".visible .entry k(.param .align 8 .b8 parameter[{_PARAMETER}]) {{")
     lines += [REGISTERS, *texts, "END: ret;", "}"]
     return "\n".join(lines)
@@ -173,7 +175,7 @@ def survey(forms: Sequence[Form]) -> list[Support]:
         for opcode in opcodes(form, most=16):
             for text in instructions(form, opcode):
                 ins = parse_sample(text)
-                target = next((t for t in TARGETS if check(ins, t) is None), None)
+                target = next((t for t in TARGETS if check(ins, t, VERSION) is None), None)
                 if target is not None:
                     rows.append((text, ins, target))
                     queues[target].append(text)

@@ -99,6 +99,31 @@ static void run_tensor_map(int box) {
     printf("\n");
 }
 
+static void run_pixel_map(const std::string &form) {
+    void *data = nullptr;
+    cudaMalloc(&data, 32 * 9 * 7 * 3 * 2);
+    CUtensorMap map;
+    const cuuint64_t sizes[4] = {32, 9, 7, 3}, strides[3] = {64, 64 * 9, 64 * 9 * 7};
+    const cuuint32_t steps[4] = {1, 2, 1, 1};
+    const int lower[2] = {-1, -2}, upper[2] = {1, 0};
+    CUresult result;
+    if (form == "im2col")
+        result = cuTensorMapEncodeIm2col(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, data, sizes, strides, lower, upper, 32,
+                                         64, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                         CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    else
+        result = cuTensorMapEncodeIm2colWide(
+            &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, data, sizes, strides, -1, 1, 32, 64, steps,
+            CU_TENSOR_MAP_INTERLEAVE_NONE,
+            form == "w" ? CU_TENSOR_MAP_IM2COL_WIDE_MODE_W : CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128,
+            form == "unswizzled" ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_64B,
+            CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    printf("result %d address %p\n", result, data);
+    if (result == CUDA_SUCCESS)
+        for (size_t i = 0; i < sizeof map; ++i) printf("%02x", reinterpret_cast<unsigned char *>(&map)[i]);
+    printf("\n");
+}
+
 static void run_clusters(int blocks) {
     int *out = device_array(std::vector<int>(blocks, -1));
     cudaLaunchConfig_t config = {};
@@ -138,6 +163,7 @@ int main(int argc, char **argv) {
     if (mode == "accumulate") run_scale_add(3, true);
     if (mode == "repeat") run_scale_add(5, false);
     if (mode == "tensor-map") run_tensor_map(std::stoi(argv[2]));
+    if (mode == "pixel-map") run_pixel_map(argv[2]);
     if (mode == "clusters") run_clusters(std::stoi(argv[2]));
     if (mode == "dynamic-shared") run_dynamic_shared();
     if (mode == "copies") {

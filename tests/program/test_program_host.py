@@ -14,7 +14,7 @@ import pytest
 from porter.build.toolchain import Toolkit, find_host_compiler
 from porter.diagnostics import Code, PorterError
 from porter.ptx import arch
-from porter.ptx.tensormap import TensorMap, TensorMapL2Promotion, TensorMapSwizzle, TensorMapType
+from porter.ptx.tensormap import TensorMap, TensorMapL2Promotion, TensorMapSwizzle, TensorMapType, TensorMapWide
 from porter.sim import GlobalMemory, Options
 from porter.verify.program import LaunchRecord, ProgramOptions, ProgramOutcome, run_program
 from porter.verify.program.protocol import Op, Reader, Status
@@ -27,7 +27,7 @@ Run = Callable[..., ProgramOutcome]
 
 @pytest.fixture(scope="session")
 def program(built: Callable[..., Path]) -> Path:
-    return built(HERE / "host_calls.cu", "sm_90a")
+    return built(HERE / "host_calls.cu", "sm_90a", libraries=("cuda",))
 
 
 @pytest.fixture
@@ -140,6 +140,30 @@ def test_tensor_map_says_what_the_program_asked_for(run: Run) -> None:
         swizzle=TensorMapSwizzle.B128,
         l2_promotion=TensorMapL2Promotion.B256,
     )
+
+
+@pytest.mark.parametrize("form", ["im2col", "w", "w128"])
+def test_tensor_maps_for_pixels(run: Run, form: str) -> None:
+    head, text = run("pixel-map", form).stdout.splitlines()
+    found = re.fullmatch(r"result 0 address (0x[0-9a-f]+)", head)
+    assert found is not None
+    wide = form != "im2col"
+    assert TensorMap.decode(bytes.fromhex(text)) == TensorMap(
+        dtype=TensorMapType.FLOAT16,
+        address=int(found[1], 16),
+        sizes=(32, 9, 7, 3),
+        strides=(64, 576, 4032),
+        box=(32, 128 if form == "w128" else 64),
+        element_strides=(1, 2, 1, 1),
+        swizzle=TensorMapSwizzle.B64 if wide else TensorMapSwizzle.NONE,
+        lower=(-1,) if wide else (-1, -2),
+        upper=(1,) if wide else (1, 0),
+        wide={"im2col": None, "w": TensorMapWide.W, "w128": TensorMapWide.W128}[form],
+    )
+
+
+def test_a_map_for_pixels_of_rows_needs_a_swizzle(run: Run) -> None:
+    assert run("pixel-map", "unswizzled").stdout.startswith("result 1 ")
 
 
 def test_illegal_tensor_map_is_refused(run: Run) -> None:

@@ -215,3 +215,104 @@ ld.param.u64 %d2, [out]; mov.u32 %r0, %tid.x;
     outcome = run(text, [devices.address, devices.places[1], devices.out], devices.memory, 2, 32, options=options)
     assert outcome.status == "ok", [str(f) for f in outcome.findings]
     assert {h.kind.id for h in outcome.hazards} == kinds
+
+
+# Bulk copies ----------------------------------------------------------------------------------------------------
+
+STAGE = """.shared .align 16 .b8 tile[512];
+mul.wide.u32 %d8, %r0, 16; add.u64 %d3, %d1, %d8; mov.u32 %r1, tile; mad.lo.u32 %r2, %r0, 16, %r1;
+ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%d3]; st.shared.v4.b32 [%r2], {%r3, %r4, %r5, %r6};
+{fence} bar.sync 0; setp.eq.u32 %p1, %r0, 0; @!%p1 bra END;
+{copy} cp.async.bulk.commit_group; {wait} END: ret;"""
+FENCE, WAIT = "fence.proxy.async.shared::cta;", "cp.async.bulk.wait_group 0;"
+COPY = "multimem.cp.async.bulk.global.shared::cta.bulk_group{mask} [%d0], [%r1], {size}{chosen};"
+
+
+def staged(copy: str, fence: str = FENCE, wait: str = WAIT) -> str:
+    return STAGE.replace("{fence}", fence).replace("{copy}", copy).replace("{wait}", wait)
+
+
+@pytest.mark.parametrize("places", [1, 2, 3])
+@pytest.mark.parametrize(("size", "mask"), [(512, None), (256, None), (16, None), (512, 0x00FF), (512, 0x5555)])
+def test_bulk_copy(size: int, mask: int | None, places: int) -> None:
+    devices = Devices("u32", places)
+    chosen = ("", "") if mask is None else (".cp_mask", f", {mask}")
+    outcome = devices.run(staged(COPY.format(mask=chosen[0], size=size, chosen=chosen[1])))
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    for place, held in zip(devices.places, devices.held, strict=True):
+        want = held.view(np.uint8).copy()
+        bits = 0xFFFF if mask is None else mask
+        taken = (np.arange(BYTES) < size) & (bits >> (np.arange(BYTES) % 16) & 1).astype(bool)
+        want[taken] = devices.given.view(np.uint8)[taken]
+        np.testing.assert_array_equal(devices.read(place, "u32").view(np.uint8), want)
+
+
+BULK_RED = [
+    *((op, t) for op in ("min", "max") for t in ("u32", "s32", "u64", "s64")),
+    *(("add", t) for t in ("u32", "s32", "u64", "f32", "f64")),
+    *((op, t) for op in ("and", "or", "xor") for t in ("b32", "b64")),
+    ("add.noftz", "f16x2"), ("min", "f16x2"), ("max", "f16x2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "t"), BULK_RED)
+def test_bulk_reduction(op: str, t: str) -> None:
+    devices = Devices(t, 3)
+    name = "f16" if t == "f16x2" else t
+    copy = f"multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.{op}.{name} [%d0], [%r1], 512;"
+    outcome = devices.run(staged(copy))
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    for place, held in zip(devices.places, devices.held, strict=True):
+        np.testing.assert_array_equal(devices.read(place, t), OPS[op.partition(".")[0]](held, devices.given))
+
+
+def test_sums_of_f32_flush_subnormals() -> None:
+    """Unlike those of cp.reduce.async.bulk (PTX ISA 9.7.9.27)."""
+    devices = Devices("f32", 1)
+    small = np.full(BYTES // 4, 1e-40, np.float32)
+    devices.memory.write(devices.places[0], small.view(np.uint8))
+    devices.memory.write(devices.input, small.view(np.uint8))
+    copy = "multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%d0], [%r1], 512;"
+    assert devices.run(staged(copy)).status == "ok"
+    assert not devices.read(devices.places[0], "f32").any()
+
+
+@pytest.mark.parametrize(
+    ("size", "code"), [(528, Code.SIM_OUT_OF_BOUNDS), (24, Code.SIM_MISALIGNED)], ids=["beyond", "no_multiple"]
+)
+def test_a_bulk_copy_that_does_not_fit(size: int, code: Code) -> None:
+    copy = COPY.format(mask="", size=size, chosen="")
+    outcome = Devices("u32", 2).run(staged(copy))
+    assert [f.code for f in outcome.findings] == [code]
+
+
+CHECKING = Options(mode="checking", level="strict")
+REDUCE = "multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d0], [%r1], 512;"
+AGAIN = f"{WAIT} st.shared.u32 [%r1], %r0;"
+WRONG_BULK = {
+    "no_proxy_fence": (staged(COPY.format(mask="", size=512, chosen=""), fence=""), {"H27"}),
+    "shared_memory_again_before_the_wait": (
+        staged(COPY.format(mask="", size=512, chosen=""), wait="st.shared.u32 [%r1], %r0; " + WAIT), {"H27"},
+    ),
+    "places_again_before_the_wait": (
+        staged(COPY.format(mask="", size=512, chosen=""), wait="multimem.st.global.b32 [%d0], %r0; " + WAIT), {"G5"},
+    ),
+    "a_reduction_without_the_fence": (
+        staged(REDUCE, fence=""), {"H27"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_BULK)
+def test_hazards_of_bulk_copies(name: str) -> None:
+    body, wanted = WRONG_BULK[name]
+    outcome = Devices("u32", 2).run(body, CHECKING)
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    assert {h.kind.id for h in outcome.hazards} == wanted
+
+
+@pytest.mark.parametrize("copy", [COPY.format(mask="", size=512, chosen=""), REDUCE])
+def test_right_bulk_copies_are_clean(copy: str) -> None:
+    outcome = Devices("u32", 2).run(staged(copy, wait=AGAIN), CHECKING)
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    assert not outcome.hazards, [h.message for h in outcome.hazards]

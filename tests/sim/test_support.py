@@ -25,6 +25,24 @@ def test_an_instruction_without_executor_is_not_executed(monkeypatch: pytest.Mon
     assert found.samples[0].refused == "not modelled"
 
 
+FAMILIES = (
+    "cp.async.bulk", "cp.reduce.async.bulk", "multimem.", "griddepcontrol", "wgmma.", "tensormap.",
+    "tcgen05.alloc", "tcgen05.cp", "tcgen05.mma", "tcgen05.shift", "tcgen05.st.", "tcgen05.commit",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_choice_of_these_families_is_executed_and_followed(family: str) -> None:
+    """Modes of tensor copies, multimem addresses, sparsity, scale vectors, .ashift, zero-column masks."""
+    rows = [row for row in FORMS if row.pattern.startswith(family)]
+    found = survey(rows)
+    assert found
+    refused = [(s.text, s.refused) for support in found for s in support.samples if s.refused is not None]
+    assert not refused
+    assert all(support.samples for support in found)
+    assert not [s.text for support in found if support.concerns for s in support.samples if not s.seen]
+
+
 def test_choices_are_told_apart() -> None:
     (row,) = expanded(form("cvt.rs.relu?.satfinite.<dtype:e4m3x4>.f32", "=d:dtype, a:f32*4, rbits:b32", "9.7.9.21",
                            "sm_100a@8.7"))  # fmt: skip

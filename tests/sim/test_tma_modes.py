@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from core_ptx import download, module_text, run, upload
 
-from porter.ptx.tensormap import TensorMap, TensorMapSwizzle, TensorMapType
+from porter.diagnostics import Code
+from porter.ptx.tensormap import TensorMap, TensorMapSwizzle, TensorMapType, TensorMapWide
 from porter.sim import GlobalMemory, Options
-from porter.sim.datapath.errors import DatapathError
-from porter.sim.datapath.tma import load_tile, store_tile
+from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
+from porter.sim.datapath.tma import Mode, as_copied, load_tile, store_tile
 
 RECORDED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "im2col_words.json").read_text("utf-8"))
 BASE = 1 << 20
@@ -113,6 +114,130 @@ def test_modes_and_maps_must_agree() -> None:
         load_tile(tiled, Tensor(smem), (0, 1), smem, 0, "im2col", ())
 
 
+# im2col::w: PTX ISA 5.5.5. No recorded words: it needs a Blackwell GPU.
+
+CHANNELS, SIZES = 32, (32, 9, 7, 4)
+
+
+def wide_map(address: int, wide: TensorMapWide = TensorMapWide.W, **fields: Any) -> TensorMap:
+    given: dict[str, Any] = {"box": (CHANNELS, 16), "swizzle": TensorMapSwizzle.B64, "lower": (0,), "upper": (0,)}
+    return TensorMap(TensorMapType.UINT16, address, SIZES, dense(list(SIZES), 2), wide=wide, **(given | fields))
+
+
+def pixels(smem: np.ndarray, count: int) -> np.ndarray:
+    """[count, CHANNELS] of a tile with a swizzle of 64 bytes."""
+    chunks = smem[: count * 64].reshape(count, 4, 16)
+    rows = np.arange(count)[:, None]
+    return chunks[rows, np.arange(4)[None, :] ^ (rows // 2 % 4)].reshape(count, 64).view(np.uint16)
+
+
+# The map, coordinates (channel, w, h, n), (wHalo, wOffset), and the pixels (w, n) that are copied; h stays as it is.
+WIDE: dict[str, tuple[dict[str, Any], tuple[int, ...], tuple[int, int], list[tuple[int, int]]]] = {
+    "a row and those of the next images": (
+        {}, (0, 3, 2, 1), (0, 0), [(w, 1) for w in range(3, 9)] + [(w, 2) for w in range(9)] + [(0, 3)],
+    ),
+    "within a row": ({"box": (CHANNELS, 4)}, (0, 2, 6, 0), (0, 0), [(w, 0) for w in range(2, 6)]),
+    "corners beyond the tensor": (
+        {"lower": (-1,), "upper": (1,)}, (0, 8, 0, 0), (0, 0),
+        [(8, 0), (9, 0)] + [(w, 1) for w in range(-1, 10)] + [(w, 2) for w in range(-1, 2)],
+    ),
+    "corners within the tensor": (
+        {"lower": (1,), "upper": (-2,)}, (0, 5, 1, 0), (0, 0),
+        [(5, 0), (6, 0)] + [(w, n) for n in (1, 2) for w in range(1, 7)] + [(1, 3), (2, 3)],
+    ),
+    "begins left of the corner": ({"box": (CHANNELS, 3)}, (0, -2, 1, 0), (0, 0), [(-2, 0), (-1, 0), (0, 0)]),
+    "past the last image": (
+        {"box": (CHANNELS, 12)}, (0, 0, 1, 3), (0, 0), [(w, 3) for w in range(9)] + [(w, 4) for w in range(3)],
+    ),
+    "in steps": (
+        {"element_strides": (1, 2, 1, 1), "lower": (-1,)}, (0, -1, 3, 0), (0, 0),
+        [(w, n) for n in (0, 1, 2) for w in range(-1, 9, 2)] + [(-1, 3)],
+    ),
+    # As in example 1 of 5.5.5.4: even and odd columns in two buffers.
+    "shifted, in steps": (
+        {"element_strides": (1, 2, 1, 1), "lower": (-1,), "box": (CHANNELS, 6)}, (0, -1, 3, 0), (0, 1),
+        [(w, 0) for w in range(0, 10, 2)] + [(0, 1)],
+    ),
+    # As in example 2.
+    "shifted, in threes": (
+        {"element_strides": (1, 3, 1, 1), "lower": (-1,), "upper": (-1,), "box": (CHANNELS, 4)}, (0, -1, 3, 0), (0, 2),
+        [(1, 0), (4, 0), (7, 0), (1, 1)],
+    ),
+    "with a halo": ({"box": (CHANNELS, 4)}, (0, 2, 3, 0), (2, 0), [(w, 0) for w in range(2, 8)]),
+    "with a halo behind the corner": (
+        {"box": (CHANNELS, 7), "upper": (-2,)}, (0, 0, 3, 1), (2, 0), [(w, 1) for w in range(9)],
+    ),
+    "with a halo beyond the tensor": ({"box": (CHANNELS, 4)}, (0, 5, 3, 0), (3, 0), [(w, 0) for w in range(5, 12)]),
+    "with a halo in steps": (
+        {"element_strides": (1, 2, 1, 1), "lower": (-1,), "box": (CHANNELS, 4)}, (0, -1, 3, 0), (1, 0),
+        [(w, 0) for w in range(-1, 9, 2)],
+    ),
+}  # fmt: skip
+
+
+def copied_pixels(tensor_map: TensorMap, data: np.ndarray, mode: Mode, coords: Any, info: Any, count: int) -> Any:
+    moved = as_copied(tensor_map, mode, coords, info)
+    assert TensorMap.decode(tensor_map.encode()) == tensor_map
+    smem = np.full(1 << 14, 0xEE, np.uint8)
+    assert load_tile(moved, Tensor(data), coords, smem, 0, mode, info) == count * 2 * CHANNELS
+    assert (smem[count * 64 :] == 0xEE).all()
+    return pixels(smem, count)
+
+
+def wanted_pixels(data: np.ndarray, h: int, places: list[tuple[int, int]]) -> np.ndarray:
+    out = np.zeros((len(places), CHANNELS), np.uint16)
+    for i, (w, n) in enumerate(places):
+        if 0 <= w < SIZES[1] and n < SIZES[3]:
+            out[i] = data.reshape(SIZES[::-1])[n, h, w]
+    return out
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_pixels_along_a_row(name: str) -> None:
+    fields, coords, info, places = WIDE[name]
+    data = np.arange(np.prod(SIZES), dtype=np.uint16) + 1
+    found = copied_pixels(wide_map(BASE, **fields), data, "im2col_w", coords, info, len(places))
+    np.testing.assert_array_equal(found, wanted_pixels(data, coords[2], places))
+
+
+@pytest.mark.parametrize("halo", [0, 2])
+def test_four_groups_of_32_pixels(halo: int) -> None:
+    """im2col::w::128: a halo follows each group; the next group goes on behind its own last pixel."""
+    sizes = (CHANNELS, 200, 2, 1)
+    data = np.arange(np.prod(sizes), dtype=np.uint16)
+    tensor_map = TensorMap(
+        TensorMapType.UINT16, BASE, sizes, dense(list(sizes), 2), (CHANNELS, 7), swizzle=TensorMapSwizzle.B64,
+        lower=(0,), upper=(0,), wide=TensorMapWide.W128,
+    )  # fmt: skip
+    columns = [w for group in range(4) for w in range(5 + 32 * group, 5 + 32 * (group + 1) + halo)]
+    found = copied_pixels(tensor_map, data, "im2col_w128", (0, 5, 1, 0), (halo, 0), len(columns))
+    np.testing.assert_array_equal(found, data.reshape(sizes[::-1])[0, 1, columns])
+
+
+@pytest.mark.parametrize(
+    ("wide", "info", "error"),
+    [
+        (TensorMapWide.W, (512, 0), DatapathError),
+        (TensorMapWide.W128, (32, 0), DatapathError),
+        (TensorMapWide.W, (0, 32), DatapathError),
+        # Whether each row that ends within the copy has a halo, no text says.
+        (TensorMapWide.W, (1, 0), UnsupportedDatapathError),
+    ],
+)
+def test_halos_that_are_refused(wide: TensorMapWide, info: tuple[int, int], error: type[DatapathError]) -> None:
+    mode: Mode = "im2col_w128" if wide else "im2col_w"
+    with pytest.raises(error) as caught:
+        as_copied(wide_map(BASE, wide), mode, (0, 3, 0, 0), info)
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize("mode", ["im2col", "im2col_w128", "tile"])
+def test_a_map_is_for_one_mode(mode: Mode) -> None:
+    smem = np.zeros(1 << 14, np.uint8)
+    with pytest.raises(DatapathError, match="im2col tensor map of the same mode"):
+        load_tile(wide_map(BASE), Tensor(smem), (0, 0, 0, 0), smem, 0, mode, (0, 0))
+
+
 HEAD = """
 .reg .b64 %d<8>; .reg .b32 %r<12>; .reg .b16 %h<4>; .reg .pred %p<4>;
 .shared .align 1024 .b8 tile[1024]; .shared .align 8 .b8 bar[8];
@@ -171,6 +296,58 @@ def test_the_checker_follows_a_gather(wait: bool) -> None:
     options = Options(mode="checking", level="strict", schedule="late")
     outcome = run(module_text(["map", "out"], body, "sm_100a"), [where, 0], memory, options=options)
     assert bool(outcome.hazards) is not wait
+
+
+@pytest.mark.parametrize(
+    ("halo", "tx", "wait", "found"),
+    [
+        (0, 256, True, set()),
+        (2, 384, True, set()),
+        (2, 384, False, {"H17"}),
+        # The halo counts: without its bytes the phase is complete before they are there, or never.
+        (2, 256, True, None),
+    ],
+)
+def test_the_checker_follows_pixels_along_a_row(halo: int, tx: int, wait: bool, found: set[str] | None) -> None:
+    memory = GlobalMemory()
+    data = np.arange(np.prod(SIZES), dtype=np.uint16)
+    tensor_map = wide_map(upload(memory, data), box=(CHANNELS, 4))
+    where = upload(memory, np.frombuffer(tensor_map.encode(), np.uint8))
+    body = (
+        HEAD
+        + f"""
+    @!%p0 bra W; mov.u16 %h0, {halo}; mov.u16 %h1, 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], {tx}; mov.u32 %r3, 0; mov.u32 %r5, 2;
+    cp.async.bulk.tensor.4d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes
+      [%r1], [%d0, {{%r3, %r5, %r5, %r3}}], [%r2], {{%h0, %h1}};
+    {WAIT if wait else "W:"} ld.shared.u32 %r4, [%r1]; {"" if wait else WAIT.replace("W", "X")} ret;
+    """
+    )
+    options = Options(mode="checking", level="strict", schedule="late")
+    outcome = run(module_text(["map", "out"], body, "sm_100a"), [where, 0], memory, options=options)
+    if found is None:
+        assert [f.code for f in outcome.findings] == [Code.SIM_DEADLOCK]
+        return
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    assert {h.kind.id for h in outcome.hazards} == found
+
+
+def test_a_halo_that_is_not_known_gives_no_verdict() -> None:
+    memory = GlobalMemory()
+    where = upload(
+        memory, np.frombuffer(wide_map(upload(memory, np.zeros(np.prod(SIZES), np.uint16))).encode(), np.uint8)
+    )
+    body = (
+        HEAD
+        + """
+    mov.u16 %h0, 1; mov.u16 %h1, 0; mov.u32 %r3, 0;
+    @%p0 cp.async.bulk.tensor.4d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes
+      [%r1], [%d0, {%r3, %r3, %r3, %r3}], [%r2], {%h0, %h1}; ret;
+    """
+    )
+    outcome = run(module_text(["map", "out"], body, "sm_100a"), [where, 0], memory)
+    assert outcome.status == "incomplete"
+    assert "go on in another row" in str(outcome.findings[0])
 
 
 def test_bytes_chosen_by_a_mask() -> None:

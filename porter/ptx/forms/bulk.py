@@ -143,6 +143,22 @@ FORMS: tuple[Form, ...] = (
         "cp_mask: sm_100@9.1",
         completion=_C.BULK_GROUP,
     ),
+    form(
+        "multimem.cp.reduce.async.bulk.<dst:global>.shared::cta.bulk_group.<op:and|or|xor|add|inc|dec|min|max>"
+        ".<type:f16|bf16|b32|u32|s32|b64|u64|s64|f32|f64>",
+        "[+dst@dst], [src@shared::cta], size:u32",
+        "9.7.9.27",
+        "sm_90@9.1",
+        completion=_C.BULK_GROUP,
+        rule=lambda m: _reduces(m, cluster=False),
+    ),
+    form(
+        "multimem.cp.reduce.async.bulk.<dst:global>.shared::cta.bulk_group.<op:add>.noftz.<type:f16|bf16>",
+        "[+dst@dst], [src@shared::cta], size:u32",
+        "9.7.9.27",
+        "sm_90@9.1",
+        completion=_C.BULK_GROUP,
+    ),
     # Tensor copies (TMA).
     form(
         f"cp.async.bulk.tensor.<dim>.<dst:shared::cta>.global.{_LOAD_MODES}.mbarrier::complete_tx::bytes.<cta_group>?"

@@ -19,7 +19,7 @@ from porter.sim.check.global_shadow import GlobalAccess, GlobalShadow, GlobalSta
 from porter.sim.check.judge_global import GlobalJudge
 from porter.sim.check.reports import Reports
 from porter.sim.codegen import Context
-from porter.sim.datapath.tma import Mode, boxes
+from porter.sim.datapath.tma import Mode, boxes, made_for
 from porter.sim.effects import Effect
 from porter.sim.machine import Machine
 from porter.sim.memory import Allocation
@@ -295,7 +295,7 @@ class GlobalMemoryCheck(Observer):
         mode: Mode = "tile",
         offsets: Sequence[int] = (),
     ) -> None:
-        if tensor_map.problems() or tensor_map.im2col != (mode == "im2col"):
+        if tensor_map.problems() or not made_for(tensor_map, mode):
             return
         if len(coords) != (5 if mode == "rows" else tensor_map.rank):
             return

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """TMA copies between global memory and one CTA's shared memory: tiled, by rows (gather4, scatter4) and im2col.
 
-Source: PTX ISA 9.0 §5.5.3 (tiled mode, gather4 and scatter4), §5.5.4 (im2col mode).
+Source: PTX ISA 9.0 §5.5.3 (tiled mode, gather4 and scatter4), §5.5.4 (im2col mode), §5.5.5 (im2col::w).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, Protocol
@@ -20,6 +21,7 @@ from porter.ptx.tensormap import (
     TensorMapInterleave,
     TensorMapSwizzle,
     TensorMapType,
+    TensorMapWide,
 )
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.reduction import ReduceOp, combine
@@ -41,7 +43,7 @@ class GlobalBytes(Protocol):
     def view(self, address: int, nbytes: int) -> Bytes: ...
 
 
-Mode = Literal["tile", "rows", "im2col"]
+Mode = Literal["tile", "rows", "im2col", "im2col_w", "im2col_w128"]
 """How coordinates name elements: a box; a column and four rows; pixels of a convolution."""
 
 
@@ -179,8 +181,8 @@ def _problems(tensor_map: TensorMap) -> str:
 def _check(tensor_map: TensorMap, coords: Sequence[int], smem_address: int, mode: Mode) -> None:
     if problems := _problems(tensor_map):
         raise DatapathError(f"tensor map: {problems}")
-    if tensor_map.im2col != (mode == "im2col"):
-        raise DatapathError("an im2col copy needs an im2col tensor map, any other copy a tiled one")
+    if not made_for(tensor_map, mode):
+        raise DatapathError("an im2col copy needs an im2col tensor map of the same mode, any other copy a tiled one")
     if mode == "rows":
         if tensor_map.rank != 2 or tensor_map.box[1] != 1 or len(coords) != 5:
             raise DatapathError("gather4 and scatter4 need a two-dimensional tensor map with boxes of one row")
@@ -253,7 +255,9 @@ def _pad(tensor_map: TensorMap, tile: Bytes) -> Bytes:
 def boxes(tensor_map: TensorMap, coords: Sequence[int], mode: Mode = "tile", offsets: Sequence[int] = ()) -> list[_Box]:
     """The parts of a copy that lie inside the tensor, each with its place in the tile."""
     if mode == "im2col":
-        return _pixel_runs(tensor_map, coords, offsets)
+        return _pixel_runs(tensor_map, coords, _pixels(tensor_map, coords, offsets))
+    if mode in ("im2col_w", "im2col_w128"):
+        return _pixel_runs(tensor_map, coords, _wide_pixels(tensor_map, coords, offsets))
     if mode == "tile":
         box = _valid_box(tensor_map, coords)
         return [] if box is None else [box]
@@ -266,44 +270,49 @@ def boxes(tensor_map: TensorMap, coords: Sequence[int], mode: Mode = "tile", off
     return found
 
 
-def _pixel_runs(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[int]) -> list[_Box]:
-    """The pixels of an im2col copy, those side by side along dimension 1 as one part.
+def made_for(tensor_map: TensorMap, mode: Mode) -> bool:
+    """Whether a map is one for copies of this mode."""
+    wide: Mode = "im2col_w128" if tensor_map.wide else "im2col_w"
+    own: Mode = "im2col" if tensor_map.wide is None else wide
+    return mode == own if tensor_map.im2col else mode in ("tile", "rows")
 
-    The filter's base walks through the bounding box, dimension 1 first, in steps of the traversal strides, from
-    `coords` on and through the following images; `offsets` lead from the base to the pixel.
-    """
+
+_WIDE_GROUP = 32
+"""Pixels of im2col::w::128 that a halo comes after; four groups are a copy (PTX ISA 5.5.5.3)."""
+_LARGEST_HALO: dict[Mode, int] = {"im2col_w": 512, "im2col_w128": 32}
+_LARGEST_OFFSET = 32
+
+
+def as_copied(tensor_map: TensorMap, mode: Mode, coords: Sequence[int], offsets: Sequence[int]) -> TensorMap:
+    """The map with the pixels that a copy of this mode moves: im2col::w adds a halo, and im2col::w::128 has a number of
+    its own. Raises DatapathError if the halo or the offset is out of range, or what `_wide_pixels` raises."""
+    if mode not in _LARGEST_HALO or not made_for(tensor_map, mode) or len(coords) != tensor_map.rank:
+        return tensor_map
+    halo, shift = offsets
+    if halo >= _LARGEST_HALO[mode] or shift >= _LARGEST_OFFSET:
+        raise DatapathError(f"wHalo {halo}, wOffset {shift} are not below {_LARGEST_HALO[mode]}, {_LARGEST_OFFSET}")
+    groups, group = (1, tensor_map.box[1]) if tensor_map.wide is TensorMapWide.W else (4, _WIDE_GROUP)
+    moved = replace(tensor_map, box=(tensor_map.box[0], groups * (group + halo)))
+    if halo:
+        deque(_wide_pixels(moved, coords, offsets), 0)
+    return moved
+
+
+Pixel = tuple[Sequence[int], int]
+"""The coordinates of dimensions 1 to rank - 2, and the image."""
+
+
+def _pixels(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[int]) -> Iterator[Pixel]:
+    """The pixels of an im2col copy. The filter's base walks through the bounding box, dimension 1 first, in steps of
+    the traversal strides, from `coords` on and through the following images; `offsets` lead from it to the pixel."""
     spatial = tensor_map.rank - 2
-    size = tensor_map.dtype.element_bytes
-    channels, pixels = tensor_map.box
-    first = max(0, -coords[0])
-    last = min(channels, tensor_map.sizes[0] - coords[0])
-    if first >= last:
-        return []
     shift = tuple(offsets) or (0,) * spatial
     low = tensor_map.lower
     high = [n - 1 + u for n, u in zip(tensor_map.sizes[1:-1], tensor_map.upper, strict=True)]
     steps = tensor_map.element_strides[1:-1]
     place, image = list(coords[1:-1]), coords[-1]
-    unit, along = tensor_map.strides[0], slice(first * size, last * size)
-    runs: list[_Box] = []
-    for pixel in range(pixels):
-        at = [p + s for p, s in zip(place, shift, strict=True)]
-        inside = all(0 <= x < n for x, n in zip(at, tensor_map.sizes[1:-1], strict=True))
-        if inside and 0 <= image < tensor_map.sizes[-1]:
-            position = [*at, image]
-            address = tensor_map.address + (coords[0] + first) * size
-            address += sum(x * stride for x, stride in zip(position, tensor_map.strides, strict=True))
-            before = runs[-1] if runs else None
-            if (
-                before is not None
-                and before.inside[0].stop == pixel
-                and address == before.address + before.shape[0] * unit * steps[0]
-            ):
-                before.inside = (slice(before.inside[0].start, pixel + 1), along)
-                before.shape = (before.shape[0] + 1, before.shape[1])
-            else:
-                runs.append(_Box((slice(pixel, pixel + 1), along), address, (1, (last - first) * size),
-                                 (unit * steps[0], 1)))  # fmt: skip
+    for _ in range(tensor_map.box[1]):
+        yield [p + s for p, s in zip(place, shift, strict=True)], image
         for axis in range(spatial):
             place[axis] += steps[axis]
             if place[axis] <= high[axis]:
@@ -311,6 +320,59 @@ def _pixel_runs(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[
             place[axis] = low[axis]
         else:
             image += 1
+
+
+def _wide_pixels(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[int]) -> Iterator[Pixel]:
+    """The pixels of an im2col::w copy: along dimension 1 alone, from row to row of the following images.
+
+    A halo follows the last pixel in its row. The text does not say whether there is one for each row that ends within
+    the copy: raises UnsupportedDatapathError then.
+    """
+    halo, shift = offsets
+    low, high = tensor_map.lower[0] + shift, tensor_map.sizes[1] - 1 + tensor_map.upper[0] + shift
+    step, others = tensor_map.element_strides[1], list(coords[2:-1])
+    groups = 1 if tensor_map.wide is TensorMapWide.W else 4
+    place, image = coords[1] + shift, coords[-1]
+    for _ in range(groups):
+        row, behind = image, place
+        for _ in range(tensor_map.box[1] // groups - halo):
+            if halo and image != row:
+                raise UnsupportedDatapathError("im2col::w copies with a halo that go on in another row")
+            yield [place, *others], image
+            place, behind = place + step, place + step
+            if place > high:
+                place, image = low, image + 1
+        for i in range(halo):
+            yield [behind + i * step, *others], row
+
+
+def _pixel_runs(tensor_map: TensorMap, coords: Sequence[int], pixels: Iterable[Pixel]) -> list[_Box]:
+    """Pixels in order, those side by side along dimension 1 as one part."""
+    size = tensor_map.dtype.element_bytes
+    first = max(0, -coords[0])
+    last = min(tensor_map.box[0], tensor_map.sizes[0] - coords[0])
+    if first >= last:
+        return []
+    step = tensor_map.element_strides[1]
+    unit, along = tensor_map.strides[0], slice(first * size, last * size)
+    runs: list[_Box] = []
+    for pixel, (at, image) in enumerate(pixels):
+        inside = all(0 <= x < n for x, n in zip(at, tensor_map.sizes[1:-1], strict=True))
+        if not inside or not 0 <= image < tensor_map.sizes[-1]:
+            continue
+        position = [*at, image]
+        address = tensor_map.address + (coords[0] + first) * size
+        address += sum(x * stride for x, stride in zip(position, tensor_map.strides, strict=True))
+        before = runs[-1] if runs else None
+        if (
+            before is not None
+            and before.inside[0].stop == pixel
+            and address == before.address + before.shape[0] * unit * step
+        ):
+            before.inside = (slice(before.inside[0].start, pixel + 1), along)
+            before.shape = (before.shape[0] + 1, before.shape[1])
+        else:
+            runs.append(_Box((slice(pixel, pixel + 1), along), address, (1, (last - first) * size), (unit * step, 1)))
     return runs
 
 

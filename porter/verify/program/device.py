@@ -23,6 +23,7 @@ from porter.ptx.tensormap import (
     TensorMapL2Promotion,
     TensorMapSwizzle,
     TensorMapType,
+    TensorMapWide,
 )
 from porter.sim import GlobalMemory, Launch, Options, Outcome, Stats, pack_params, simulate
 from porter.sim.launch import initial_bytes
@@ -295,7 +296,8 @@ class SimulatedDevice:
         return Status.SUCCESS, b""
 
     def _tensor_map(self, request: Reader) -> tuple[Status, bytes]:
-        dtype, rank, address = request.u32(), request.u32(), request.u64()
+        form, dtype, rank, address = request.u32(), request.u32(), request.u32(), request.u64()
+        corners = (0, rank - 2, 1, 1)[form]
         interleave, swizzle, promotion, fill = (request.u32() for _ in range(4))
         try:
             made = TensorMap(
@@ -303,8 +305,11 @@ class SimulatedDevice:
                 address=address,
                 sizes=tuple(request.u64() for _ in range(rank)),
                 strides=tuple(request.u64() for _ in range(rank - 1)),
-                box=tuple(request.u32() for _ in range(rank)),
+                box=tuple(request.u32() for _ in range(2 if form else rank)),
                 element_strides=tuple(request.u32() for _ in range(rank)),
+                lower=tuple(request.i32() for _ in range(corners)),
+                upper=tuple(request.i32() for _ in range(corners)),
+                wide=TensorMapWide(form - 2) if form > 1 else None,
                 swizzle=TensorMapSwizzle(swizzle),
                 interleave=TensorMapInterleave(interleave),
                 oob_nan=bool(fill),

@@ -33,6 +33,31 @@ CUcontext context() {
     return reinterpret_cast<CUcontext>(&only);
 }
 
+template <class T> struct List {
+    const T *values = nullptr;
+    cuuint32_t count = 0;
+};
+
+// `form`: 0 tiled, 1 im2col, 2 and 3 im2col::w and im2col::w::128.
+CUresult tensor_map(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address, const cuuint64_t *sizes,
+                    const cuuint64_t *strides, List<cuuint32_t> box, List<int> lower, List<int> upper,
+                    const cuuint32_t *element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                    CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill, uint32_t form) {
+    if (!map || !sizes || !box.values || !element_strides || rank < 1 || rank > 5 || (rank > 1 && !strides) ||
+        (form && (!lower.values || !upper.values)))
+        return CUDA_ERROR_INVALID_VALUE;
+    Writer request;
+    request.u32(form).u32(type).u32(rank).address(address).u32(interleave).u32(swizzle).u32(promotion).u32(fill);
+    for (cuuint32_t i = 0; i < rank; ++i) request.u64(sizes[i]);
+    for (cuuint32_t i = 0; i + 1 < rank; ++i) request.u64(strides[i]);
+    for (cuuint32_t i = 0; i < box.count; ++i) request.u32(box.values[i]);
+    for (cuuint32_t i = 0; i < rank; ++i) request.u32(element_strides[i]);
+    for (List<int> corner : {lower, upper})
+        for (cuuint32_t i = 0; i < corner.count; ++i) request.u32(static_cast<uint32_t>(corner.values[i]));
+    const std::string &body = request.body();
+    return driver_result(porter_tensor_map(body.data(), body.size(), map, sizeof *map));
+}
+
 }  // namespace
 
 extern "C" {
@@ -182,16 +207,32 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                       const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
                       const cuuint32_t *element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                       CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
-    if (!map || !sizes || !box || !element_strides || rank < 1 || rank > 5 || (rank > 1 && !strides))
-        return CUDA_ERROR_INVALID_VALUE;
-    Writer request;
-    request.u32(type).u32(rank).address(address).u32(interleave).u32(swizzle).u32(promotion).u32(fill);
-    for (cuuint32_t i = 0; i < rank; ++i) request.u64(sizes[i]);
-    for (cuuint32_t i = 0; i + 1 < rank; ++i) request.u64(strides[i]);
-    for (cuuint32_t i = 0; i < rank; ++i) request.u32(box[i]);
-    for (cuuint32_t i = 0; i < rank; ++i) request.u32(element_strides[i]);
-    const std::string &body = request.body();
-    return driver_result(porter_tensor_map(body.data(), body.size(), map, sizeof *map));
+    return tensor_map(map, type, rank, address, sizes, strides, {box, rank}, {}, {}, element_strides, interleave,
+                      swizzle, promotion, fill, 0);
+}
+
+CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                 const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower, const int *upper,
+                                 cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *element_strides,
+                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                 CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+    const cuuint32_t box[2] = {channels, pixels};
+    if (rank < 3) return CUDA_ERROR_INVALID_VALUE;
+    return tensor_map(map, type, rank, address, sizes, strides, {box, 2}, {lower, rank - 2}, {upper, rank - 2},
+                      element_strides, interleave, swizzle, promotion, fill, 1);
+}
+
+CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                     const cuuint64_t *sizes, const cuuint64_t *strides, int lower, int upper,
+                                     cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *element_strides,
+                                     CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode,
+                                     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                     CUtensorMapFloatOOBfill fill) {
+    // the mode for 128 pixels takes no number of its own
+    const cuuint32_t box[2] = {channels, mode == CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128 ? 128 : pixels};
+    if (rank < 3) return CUDA_ERROR_INVALID_VALUE;
+    return tensor_map(map, type, rank, address, sizes, strides, {box, 2}, {&lower, 1}, {&upper, 1}, element_strides,
+                      interleave, swizzle, promotion, fill, 2 + mode);
 }
 
 }  // extern "C"
