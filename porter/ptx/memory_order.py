@@ -78,6 +78,12 @@ def fence_scope(ins: ast.Instruction) -> Scope | None:
     return scope_of(p, Scope.SYS)
 
 
+def fence_sides(ins: ast.Instruction) -> tuple[bool, bool]:
+    """Whether a memory fence acquires, and whether it releases: of `fence.acquire` and `fence.release` only one is so
+    (PTX ISA 8.8)."""
+    return "release" not in ins.parts, "acquire" not in ins.parts
+
+
 def mbarrier_scope(ins: ast.Instruction) -> Scope:
     """The scope of an mbarrier arrive, test or wait; `.cta` if it names none (PTX ISA 9.7.13.15)."""
     return scope_of(ins.parts, Scope.CTA)

@@ -106,13 +106,18 @@ static void run_pixel_map(const std::string &form) {
     const cuuint64_t sizes[4] = {32, 9, 7, 3}, strides[3] = {64, 64 * 9, 64 * 9 * 7};
     const cuuint32_t steps[4] = {1, 2, 1, 1};
     const int lower[2] = {-1, -2}, upper[2] = {1, 0};
+    void *entry = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    const char *function = form == "im2col" ? "cuTensorMapEncodeIm2col" : "cuTensorMapEncodeIm2colWide";
+    cudaGetDriverEntryPointByVersion(function, &entry, 12080, cudaEnableDefault, &found);
     CUresult result;
     if (form == "im2col")
-        result = cuTensorMapEncodeIm2col(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, data, sizes, strides, lower, upper, 32,
-                                         64, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                                         CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        result = reinterpret_cast<decltype(&cuTensorMapEncodeIm2col)>(entry)(
+            &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, data, sizes, strides, lower, upper, 32, 64, steps,
+            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     else
-        result = cuTensorMapEncodeIm2colWide(
+        result = reinterpret_cast<decltype(&cuTensorMapEncodeIm2colWide)>(entry)(
             &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, data, sizes, strides, -1, 1, 32, 64, steps,
             CU_TENSOR_MAP_INTERLEAVE_NONE,
             form == "w" ? CU_TENSOR_MAP_IM2COL_WIDE_MODE_W : CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128,

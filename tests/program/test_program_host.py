@@ -27,7 +27,7 @@ Run = Callable[..., ProgramOutcome]
 
 @pytest.fixture(scope="session")
 def program(built: Callable[..., Path]) -> Path:
-    return built(HERE / "host_calls.cu", "sm_90a", libraries=("cuda",))
+    return built(HERE / "host_calls.cu", "sm_90a")
 
 
 @pytest.fixture

@@ -132,15 +132,16 @@ class Clocks:
 
     # Relaxed synchronization --------------------------------------------------------------------------
 
-    def fence(self, warp: int, wide: bool) -> None:
+    def fence(self, warp: int, wide: bool, acquires: bool = True, releases: bool = True) -> None:
         """A memory fence: releases for later relaxed operations, acquires what earlier ones received. `wide`: its scope
         takes in other blocks of the cluster."""
         for far in (False, True)[: 1 + wide]:
-            if (warp, far) in self.held:
+            if acquires and (warp, far) in self.held:
                 self.receive(warp, self.held.pop((warp, far)))
         message = self.release(warp)
         for far in (False, True)[: 1 + wide]:
-            self.fenced[warp, far] = message
+            if releases:
+                self.fenced[warp, far] = message
 
     def mark_fenced(self, warp: int) -> None:
         """A fence of at least .gpu scope has been executed."""
@@ -155,8 +156,8 @@ class Clocks:
         message[ASYNC] = message[PARKED] = 0
         return message
 
-    def fence_inits(self, warp: int) -> tuple[int, int]:
-        """fence.mbarrier_init: an event that also relaxed synchronization carries."""
+    def fence_inits(self, warp: int) -> tuple[tuple[int, int], Array]:
+        """fence.mbarrier_init: an event that also relaxed synchronization carries, and the message of it."""
         component = self.component(("init", int(self.own[warp])))
         value = int(self.state[warp, ORDER, component]) + 1
         self.state[warp, (ORDER, EXEC), component] = value
@@ -165,7 +166,7 @@ class Clocks:
         for far in (False, True):
             found = self.fenced.get((warp, far))
             self.fenced[warp, far] = message if found is None else self.merge(found.copy(), message)
-        return component, value
+        return (component, value), message
 
     def execution(self, warp: int) -> Array:
         """What any synchronization tells of the order of execution: that the warp has come so far."""

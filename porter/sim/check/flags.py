@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy.typing as npt
+
 from porter.ptx.memory_order import MemoryOrder, Scope
 from porter.sim.check.foreign import Imports, Known, join
 
+Array = npt.NDArray[Any]
 Key = tuple[Any, int]
 """A location: its memory and the byte offset in it."""
 
@@ -90,20 +93,27 @@ class FlagUser:
 
     # Operations ---------------------------------------------------------------------------------------
 
-    def fence(self, warp: int, scope: Scope) -> None:
-        """fence.acq_rel, fence.sc, membar."""
-        if scope >= Scope.GPU:
+    def fence(self, warp: int, scope: Scope, acquires: bool = True, releases: bool = True) -> None:
+        """fence.acq_rel, fence.sc, membar, and those of one side."""
+        if releases and scope >= Scope.GPU:
             self.clocks.mark_fenced(warp)
         kept = []
         for needed, part in self.held.pop(warp, ()):
-            if needed <= scope:
+            if acquires and needed <= scope:
                 self._receive(warp, part)
             else:
                 kept.append((needed, part))
         if kept:
             self.held[warp] = kept
-        known = self.imports.everything(warp, self.clocks.release(warp))
-        self.fenced.setdefault(warp, {}).update({s: known for s in Scope if s <= scope})
+        if releases:
+            known = self.imports.everything(warp, self.clocks.release(warp))
+            self.fenced.setdefault(warp, {}).update({s: known for s in Scope if s <= scope})
+
+    def fence_inits(self, warp: int, message: Array) -> None:
+        """fence.mbarrier_init.release.cluster, whose message is of the warp's initializations alone."""
+        known, fenced = {self.imports.cluster(warp): message}, self.fenced.setdefault(warp, {})
+        for scope in (Scope.CTA, Scope.CLUSTER):
+            fenced[scope] = join(fenced.get(scope, {}), known)
 
     def tells(self, warp: int) -> bool:
         """Whether a relaxed write of the warp carries something."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from porter.ptx.memory_order import Scope, fence_scope, fenced_spaces, scope_of
+from porter.ptx.memory_order import Scope, fence_scope, fence_sides, fenced_spaces, scope_of
 from porter.ptx.table import Decoded
 from porter.sim.check.checker import Checker
 from porter.sim.codegen import Context
@@ -47,7 +47,7 @@ class Synchronization(Observer):
         elif p[0] == "fence" and p[1] == "mbarrier_init":
             what = "mbarrier_init"
         elif (scope := fence_scope(ins)) is not None:
-            what, of = "memory", int(scope)
+            what, of = "memory", (int(scope), *fence_sides(ins))
         elif p[0] in ("bar", "barrier") and p[1] == "warp":
             what = "warp"
         elif p[0] == "tcgen05":
@@ -56,7 +56,8 @@ class Synchronization(Observer):
             cg.line(cg.call("M.observer.fences", repr(what), repr(of)))
 
     def fences(self, M: Machine, at: int, idx: Any, n: int, mask: Any, what: str, of: Any = None) -> None:
-        """Called by generated code. `of`: the state spaces of a proxy fence, the scope of a memory fence."""
+        """Called by generated code. `of`: the state spaces of a proxy fence; the scope of a memory fence, whether it
+        acquires, whether it releases."""
         check = self.check
         for _, warp in active_warps(M, idx, n, mask):
             if what == "proxy":
@@ -68,12 +69,14 @@ class Synchronization(Observer):
                     check.waits.add(at)
             elif what == "memory":
                 check.lanes.sync(warp)
-                check.global_memory.users.fence(warp, Scope(of))
-                check.clocks.fence(warp, of > Scope.CTA)
+                scope, *sides = of
+                check.global_memory.users.fence(warp, Scope(scope), *sides)
+                check.clocks.fence(warp, scope > Scope.CTA, *sides)
             elif what == "warp":
                 check.lanes.sync(warp)
             elif what == "mbarrier_init":
-                event = check.clocks.fence_inits(warp)
+                event, message = check.clocks.fence_inits(warp)
+                check.global_memory.users.fence_inits(warp, message)
                 for init in check.mbarriers.inits.values():
                     # The fence concerns the thread's own initializations.
                     if init.warp == warp:
