@@ -26,6 +26,10 @@ def _code(source: str, name: str) -> CodeType:
     return compile(source, name, "exec")
 
 
+_OF_WHOLE_WARPS = frozenset(("alloc", "dealloc", "relinquish_alloc_permit", "ld", "st"))
+"""Instructions of tcgen05 that are undefined if a thread of the warp has ended (PTX ISA 9.7.16.7.1, 9.7.16.8.3, .4)."""
+
+
 class Compiler(Unit):
     """Compiles the blocks of one launch on demand."""
 
@@ -158,3 +162,5 @@ class Compiler(Unit):
             members = ins.get("mask")
             expr = "None" if members is None else cg.src(members, "u32")
             cg.narrow(f"gather_warp(M, {cg.at}, idx, n, mask, {expr})")
+            if ins.parts[0] == "tcgen05" and ins.parts[1] in _OF_WHOLE_WARPS:
+                cg.line(cg.call("require_all_threads", repr(".".join(ins.parts[:2]))))

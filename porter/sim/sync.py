@@ -61,6 +61,17 @@ def gather_warp(M: Machine, at: int, idx: Any, n: int, mask: Array, members: Any
     return warps[rows], int(rows.sum()), ok[rows]
 
 
+@runtime
+def require_all_threads(M: Machine, at: int, idx: Any, n: int, mask: Array, opcode: str) -> None:
+    """No thread of the warps has ended."""
+    warps = M.warps(idx)
+    ended = M.exists[warps] & (M.lane_state[warps] == GONE)
+    short = np.flatnonzero(ended.any(axis=1))
+    if short.size:
+        what = f"{opcode} by a warp of which threads have ended"
+        raise Stop(Code.SIM_COLLECTIVE, what, at, int(warps[short[0]]))
+
+
 # Named barriers ---------------------------------------------------------------------------------------
 
 

@@ -358,6 +358,40 @@ def test_all_store_and_fence_and_one_does_the_atomic(
     assert review == ({("G2", Ruling.FENCE_BEFORE_BARRIER)} if strict and not practice else set())
 
 
+FENCED = LAST_BLOCK.format(each=GPU, before="", atomic=ATOMIC, after=GPU, late="")
+CHANGED = {
+    # What is done to the pattern; whether it is still no more than to review.
+    "another_warp_does_the_atomic": (("@!%p0 bra TOLD", "setp.ne.u32 %p3, %r0, 32; @%p3 bra TOLD"), True),
+    "another_barrier": (("bar.sync 0;", "bar.sync 1;"), True),
+    "sequentially_consistent": (("fence.acq_rel.gpu;", "fence.sc.gpu;"), True),
+    "one_sided": (("fence.acq_rel.gpu; bar", "fence.release.gpu; bar"), True),
+    "of_the_wrong_side": (("fence.acq_rel.gpu; bar", "fence.acquire.gpu; bar"), False),
+    "no_barrier": (("bar.sync 0;", "bar.warp.sync 0xffffffff;"), False),
+    "barrier_of_half_the_block": (
+        ("bar.sync 0;", "setp.gt.u32 %p8, %r1, 1; @%p8 bra TOLD; bar.sync 1, 64;"), False,
+    ),
+    "one_warp_fences": (("fence.acq_rel.gpu; bar", "@!%p1 bra NF; fence.acq_rel.gpu; NF: bar"), False),
+    "fence_ahead_of_the_store": (("st.global.u32 [%d2], %r12; fence.acq_rel.gpu;",
+                                  "fence.acq_rel.gpu; st.global.u32 [%d2], %r12;"), False),
+    "another_store_behind_the_fence": (("fence.acq_rel.gpu; bar", "fence.acq_rel.gpu; st.global.u32 [%d2], %r0; bar"),
+                                       False),
+    "fence_of_the_cluster": (("fence.acq_rel.gpu; bar", "fence.acq_rel.cluster; bar"), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_may_be_changed_in_a_last_block_reduction(name: str) -> None:
+    (old, new), review = CHANGED[name]
+    text = FENCED.replace("  bar.sync", " bar.sync").replace(GPU + " bar", "fence.acq_rel.gpu; bar")
+    assert old in text
+    body = text.replace(old, new, 1)
+    assert "G2" in errors(check(body, grid=4))
+    mild = check(body, grid=4, level="practice")
+    assert mild.status == "ok", mild.findings
+    assert bool(errors(mild)) is not review
+    assert not review or {h.ruling for h in mild.hazards} == {Ruling.FENCE_BEFORE_BARRIER}
+
+
 @pytest.mark.parametrize(("fence", "wanted"), [(GPU, "review"), ("", "error"), (BLOCK, "error")])
 def test_a_third_block_learns_of_it_by_a_second_atomic(fence: str, wanted: str) -> None:
     body = LAST_BLOCK.format(each=fence, before="", atomic=ATOMIC, after=fence, late="")

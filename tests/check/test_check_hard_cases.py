@@ -96,6 +96,33 @@ def test_ends_that_do_not_help(body: str, message: str, level: str) -> None:
     assert message in outcome.findings[0].message
 
 
+SOME_END = HALF + "@!%p1 bra GO; @%p7 ret; GO:\n"
+
+
+@pytest.mark.parametrize("level", ["strict", "practice"])
+@pytest.mark.parametrize(
+    ("body", "opcode"),
+    [
+        (HEAD + SOME_END + ST + WAIT_ST + BEFORE + "bar.sync 0;\n" + AFTER + DEALLOC, "tcgen05.st"),
+        (HEAD + ST + WAIT_ST + SOME_END + LD + WAIT_LD + BEFORE + "bar.sync 0;\n" + AFTER + DEALLOC, "tcgen05.ld"),
+        (USED + BEFORE + SOME_END + "bar.sync 0;\n" + AFTER + DEALLOC, "tcgen05.dealloc"),
+        (SOME_END + HEAD, "tcgen05.alloc"),
+    ],
+)
+def test_a_warp_of_which_some_threads_have_ended(body: str, opcode: str, level: str) -> None:
+    """PTX ISA 9.7.16.7.1, 9.7.16.8.3: undefined "if any thread in the warp has exited"."""
+    outcome = check(body, level=level)
+    assert [f.code.id for f in outcome.findings] == ["PT4014"], outcome.findings
+    assert f"{opcode} by a warp of which threads have ended" in outcome.findings[0].message
+
+
+@pytest.mark.parametrize("threads", [16, 128])
+def test_a_warp_whose_threads_meet_again(threads: int) -> None:
+    """Threads that were elsewhere, or that a block of half a warp never had, are none that have ended."""
+    body = HALF + USED.replace(LD, "@%p7 bra MEET; add.u32 %r71, %r71, 1; MEET:\n" + LD)
+    assert not run(body + BEFORE + "bar.sync 0;\n" + AFTER + DEALLOC, threads=threads).hazards
+
+
 # One-sided fences beside relaxed flags (PTX ISA 8.8) ------------------------------------------------------------------
 
 FLAG = """mov.u32 %r20, %ctaid.x; setp.ne.u32 %p5, %r20, 0; mov.u32 %r21, 7; @!%p0 ret; @%p5 bra READ;

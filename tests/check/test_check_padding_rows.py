@@ -78,3 +78,19 @@ def test_two_copies_of_a_tile_that_nobody_waits_for_are_an_error() -> None:
     outcome = check(text, "sm_90a", level="practice")
     assert outcome.status == "ok", outcome.findings
     assert {h.severity for h in outcome.hazards if h.kind.id == "H17"} == {"error", "review"}
+
+
+STORE = "@%p0 st.shared.u32 [%r20], 0;"
+
+
+@pytest.mark.parametrize(
+    ("place", "padding"), [(16, True), (128, True), (1008, True), (1040, True), (0, False), (12, False), (1024, False)]
+)
+def test_a_store_to_some_rows(place: int, padding: bool) -> None:
+    """By a thread while the wgmma reads: 1024 begins the second half of K, with row 0."""
+    text = kernel(place, late=STORE).replace(LANDED, "")
+    assert found(check(text, "sm_90a")) == {"H19"}
+    mild = check(text, "sm_90a", level="practice")
+    assert mild.status == "ok", mild.findings
+    wanted = ("review", Ruling.PADDING_ROWS) if padding else ("error", None)
+    assert {(h.severity, h.ruling) for h in mild.hazards} == {wanted}
