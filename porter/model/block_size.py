@@ -57,7 +57,9 @@ class _Launch:
 def threads_of(program: Program, function: Function) -> str | None:
     """The threads of a block as a constant expression in the kernel, or an upper bound of them; None if the sources do
     not tell."""
-    return _checked(program, function) or _launch_bounds(function) or _launched(program, function)
+    return (
+        _checked(program, function) or function.block_size or _launch_bounds(function) or _launched(program, function)
+    )
 
 
 # --- what the kernel says

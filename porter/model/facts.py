@@ -136,6 +136,14 @@ class Broadcast:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """Runs the call operator of an object as a kernel, in blocks of as many threads as a constant of its class says."""
+
+    threads: str
+    """The name of the constant."""
+
+
+@dataclass(frozen=True)
 class Constant:
     """A constant whose definition is not at hand."""
 
@@ -226,6 +234,7 @@ Fact = (
     | RegisterFence
     | Index
     | Broadcast
+    | Entry
     | Constant
     | Abort
     | Builder
@@ -252,6 +261,7 @@ KINDS: Mapping[str, type[Fact]] = {
     "register_fence": RegisterFence,
     "index": Index,
     "broadcast": Broadcast,
+    "entry": Entry,
     "constant": Constant,
     "abort": Abort,
     "builder": Builder,

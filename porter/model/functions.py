@@ -101,6 +101,8 @@ class Function:
     """Whether it takes more arguments than `params`: `...`."""
     parent: Function | None = None
     """The function a lambda stands in."""
+    block_size: str = ""
+    """Of a kernel that is a class's call operator: the constant of the class that says how many threads a block has."""
     shift: int = 0
     is_object_macro: bool = False
     """A macro without a parameter list, used by its bare name."""

@@ -14,7 +14,8 @@ from porter.lang.cuda import find
 from porter.lang.macros import Macros
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, macro_texts, visible
-from porter.model.facts import TENSOR_CORE, Doubt, Fact, Mma, Problem, Refused
+from porter.model.entries import mark_entries
+from porter.model.facts import TENSOR_CORE, Doubt, Entry, Fact, Mma, Problem, Refused
 from porter.model.function_reader import declarations_of, functions_of, uses_of_object_macros
 from porter.model.functions import Call, Function, Style
 from porter.model.leaves import Reading, disagreement, emptied
@@ -269,6 +270,8 @@ def build_program(sources: SourceSet, vocabulary: Vocabulary) -> Program:
                 continue
             if steps:
                 program.statements.append(TensorCoreStatement(function, statement, steps))
+    if program.mentions((Entry,)):
+        mark_entries(functions, program.names, vocabulary)
     _read_calls(program)
     program.refusals += _bodies_unread(program)
     return program
