@@ -72,6 +72,20 @@ class View:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """`first` if the constant `condition` is true, else `second`."""
+
+    condition: str
+    first: str = field(metadata={PLACE: True})
+    second: str = field(metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """A tensor of descriptors: what it stands for is in shared memory."""
+
+
+@dataclass(frozen=True)
 class CopyWait:
     """Waits for asynchronous copies of the thread to shared memory, which MMAs do not see yet."""
 
@@ -224,6 +238,8 @@ Fact = (
     | TiledMma
     | Fragment
     | View
+    | Choice
+    | Descriptors
     | Layout
     | CopyWait
     | ProxyFence
@@ -251,6 +267,8 @@ KINDS: Mapping[str, type[Fact]] = {
     "tiled_mma": TiledMma,
     "fragment": Fragment,
     "view": View,
+    "choice": Choice,
+    "descriptors": Descriptors,
     "layout": Layout,
     "copy_wait": CopyWait,
     "proxy_fence": ProxyFence,

@@ -140,6 +140,13 @@ class Function:
         return f"{self.owner}::{self.name}" if self.owner else self.name
 
 
+def outermost(function: Function) -> Function:
+    """The function itself, or that around a lambda."""
+    while function.style is Style.LAMBDA and function.parent is not None:
+        function = function.parent
+    return function
+
+
 def _outside_lambdas(body: Node, types: tuple[str, ...]) -> Iterator[Node]:
     end = 0
     for node in find(body, *types, "lambda_expression"):

@@ -52,9 +52,9 @@ def thread_context(context: PortContext) -> None:
     declaration = f"{qualified('Warpgroup')}& {name}"
     for function in context.program.functions:
         if context.takes_context_param(function):
-            _add_first(context, function, name, declaration)
+            add_first_parameter(context, RULE_CONTEXT, function, name, declaration)
             for forward in context.program.declarations(function):
-                _add_first(context, forward, name, declaration)
+                add_first_parameter(context, RULE_CONTEXT, forward, name, declaration)
         for call in function.calls:
             targets = context.program.targets(call)
             if any(context.takes_context_param(t) for t in targets):
@@ -63,23 +63,24 @@ def thread_context(context: PortContext) -> None:
                 context.edit(RULE_CONTEXT, function, Span(at, at), name + separator)
 
 
-def _add_first(context: PortContext, function: Function, name: str, declaration: str) -> None:
+def add_first_parameter(context: PortContext, rule: str, function: Function, name: str, declaration: str) -> None:
+    """Put a parameter in front of those of a function, a lambda or a statement macro."""
     if function.style is Style.MACRO:
         at = _macro_params(function)
         text = name + (", " if function.params else "")
-        context.edit(RULE_CONTEXT, function, Span(at, at), text)
+        context.edit(rule, function, Span(at, at), text)
         return
     if function.params_span is None:
         captures = function.node.child_by_field_name("captures")
         at = captures.end_byte if captures is not None else function.node.start_byte
-        context.edit(RULE_CONTEXT, function, Span(at, at), f"({declaration})")
+        context.edit(rule, function, Span(at, at), f"({declaration})")
         return
     inside = function.file.source[function.params_span.start : function.params_span.end].strip()
     if inside == b"void":
-        context.edit_once(RULE_CONTEXT, function, function.params_span, declaration)
+        context.edit_once(rule, function, function.params_span, declaration)
         return
     at = function.params_span.start
-    context.edit_once(RULE_CONTEXT, function, Span(at, at), declaration + (", " if function.params else ""))
+    context.edit_once(rule, function, Span(at, at), declaration + (", " if function.params else ""))
 
 
 def _macro_params(function: Function) -> int:

@@ -146,7 +146,7 @@ constexpr int columns_of() {
 
 // Columns of an A fragment (V, MMA_M, MMA_K, ...) if it is in registers.
 template <int kWarpgroups, class Operand>
-constexpr int operand_columns_of() {
+CUTE_HOST_DEVICE constexpr int operand_columns_of() {
     using A = remove_cvref_t<Operand>;
     if constexpr (is_base_of<GMMA::DescriptorIterator, typename A::engine_type::iterator>::value) {
         return 0;
@@ -154,6 +154,14 @@ constexpr int operand_columns_of() {
         constexpr int kM = extent<1, typename A::layout_type>(), kSteps = extent<2, typename A::layout_type>();
         return 8 * kSteps * (kWarpgroups == 1 && run_of_halves<typename A::layout_type>() != 0 ? kM / 2 : kM);
     }
+}
+
+// The same where only the MMA is known.
+template <class Mma>
+CUTE_HOST_DEVICE constexpr int no_operand_columns() {
+    static_assert(Facts<remove_cvref_t<Mma>>::kSharedA, "A from registers whose fragment has no name where the columns "
+                                                        "of Tensor Memory are counted: declare it in this function");
+    return 0;
 }
 
 // A fragment that has its tiles at a column of the warpgroup's; + kUpperHalf: in the other half of the lanes.

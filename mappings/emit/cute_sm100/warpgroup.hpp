@@ -94,6 +94,8 @@ struct Warpgroup {
     Warpgroup(Warpgroup const&) = delete;
 
     CUTE_DEVICE uint32_t quarter() const { return warp << 21; }  // of the lanes, which this warp can reach
+    // The column of something that a function declares, where a warpgroup is alone in the CTA or not.
+    CUTE_DEVICE uint32_t column(uint32_t alone, uint32_t several) const { return halves ? alone : several; }
     CUTE_DEVICE bool issues() const { return warp == 0 && elect_one_sync(); }
 
     // What the four warps have written is there for the MMAs behind this.

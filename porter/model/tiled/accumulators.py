@@ -79,6 +79,17 @@ class Handle:
 
 
 @dataclass(eq=False)
+class HandedIn:
+    """An operand in a function, the tiled MMA that it is for, and the expression or call there that leads to the
+    multiply."""
+
+    function: Function
+    node: Node = field(repr=False)
+    mma: tuple[Function, Node] = field(repr=False)
+    place: Node = field(repr=False)
+
+
+@dataclass(eq=False)
 class Tiled:
     """What a program does with tiled MMAs."""
 
@@ -130,21 +141,43 @@ class Tiled:
     def handed_in(self, function: Function, node: Node) -> list[tuple[Function, Node]]:
         """An expression, and what stands for it in the callers of its function where it is, or is a part of, a
         parameter; as far out as that goes."""
-        found: list[tuple[Function, Node]] = []
-        work, seen = [(function, node)], set[tuple[int, int]]()
+        return [(o.function, o.node) for o in self._handed_in(function, node, (function, node))]
+
+    def operands(self, multiply: Multiply) -> list[HandedIn]:
+        """The first operand of a multiply, as far out as it is handed in."""
+        caller = multiply.call.caller
+        return self._handed_in(caller, multiply.a, (caller, multiply.mma))
+
+    def _handed_in(self, function: Function, node: Node, mma: tuple[Function, Node]) -> list[HandedIn]:
+        found: list[HandedIn] = []
+        work, seen = [HandedIn(function, node, mma, node)], set[tuple[int, int, int]]()
         while work:
-            holder, at = work.pop()
-            if (id(holder), at.start_byte) in seen:
+            one = work.pop()
+            key = (id(one.function), one.node.start_byte, one.mma[1].start_byte)
+            if key in seen:
                 continue
-            seen.add((id(holder), at.start_byte))
-            variable = self.tensors.root(holder, at)
+            seen.add(key)
+            variable = self._viewed(one.function, one.node)
             if variable is None or variable.param is None or variable.function.style is Style.KERNEL:
-                found.append((holder, at))
+                found.append(one)
                 continue
             index = variable.param.index
-            calls = self.program.callers(variable.function)
-            work += [(c.caller, c.args[index]) for c in calls if index < len(c.args)]
+            for call in self.program.callers(variable.function):
+                if index < len(call.args):
+                    handed = _outwards(one.mma, variable.function, call)
+                    work.append(HandedIn(call.caller, call.args[index], handed, call.node))
         return found
+
+    def _viewed(self, function: Function, node: Node) -> Variable | None:
+        """The variable that an expression names, or that one is a view of which it names."""
+        variable = self.tensors.root(function, node)
+        while variable is not None and variable.param is None:
+            value = initializer(variable)
+            further = self.tensors.root(variable.function, value) if value is not None else None
+            if further is None:
+                break
+            variable = further
+        return variable
 
     @property
     def calls(self) -> list[Call]:
@@ -306,7 +339,8 @@ class _Search:
         for call, argument, _ in list(self._arguments()):
             for target in self.program.targets(call):
                 index = call.args.index(argument)
-                if id(target) not in self.tiled.active or index >= len(target.params):
+                is_called = id(target) in self.tiled.active and target.style is not Style.KERNEL
+                if not is_called or index >= len(target.params):
                     continue
                 param = target.params[index]
                 variable = Variable(target, param.name, param=param)

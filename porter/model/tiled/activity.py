@@ -6,7 +6,7 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from porter.model.coherence import STATEMENT_LISTS
-from porter.model.functions import Function
+from porter.model.functions import Function, Style
 from porter.model.scopes import LOOPS
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.tensors import lambdas_of
@@ -24,7 +24,8 @@ class Activity:
             self._calls.add((id(call.caller.file), call.node.id))
         for function in tiled.program.functions:
             for call in function.calls:
-                if any(id(t) in tiled.active for t in tiled.program.targets(call)):
+                targets = tiled.program.targets(call)
+                if any(id(t) in tiled.active and t.style is not Style.KERNEL for t in targets):
                     self._calls.add((id(function.file), call.node.id))
 
     def within(self, function: Function, node: Node) -> bool:

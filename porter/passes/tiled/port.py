@@ -14,8 +14,10 @@ from porter.passes.header import insert_header
 from porter.passes.plan import KernelPlan
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.moves import insert_loads
+from porter.passes.tiled.names import Names
 from porter.passes.tiled.plan import kernel_plan
 from porter.passes.tiled.setup import find_kernels, set_up
+from porter.passes.tiled.state import hand_on
 from porter.passes.tiled.sync import fence_copies, rewrite_synchronization
 from porter.rules.load import mappings_directory
 
@@ -39,10 +41,12 @@ def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[
     context.reached = {id(f) for f in program.functions}
     if not tiled.refusals:
         find_kernels(context)
-        set_up(context)
+        names = Names(context)
+        set_up(context, names)
         rewrite_synchronization(context)
         fence_copies(context)
-        insert_loads(context)
+        insert_loads(context, names)
+        hand_on(context)
     found = [refused(program, r) for r in tiled.refusals]
     if not has_errors(found):
         insert_header(port, HEADER, header_text())

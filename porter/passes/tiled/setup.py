@@ -4,38 +4,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from porter.model.block_size import threads_of
 from porter.model.facts import Wait
-from porter.model.functions import Function
+from porter.model.functions import Function, outermost
 from porter.model.kernels import setup_position, top_level
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import resolve
 from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle
-from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
-from porter.passes.tiled.spelling import Unnamed, spelled, written
+from porter.passes.tiled.frames import Columns, columns_of, find_frames, greatest, operands_of, state_frames, statements
+from porter.passes.tiled.names import Names
+from porter.passes.tiled.operands import Term
+from porter.passes.tiled.spelling import Place, Unnamed, spelled, written
+from porter.passes.tiled.state import warpgroup_at
 from porter.ptx.wgmma import MOST_PENDING
 
 SETUP_RULE = "PTR613"
 TILE_RULE = "PTR610"
-
-
-@dataclass(eq=False)
-class _Columns:
-    """Columns of a kernel's accumulators and operands, as C++ constant expressions."""
-
-    lines: list[str] = field(default_factory=list)
-    first: dict[int, str] = field(default_factory=dict)
-    """First column of a fragment, by id of the handle."""
-    operand: str = ""
-    """First column of A operands from registers."""
-    total: str = ""
 
 
 def find_kernels(context: TiledContext) -> None:
@@ -51,7 +41,7 @@ def find_kernels(context: TiledContext) -> None:
 
         setup = setup_position(program, function, runs)
         if setup is not None:
-            context.kernels.append(TiledKernel(function, setup))
+            context.kernels.append(TiledKernel(function, setup=setup))
 
 
 def _declares(context: TiledContext, function: Function, node: Node) -> bool:
@@ -59,23 +49,20 @@ def _declares(context: TiledContext, function: Function, node: Node) -> bool:
     return any(node.start_byte <= d.start_byte and d.end_byte <= node.end_byte for d in found)
 
 
-def set_up(context: TiledContext) -> None:
-    """Declare Tensor Memory in every kernel, and every accumulator in it."""
-    for handle in context.tiled.fragments:
-        kernel = context.kernel_around(handle.function)
-        if kernel is None or not context.sees_warpgroup(handle.function, handle.declaration):
-            what = f"accumulator `{handle.name}` is declared in `{handle.function.name}`, which is no kernel"
-            context.tiled.refuse(handle.function, handle.declaration, what)
-        else:
-            kernel.fragments.append(handle)
+def set_up(context: TiledContext, names: Names) -> None:
+    """Declare Tensor Memory in every kernel, and every accumulator in it or in functions that it comes to."""
+    find_frames(context)
+    state_frames(context, names)
     for kernel in context.kernels:
-        kernel.fragments.sort(key=lambda h: h.declaration.start_byte)
-        if kernel.fragments:
-            _set_up(context, kernel)
+        if id(kernel.function) in context.frames:
+            _set_up(context, names, kernel)
+    for frame in context.frames.values():
+        for handle in frame.fragments if not context.tiled.refusals else ():
+            _declare(context, handle, frame.first[id(handle)])
 
 
-def _set_up(context: TiledContext, kernel: TiledKernel) -> None:
-    function, names = kernel.function, context.port.names
+def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
+    function, own = kernel.function, context.port.names
     roles = _roles(context, kernel)
     if not roles.exact:
         what = f"how many threads a block of `{function.name}` has is not known: give it __launch_bounds__"
@@ -86,13 +73,15 @@ def _set_up(context: TiledContext, kernel: TiledKernel) -> None:
         count = context.local(kernel, "warpgroups")
         lines.append(f"constexpr int {count} = {roles.count};")
     try:
-        columns = _columns(context, kernel, count)
-        for handle in kernel.fragments:
-            _declare(context, kernel, handle, columns.first[id(handle)])
+        place = Place(function, kernel.setup)
+        columns = columns_of(context, names, kernel, place, count)
+        terms = operands_of(context, kernel, place, count)
     except Unnamed as reason:
         what = f"the columns of its accumulators are not known where `{function.name}` begins: {reason}"
         context.tiled.refuse(function, kernel.setup, what)
         return
+    kernel.first = columns.first
+    operand = _with_operands(context, kernel, columns, terms)
     ring = _ring(context)
     kernel.threads = threads_of(context.tiled.program, function) or "unknown"
     kernel.warpgroups, kernel.first_warpgroup, kernel.ring = roles.count, roles.first, ring
@@ -102,12 +91,12 @@ def _set_up(context: TiledContext, kernel: TiledKernel) -> None:
     first = f", {roles.first}" if roles.first else ""
     lines += [
         *columns.lines,
-        f"__shared__ {NAMESPACE}::Shared<{count}, {ring}> {names.shared};",
-        f"const {NAMESPACE}::Tmem<{columns.total}, {count}, {ring}{first}> {names.tmem}({names.shared});",
-        f"auto {names.warpgroup} = {names.tmem}.warpgroup({index});",
+        f"__shared__ {NAMESPACE}::Shared<{count}, {ring}> {own.shared};",
+        f"const {NAMESPACE}::Tmem<{columns.total}, {count}, {ring}{first}> {own.tmem}({own.shared});",
+        f"auto {own.warpgroup} = {own.tmem}.warpgroup({index});",
     ]
-    if columns.operand:
-        lines.append(f"{names.warpgroup}.operand = {names.warpgroup}.tmem + {columns.operand};")
+    if operand:
+        lines.append(f"{own.warpgroup}.operand = {own.warpgroup}.tmem + {operand};")
     at, text = context.port.statement_before(function, kernel.setup, "\n".join(lines), above_comments=True)
     context.port.edit(SETUP_RULE, function, at, text)
 
@@ -134,108 +123,44 @@ def _ring(context: TiledContext) -> int:
     return int(1 << (most + 1).bit_length())
 
 
-def _columns(context: TiledContext, kernel: TiledKernel, warpgroups: str) -> _Columns:
-    """Raises Unnamed."""
-    found = _Columns()
-    ends: list[str] = []
-    names: dict[int, str] = {}
-    for handle in kernel.fragments:
-        name = context.local(kernel, f"{handle.name}_columns")
-        mma, fragment = _types(kernel, handle)
-        width = f"{NAMESPACE}::columns_of<{warpgroups}, {mma}, {fragment}>()"
-        kernel.widths[handle.name] = width
-        found.lines.append(f"constexpr int {name} = {width};")
-        before = [names[id(o)] for o in kernel.fragments if id(o) in names and _together(o, handle)]
-        found.first[id(handle)] = " + ".join(before)
-        names[id(handle)] = name
-        ends.append(" + ".join([*before, name]))
-    ends = [e for e in ends if not any(o != e and o.startswith(e + " + ") for o in ends)]
-    found.total = _greatest(ends)
-    operands = _operands(context, kernel, warpgroups)
-    if operands:
-        if not re.fullmatch(r"\w+", found.total):
-            name = context.local(kernel, "accumulator_columns")
-            found.lines.append(f"constexpr int {name} = {found.total};")
-            found.total = name
-        name = context.local(kernel, "operand_columns")
-        found.lines.append(f"constexpr int {name} = {_greatest(operands)};")
-        found.operand, found.total = found.total, f"{found.total} + {name}"
-    return found
+def _with_operands(context: TiledContext, kernel: TiledKernel, columns: Columns, terms: list[Term]) -> str:
+    """Put columns for A operands from registers behind those of the accumulators: gives the first, empty if there are
+    none."""
+    if not terms:
+        return ""
+    if not re.fullmatch(r"\w+", columns.total):
+        name = context.local(kernel, "accumulator_columns")
+        columns.lines.append(f"constexpr int {name} = {columns.total};")
+        columns.total = name
+    name, first = context.local(kernel, "operand_columns"), columns.total
+    if any(term.conditions for term in terms):
+        *lines, last = statements(terms)
+        inside = [f"    {line}" for line in [*lines, f"return {last};"]]
+        columns.lines += [f"constexpr int {name} = [] {{", *inside, "}();"]
+    else:
+        columns.lines.append(f"constexpr int {name} = {greatest([t.columns for t in terms])};")
+    columns.total = f"{first} + {name}"
+    return first
 
 
-def _greatest(expressions: list[str]) -> str:
-    text = expressions[0]
-    for other in expressions[1:]:
-        text = f"{NAMESPACE}::max({text}, {other})"
-    return text
-
-
-def _operands(context: TiledContext, kernel: TiledKernel, warpgroups: str) -> list[str]:
-    """Columns of each A operand that may come from registers. There are none if the type of one has no name there and
-    all names of MMAs have A in shared memory: the header traps where it is not. Raises Unnamed."""
-    found: list[str] = []
-    unnamed: Unnamed | None = None
-    for multiply in context.tiled.multiplies:
-        if in_shared_memory(context.tiled, multiply):
-            continue
-        for function, node in context.tiled.handed_in(multiply.call.caller, multiply.a):
-            if context.kernel_around(function) is kernel:
-                try:
-                    operand = _operand(kernel, function, node)
-                except Unnamed as reason:
-                    unnamed = reason
-                    continue
-                columns = f"{NAMESPACE}::operand_columns_of<{warpgroups}, decltype({operand})>()"
-                found += [columns] if columns not in found else []
-    if unnamed is not None and (found or may_be_in_registers(context.tiled)):
-        raise unnamed
-    return found
-
-
-def _operand(kernel: TiledKernel, function: Function, node: Node) -> str:
-    """The tensor whose k blocks an operand is, for its type."""
-    if node.type == "call_expression":
-        callee = node.child_by_field_name("function")
-        if callee is not None and callee.type == "identifier" and resolve(function, callee, function.text(callee)):
-            node = callee
-    return spelled(function, node, kernel.setup)
-
-
-def _types(kernel: TiledKernel, handle: Handle) -> tuple[str, str]:
-    """The types of an accumulator's MMA and of its registers. Raises Unnamed."""
-    assert handle.mma is not None
-    if handle.value is None:
-        raise Unnamed(f"`{handle.name}` is declared without a value")
-    holder, node = handle.mma
-    mma = spelled(holder, node, kernel.setup)
-    return f"decltype({mma})", f"decltype({spelled(handle.function, handle.value, kernel.setup)})"
-
-
-def _together(first: Handle, second: Handle) -> bool:
-    """Whether two accumulators may be alive at the same time: not in blocks of one function that part."""
-    if first.function is not second.function:
-        return True
-    block = first.declaration.parent
-    current: Node | None = second.declaration
-    while current is not None:
-        if block is not None and current.id == block.id:
-            return True
-        current = current.parent
-    return False
-
-
-def _declare(context: TiledContext, kernel: TiledKernel, handle: Handle, column: str) -> None:
-    """`accumulator(…)` around the value that the registers are declared with. Raises Unnamed."""
+def _declare(context: TiledContext, handle: Handle, column: str) -> None:
+    """`accumulator(…)` around the value that the registers are declared with."""
     assert handle.mma is not None
     assert handle.value is not None
     function, value = handle.function, handle.value
     holder, node = handle.mma
     mma = holder.file.text(written(holder, node))
     if not all(_is_same(holder, n, function, handle.declaration) for n in names_in(holder, node)):
-        mma = f"{NAMESPACE}::remove_cvref_t<decltype({spelled(holder, node, kernel.setup)})>{{}}"
+        try:
+            shown = spelled(holder, node, Place(outermost(function), handle.declaration))
+        except Unnamed as reason:
+            what = f"the MMA of `{handle.name}` is not known where it is declared: {reason}"
+            context.tiled.refuse(function, handle.declaration, what)
+            return
+        mma = f"{NAMESPACE}::remove_cvref_t<decltype({shown})>{{}}"
     last = f", {column}" if column else ""
-    span = written(function, value)
-    text = f"{NAMESPACE}::accumulator({context.port.names.warpgroup}, {mma}, {function.file.text(span)}{last})"
+    span, state = written(function, value), warpgroup_at(context, function, handle.declaration)
+    text = f"{NAMESPACE}::accumulator({state}, {mma}, {function.file.text(span)}{last})"
     context.port.edit(TILE_RULE, function, span, text)
 
 

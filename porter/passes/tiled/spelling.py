@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.lang.text import Span
-from porter.model.functions import ClassScope, Function, Style
+from porter.model.functions import ClassScope, Function, Style, outermost
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import initializer
 from porter.passes.tiled.context import NAMESPACE
@@ -27,8 +28,39 @@ class Unnamed(Exception):
     """An expression that cannot be written at another place. The text says why."""
 
 
-def spelled(function: Function, node: Node, at: Node) -> str:
-    """The text of an expression, for its type, with names that are declared at `at`, a statement of the kernel.
+@dataclass(eq=False)
+class Place:
+    """Where expressions are written anew: in front of `at`, a statement of a function, or beside the function in the
+    scope that declares it. There, types stand for its parameters: `taken` are those, and parameters of its template,
+    that are asked for, with their declarations by name."""
+
+    function: Function
+    at: Node | None = field(default=None, repr=False)
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def inside(self, function: Function) -> bool:
+        """Whether it is in a function, or in the one around a lambda."""
+        return self.at is not None and self.function is outermost(function)
+
+
+def template_parameters(function: Function) -> dict[str, str]:
+    """Declarations of the parameters of a function's template, without defaults, by name and in order."""
+    around = function.node.parent
+    head = around.child_by_field_name("parameters") if around is not None else None
+    if around is None or around.type != "template_declaration" or head is None:
+        return {}
+    found: dict[str, str] = {}
+    for node in head.named_children:
+        text = function.file.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        text = text.split("=", 1)[0].strip()
+        name = re.search(r"(\w+)\s*\Z", text)
+        if node.type != "comment" and name is not None:
+            found[name[1]] = text
+    return found
+
+
+def spelled(function: Function, node: Node, at: Place) -> str:
+    """The text of an expression, for its type, with names that are declared at a place.
 
     Raises:
         Unnamed: it depends on something that has no name there.
@@ -46,7 +78,7 @@ def written(function: Function, node: Node) -> Span:
     return Span(before.start(), span.end) if before is not None else span
 
 
-def _spelled(function: Function, node: Node, at: Node, depth: int) -> str:
+def _spelled(function: Function, node: Node, at: Place, depth: int) -> str:
     if depth > 8 or any(n.type == "lambda_expression" for n in walk(node)):
         raise Unnamed(f"`{function.text(node)}` is too deep")
     whole = written(function, node)
@@ -75,13 +107,13 @@ def _names(function: Function, node: Node) -> Iterator[Node]:
                 yield name
 
 
-def _is_replaceable(function: Function, name: Node, node: Node, at: Node) -> bool:
+def _is_replaceable(function: Function, name: Node, node: Node, at: Place) -> bool:
     """Whether an expression of its type may stand for a variable: not for a constant among the arguments of a template,
     nor for what `decltype` asks the declared type of. Raises Unnamed if the variable has no name at `at` either."""
     inner, current = name, name.parent
     while current is not None and inner.id != node.id:
         is_declared_type = current.type == "decltype" and inner.id == name.id
-        if current.type == "template_argument_list" or is_declared_type:
+        if (current.type == "template_argument_list" and not _is_constant(function, name)) or is_declared_type:
             _require_seen(function, name, at)
             return False
         if current.type in ("decltype", "sizeof_expression"):
@@ -90,22 +122,39 @@ def _is_replaceable(function: Function, name: Node, node: Node, at: Node) -> boo
     return True
 
 
-def _require_seen(function: Function, name: Node, at: Node) -> None:
+def _is_constant(function: Function, name: Node) -> bool:
+    """Whether a name is that of a constant of the function with its value."""
+    variable = resolve(function, name, function.text(name))
+    declaration = variable.declaration if variable is not None else None
+    if variable is None or declaration is None or initializer(variable) is None:
+        return False
+    return any(variable.function.text(n) == "constexpr" for n in declaration.children)
+
+
+def _require_seen(function: Function, name: Node, at: Place) -> None:
     variable = resolve(function, name, function.text(name))
     if variable is not None and not _is_seen(variable, at):
         raise Unnamed(f"`{function.text(name)}` is declared further down")
 
 
-def _value(function: Function, name: Node, text: str, at: Node, depth: int) -> str:
+def _value(function: Function, name: Node, text: str, at: Place, depth: int) -> str:
     variable = resolve(function, name, text)
     if variable is None or _is_seen(variable, at):
         return text
     value, declaration = initializer(variable), variable.declaration
     if variable.param is not None or declaration is None:
-        raise Unnamed(f"`{text}` is a parameter of `{variable.function.name}`")
+        if at.at is not None or variable.function is not at.function:
+            raise Unnamed(f"`{text}` is a parameter of `{variable.function.name}`")
+        at.taken[text] = f"class {text}_type"
+        return f"{NAMESPACE}::declval<{text}_type&>()"
     kind = declaration.child_by_field_name("type")
     if kind is None and value is None:
         raise Unnamed(f"`{text}` has no type that could be written there")
+    if value is not None and kind is not None and _is_constant(function, name):
+        shown = _spelled(variable.function, value, at, depth + 1)
+        if kind.type == "placeholder_type_specifier":
+            return f"({shown})"
+        return f"static_cast<{_spelled(variable.function, kind, at, depth + 1)}>({shown})"
     # the name of a class template may be in place of a type: its arguments follow from the value
     deduced = kind is None or kind.type in ("placeholder_type_specifier", "type_identifier")
     if kind is not None and (value is None or not deduced or _alias(variable.function, kind) is not None):
@@ -119,28 +168,21 @@ def _value(function: Function, name: Node, text: str, at: Node, depth: int) -> s
     return f"({shown})"
 
 
-def _is_seen(variable: Variable, at: Node) -> bool:
+def _is_seen(variable: Variable, at: Place) -> bool:
     """Whether a variable is declared in front of a statement, in a block around it."""
     if variable.declaration is None:
-        return variable.param is not None and _is_inside(at, variable.function)
+        return variable.param is not None and at.inside(variable.function)
     block = variable.declaration.parent
-    current: Node | None = at
-    while current is not None:
+    current = at.at
+    while current is not None and at.at is not None:
         if block is not None and current.id == block.id:
-            return variable.declaration.start_byte < at.start_byte
+            return variable.declaration.start_byte < at.at.start_byte
         current = current.parent
     return False
 
 
 def _params(scope: ClassScope) -> set[str]:
     return {p.name for p in scope.params}
-
-
-def _is_inside(at: Node, function: Function) -> bool:
-    while function.style is Style.LAMBDA and function.parent is not None:
-        function = function.parent
-    inside = function.body.start_byte <= at.start_byte < function.body.end_byte
-    return inside and function.shift == 0 and function.style is Style.KERNEL
 
 
 def _alias(function: Function, name: Node) -> tuple[Function, Node, Node] | None:
@@ -163,7 +205,7 @@ def _alias(function: Function, name: Node) -> tuple[Function, Node, Node] | None
     return found
 
 
-def _type(function: Function, name: Node, text: str, at: Node, depth: int) -> str:
+def _type(function: Function, name: Node, text: str, at: Place, depth: int) -> str:
     """The name of a type, or what it stands for if a function declares it and it is not seen at `at`. Raises Unnamed if
     only the function or class around it has it."""
     _require_seen(function, name, at)
@@ -172,13 +214,21 @@ def _type(function: Function, name: Node, text: str, at: Node, depth: int) -> st
         holder, declaration, meant = alias
         block = declaration.parent
         in_body = block is not None and block.id == holder.body.id
-        if in_body and _is_inside(at, holder) and declaration.start_byte < at.start_byte:
+        if in_body and at.at is not None and at.inside(holder) and declaration.start_byte < at.at.start_byte:
             return text
         shown = _spelled(holder, meant, at, depth + 1)
         return shown.removeprefix("typename ") if name.type == "namespace_identifier" else shown
-    if not _is_inside(at, function):
-        scope = function.owner_class
-        own = scope is not None and (text in scope.aliases or text in scope.classes or text in _params(scope))
-        if own or text in function.template_params:
-            raise Unnamed(f"type `{text}` is one of `{function.name}` alone")
+    if at.inside(function):
+        return text
+    outer = outermost(function)
+    if text in outer.template_params and outer is at.function:
+        declared = template_parameters(outer).get(text)
+        if declared is None:
+            raise Unnamed(f"template parameter `{text}` of `{outer.name}` has no declaration that could be repeated")
+        at.taken[text] = declared
+        return text
+    scope = outer.owner_class
+    own = scope is not None and (text in scope.aliases or text in scope.classes or text in _params(scope))
+    if (own and scope is not at.function.owner_class) or text in (*outer.template_params, *function.template_params):
+        raise Unnamed(f"type `{text}` is one of `{outer.name}` alone")
     return text

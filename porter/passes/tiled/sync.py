@@ -11,12 +11,14 @@ from tree_sitter import Node
 from porter.lang.cuda import walk
 from porter.lang.text import Span
 from porter.model.facts import Commit, Fence, Wait
-from porter.model.functions import Function, Style
+from porter.model.functions import Function
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization
 from porter.model.tiled.operands import in_shared_memory
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
+from porter.passes.tiled.sight import in_sight, is_visible
+from porter.passes.tiled.state import warpgroup_at
 
 RULE = "PTR611"
 FENCE_RULE = "PTR615"
@@ -45,8 +47,8 @@ def _through(context: TiledContext, one: Synchronization) -> str:
     pending = one.fact.pending if isinstance(one.fact, Wait) else ""
     if name:
         return f"{NAMESPACE}::wait<{pending}>({name})" if pending else f"{NAMESPACE}::commit({name})"
-    if context.sees_warpgroup(function, node):
-        warpgroup = context.port.names.warpgroup
+    warpgroup = warpgroup_at(context, function, node)
+    if warpgroup:
         return f"{warpgroup}.wait({pending})" if pending else f"{warpgroup}.commit()"
     context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
     return ""
@@ -61,11 +63,12 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
         if text not in texts:
             texts.append(text)
     if not texts:
-        name = in_sight(context, function, node)
-        if not name:
+        warpgroup = warpgroup_at(context, function, node)
+        if not warpgroup:
             context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
             return ""
-        texts = [f"{NAMESPACE}::arrive({name})"]
+        name = in_sight(context, function, node)
+        texts = [f"{NAMESPACE}::arrive({name})" if name else f"{warpgroup}.arrive()"]
     return ", ".join(texts)
 
 
@@ -146,25 +149,6 @@ def _seen(context: TiledContext, holder: Function, d: Node, function: Function, 
     return None
 
 
-def is_visible(context: TiledContext, handle: Handle, function: Function, at: Node) -> bool:
-    """Whether a name at a place of a function is that of the accumulator."""
-    found = resolve(function, at, handle.name)
-    return found is not None and found.key == handle.variable.key and captured(function, handle)
-
-
-def captured(function: Function, handle: Handle) -> bool:
-    """Whether lambdas between a function and the accumulator's take it by reference."""
-    current: Function | None = function
-    while current is not None and current is not handle.function:
-        if current.style is not Style.LAMBDA or not current.captures_all:
-            captures = current.node.child_by_field_name("captures") if current.style is Style.LAMBDA else None
-            text = current.text(captures).replace(" ", "") if captures is not None else ""
-            if f"&{handle.name}" not in text:
-                return False
-        current = current.parent
-    return True
-
-
 def _operand(context: TiledContext, multiply: Multiply, function: Function, at: Node) -> str:
     """The first operand with all its k blocks, as it is named where the batch opens; empty if it cannot be."""
     holder, node = multiply.call.caller, multiply.a
@@ -190,10 +174,3 @@ def _is_named(holder: Function, node: Node, function: Function, at: Node) -> boo
         if (here.key if here is not None else None) != (there.key if there is not None else None):
             return False
     return not any(n.type in ("lambda_expression", "assignment_expression", "update_expression") for n in walk(node))
-
-
-def in_sight(context: TiledContext, function: Function, node: Node) -> str:
-    """Name of an accumulator at a place: the one that was declared last."""
-    seen = [h for h in context.tiled.handles.values() if is_visible(context, h, function, node)]
-    seen.sort(key=lambda h: h.variable.declarator.start_byte if h.variable.declarator is not None else -1)
-    return seen[-1].name if seen else ""

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of functions: what a function declares lies behind what the functions that it calls declare, so that the
+kernel knows how many columns all of them take. Beside each function that is no kernel stands one that says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from porter.lang.cuda import enclosing
+from porter.model.functions import Call, Function, Style, outermost
+from porter.model.program import PACK
+from porter.model.tiled.accumulators import Handle
+from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext, TiledKernel
+from porter.passes.tiled.lifetimes import together
+from porter.passes.tiled.names import Names
+from porter.passes.tiled.operands import Term, operand_terms
+from porter.passes.tiled.spelling import Place, Unnamed, spelled, template_parameters
+from porter.passes.tiled.state import warpgroup_at
+
+RULE = "PTR622"
+WARPGROUPS = "kWarpgroups"
+_CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
+
+
+@dataclass(eq=False)
+class Columns:
+    """Columns of a function's accumulators, as C++ constant expressions."""
+
+    lines: list[str] = field(default_factory=list)
+    first: dict[int, str] = field(default_factory=dict)
+    """First column of a fragment, by id of the handle."""
+    total: str = "0"
+
+
+def find_frames(context: TiledContext) -> None:
+    """The functions with accumulators of their own or of functions that they call."""
+    kernels = {id(k.function): k for k in context.kernels}
+    for handle in context.tiled.fragments:
+        outer = outermost(handle.function)
+        kernel = kernels.get(id(outer))
+        inside = kernel is not None and context.sees_warpgroup(handle.function, handle.declaration)
+        if not inside and outer.style not in (Style.DEVICE, Style.METHOD):
+            what = f"accumulator `{handle.name}` is declared in `{handle.function.name}`, which is no kernel"
+            context.tiled.refuse(handle.function, handle.declaration, what)
+            continue
+        frame = context.frames.setdefault(id(outer), kernel if kernel is not None else Frame(outer))
+        frame.fragments.append(handle)
+    program = context.tiled.program
+    seeds = [f.function for f in context.frames.values()]
+    seeds += [outermost(o.function) for m in context.tiled.multiplies for o in context.tiled.operands(m)]
+    ids = program.reaching(seeds)
+    for function in program.functions:
+        if id(function) in ids and function.style in (Style.DEVICE, Style.METHOD, Style.KERNEL):
+            kernel = kernels.get(id(function))
+            if kernel is not None or function.style is not Style.KERNEL:
+                context.frames.setdefault(id(function), kernel if kernel is not None else Frame(function))
+    for frame in context.frames.values():
+        frame.fragments.sort(key=lambda h: h.declaration.start_byte)
+
+
+def state_frames(context: TiledContext, names: Names) -> None:
+    """Write, beside every function that is no kernel, how many columns it takes."""
+    busy: set[int] = set()
+    done: set[int] = set()
+
+    def visit(frame: Frame) -> None:
+        key = id(frame.function)
+        if key in done:
+            return
+        if key in busy:
+            what = f"`{frame.function.name}` declares accumulators and calls itself"
+            context.tiled.refuse(frame.function, frame.function.body, what)
+            return
+        busy.add(key)
+        for _, target in _calls(context, frame):
+            if target is not frame or frame.fragments:
+                visit(target)
+        done.add(key)
+        if not isinstance(frame, TiledKernel):
+            _state(context, names, frame)
+
+    for frame in list(context.frames.values()):
+        visit(frame)
+
+
+def _state(context: TiledContext, names: Names, frame: Frame) -> None:
+    """The functions beside one function. What it does not declare or hand to MMAs, itself or through others, it does
+    not say either."""
+    function = frame.function
+    place = Place(function)
+    try:
+        columns = columns_of(context, names, frame, place, WARPGROUPS)
+        terms = operands_of(context, frame, place, WARPGROUPS)
+    except Unnamed as reason:
+        what = f"the columns of its accumulators are not known beside `{function.name}`: {reason}"
+        context.tiled.refuse(function, function.body, what)
+        return
+    frame.taken = place.taken
+    texts: list[str] = []
+    if columns.total != "0":
+        frame.columns_name = context.port.names.fresh(f"{_word(function)}_columns")
+        what = f"the accumulators of {function.name}"
+        texts.append(_function(frame, frame.columns_name, f"Columns for {what}", columns.lines, columns.total))
+    for handle in frame.fragments:
+        column = columns.first[id(handle)]
+        if column:
+            name = context.port.names.fresh(f"{_word(function)}_{handle.name}_column")
+            texts.append(_function(frame, name, f"The first column of {handle.name}", columns.lines, column))
+            own = ", ".join(_inside(function, n, d) for n, d in frame.taken.items())
+            alone, several = (f"{name}<{', '.join([w, own] if own else [w])}>()" for w in "12")
+            state = warpgroup_at(context, handle.function, handle.declaration)
+            column = f"{state}.column({alone}, {several})"
+        frame.first[id(handle)] = column
+    if terms:
+        frame.operands_name = context.port.names.fresh(f"{_word(function)}_operand_columns")
+        what = f"A operands from registers of {function.name}"
+        *lines, last = statements(terms)
+        texts.append(_function(frame, frame.operands_name, f"Columns for {what}", lines, last))
+    if not texts:
+        return
+    node = function.node
+    if node.parent is not None and node.parent.type == "template_declaration":
+        node = node.parent
+    if function.style is Style.METHOD and enclosing(node, *_CLASSES) is None:
+        context.tiled.refuse(function, function.body, f"`{function.name}` is defined outside of its class")
+        return
+    at, text = context.port.statement_before(function, node, "\n".join(texts) + "\n", above_comments=True)
+    context.port.edit(RULE, function, at, text)
+
+
+def _word(function: Function) -> str:
+    return "call" if not re.fullmatch(r"\w+", function.name) else function.name
+
+
+def _inside(function: Function, name: str, declared: str) -> str:
+    """A template parameter of the functions beside a function, in the function itself."""
+    param = function.param(name)
+    if param is not None and declared == f"class {param.name}_type":
+        return f"{NAMESPACE}::remove_cvref_t<decltype({name})>"
+    return name
+
+
+def _function(frame: Frame, name: str, what: str, lines: list[str], result: str) -> str:
+    head = ", ".join([f"int {WARPGROUPS}", *frame.taken.values()])
+    static = "static " if frame.function.style is Style.METHOD else ""
+    return "\n".join(
+        [
+            f"// {what} in Tensor Memory, in each of {WARPGROUPS} warpgroups.",
+            f"template <{head}>",
+            f"CUTE_HOST_DEVICE {static}constexpr int {name}() {{",
+            *(f"    {line}" for line in [*lines, f"return {result};"]),
+            "}",
+        ]
+    )
+
+
+def columns_of(context: TiledContext, names: Names, frame: Frame, place: Place, warpgroups: str) -> Columns:
+    """Columns of a function's accumulators behind those of what it calls. Raises Unnamed."""
+    found = Columns()
+    called = [c for c in _called(context, frame, place, warpgroups, operands=False) if c]
+    base = ""
+    if called:
+        base = context.local(frame, "called_columns") if frame.fragments else greatest(called)
+        if frame.fragments:
+            found.lines.append(f"constexpr int {base} = {greatest(called)};")
+    ends: list[str] = [base] if base else []
+    own: dict[int, str] = {}
+    for handle in frame.fragments:
+        name = context.local(frame, f"{handle.name}_columns")
+        mma, fragment = _types(place, handle)
+        width = f"{NAMESPACE}::columns_of<{warpgroups}, {mma}, {fragment}>()"
+        frame.widths[handle.name] = width
+        found.lines.append(f"constexpr int {name} = {width};")
+        before = [own[id(o)] for o in frame.fragments if id(o) in own and together(names, o, handle)]
+        before = [base, *before] if base else before
+        found.first[id(handle)] = " + ".join(before)
+        own[id(handle)] = name
+        ends.append(" + ".join([*before, name]))
+    ends = [e for e in ends if not any(o != e and o.startswith(e + " + ") for o in ends)]
+    if ends:
+        found.total = greatest(ends)
+    return found
+
+
+def operands_of(context: TiledContext, frame: Frame, place: Place, warpgroups: str) -> list[Term]:
+    """Columns of the A operands that may come from registers, of a function and of what it calls. Raises Unnamed."""
+    terms = operand_terms(context, frame, place, warpgroups)
+    terms += [Term(c) for c in _called(context, frame, place, warpgroups, operands=True) if c]
+    return list(dict.fromkeys(terms))
+
+
+def greatest(expressions: list[str]) -> str:
+    found = list(dict.fromkeys(expressions))
+    text = found[0]
+    for other in found[1:]:
+        text = f"{NAMESPACE}::max({text}, {other})"
+    return text
+
+
+def statements(terms: list[Term]) -> list[str]:
+    """Lines of a function that gives the greatest of its terms, and what it returns."""
+    lines = ["int columns = 0;"]
+    for term in terms:
+        condition = "".join(f"if constexpr ({c}) " for c in term.conditions)
+        lines.append(f"{condition}columns = {NAMESPACE}::max(columns, {term.columns});")
+    return [*lines, "columns"]
+
+
+def _types(place: Place, handle: Handle) -> tuple[str, str]:
+    """The types of an accumulator's MMA and of its registers. Raises Unnamed."""
+    assert handle.mma is not None
+    if handle.value is None:
+        raise Unnamed(f"`{handle.name}` is declared without a value")
+    holder, node = handle.mma
+    return f"decltype({spelled(holder, node, place)})", f"decltype({spelled(handle.function, handle.value, place)})"
+
+
+def _calls(context: TiledContext, frame: Frame) -> Iterator[tuple[Call, Frame]]:
+    """Calls of a function and its lambdas that come to accumulators of another."""
+    program = context.tiled.program
+    for function in program.functions:
+        if outermost(function) is not frame.function:
+            continue
+        for call in function.calls:
+            for target in program.targets(call):
+                other = context.frames.get(id(outermost(target)))
+                if other is not None and target.style in (Style.DEVICE, Style.METHOD):
+                    yield call, other
+
+
+def _called(context: TiledContext, frame: Frame, place: Place, warpgroups: str, operands: bool) -> Iterator[str]:
+    """Columns of the functions that a function calls. Raises Unnamed."""
+    for call, other in _calls(context, frame):
+        name = other.operands_name if operands else other.columns_name
+        if name and other is not frame:
+            shown = f"{name}<{', '.join([warpgroups, *_arguments(call, other, place)])}>()"
+            yield _beside(call, other.function, shown, place)
+
+
+def _beside(call: Call, target: Function, shown: str, place: Place) -> str:
+    """A call of the function beside the one that is called. Raises Unnamed."""
+    function = call.caller
+    callee = call.node.child_by_field_name("function")
+    if callee is not None and callee.type in ("identifier", "template_function"):
+        return shown
+    if callee is not None and callee.type == "field_expression":
+        of = callee.child_by_field_name("argument")
+        if of is not None and function.text(of) == "this":
+            return shown
+        if of is not None:
+            written = spelled(function, of, place)
+            declared = re.fullmatch(rf"{NAMESPACE}::declval<(.*)&>\(\)", written)
+            kind = declared[1] if declared else f"{NAMESPACE}::remove_cvref_t<decltype({written})>"
+            return f"{kind}::template {shown}"
+    if callee is not None and callee.type == "qualified_identifier":
+        scope, last = callee.child_by_field_name("scope"), callee
+        while last.type == "qualified_identifier":
+            inner = last.child_by_field_name("name")
+            if inner is None:
+                break
+            last = inner
+        front = spelled(function, scope, place) if scope is not None else ""
+        rest = function.file.source[scope.end_byte if scope is not None else callee.start_byte : last.start_byte]
+        front += rest.decode().replace("template ", "")
+        return f"{front}{'template ' if target.style is Style.METHOD else ''}{shown}"
+    raise Unnamed(f"`{function.text(call.node)}` calls something that has no name there")
+
+
+def _arguments(call: Call, frame: Frame, place: Place) -> Iterator[str]:
+    """What a call hands in for the template parameters of the functions beside its target. Raises Unnamed."""
+    target = frame.function
+    for name, declared in frame.taken.items():
+        param = target.param(name)
+        if param is not None and declared == f"class {param.name}_type":
+            yield _type_of(call, param.index, place)
+        elif "..." in declared:
+            raise Unnamed(f"template parameter `{name}` of `{target.name}` is a pack")
+        else:
+            yield _template_argument(call, target, name, place)
+
+
+def _type_of(call: Call, index: int, place: Place) -> str:
+    if index >= len(call.args) or any(a.type == PACK for a in call.args):
+        raise Unnamed(f"`{call.caller.text(call.node)}` leaves an argument to its default")
+    return f"{NAMESPACE}::remove_cvref_t<decltype({spelled(call.caller, call.args[index], place)})>"
+
+
+def _template_argument(call: Call, target: Function, name: str, place: Place) -> str:
+    """A template argument of a call, given or deduced from a parameter that is of that type alone."""
+    given = [n for n in _given(call) if n.type != "comment"]
+    index = list(template_parameters(target)).index(name)
+    if index < len(given):
+        return spelled(call.caller, given[index], place)
+    for param in target.params:
+        text = target.file.text(param.span)
+        if re.fullmatch(rf"(?:const\s+)?{name}(?:\s+const)?\s*&{{0,2}}\s*{param.name}", text.strip()):
+            return _type_of(call, param.index, place)
+    raise Unnamed(f"template argument `{name}` of `{call.caller.text(call.node)}` is not written there")
+
+
+def _given(call: Call) -> list[Node]:
+    """Template arguments that a call has."""
+    callee = call.node.child_by_field_name("function")
+    while callee is not None and callee.type != "template_argument_list":
+        arguments = callee.child_by_field_name("arguments") if callee.type.startswith("template") else None
+        if arguments is not None:
+            return arguments.named_children
+        inner = callee.child_by_field_name("name") or callee.child_by_field_name("field")
+        if inner is None and callee.type == "dependent_name" and callee.named_children:
+            inner = callee.named_children[-1]
+        callee = inner
+    return []

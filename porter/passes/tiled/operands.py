@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of A operands from registers: what each multiply is handed, as far out as its type has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tree_sitter import Node
+
+from porter.model.facts import Choice, Descriptors
+from porter.model.functions import Function, outermost
+from porter.model.scopes import resolve
+from porter.model.tiled.accumulators import HandedIn
+from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
+from porter.model.tiled.tensors import initializer
+from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext
+from porter.passes.tiled.spelling import Place, Unnamed, spelled
+
+
+@dataclass(frozen=True)
+class Term:
+    """Columns that something takes where constant conditions hold, as C++ expressions."""
+
+    columns: str
+    conditions: tuple[str, ...] = ()
+
+
+def operand_terms(context: TiledContext, frame: Frame, place: Place, warpgroups: str) -> list[Term]:
+    """The A operands in a function that may come from registers. Where the type of one has no name, the C++ compiler
+    is asked that its MMA has A in shared memory. Raises Unnamed."""
+    found: list[Term] = []
+    for multiply in context.tiled.multiplies:
+        if in_shared_memory(context.tiled, multiply):
+            continue
+        for one in context.tiled.operands(multiply):
+            if outermost(one.function) is not frame.function:
+                continue
+            for choice, conditions in _choices(context, one):
+                if not _has_descriptors(context, choice):
+                    found.append(_term(context, choice, (*_around(one, place), *conditions), place, warpgroups))
+    return list(dict.fromkeys(t for t in found if t.columns))
+
+
+def _term(context: TiledContext, one: HandedIn, conditions: tuple[str, ...], place: Place, warpgroups: str) -> Term:
+    try:
+        operand = spelled(one.function, _whole(one.function, one.node), place)
+    except Unnamed:
+        if not may_be_in_registers(context.tiled):
+            return Term("")
+        mma = spelled(*one.mma, place)
+        return Term(f"{NAMESPACE}::no_operand_columns<decltype({mma})>()", conditions)
+    return Term(f"{NAMESPACE}::operand_columns_of<{warpgroups}, decltype({operand})>()", conditions)
+
+
+def _choices(context: TiledContext, one: HandedIn) -> Iterator[tuple[HandedIn, tuple[str, ...]]]:
+    """An operand, or both of a choice by a constant, each with the condition."""
+    call = context.tiled.tensors.call(one.function, one.node)
+    answer = context.tiled.program.facts.answer(call) if call is not None else None
+    if call is None or answer is None or not isinstance(answer.fact, Choice) or answer.recognizer is None:
+        yield one, ()
+        return
+    spans = [answer.captures[answer.recognizer.place_of(name)][1] for name in ("first", "second")]
+    conditions = (answer.fact.condition, f"!({answer.fact.condition})")
+    for span, condition in zip(spans, conditions, strict=True):
+        node = next((a for a in call.args if one.function.span(a) == span), None)
+        yield (one, ()) if node is None else (replace(one, node=node), (condition,))
+
+
+def _has_descriptors(context: TiledContext, one: HandedIn) -> bool:
+    """Whether an operand is made as a tensor of descriptors."""
+    node = _whole(one.function, one.node)
+    variable = resolve(one.function, node, one.function.text(node)) if node.type == "identifier" else None
+    value = initializer(variable) if variable is not None else node
+    callee = value.child_by_field_name("function") if value is not None else None
+    arguments = value.child_by_field_name("arguments") if value is not None else None
+    method = callee.child_by_field_name("field") if callee is not None and callee.type == "field_expression" else None
+    if method is None or arguments is None:
+        return False
+    function = variable.function if variable is not None else one.function
+    fact = context.tiled.program.facts.of_member(function.text(method), function.text(arguments))
+    return isinstance(fact, Descriptors)
+
+
+def _whole(function: Function, node: Node) -> Node:
+    """The tensor whose k blocks an operand is."""
+    if node.type == "call_expression":
+        callee = node.child_by_field_name("function")
+        if callee is not None and callee.type == "identifier" and resolve(function, callee, function.text(callee)):
+            return callee
+    return node
+
+
+def _around(one: HandedIn, place: Place) -> tuple[str, ...]:
+    """Constant conditions under which a function comes to an operand, as far as they have a name at the place."""
+    found: list[str] = []
+    inner, current = one.place, one.place.parent
+    while current is not None and inner.id != outermost(one.function).body.id:
+        condition = current.child_by_field_name("condition") if current.type == "if_statement" else None
+        value = condition.child_by_field_name("value") if condition is not None else None
+        if condition is not None and value is not None and any(c.type == "constexpr" for c in current.children):
+            alternative = current.child_by_field_name("alternative")
+            try:
+                text = spelled(one.function, value, place)
+            except Unnamed:
+                text = ""
+            if text and inner.id != condition.id:
+                found.append(f"!({text})" if alternative is not None and inner.id == alternative.id else text)
+        inner, current = current, current.parent
+    return tuple(reversed(found))
