@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,8 @@ from porter.lang.cuda import location
 from porter.lang.sources import SourceSet
 from porter.lang.text import EditGroup, Safety, Span, apply_groups
 from porter.model.facts import TENSOR_CORE, Doubt
+from porter.model.functions import outermost
+from porter.model.program import Program
 from porter.passes.both import keep_hopper
 from porter.passes.build_files import build_files_beside, port_build_files
 from porter.passes.builders import CHOICE_RULE
@@ -241,4 +243,17 @@ def _own(port: KernelPort) -> OwnNames:
     for function in program.forward:
         if function.name in program.vocabulary and function.name_span is not None:
             places.add((function.file.path, function.name_span.start))
-    return OwnNames(defined, port.libraries, frozenset(places))
+    return OwnNames(defined, port.libraries, frozenset(places), frozenset(_compared_parameters(program)))
+
+
+def _compared_parameters(program: Program) -> Iterator[tuple[str, int]]:
+    """Places, as (file, offset), where a template parameter is compared: what it is asked for is what instantiations
+    give, whatever its name says."""
+    for function in program.functions:
+        outer = outermost(function)
+        scope = outer.owner_class
+        names = {*outer.template_params, *(p.name for p in (scope.params if scope is not None else ()))}
+        for node in function.own_nodes("identifier") if names else ():
+            above = node.parent
+            if above is not None and above.type == "binary_expression" and function.text(node) in names:
+                yield function.file.path, function.span(node).start

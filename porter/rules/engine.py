@@ -33,11 +33,12 @@ class Selection:
 class OwnNames:
     """Names that are not to be reported as a library's: those of functions with a body in the sources, and single
     places, as (file, offset), of which it is known what the name means. `libraries`: those whose constructs are
-    ported."""
+    ported. `parameters`: places of names of template parameters, whose values others choose."""
 
     defined: frozenset[str] = frozenset()
     libraries: frozenset[str] = frozenset()
     places: frozenset[tuple[str, int]] = frozenset()
+    parameters: frozenset[tuple[str, int]] = frozenset()
 
     def has(self, path: str, at: int, text: str) -> bool:
         """Whether what a rule found at a place is the sources' own."""
@@ -99,6 +100,8 @@ def pattern_groups(
                 if rule.report is not None and ((path, name) in reported or own.has(path, match.span.start, name)):
                     continue
                 if touches(claimed[path], match.span):
+                    continue
+                if rule.region is Region.CODE and (path, match.span.start) in own.parameters:
                     continue
                 if rule.region is Region.DIRECTIVE and _of_sources(name, macros):
                     continue

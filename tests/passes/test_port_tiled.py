@@ -204,11 +204,6 @@ def test_the_warpgroups_that_multiply_have_the_columns(tmp_path: Path) -> None:
             "has a type that is not deduced",
         ),
         (kernel(f"{OPERANDS}{BATCH.replace('acc', 'a.acc')}"), "`a.acc` is no tensor of registers"),
-        (
-            kernel(f"{OPERANDS}  multiply(mma, tA, tB);\n", "template <class M, class A, class B>\n"
-            "__device__ void multiply(M& mma, A& tA, B& tB) {\n" + ACC + BATCH + "}\n"),
-            "which is no kernel",
-        ),
     ],
 )  # fmt: skip
 def test_what_is_refused(tmp_path: Path, text: str, why: str) -> None:

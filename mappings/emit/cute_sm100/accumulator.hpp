@@ -138,7 +138,7 @@ constexpr int operand_columns(Mma const&, TileMNK const&) {
 
 // The same of a fragment (V, MMA_M, MMA_N).
 template <int kWarpgroups, class Mma, class Registers>
-constexpr int columns_of() {
+CUTE_HOST_DEVICE constexpr int columns_of() {
     using Layout = typename remove_cvref_t<Registers>::layout_type;
     constexpr int kM = extent<1, Layout>(), kN = extent<2, Layout>();
     return (kWarpgroups == 1 ? (kM + 1) / 2 : kM) * kN * Facts<remove_cvref_t<Mma>>::kN;

@@ -58,6 +58,11 @@ class Activity:
         return False
 
 
+def is_constant_branch(node: Node | None) -> bool:
+    """Whether a statement is an `if constexpr`."""
+    return node is not None and node.type == "if_statement" and any(c.type == "constexpr" for c in node.children)
+
+
 def may_leave(node: Node) -> bool:
     """Whether a thread may go elsewhere from inside a statement."""
     stack = [node]

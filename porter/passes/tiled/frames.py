@@ -17,7 +17,7 @@ from porter.model.tiled.accumulators import Handle
 from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext, TiledKernel
 from porter.passes.tiled.lifetimes import together
 from porter.passes.tiled.names import Names
-from porter.passes.tiled.operands import Term, operand_terms
+from porter.passes.tiled.operands import Term, conditions_around, operand_terms
 from porter.passes.tiled.spelling import Place, Unnamed, spelled, template_parameters
 from porter.passes.tiled.state import warpgroup_at
 
@@ -111,15 +111,15 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
             name = context.port.names.fresh(f"{_word(function)}_{handle.name}_column")
             texts.append(_function(frame, name, f"The first column of {handle.name}", columns.lines, column))
             own = ", ".join(_inside(function, n, d) for n, d in frame.taken.items())
-            alone, several = (f"{name}<{', '.join([w, own] if own else [w])}>()" for w in "12")
-            state = warpgroup_at(context, handle.function, handle.declaration)
+            alone, several = (_value(f"{name}<{', '.join([w, own] if own else [w])}>()") for w in "12")
+            state = warpgroup_at(context, handle.function, handle.declaration, handle.name)
             column = f"{state}.column({alone}, {several})"
         frame.first[id(handle)] = column
     if terms:
         frame.operands_name = context.port.names.fresh(f"{_word(function)}_operand_columns")
         what = f"A operands from registers of {function.name}"
-        *lines, last = statements(terms)
-        texts.append(_function(frame, frame.operands_name, f"Columns for {what}", lines, last))
+        lines, most = counted(context, frame, terms)
+        texts.append(_function(frame, frame.operands_name, f"Columns for {what}", lines, most))
     if not texts:
         return
     node = function.node
@@ -151,8 +151,8 @@ def _function(frame: Frame, name: str, what: str, lines: list[str], result: str)
         [
             f"// {what} in Tensor Memory, in each of {WARPGROUPS} warpgroups.",
             f"template <{head}>",
-            f"CUTE_HOST_DEVICE {static}constexpr int {name}() {{",
-            *(f"    {line}" for line in [*lines, f"return {result};"]),
+            f"__device__ {static}auto {name}() {{",
+            *(f"    {line}" for line in [*lines, f"return {NAMESPACE}::Int<{result}>{{}};"]),
             "}",
         ]
     )
@@ -161,7 +161,11 @@ def _function(frame: Frame, name: str, what: str, lines: list[str], result: str)
 def columns_of(context: TiledContext, names: Names, frame: Frame, place: Place, warpgroups: str) -> Columns:
     """Columns of a function's accumulators behind those of what it calls. Raises Unnamed."""
     found = Columns()
-    called = [c for c in _called(context, frame, place, warpgroups, operands=False) if c]
+    called = [
+        _stated(call, other, other.columns_name, place, warpgroups)
+        for call, other in _calls(context, frame)
+        if other.columns_name and other is not frame
+    ]
     base = ""
     if called:
         base = context.local(frame, "called_columns") if frame.fragments else greatest(called)
@@ -189,7 +193,10 @@ def columns_of(context: TiledContext, names: Names, frame: Frame, place: Place, 
 def operands_of(context: TiledContext, frame: Frame, place: Place, warpgroups: str) -> list[Term]:
     """Columns of the A operands that may come from registers, of a function and of what it calls. Raises Unnamed."""
     terms = operand_terms(context, frame, place, warpgroups)
-    terms += [Term(c) for c in _called(context, frame, place, warpgroups, operands=True) if c]
+    for call, other in _calls(context, frame):
+        if other.operands_name and other is not frame:
+            shown = _stated(call, other, other.operands_name, place, warpgroups)
+            terms.append(Term(shown, conditions_around(call.caller, call.node, place)))
     return list(dict.fromkeys(terms))
 
 
@@ -201,13 +208,30 @@ def greatest(expressions: list[str]) -> str:
     return text
 
 
-def statements(terms: list[Term]) -> list[str]:
-    """Lines of a function that gives the greatest of its terms, and what it returns."""
-    lines = ["int columns = 0;"]
+def counted(context: TiledContext, frame: Frame, terms: list[Term]) -> tuple[list[str], str]:
+    """Lines of a function that count its terms, and the greatest of them. What a condition excludes has no type."""
+    lines: list[str] = []
+    values: list[str] = []
     for term in terms:
-        condition = "".join(f"if constexpr ({c}) " for c in term.conditions)
-        lines.append(f"{condition}columns = {NAMESPACE}::max(columns, {term.columns});")
-    return [*lines, "columns"]
+        if not term.conditions:
+            values.append(term.columns)
+            continue
+        name = context.local(frame, "operand")
+        condition = " && ".join(term.conditions)
+        taken, other = f"{NAMESPACE}::Int<{term.columns}>{{}}", f"{NAMESPACE}::Int<0>{{}}"
+        lines += [
+            f"auto {name} = [] {{",
+            f"    if constexpr ({condition}) return {taken};",
+            f"    else return {other};",
+            "};",
+        ]
+        values.append(_value(f"{name}()"))
+    return lines, greatest(values)
+
+
+def _value(call: str) -> str:
+    """The number that the type of a call's result is."""
+    return f"decltype({call})::value"
 
 
 def _types(place: Place, handle: Handle) -> tuple[str, str]:
@@ -232,30 +256,22 @@ def _calls(context: TiledContext, frame: Frame) -> Iterator[tuple[Call, Frame]]:
                     yield call, other
 
 
-def _called(context: TiledContext, frame: Frame, place: Place, warpgroups: str, operands: bool) -> Iterator[str]:
-    """Columns of the functions that a function calls. Raises Unnamed."""
-    for call, other in _calls(context, frame):
-        name = other.operands_name if operands else other.columns_name
-        if name and other is not frame:
-            shown = f"{name}<{', '.join([warpgroups, *_arguments(call, other, place)])}>()"
-            yield _beside(call, other.function, shown, place)
-
-
-def _beside(call: Call, target: Function, shown: str, place: Place) -> str:
-    """A call of the function beside the one that is called. Raises Unnamed."""
-    function = call.caller
+def _stated(call: Call, frame: Frame, name: str, place: Place, warpgroups: str) -> str:
+    """What the function `name` beside the one that is called says. Raises Unnamed."""
+    function, target = call.caller, frame.function
+    shown = f"{name}<{', '.join([warpgroups, *_arguments(call, frame, place)])}>()"
     callee = call.node.child_by_field_name("function")
     if callee is not None and callee.type in ("identifier", "template_function"):
-        return shown
+        return _value(shown)
     if callee is not None and callee.type == "field_expression":
         of = callee.child_by_field_name("argument")
         if of is not None and function.text(of) == "this":
-            return shown
+            return _value(shown)
         if of is not None:
             written = spelled(function, of, place)
             declared = re.fullmatch(rf"{NAMESPACE}::declval<(.*)&>\(\)", written)
             kind = declared[1] if declared else f"{NAMESPACE}::remove_cvref_t<decltype({written})>"
-            return f"{kind}::template {shown}"
+            return _value(f"{kind}::template {shown}")
     if callee is not None and callee.type == "qualified_identifier":
         scope, last = callee.child_by_field_name("scope"), callee
         while last.type == "qualified_identifier":
@@ -266,7 +282,7 @@ def _beside(call: Call, target: Function, shown: str, place: Place) -> str:
         front = spelled(function, scope, place) if scope is not None else ""
         rest = function.file.source[scope.end_byte if scope is not None else callee.start_byte : last.start_byte]
         front += rest.decode().replace("template ", "")
-        return f"{front}{'template ' if target.style is Style.METHOD else ''}{shown}"
+        return _value(f"{front}{'template ' if target.style is Style.METHOD else ''}{shown}")
     raise Unnamed(f"`{function.text(call.node)}` calls something that has no name there")
 
 

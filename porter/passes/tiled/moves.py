@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
+from porter.lang.text import Span
 from porter.model.coherence import STATEMENT_LISTS
 from porter.model.functions import Function
 from porter.model.tiled.accumulators import Handle, Origin
-from porter.model.tiled.activity import may_leave
+from porter.model.tiled.activity import is_constant_branch, may_leave
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 from porter.passes.tiled.names import Names
 
@@ -40,8 +41,16 @@ def insert_loads(context: TiledContext, names: Names) -> None:
             continue
         kept.append((statement, name))
         context.loads.append((function, statement, handle))
-        at, text = context.port.statement_before(function, statement, f"{NAMESPACE}::load({name});")
+        at, text = _in_front(context, function, statement, f"{NAMESPACE}::load({name});")
         context.port.edit(RULE, function, at, text)
+
+
+def _in_front(context: TiledContext, function: Function, statement: Node, text: str) -> tuple[Span, str]:
+    """Where a statement is put in front of another: on the line of a block that is one line, else on one of its own."""
+    block, span = statement.parent, function.span(statement)
+    if block is not None and block.type == "compound_statement" and block.start_point[0] == block.end_point[0]:
+        return Span(span.start, span.start), f"{text} "
+    return context.port.statement_before(function, statement, text)
 
 
 def _anchor(context: TiledContext, function: Function, node: Node, handle: Handle) -> Node | None:
@@ -60,6 +69,9 @@ def _anchor(context: TiledContext, function: Function, node: Node, handle: Handl
         if block.id == function.body.id or around is None:
             break
         above = _statement(block)
+        if is_constant_branch(above):
+            # all threads take it or none
+            break
         if above is None or context.activity.within(function, above):
             break
         statement = above
@@ -101,11 +113,20 @@ def _statement(node: Node) -> Node | None:
 
 
 def _covers(context: TiledContext, function: Function, first: Node, second: Node) -> bool:
-    """Whether a load in front of one statement is still good in front of another of the same list."""
-    if first.parent is None or second.parent is None or first.parent.id != second.parent.id:
+    """Whether a load in front of one statement is still good in front of another: in the same list of statements, or in
+    something that stands there, with nothing active on the way."""
+    inner = second
+    while first.parent is not None and inner.parent is not None and inner.parent.id != first.parent.id:
+        inner = inner.parent
+        if inner.type == "lambda_expression":
+            # it is run where it is called
+            return False
+    if inner.parent is None or first.parent is None:
+        return False
+    if inner.id != second.id and context.activity.within(function, inner):
         return False
     current: Node | None = first
-    while current is not None and current.id != second.id:
+    while current is not None and current.id != inner.id:
         if context.activity.within(function, current):
             return False
         current = current.next_named_sibling

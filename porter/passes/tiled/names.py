@@ -84,10 +84,13 @@ class Names:
             return True
         text, scope = target.text(kind), target.owner_class
         aliases = scope.aliases.get(text, []) if scope is not None and text not in target.template_params else []
-        return bool(aliases) and all(self._is_fragment(a) for a in aliases)
+        return bool(aliases) and all(self._is_own(a) for a in aliases)
 
-    def _is_fragment(self, alias: Alias) -> bool:
-        """Whether a type is that of new registers: `decltype(make_tensor<float>(...))`."""
+    def _is_own(self, alias: Alias) -> bool:
+        """Whether a type is that of a number, or of new registers: `decltype(make_tensor<float>(...))`."""
+        kinds = [n.type for n in alias.type_node.named_children]
+        if kinds in (["primitive_type"], ["sized_type_specifier"]):
+            return True
         match = _DECLTYPE.fullmatch(alias.file.text(Span(alias.type_node.start_byte, alias.type_node.end_byte)))
         return match is not None and isinstance(self.context.tiled.program.facts.in_text(match[1]), Fragment)
 
@@ -103,7 +106,8 @@ class Names:
                 yield name
 
     def _reached(self, function: Function, name: Node) -> set[Key]:
-        variable = resolve(function, name, function.text(name))
+        # a lambda's parameter is nothing of the function around
+        variable = resolve(holder(self.context.activity.lambdas, name, function), name, function.text(name))
         return self._through.get(variable.key, set()) if variable is not None else set()
 
     def of(self, handle: Handle) -> Iterator[tuple[Function, Node]]:
@@ -115,7 +119,7 @@ class Names:
                 continue
             for name in names_in(function, function.body):
                 is_own = holder(self.context.activity.lambdas, name, function) is function
-                if is_own and handle.variable.key in self._reached(function, name):
+                if is_own and not _is_declared(name) and handle.variable.key in self._reached(function, name):
                     yield function, name
 
     def mentions(self) -> Iterator[tuple[Function, Node, Key]]:
@@ -172,6 +176,17 @@ class Names:
             return self._is_operand(function, call_node)
         targets = self.context.tiled.program.targets(call)
         return bool(targets) and all(id(t) in self.context.tiled.active for t in targets)
+
+
+def _is_declared(name: Node) -> bool:
+    """Whether a name is what a declaration declares."""
+    inner, current = name, name.parent
+    while current is not None and current.type.endswith("declarator"):
+        declared = current.child_by_field_name("declarator")
+        if declared is not None and declared.id != inner.id:
+            return False
+        inner, current = current, current.parent
+    return current is not None and current.type == "declaration" and inner.id != name.id
 
 
 def _first_names(declarator: Node) -> Iterator[Node]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from porter.model.facts import Choice, Descriptors
 from porter.model.functions import Function, outermost
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import HandedIn
+from porter.model.tiled.activity import is_constant_branch
 from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
 from porter.model.tiled.tensors import initializer
 from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext
@@ -38,7 +40,15 @@ def operand_terms(context: TiledContext, frame: Frame, place: Place, warpgroups:
                 continue
             for choice, conditions in _choices(context, one):
                 if not _has_descriptors(context, choice):
-                    found.append(_term(context, choice, (*_around(one, place), *conditions), place, warpgroups))
+                    found.append(
+                        _term(
+                            context,
+                            choice,
+                            (*conditions_around(one.function, one.place, place), *conditions),
+                            place,
+                            warpgroups,
+                        )
+                    )
     return list(dict.fromkeys(t for t in found if t.columns))
 
 
@@ -53,6 +63,13 @@ def _term(context: TiledContext, one: HandedIn, conditions: tuple[str, ...], pla
     return Term(f"{NAMESPACE}::operand_columns_of<{warpgroups}, decltype({operand})>()", conditions)
 
 
+def _negated(condition: str) -> str:
+    """The opposite of a condition; both can stand beside `&&`."""
+    if re.fullmatch(r"!\w+", condition):
+        return condition[1:]
+    return f"!{condition}" if re.fullmatch(r"\w+", condition) else f"!({condition})"
+
+
 def _choices(context: TiledContext, one: HandedIn) -> Iterator[tuple[HandedIn, tuple[str, ...]]]:
     """An operand, or both of a choice by a constant, each with the condition."""
     call = context.tiled.tensors.call(one.function, one.node)
@@ -61,7 +78,7 @@ def _choices(context: TiledContext, one: HandedIn) -> Iterator[tuple[HandedIn, t
         yield one, ()
         return
     spans = [answer.captures[answer.recognizer.place_of(name)][1] for name in ("first", "second")]
-    conditions = (answer.fact.condition, f"!({answer.fact.condition})")
+    conditions = (answer.fact.condition, _negated(answer.fact.condition))
     for span, condition in zip(spans, conditions, strict=True):
         node = next((a for a in call.args if one.function.span(a) == span), None)
         yield (one, ()) if node is None else (replace(one, node=node), (condition,))
@@ -91,20 +108,21 @@ def _whole(function: Function, node: Node) -> Node:
     return node
 
 
-def _around(one: HandedIn, place: Place) -> tuple[str, ...]:
-    """Constant conditions under which a function comes to an operand, as far as they have a name at the place."""
+def conditions_around(function: Function, node: Node, place: Place) -> tuple[str, ...]:
+    """Constant conditions under which a function comes to a node, as far as they have a name at the place."""
     found: list[str] = []
-    inner, current = one.place, one.place.parent
-    while current is not None and inner.id != outermost(one.function).body.id:
+    inner, current = node, node.parent
+    while current is not None and inner.id != outermost(function).body.id:
         condition = current.child_by_field_name("condition") if current.type == "if_statement" else None
         value = condition.child_by_field_name("value") if condition is not None else None
-        if condition is not None and value is not None and any(c.type == "constexpr" for c in current.children):
+        if condition is not None and value is not None and is_constant_branch(current):
             alternative = current.child_by_field_name("alternative")
             try:
-                text = spelled(one.function, value, place)
+                text = spelled(function, value, place)
             except Unnamed:
                 text = ""
             if text and inner.id != condition.id:
-                found.append(f"!({text})" if alternative is not None and inner.id == alternative.id else text)
+                is_other = alternative is not None and inner.id == alternative.id
+                found.append(_negated(text) if is_other else text if re.fullmatch(r"!?\w+", text) else f"({text})")
         inner, current = current, current.parent
     return tuple(reversed(found))

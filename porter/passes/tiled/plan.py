@@ -15,7 +15,7 @@ def kernel_plan(context: TiledContext, kernel: TiledKernel) -> KernelPlan:
     """The plan of one kernel after its passes have run."""
     function = kernel.function
     return KernelPlan(
-        kernel=function.name,
+        kernel=function.qualified_name if function.block_size else function.name,
         path=function.file.path,
         line=_line(function, function.body),
         threads=kernel.threads,

@@ -17,7 +17,7 @@ from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle
 from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
-from porter.passes.tiled.frames import Columns, columns_of, find_frames, greatest, operands_of, state_frames, statements
+from porter.passes.tiled.frames import Columns, columns_of, counted, find_frames, operands_of, state_frames
 from porter.passes.tiled.names import Names
 from porter.passes.tiled.operands import Term
 from porter.passes.tiled.spelling import Place, Unnamed, spelled, written
@@ -133,12 +133,8 @@ def _with_operands(context: TiledContext, kernel: TiledKernel, columns: Columns,
         columns.lines.append(f"constexpr int {name} = {columns.total};")
         columns.total = name
     name, first = context.local(kernel, "operand_columns"), columns.total
-    if any(term.conditions for term in terms):
-        *lines, last = statements(terms)
-        inside = [f"    {line}" for line in [*lines, f"return {last};"]]
-        columns.lines += [f"constexpr int {name} = [] {{", *inside, "}();"]
-    else:
-        columns.lines.append(f"constexpr int {name} = {greatest([t.columns for t in terms])};")
+    lines, most = counted(context, kernel, terms)
+    columns.lines += [*lines, f"constexpr int {name} = {most};"]
     columns.total = f"{first} + {name}"
     return first
 
@@ -159,7 +155,7 @@ def _declare(context: TiledContext, handle: Handle, column: str) -> None:
             return
         mma = f"{NAMESPACE}::remove_cvref_t<decltype({shown})>{{}}"
     last = f", {column}" if column else ""
-    span, state = written(function, value), warpgroup_at(context, function, handle.declaration)
+    span, state = written(function, value), warpgroup_at(context, function, handle.declaration, handle.name)
     text = f"{NAMESPACE}::accumulator({state}, {mma}, {function.file.text(span)}{last})"
     context.port.edit(TILE_RULE, function, span, text)
 

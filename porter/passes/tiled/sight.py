@@ -30,8 +30,9 @@ def captured(function: Function, handle: Handle) -> bool:
     return True
 
 
-def in_sight(context: TiledContext, function: Function, node: Node) -> str:
-    """Name of an accumulator at a place: the one that was declared last."""
-    seen = [h for h in context.tiled.handles.values() if is_visible(context, h, function, node)]
+def in_sight(context: TiledContext, function: Function, node: Node, declared: str = "") -> str:
+    """Name of an accumulator at a place: the one that was declared last; another than a name that is being declared
+    there, and hides what is outside."""
+    seen = [h for h in context.tiled.handles.values() if h.name != declared and is_visible(context, h, function, node)]
     seen.sort(key=lambda h: h.variable.declarator.start_byte if h.variable.declarator is not None else -1)
     return seen[-1].name if seen else ""

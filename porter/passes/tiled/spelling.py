@@ -208,6 +208,9 @@ def _alias(function: Function, name: Node) -> tuple[Function, Node, Node] | None
 def _type(function: Function, name: Node, text: str, at: Place, depth: int) -> str:
     """The name of a type, or what it stands for if a function declares it and it is not seen at `at`. Raises Unnamed if
     only the function or class around it has it."""
+    if _is_constant(function, name):
+        # the grammar takes a constant among template arguments for a type
+        return _value(function, name, text, at, depth)
     _require_seen(function, name, at)
     alias = _alias(function, name)
     if alias is not None:

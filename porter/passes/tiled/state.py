@@ -15,12 +15,12 @@ from porter.passes.tiled.sight import in_sight
 RULE = "PTR623"
 
 
-def warpgroup_at(context: TiledContext, function: Function, node: Node) -> str:
+def warpgroup_at(context: TiledContext, function: Function, node: Node, declared: str = "") -> str:
     """The state of the warpgroup as an expression at a place of a function; empty if there is none and none can be
-    handed on."""
+    handed on. `declared`: the name that is declared there."""
     if context.sees_warpgroup(function, node):
         return context.port.names.warpgroup
-    name = in_sight(context, function, node)
+    name = in_sight(context, function, node, declared)
     if name:
         return f"{NAMESPACE}::warpgroup({name})"
     while function.style is Style.LAMBDA and function.captures_all and function.parent is not None:
