@@ -59,6 +59,10 @@ VARIANTS = [
     ("using Mma = typename T::Mma;\n  using Again = Mma;\n  Again mma{};", HERE.format("typename T::Mma")),
     ("using U = typename T::Nested;\n  typename U::Mma mma;", HERE.format("typename T::Nested::Mma")),
     ("typename T::template Of<N> mma;", HERE.format("typename T::template Of<N>")),
+    (
+        "constexpr int M = N;\n  typename T::template Of<M> mma;",
+        HERE.format("typename T::template Of<static_cast<int>(N)>"),
+    ),
     ("decltype(T::make()) mma;", HERE.format("decltype(T::make())")),
     ("auto made = T::make();\n  decltype(T::same(made)) mma;", HERE.format("decltype(T::same((T::make())))")),
     ("auto mma = typename T::Mma{};", "(typename T::Mma{})"),
@@ -95,7 +99,6 @@ def test_a_type_stays_as_it_is_spelled(tmp_path: Path, declared: str, expected: 
 @pytest.mark.parametrize(
     ("declared", "why"),
     [
-        ("constexpr int M = N;\n  typename T::template Of<M> mma;", "`M` is declared further down"),
         ("auto made = T::make();\n  decltype(made) mma;", "`made` is declared further down"),
         ("auto mma{T::make()};", "the type of `mma` follows from a list"),
     ],
