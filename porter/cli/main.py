@@ -67,7 +67,7 @@ def main(
     Exit codes: `porter explain exit-codes`.
     """
     # Trees and models are many objects that live long: the collector would go through them again and again.
-    gc.set_threshold(10_000, 10, 10)
+    gc.set_threshold(100_000, 20, 20)
     if config is not None and no_config:
         raise click.UsageError("--config and --no-config exclude each other")
     install(Session(form, color, verbose - quiet, toolkit, config, no_config))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from porter.ptx.ast import Imm, Instruction, Mem, Neg, Operand, Pair, Placeholder, Reg, Vec
+from porter.ptx.ast import Imm, Instruction, Mem, Neg, Operand, Pair, Placeholder, Reg, Sym, Vec
 from porter.ptx.forms import bulk, control, conversion, floating, integer, matrix, memory, sync, tcgen05
 from porter.ptx.forms.grammar import (
     Access,
@@ -157,12 +157,39 @@ def find(instruction: Instruction, any_value: bool = False) -> Decoded | None:
     if isinstance(instruction, Decoded):
         return instruction if instruction.form is not UNKNOWN else None
     operands = instruction.operands
-    tried = tuple(Placeholder(0) if any_value and isinstance(o, Imm) else o for o in operands)
-    for row, given in _candidates(instruction.parts):
-        bound = row.bind(tried, given)
+    shapes = (Placeholder(0) if any_value and isinstance(o, Imm) else _shape(o) for o in operands)
+    found = _row(instruction.parts, tuple(shapes))
+    if found is None:
+        return None
+    row, given, forms = found
+    return Decoded(**vars(instruction), form=row, modifiers=given, bound=tuple(zip(forms, operands, strict=True)))
+
+
+_REGISTER = Reg("")
+
+
+def _shape(operand: Operand) -> Operand:
+    """What rows ask of an operand, whatever its registers, offsets and symbols are called."""
+    match operand:
+        case Reg():
+            return _REGISTER
+        case Vec():
+            return Vec((_REGISTER,) * len(operand.items))
+        case Mem():
+            return Mem(_REGISTER, 0, tuple(map(_shape, operand.parts)))
+        case Pair(first, second):
+            return Pair(_shape(first), _shape(second))
+        case Sym(name):
+            return Sym("_") if name == "_" else Sym("")
+    return operand
+
+
+@lru_cache(maxsize=65536)
+def _row(parts: tuple[str, ...], shapes: tuple[Operand, ...]) -> tuple[Form, Modifiers, tuple[OperandForm, ...]] | None:
+    for row, given in _candidates(parts):
+        bound = row.bind(shapes, given)
         if bound is not None:
-            pairs = tuple((form, operand) for (form, _), operand in zip(bound, operands, strict=True))
-            return Decoded(**vars(instruction), form=row, modifiers=given, bound=pairs)
+            return row, given, tuple(form for form, _ in bound)
     return None
 
 

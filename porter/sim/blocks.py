@@ -80,7 +80,7 @@ def split(program: Program) -> None:
 
 
 def liveness(program: Program) -> None:
-    """Registers live into and out of each block."""
+    """Registers live into and out of each block, a bit for each of those that live beyond a block at all."""
     gen: list[set[str]] = []
     kill: list[set[str]] = []
     for b in program.blocks:
@@ -91,6 +91,8 @@ def liveness(program: Program) -> None:
             k.update(ins.writes)
         gen.append(g)
         kill.append(k)
+    program.live_names = tuple(sorted(set().union(*gen)))
+    bit = {name: 1 << i for i, name in enumerate(program.live_names)}
     # A function has registers of its own: those of a caller live past the call, not through the function.
     following: list[tuple[int, ...]] = []
     preds: list[list[int]] = [[] for _ in program.blocks]
@@ -100,24 +102,21 @@ def liveness(program: Program) -> None:
         following.append(() if b.end - 1 in program.backs else tuple(s for s in succ if s != EXIT))
         for s in following[-1]:
             preds[s].append(b.number)
-    live_in: list[set[str]] = [set(g) for g in gen]
-    live_out: list[set[str]] = [set() for _ in gen]
+        b.live_in = sum(bit[name] for name in gen[b.number])
+    kept = [~sum(bit.get(name, 0) for name in killed) for killed in kill]
     work = list(range(len(gen)))
     queued = [True] * len(gen)
     while work:
         n = work.pop()
         queued[n] = False
-        out: set[str] = set()
+        b, out = program.blocks[n], 0
         for s in following[n]:
-            out |= live_in[s]
-        live_out[n] = out
-        new = gen[n] | (out - kill[n])
-        if len(new) != len(live_in[n]):
-            live_in[n] = new
+            out |= program.blocks[s].live_in
+        b.live_out = out
+        new = b.live_in | (out & kept[n])
+        if new != b.live_in:
+            b.live_in = new
             for q in preds[n]:
                 if not queued[q]:
                     queued[q] = True
                     work.append(q)
-    for b in program.blocks:
-        b.live_in = frozenset(live_in[b.number])
-        b.live_out = frozenset(live_out[b.number])

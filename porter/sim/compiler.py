@@ -52,9 +52,11 @@ class Compiler(Unit):
         if order:
             self._add_copies(order)
         self.fragments = frozenset(order)
+        seen = 0
         for b in self.program.blocks:
-            for name in sorted(b.live_out | (b.live_in if b.number == 0 else frozenset())):
-                order.setdefault(name)
+            live = b.live_out | (b.live_in if b.number == 0 else 0)
+            order.update(dict.fromkeys(self.program.registers(live & ~seen)))
+            seen |= live
         for name in order:
             width = self.program.widths.get(name)
             if width in WIDTHS:
@@ -110,7 +112,7 @@ class Compiler(Unit):
         last = chain[-1]
         if not ended:
             cg.guard = None
-            cg.write_back(sorted(last.live_out))
+            cg.write_back(self.program.registers(last.live_out))
             cg.line(f"return idx, mask, {last.succ[0]}")
         source = f"def block_{number}(M, R, idx, n, mask):\n" + "\n".join(cg.lines) + "\n"
         exec(_code(source, f"<block {number}{' converged' if converged else ''}>"), self.namespace)

@@ -78,11 +78,11 @@ def emit_control(cg: Context, ins: Decoded, at: int, last: BasicBlock, leads: bo
         if cg.guard is not None:
             chosen = cg.let(f"where({cg.guard}, {chosen}, {following})")
         cg.guard = None
-        cg.write_back(sorted(last.live_out))
+        cg.write_back(cg.unit.program.registers(last.live_out))
         cg.line(f"return idx, mask, {chosen}")
         return True
     cg.guard = None
-    cg.write_back(sorted(last.live_out))
+    cg.write_back(cg.unit.program.registers(last.live_out))
     if predicate is None:
         cg.line(f"return idx, mask, {target}")
     else:
@@ -110,7 +110,7 @@ def _barrier(cg: Context, ins: Decoded, last: BasicBlock, following: int) -> boo
             return False
     mask = cg.mask()
     cg.guard = None
-    cg.write_back(sorted(last.live_out))
+    cg.write_back(cg.unit.program.registers(last.live_out))
     what = "cluster_wait" if "cluster" in given else "barrier_sync"
     more = "" if "cluster" in given else f"{number}, {count}, "
     cg.line(f"return idx, mask, {what}(M, {cg.at}, idx, n, mask, {mask}, {more}{following})")

@@ -27,7 +27,8 @@ class Variable:
 
 @dataclass
 class BasicBlock:
-    """Instructions `start` to `end` (exclusive). `succ` are block numbers; `label`: it is a target."""
+    """Instructions `start` to `end` (exclusive). `succ` are block numbers; `label`: it is a target; `live_in` and
+    `live_out` have a bit for each of the program's `live_names`."""
 
     number: int
     start: int
@@ -35,8 +36,8 @@ class BasicBlock:
     lead: str
     label: bool
     succ: tuple[int, ...] = ()
-    live_in: frozenset[str] = frozenset()
-    live_out: frozenset[str] = frozenset()
+    live_in: int = 0
+    live_out: int = 0
 
 
 @dataclass
@@ -44,9 +45,9 @@ class Program:
     """A kernel ready to execute.
 
     `widths` maps register names to bits (1 for predicates), `vectors` those of vector registers to their
-    elements. `variables` holds shared, local, param and
-    module-scope variables under their unique names. `shared_size`, `local_size` are bytes; `dynamic_offset`
-    is where dynamic shared memory begins.
+    elements. `live_names` are the registers that live from a block into another, sorted. `variables` holds
+    shared, local, param and module-scope variables under their unique names. `shared_size`, `local_size` are
+    bytes; `dynamic_offset` is where dynamic shared memory begins.
     """
 
     module: ast.Module
@@ -58,6 +59,7 @@ class Program:
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocks: list[BasicBlock] = field(default_factory=list)
+    live_names: tuple[str, ...] = ()
     block_at: dict[int, int] = field(default_factory=dict)
     local_size: int = 0
     shared_size: int = 0
@@ -65,6 +67,15 @@ class Program:
     # Jumps into functions that stand once, with the label behind the call, and the jumps back.
     calls: dict[int, str] = field(default_factory=dict)
     backs: set[int] = field(default_factory=set)
+
+    def registers(self, live: int) -> list[str]:
+        """The registers that a block's `live_in` or `live_out` stands for, sorted."""
+        found = []
+        while live:
+            lowest = live & -live
+            found.append(self.live_names[lowest.bit_length() - 1])
+            live ^= lowest
+        return found
 
     def block_of_label(self, name: str) -> int:
         at = self.labels[name]

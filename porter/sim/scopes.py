@@ -16,8 +16,15 @@ class Scope:
         self.prefix = prefix
         self.names: dict[str, str] = {}
         self.families: dict[str, tuple[str, int]] = {}
+        self._found: dict[str, str | None] = {}
 
     def find(self, name: str) -> str | None:
+        """What a name means here. A scope is asked once all that it and those around it declare is known."""
+        if name not in self._found:
+            self._found[name] = self._look_up(name)
+        return self._found[name]
+
+    def _look_up(self, name: str) -> str | None:
         scope: Scope | None = self
         while scope is not None:
             found = scope.names.get(name)

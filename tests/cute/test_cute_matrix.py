@@ -14,7 +14,7 @@ from cute_run import Unit, assert_clean, compiled, launched
 
 pytestmark = pytest.mark.external
 
-_UNIT = 8
+_UNIT = 16
 """Kernels in a translation unit: CuTe's headers take longer to compile than a kernel."""
 
 

@@ -76,8 +76,8 @@ def cutlass() -> Path:
     return Path(spec.submodule_search_locations[0]) / "source"
 
 
-# Each source takes some 20 s to compile the first time, so of each chip's programs only one always runs.
-ALWAYS = ("wgmma_tma_sm90", "wgmma_tma_sm90-TN", "02_mma_tma_sm100")
+# Each source takes some 20 s to compile the first time, so only one always runs, and the port of one.
+ALWAYS = ("wgmma_tma_sm90", "wgmma_tma_sm90-TN")
 NAMES = [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.slow) for name in TUTORIALS]
 SECONDS = 120
 """What a run may take at the sizes chosen."""

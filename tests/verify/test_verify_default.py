@@ -53,7 +53,9 @@ def codes(document: dict) -> set[str]:
     return {d["id"] for row in document["rows"] for d in row["diagnostics"]}
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", [
+    pytest.param(name, marks=pytest.mark.slow if MISTAKES[name][0] == "attention_fwd" else ()) for name in MISTAKES
+])  # fmt: skip
 def test_a_mistake_beyond_the_default_size_is_found(tmp_path: Path, mistake: str) -> None:
     name, text, instead, added = MISTAKES[mistake]
     kernel = CORPUS / name / f"{name}.cu"

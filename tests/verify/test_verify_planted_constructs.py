@@ -52,7 +52,9 @@ def test_mistake_is_refused(tmp_path: Path, name: str, right: str, wrong: str) -
     kernel = CORPUS / name / f"{name}.cu"
     family = "normal" if name == "attention_fwd" else "integers"
     port = planted(tmp_path, name, right, wrong)
-    outcome = CliRunner().invoke(main, ["verify", str(kernel), "--port", str(port), "--families", family])
+    outcome = CliRunner().invoke(
+        main, ["verify", str(kernel), "--port", str(port), "--families", family, "--sizes", "default"]
+    )
     assert outcome.exit_code == ExitCode.DIFFERENT, outcome.output
 
 
