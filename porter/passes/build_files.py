@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, Location
+from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.passes.build_both import OTHER_TOOL, both_group, logical_line
 from porter.passes.build_capabilities import capability_group
@@ -62,9 +63,9 @@ def is_build_file(path: Path) -> bool:
 
 
 def build_files_beside(source: Path, rules: Sequence[Rule]) -> list[Path]:
-    """The build files in a source's directory, and others that some rule reads."""
+    """The build files in a source's directory, and others that some rule reads; CUDA sources are ported themselves."""
     text_rules = [r for r in rules if r.region is Region.TEXT and r.language != "cuda"]
-    beside = sorted(p for p in source.parent.iterdir() if p.is_file() and p != source)
+    beside = sorted(p for p in source.parent.iterdir() if p.is_file() and p.suffix not in CUDA_ENDINGS)
     return [p for p in beside if kind_of(str(p)) is not None or any(r.reads(str(p)) for r in text_rules)]
 
 

@@ -10,8 +10,10 @@ import pytest
 
 from porter.diagnostics import Code, ExitCode
 from porter.lang.sources import load_sources
+from porter.passes.build_files import build_files_beside
 from porter.passes.builders import HEADER
 from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.rules.load import load_rules
 
 HEAD = """#include "cutlass/gemm/collective/collective_builder.hpp"
 #include "cutlass/epilogue/collective/collective_builder.hpp"
@@ -79,7 +81,7 @@ def refusals(result: PortResult) -> list[str]:
             "KernelTmaWarpSpecializedPingpongFP8FastAccum",
             "collective::EpilogueScheduleAuto",
             "KernelTmaWarpSpecialized",
-            "TmaWarpSpecialized",
+            "NoSmemWarpSpecialized",
         ),
         ("collective::KernelScheduleAuto", "TmaWarpSpecialized", "KernelTmaWarpSpecialized", "TmaWarpSpecialized"),
         (
@@ -342,3 +344,9 @@ def test_one_source_for_both_chips_is_refused(tmp_path: Path) -> None:
     result = port_sources(load_sources(path), PortOptions(keep_hopper=True))
     assert [d.code for d in result.diagnostics if d.code is Code.NOT_FOR_BOTH_CHIPS]
     assert not result.changed
+
+
+def test_sources_beside_are_no_build_files(tmp_path: Path) -> None:
+    for name in ("gemm.cu", "other.cu", "other.cuh", "Makefile"):
+        (tmp_path / name).write_text("// arch == 9\n")
+    assert [p.name for p in build_files_beside(tmp_path / "gemm.cu", load_rules())] == ["Makefile"]
