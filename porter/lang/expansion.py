@@ -9,7 +9,7 @@ name each is tried.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from porter.lang.asm import unescape
@@ -28,6 +28,16 @@ _TOKEN = re.compile(
     r"|(?P<punct>##|::|.)",
     re.DOTALL,
 )
+_BLANKS = re.compile(r"(?:\s+|\\\r?\n|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_DULL = (
+    r"(?:\s+|\\\r?\n|//[^\n]*|/\*.*?\*/"
+    r'|(?!(?:u8|[uUL])?R?")%s[A-Za-z_]\w*'
+    r"|\.?\d(?:[\w.]|'\w|[eEpP][+-])*"
+    r"|'(?:[^'\\\n]|\\.)+'"
+    r'|[^\w\s\\"\'])++'
+)
+"""Code without strings, and without names of which what is put in front of a name says that they are macros."""
 _MOST_TOKENS = 200_000
 """Of one expansion. More is a macro that nobody writes by hand."""
 _MOST_DEFINITIONS = 4
@@ -95,16 +105,16 @@ def expanded_text(text: str, macros: Mapping[str, MacroText]) -> str:
         TooLong: an expansion does not end, or grows beyond what anybody writes by hand.
     """
     expander = _Expander({name: _read(macro) for name, macro in macros.items()}, strict=True)
-    tokens = expander.stream(_tokens(text))
-    return "".join(" " * t.spaced + t.text for t in tokens)
+    return "".join(" " * t.spaced + t.text for t in expander.stream(text))
 
 
 def _of_file(file: CudaFile, expander: _Expander, pattern: re.Pattern[str]) -> Iterator[Joined]:
-    text = bytearray(file.source)
+    code = bytearray(file.source)
     for span in file.lexed.directives:
-        text[span.start : span.end] = blanked(file.source[span.start : span.end])
+        code[span.start : span.end] = blanked(file.source[span.start : span.end])
+    text = code.decode("latin-1")
     run: list[Token] = []
-    for token in [*expander.stream(_tokens(text.decode("latin-1"))), Token("end", "", len(text))]:
+    for token in [*expander.stream(text, _dull(text, expander.macros)), Token("end", "", len(text))]:
         if token.kind in ("string", "raw"):
             run.append(token)
             continue
@@ -137,9 +147,16 @@ def _value(token: Token) -> str:
     return unescape(inside)
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def _dull(text: str, macros: Container[str]) -> re.Pattern[str]:
+    """What matches code without strings and macros."""
+    used = [re.escape(name) for name in sorted(set(_NAME.findall(text))) if name in macros]
+    no_macro = rf"(?!(?:{'|'.join(used)})\b)" if used else ""
+    return re.compile(_DULL % no_macro, re.DOTALL)
+
+
+def _tokens(text: str, at: int = 0) -> Iterator[Token]:
     spaced = False
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN.finditer(text, at):
         kind = match.lastgroup if match.lastgroup != "mark" else "raw"
         assert kind is not None
         if kind == "space":
@@ -165,34 +182,51 @@ class _Expander:
         self.strict = strict
         self._left = _MOST_TOKENS
 
-    def stream(self, tokens: Iterator[Token]) -> Iterator[Token]:
-        """The tokens of a file, each use of a macro replaced by what it stands for."""
-        whole = list(tokens)
+    def stream(self, text: str, dull: re.Pattern[str] | None = None) -> Iterator[Token]:
+        """The tokens of a text, each use of a macro replaced by what it stands for; what matches `dull` is one."""
         at = 0
-        while at < len(whole):
-            token = whole[at]
-            macro = self.macros.get(token.text) if token.kind == "name" else None
-            end = at + 1 if macro is None or macro.params is None else _closing(whole, at + 1)
-            if macro is None or end is None:
-                yield token
-                at += 1
+        while at < len(text):
+            blanks = _BLANKS.match(text, at)
+            at = blanks.end() if blanks is not None else at
+            skipped = dull.match(text, at) if dull is not None else None
+            if skipped is not None:
+                yield Token("dull", "", at)
+                at = skipped.end()
                 continue
-            self._left = _MOST_TOKENS
-            use = [replace(t, origin=token.origin) for t in whole[at:end]]
-            # what follows may be the arguments of a macro that the expansion ends with
-            behind = _closing(whole, end) if end < len(whole) else None
-            try:
-                expanded = self._expand(use)
-                last = expanded[-1] if expanded else None
-                if behind is not None and last is not None and last.kind == "name" and last.text in self.macros:
-                    expanded = self._expand([*use, *(replace(t, origin=token.origin) for t in whole[end:behind])])
-                    end = behind
-            except (TooLong, RecursionError):
-                if self.strict:
-                    raise TooLong from None
-                expanded = use
+            token = next(_tokens(text, at), None)
+            if token is None:
+                return
+            token = replace(token, spaced=blanks is not None)
+            macro = self.macros.get(token.text) if token.kind == "name" else None
+            at = token.origin + len(token.text)
+            if macro is None:
+                yield token
+                continue
+            called, end = _parenthesised(text, at) if macro.params is not None else ([], at)
+            if macro.params is not None and not called:
+                yield token
+                continue
+            expanded, at = self._use([token, *called], text, end)
             yield from expanded
-            at = end
+
+    def _use(self, tokens: Sequence[Token], text: str, at: int) -> tuple[Sequence[Token], int]:
+        """What a use of a macro stands for, and where the text goes on behind it."""
+        self._left = _MOST_TOKENS
+        origin = tokens[0].origin
+        use = [replace(t, origin=origin) for t in tokens]
+        try:
+            expanded = self._expand(use)
+            last = expanded[-1] if expanded else None
+            if last is not None and last.kind == "name" and last.text in self.macros:
+                # what follows may be the arguments of a macro that the expansion ends with
+                behind, end = _parenthesised(text, at)
+                if behind:
+                    return self._expand([*use, *(replace(t, origin=origin) for t in behind)]), end
+            return expanded, at
+        except (TooLong, RecursionError):
+            if self.strict:
+                raise TooLong from None
+            return use, at
 
     def _expand(self, tokens: Sequence[Token]) -> list[Token]:
         pending = list(reversed(tokens))
@@ -256,6 +290,19 @@ class _Expander:
                 result.append(token)
             at += 1
         return [replace(t, hidden=t.hidden | hidden) for t in result if t.kind != "placemarker"]
+
+
+def _parenthesised(text: str, at: int) -> tuple[list[Token], int]:
+    """The tokens from a parenthesis at `at` to the one that closes it, and where they end; none if there is none."""
+    found: list[Token] = []
+    depth = 0
+    for token in _tokens(text, at):
+        found.append(token)
+        if token.kind == "punct":
+            depth += (token.text == "(") - (token.text == ")")
+        if depth == 0:
+            return (found, token.origin + 1) if token.text == ")" and len(found) > 1 else ([], at)
+    return [], at
 
 
 def _closing(tokens: Sequence[Token], at: int) -> int | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from porter.lang.cuda import CudaFile
@@ -47,6 +48,15 @@ def conditionals(file: CudaFile) -> tuple[Conditional, ...]:
             first, head, branches = open_.pop()
             found.append(Conditional(Span(first.start, span.end), head, line_end(source, first.end), branches))
     return tuple(sorted(found, key=lambda c: c.span))
+
+
+def outermost(found: Iterable[Conditional]) -> list[Conditional]:
+    """Those of a file's conditionals, sorted, that stand in no other one."""
+    kept: list[Conditional] = []
+    for conditional in found:
+        if not kept or not kept[-1].holds(conditional.span.start):
+            kept.append(conditional)
+    return kept
 
 
 def include_guard(file: CudaFile) -> Conditional | None:

@@ -240,7 +240,7 @@ class Program:
         """Every word in the set's files: what a new name must not be."""
         words: set[str] = set()
         for file in self.sources.files.values():
-            words.update(w.decode() for w in re.findall(rb"[A-Za-z_]\w*", file.source))
+            words.update(w.decode() for w in set(re.findall(rb"[A-Za-z_]\w*", file.source)))
         return words
 
 

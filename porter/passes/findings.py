@@ -5,6 +5,8 @@ read."""
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from itertools import accumulate
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.coverage import reading_findings
@@ -72,8 +74,11 @@ def _unread(program: Program) -> list[Diagnostic]:
         for statement in function.asm:
             known.setdefault(statement.path, []).append(statement.span)
     for path, file in program.sources.files.items():
+        covered = sorted(known.get(path, ()))
+        ends = list(accumulate((s.end for s in covered), max))
         for match in _WGMMA_TEXT.finditer(file.lexed.uncommented):
             span = Span(match.start(), match.end())
-            if not any(s.contains(span) for s in known.get(path, ())):
+            before = bisect_right(covered, span.start, key=lambda s: s.start)
+            if not before or ends[before - 1] < span.end:
                 found.append(Diagnostic(Code.NOT_ANALYSED, location(file, span), {"what": file.text(span)}))
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from porter.diagnostics import Code, PorterError
 from porter.lang.cuda import CudaFile
-from porter.lang.preprocessor import conditionals, include_guard, line_end
+from porter.lang.preprocessor import conditionals, include_guard, line_end, outermost
 from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, Span
 from porter.passes.context import PortContext
@@ -223,7 +223,7 @@ def _position(file: CudaFile, first: int, last: int) -> _Place:
     if guard is not None and not (guard.holds(first) and guard.holds(last)):
         guard = None
     outer = [c for c in conditionals(file) if guard is None or c.span != guard.span]
-    top = [c for c in outer if not any(o != c and o.holds(c.span.start) for o in outer)]
+    top = outermost(outer)
     floor = guard.body if guard is not None else 0
     found = -1
     for _, _, span in file.lexed.includes():
