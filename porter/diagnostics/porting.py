@@ -195,6 +195,15 @@ BUILD_FILE_LEFT = error(
     "ported; what builds them may not build them for sm_100a.",
     "Change the line as is said above, by hand.",
 )
+CHIP_CHECK_LEFT = error(
+    "PT2059",
+    ExitCode.UNPORTED,
+    "left as it is: {text}",
+    "This asks which GPU the program runs on or is compiled for, and Blackwell does not come to what Hopper comes to. "
+    "Either what is meant is not known, or it is asked in a way that no rule rewrites. The kernels are ported; the "
+    "program may not choose them.",
+    "Make it hold for compute capability 10.0 where the port is to run, by hand.",
+)
 NOT_FOR_BOTH_CHIPS = error(
     "PT2057",
     ExitCode.UNPORTED,

@@ -288,7 +288,7 @@ def _both_capabilities(file: CudaFile, edit: Edit) -> Edit | None:
     join = _JOINED.get(operator.text or b"") if operator is not None else None
     number, ported = re.compile(rb"\d+$"), re.search(rb"\d+$", edit.replacement)
     before = file.source[node.start_byte : node.end_byte]
-    if operator is not None and operator.text == b"<" and ported is not None and before.endswith(b"10"):
+    if operator is not None and operator.text == b"<" and ported is not None and re.search(rb"\b100?$", before):
         # what keeps Blackwell out keeps out what follows it
         return Edit(edit.path, span(node), number.sub(ported[0], before))
     if join is None or ported is None:

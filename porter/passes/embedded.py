@@ -16,6 +16,7 @@ from porter.lang.sources import Include, SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.passes.both import keep_hopper
 from porter.passes.build_files import port_build_text
+from porter.passes.chip_checks import check_chips
 from porter.passes.partial import LeftKernel, has_stopped, without_text
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, left_unread, port_part, port_sources
@@ -74,7 +75,8 @@ def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> Embed
         # the flags stand in the same file, whatever its name
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
         text, keep = _outside(source, strings).decode("latin-1"), bool(options.keep_hopper)
-        flags, result.left_over = port_build_text(path.as_posix(), text, "python", rules, selection, keep)
+        flags, left_over = port_build_text(path.as_posix(), text, "python", rules, selection, keep)
+        result.left_over += left_over
         result.groups += flags
         result.files = apply_groups({path.as_posix(): source}, result.groups)
     return result
@@ -114,7 +116,10 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     if inner.groups and not outer.groups:
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
         patterns = pattern_groups(rules, around, selection, True, own)
-        found_groups = [g for g in patterns.groups if g.safety is not Safety.SKETCH]
+        checked = check_chips(
+            around, [g for g in patterns.groups if g.safety is not Safety.SKETCH], bool(options.keep_hopper)
+        )
+        found_groups, outer.left_over = checked.groups, [] if options.select else checked.left
         diagnostics += patterns.diagnostics
         if options.keep_hopper:
             both = keep_hopper(around, found_groups, rules)
@@ -126,8 +131,9 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     plans, left = outer.plans + inner.plans, outer.left + inner.left
     plain = [*outer.plain, *inner.groups]
     return PortResult(
-        sources, files, groups, diagnostics, plans, build_files, found, left, outer.needs, outer.common, plain
-    )
+        sources, files, groups, diagnostics, plans, build_files, found, left, outer.needs, outer.common,
+        [*outer.left_over, *inner.left_over], plain,
+    )  # fmt: skip
 
 
 def _outside(source: bytes, strings: Sequence[Embedded]) -> bytes:
@@ -172,7 +178,10 @@ def _port_strings(path: str, source: bytes, strings: Sequence[Embedded], options
     files = apply_groups({path: source}, groups)
     found = any(r.has_tensor_core for _, r in results)
     left = [kernel for _, r in results for kernel in r.left]
-    return EmbeddedPortResult(EmbeddingFile(path, source), files, groups, diagnostics, plans, build_files, found, left)
+    left_over = [d for _, r in results for d in r.left_over]
+    return EmbeddedPortResult(
+        EmbeddingFile(path, source), files, groups, diagnostics, plans, build_files, found, left, left_over
+    )
 
 
 def _own_groups(result: PortResult, path: str) -> list[EditGroup]:

@@ -20,6 +20,7 @@ from porter.passes.both import keep_hopper
 from porter.passes.build_files import build_files_beside, port_build_files
 from porter.passes.builders import CHOICE_RULE
 from porter.passes.builders import RULE as BUILDER_RULE
+from porter.passes.chip_checks import Checked, check_chips
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.kernel_port import KernelPort, port_kernels
@@ -75,6 +76,8 @@ class PortResult:
     """Kernels that were refused while others were ported."""
     needs: tuple[Need, ...] = ()
     common: Common = NOTHING
+    left_over: list[Diagnostic] = field(default_factory=list)
+    """Places that ask for a chip and were not understood."""
     plain: list[EditGroup] = field(default_factory=list)
     """The groups as they are without the original's form beside the port's."""
 
@@ -116,11 +119,17 @@ def port_beside(result: PortResult, options: PortOptions, changed: frozenset[str
     rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
     found = pattern_groups(rules, sources, selection, True, []).groups
     groups = [g for g in found if g.safety is not Safety.SKETCH and not any(e.path in changed for e in g.edits)]
+    checked = check_chips(sources, groups, bool(options.keep_hopper))
+    groups, left = checked.groups, [] if options.select else _elsewhere(checked.left, changed)
     if options.keep_hopper:
         both = keep_hopper(sources, groups, rules)
-        return replace(result, groups=both.groups, files=apply_groups(result.files, both.groups),
+        return replace(result, groups=both.groups, files=apply_groups(result.files, both.groups), left_over=left,
                        diagnostics=result.diagnostics + both.diagnostics)  # fmt: skip
-    return replace(result, groups=groups, files=apply_groups(result.files, groups))
+    return replace(result, groups=groups, files=apply_groups(result.files, groups), left_over=left)
+
+
+def _elsewhere(left: Sequence[Diagnostic], changed: frozenset[str]) -> list[Diagnostic]:
+    return [d for d in left if d.where is None or d.where.path not in changed]
 
 
 def left_unread(path: str, diagnostics: Sequence[Diagnostic], found: bool, options: PortOptions) -> list[Diagnostic]:
@@ -162,7 +171,8 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if has_stopped(diagnostics, left):
         return PortResult(sources, unchanged, [], diagnostics, needs=needs, common=common)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
-    plain = groups
+    checked = check_chips(sources, groups, bool(options.keep_hopper)) if groups else Checked([], [])
+    groups = plain = checked.groups
     if options.keep_hopper:
         asked = [e for rule in (BUILDER_RULE, CHOICE_RULE) for e in edits.get(rule, ())]
         if asked:
@@ -176,6 +186,7 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
         sources, apply_groups(unchanged, groups), groups, diagnostics, needs=needs, common=common, plain=plain
     )
     if planned.groups:
+        result.left_over = [] if options.select else checked.left
         result.has_tensor_core, result.left = True, left
         result.plans = ported_kernels.plans
         if any(g.rule == HELPERS_RULE for g in planned.groups):

@@ -156,7 +156,7 @@ class Ported:
                 self.groups.append(replace(group, edits=edits))
         self.diagnostics += [d for d in result.diagnostics if d not in self.diagnostics]
         self.left += [k for k in getattr(result, "left", ()) if k not in self.left]
-        self.left_over += getattr(result, "left_over", ())
+        self.left_over += [d for d in getattr(result, "left_over", ()) if d not in self.left_over]
         self.exit_code = worst_exit([self.exit_code, ExitCode(result.exit_code)])
         if not result.groups and ExitCode(result.exit_code) is ExitCode.OK:
             self.diagnostics.append(Diagnostic(Code.NOTHING_TO_PORT, None, {"path": root}))

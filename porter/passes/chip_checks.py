@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What asks which chip it runs on or is compiled for, held against the port.
+
+A condition that Hopper meets has to be one that the port's chip meets, once the port's edits are made, and the other
+way round. Conditions are evaluated for both chips, in the host's code, in the bodies of macros and in directives; where
+they disagree, and where a chip is asked for in a way that is not evaluated, the place is left over.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from types import MappingProxyType
+
+from tree_sitter import Node
+
+from porter.diagnostics import Code, Diagnostic
+from porter.lang.cuda import CudaFile, enclosing, find, location, parse_tree, span
+from porter.lang.lexical import lexed
+from porter.lang.sources import SourceSet
+from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
+from porter.passes.chip_names import Names, literal_value
+
+COMPARING = frozenset({"PTR210", "PTR213", "PTR214", "PTR215"})
+"""Rules that edit a number with which a capability is compared."""
+_HOPPER, _PORT = 0, 1
+_UNITS = {1: (9, 10), 10: (90, 100), 100: (900, 1000), 16: (0x90, 0xA0)}
+_MOST_UNKNOWN = 8
+_DEEPEST = 60
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_CALCULATE: Mapping[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "<<": lambda a, b: a << min(b, 16), "|": operator.or_,
+    "/": lambda a, b: a // b if b else 0, "%": lambda a, b: a % b if b else 0,
+}  # fmt: skip
+_Number = Callable[[int, int], float]
+"""Of a chip, and the unit of what is one number."""
+_Truth = Callable[[int, Mapping[str, bool]], bool]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The groups without edits of which it is not known that they are right, and what is left over."""
+
+    groups: list[EditGroup]
+    left: list[Diagnostic]
+
+
+def check_chips(sources: SourceSet, groups: Sequence[EditGroup], keep: bool) -> Checked:
+    """The port's groups held against everything in the sources that asks for a chip. `keep`: the original's form stays
+    beside the port's."""
+    names = Names(sources)
+    kept: list[EditGroup] = []
+    unsure: set[tuple[str, int]] = set()
+    for group in groups:
+        edits = list(group.edits)
+        if group.rule in COMPARING:
+            edits = [e for e in edits if _is_sure(sources.files[e.path], e, names)]
+            unsure |= {(e.path, e.span.end) for e in group.edits if e not in edits}
+        if edits:
+            kept.append(replace(group, edits=tuple(edits)))
+    left: dict[tuple[str, int], Diagnostic] = {}
+    for path, file in sources.files.items():
+        mine = [(g.rule, e) for g in kept for e in g.edits if e.path == path]
+        for where in _places(file, mine, names, {end for p, end in unsure if p == path}, keep):
+            line = file.source[where.start : where.end].decode("utf-8", "replace")
+            values = {"text": " ".join(line.split())[:100]}
+            left.setdefault((path, where.start), Diagnostic(Code.CHIP_CHECK_LEFT, location(file, where), values))
+    return Checked(kept, [left[key] for key in sorted(left)])
+
+
+def _is_sure(file: CudaFile, edit: Edit, names: Names) -> bool:
+    """Whether what an edit compares is read from the device."""
+    node = file.root.descendant_for_byte_range(edit.span.start, max(edit.span.start, edit.span.end - 1))
+    while node is not None and node.type != "binary_expression":
+        node = node.parent
+    right = node.child_by_field_name("right") if node is not None else None
+    if node is None or right is None or right.end_byte != edit.span.end:
+        return False
+    left = node.child_by_field_name("left")
+    return left is not None and not any(names.is_constant(file, n) or names.is_given(file, n) for n in _leaves(left))
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    yield from find(node, "identifier", "field_identifier")
+
+
+def _places(
+    file: CudaFile, edits: Sequence[tuple[str, Edit]], names: Names, unsure: set[int], keep: bool
+) -> Iterator[Span]:
+    numbers = {e.span.end: int(n[0]) for r, e in edits if r in COMPARING for n in [_DIGITS.search(e.replacement)] if n}
+    reader = _Reader(file.source, names, lambda node: names.is_constant(file, node), numbers)
+    yield from reader.places(file.root, unsure)
+    for macro in file.lexed.macros():
+        text = b"void f() {" + macro.body.replace(b"\\\n", b" \n").replace(b"\\\r\n", b" \r\n") + b";}"
+        if names.mentions(text):
+            inner = _Reader(text, names, lambda node: False, {})
+            if next(inner.places(parse_tree(text).root_node, set()), None) is not None:
+                yield macro.span
+    placed = sorted((e for _, e in edits), key=lambda e: e.span)
+    for whole in map(span, _taken_for_templates(file, names)):
+        if _differ(file.source[whole.start : whole.end], _edited(file, whole, placed), names):
+            yield whole
+    judged: dict[tuple[bytes, bytes], bool] = {}
+    for found in file.lexed.directives:
+        if _CONDITION.match(file.source, found.start, found.end) is None:
+            continue
+        texts = file.source[found.start : found.end], _edited(file, found, placed)
+        if texts not in judged:
+            before, after = (m["text"] for t in texts if (m := _CONDITION.match(t)) is not None)
+            judged[texts] = _differ(before, after, names)
+        if judged[texts]:
+            yield found
+    edited = [e.span for r, e in edits if not (keep and r in _STRING_RULES)]
+    yield from (w for w in _told_by_text(file, names) if not any(w.overlaps(e) for e in edited))
+
+
+def _taken_for_templates(file: CudaFile, names: Names) -> Iterator[Node]:
+    """Conditions that the grammar takes for an assignment to a template (`a < 1 || b >= 2`)."""
+    for node in find(file.root, "assignment_expression"):
+        left = node.child_by_field_name("left")
+        if left is None or left.type != "template_function":
+            continue
+        while (outer := node.parent) is not None and outer.type in _EXPRESSIONS:
+            node = outer
+        if names.mentions(file.source[node.start_byte : node.end_byte]):
+            yield node
+
+
+_EXPRESSIONS = ("assignment_expression", "binary_expression", "unary_expression", "parenthesized_expression")
+_DIGITS = re.compile(rb"\d+$")
+_CONDITION = re.compile(rb"[ \t]*#[ \t]*(?:if|elif)\b(?P<text>[^\n]*(?:\\\r?\n[^\n]*)*)")
+
+
+def _edited(file: CudaFile, where: Span, edits: Sequence[Edit]) -> bytes:
+    """A place with those of the edits, in order, that are in it."""
+    first = bisect_left(edits, where.start, key=lambda e: e.span.start)
+    near = edits[first : bisect_left(edits, where.end, first, key=lambda e: e.span.start)]
+    inside = [Edit("", Span(e.span.start - where.start, e.span.end - where.start), e.replacement)
+              for e in near if where.contains(e.span) and len(e.span)]  # fmt: skip
+    group = EditGroup("", "", Safety.REVIEW, tuple(inside))
+    return apply_groups({"": file.source[where.start : where.end]}, [group])[""]
+
+
+_SIGN = re.compile(rb"(?<![<>])(?:<=|>=|==|!=|<|>)(?![<>])")
+_IGNORED = re.compile(rb"//.*|/\*.*?\*/|\\\r?\n", re.DOTALL)
+
+
+def _differ(before: bytes, after: bytes, names: Names) -> bool:
+    """Whether a condition is one thing for Hopper and its port another one for the port's chip."""
+    made = []
+    for text in (before, after):
+        inside = re.sub(rb"\bdefined\s+(\w+)", rb"defined(\1)", _IGNORED.sub(b" ", text))
+        code, signs, at = bytearray(b"int x = ("), {}, 0
+        for match in _SIGN.finditer(inside):
+            # with this sign nothing is taken for a template
+            code += inside[at : match.start()]
+            signs[len(code)] = match[0].decode()
+            code += b"=="
+            at = match.end()
+        code += inside[at:] + b");"
+        reader = _Reader(bytes(code), names, lambda node: False, {}, signs)
+        value = next(find(parse_tree(bytes(code)).root_node, "parenthesized_expression"), None)
+        if value is None or value.has_error:
+            return names.mentions(before) and _VERSION.search(before) is not None
+        made.append((reader, reader.truth(value)))
+    (first, old), (second, new) = made
+    return first.uses and _disagree(old, new, first.unknown | second.unknown)
+
+
+_VERSION = re.compile(rb"(?<![\w.])(?:9|90|900|10|100|1000)(?![\w.])")
+
+
+def _disagree(old: _Truth, new: _Truth, unknown: set[str]) -> bool:
+    """Whether the first for Hopper is something else than the second for the port, whatever else holds."""
+    if len(unknown) > _MOST_UNKNOWN:
+        return True
+    ordered = sorted(unknown)
+    given = (dict(zip(ordered, values, strict=True)) for values in product((False, True), repeat=len(ordered)))
+    return any(old(_HOPPER, known) != new(_PORT, known) for known in given)
+
+
+class _Reader:
+    """Conditions of one text as functions of the chip and of what is not known. `edits`: numbers that the port has in
+    place of others, by where those end."""
+
+    def __init__(
+        self,
+        source: bytes,
+        names: Names,
+        constant: Callable[[Node], bool],
+        edits: Mapping[int, int],
+        signs: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
+        self.source = source
+        self.names = names
+        self.unknown: set[str] = set()
+        self.uses = False
+        self._constant = constant
+        self._edits = edits
+        self._signs = signs
+        self._ported = False
+
+    def places(self, root: Node, unsure: set[int]) -> Iterator[Span]:
+        """Conditions that disagree, and switches over a capability."""
+        seen: set[int] = set()
+        plain = lexed(self.source).plain
+        for node in find(root, "binary_expression"):
+            if plain[node.start_byte : node.end_byte].isspace():
+                # of a directive
+                continue
+            if self._sign(node) not in _COMPARE or not self.names.mentions(
+                self.source[node.start_byte : node.end_byte]
+            ):
+                continue
+            whole = _whole_condition(node)
+            if whole.id in seen:
+                continue
+            seen.add(whole.id)
+            self.unknown, self.uses = set(), False
+            old = self.truth(whole)
+            self._ported = True
+            new = self.truth(whole)
+            self._ported = False
+            right = node.child_by_field_name("right")
+            given = right is not None and right.end_byte in unsure and not self._constant_in(node)
+            if given or (self.uses and _disagree(old, new, self.unknown)):
+                yield span(whole)
+        for node in find(root, "switch_statement"):
+            yield from self._switch(node)
+
+    def _sign(self, node: Node) -> str:
+        sign = node.child_by_field_name("operator")
+        return self._signs.get(sign.start_byte if sign is not None else -1) or _operator(node, self.source)
+
+    def _constant_in(self, node: Node) -> bool:
+        return any(self._constant(n) for n in _leaves(node))
+
+    def _switch(self, node: Node) -> Iterator[Span]:
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        inner = next(iter(condition.named_children), None) if condition is not None else None
+        if inner is None or body is None or self._number(inner) is None or not self.uses:
+            self.uses = False
+            return
+        self.uses = False
+        cases = [c for c in body.named_children if c.type == "case_statement"]
+        shared: list[tuple[Node, float]] = []
+        for case in cases:
+            label = case.child_by_field_name("value")
+            value = self._constant_value(label) if label is not None else None
+            if label is not None and value is not None:
+                shared.append((label, value))
+            if len(case.named_children) > 1 or label is None:
+                yield from self._hopper_alone(shared)
+                shared = []
+
+    def _hopper_alone(self, labels: Sequence[tuple[Node, float]]) -> Iterator[Span]:
+        values = {value for _, value in labels}
+        for label, value in labels:
+            if any(value == hopper and port not in values for hopper, port in _UNITS.values()):
+                yield Span(label.start_byte, label.end_byte)
+
+    # conditions
+
+    def truth(self, node: Node, depth: int = 0) -> _Truth:
+        """A condition; what is not about the chip is unknown, and the same for both."""
+        if depth < _DEEPEST:
+            if node.type in ("parenthesized_expression", "condition_clause") and len(node.named_children) == 1:
+                return self.truth(node.named_children[0], depth + 1)
+            sides = node.child_by_field_name("left"), node.child_by_field_name("right")
+            sign = self._sign(node)
+            if node.type == "unary_expression" and sign == "!":
+                inner = self.truth(node.named_children[0], depth + 1)
+                return lambda chip, known: not inner(chip, known)
+            if sides[0] is not None and sides[1] is not None and sign in ("&&", "||"):
+                one, two = (self.truth(side, depth + 1) for side in sides if side is not None)
+                if sign == "&&":
+                    return lambda chip, known: one(chip, known) and two(chip, known)
+                return lambda chip, known: one(chip, known) or two(chip, known)
+            if sides[0] is not None and sides[1] is not None and sign in _COMPARE:
+                found = self._compared(sides[0], sign, sides[1])
+                if found is not None:
+                    return found
+        text = " ".join(self._text(node).split())
+        if (chips := self.names.defined(text)) is not None:
+            self.uses = True
+            return lambda chip, known: chips[chip]
+        self.unknown.add(text)
+        return lambda chip, known: known[text]
+
+    def _compared(self, left: Node, sign: str, right: Node) -> _Truth | None:
+        used, self.uses = self.uses, False
+        one, two = self._number(left), self._number(right)
+        about, self.uses = self.uses, used
+        if one is None or two is None or not about:
+            return None
+        unit = self._unit(left, right)
+        if unit is None:
+            return None
+        self.uses = True
+        compare, first, second = _COMPARE[sign], one, two
+        return lambda chip, known: compare(first(chip, unit), second(chip, unit))
+
+    def _unit(self, left: Node, right: Node) -> int | None:
+        """What the number stands in that a capability is written as: tens of the version where nothing tells."""
+        text = f"{self._text(left)} {self._text(right)}"
+        if "__CUDA_ARCH" in text:
+            return 100
+        values = [(n, v) for n in (left, right) for v in [self._constant_value(n)] if v is not None]
+        if not values:
+            return 10
+        node, value = values[0]
+        if self._text(node).lower().startswith("0x"):
+            return 16
+        if divided := re.search(r"[/%]\s*(100?)\b", text):
+            return 100 if divided[1] == "100" else 10
+        return 1 if value < 20 else 10 if 20 <= value < 140 else 100 if 300 <= value < 1400 else None
+
+    def _number(self, node: Node, depth: int = 0) -> _Number | None:
+        if depth > _DEEPEST:
+            return None
+        value = self._constant_value(node)
+        if value is not None:
+            number = self._edits.get(node.end_byte, value) if self._ported else value
+            return lambda chip, unit: number
+        if node.type == "parenthesized_expression" and len(node.named_children) == 1:
+            return self._number(node.named_children[0], depth + 1)
+        if node.type == "cast_expression" and (inner := node.child_by_field_name("value")) is not None:
+            return self._number(inner, depth + 1)
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        sign = self._sign(node)
+        if left is not None and right is not None and sign in _CALCULATE:
+            one, two = self._number(left, depth + 1), self._number(right, depth + 1)
+            if one is None or two is None:
+                return None
+            first, second, calculate = one, two, _CALCULATE[sign]
+            return lambda chip, unit: calculate(int(first(chip, unit)), int(second(chip, unit)))
+        kind = None if self._constant(node) else self.names.kind(node, self._text)
+        if kind is None:
+            return None
+        if kind == "minor":
+            return lambda chip, unit: 0
+        self.uses = True
+        if kind == "major":
+            return lambda chip, unit: _UNITS[1][chip]
+        return lambda chip, unit: _UNITS[unit][chip]
+
+    def _constant_value(self, node: Node) -> float | None:
+        return (
+            literal_value(self._text(node)) if node.type == "number_literal" else self.names.constant(node, self._text)
+        )
+
+    def _text(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def _operator(node: Node, source: bytes | None = None) -> str:
+    """The operator of an expression, as it stands in the source if that is given: masks may write another one."""
+    sign = node.child_by_field_name("operator")
+    if sign is None:
+        return ""
+    text = (sign.text or b"") if source is None else source[sign.start_byte : sign.end_byte]
+    return _SPELLED.get(text, text).decode("utf-8", "replace")
+
+
+_SPELLED = {b"and": b"&&", b"or": b"||", b"not": b"!"}
+
+
+def _whole_condition(node: Node) -> Node:
+    """The condition that a comparison is a part of."""
+    while (outer := node.parent) is not None:
+        joins = outer.type == "binary_expression" and _operator(outer) in ("&&", "||")
+        negates = outer.type == "unary_expression" and _operator(outer) == "!"
+        if not (joins or negates or outer.type == "parenthesized_expression"):
+            break
+        node = outer
+    return node
+
+
+# What is told by its text -------------------------------------------------------------------------------
+
+_STRING_RULES = frozenset({"PTR209", "PTR211"})
+_CHIP = re.compile(r"(?:sm_?|compute_?)?90a?|9\.0a?|.*(?:\bH100|\bH200|\bGH200|Hopper).*")
+_COMPARES = re.compile(r"(?:.*\W)?(?:str(?:n?case)?n?cmp|strstr|r?find|compare|starts_with|contains|count|regex_\w+)")
+_PAIR = re.compile(
+    r"(?<![\w.])(?:make_pair|make_tuple|pair|tuple|Version\w*|\w*[Cc]apab\w*|=)\s*(?:<[^<>;]*>)?\s*[({]\s*9\s*,\s*0\s*[)}]"
+)
+_KNOWN_VERSIONS = frozenset({50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
+_LIST = re.compile(r"\{\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*\}")
+
+
+def _told_by_text(file: CudaFile, names: Names) -> Iterator[Span]:
+    """Hopper's names in strings that something is compared with, pairs of version numbers, lists of architectures."""
+    if re.search(rb'"[^"\n]*(?:90|9\.0|H[12]00|Hopper)[^"\n]*"', file.source):
+        for node in find(file.root, "string_literal"):
+            if _CHIP.fullmatch(file.text(node).strip('"')) is not None and _is_compared(file, node):
+                yield span(node)
+    text = file.lexed.plain_text
+    for match in _PAIR.finditer(text):
+        if not re.search(r"[({]\s*10\s*,\s*0\s*[)}]", _line(text, match.start())):
+            yield Span(match.start(), match.end())
+    for match in _LIST.finditer(text):
+        versions = {int(n) for n in match[1].split(",") if len(n.strip()) < 5}
+        if len(versions) > 1 and versions <= _KNOWN_VERSIONS and 90 in versions and 100 not in versions:
+            yield Span(match.start(), match.end())
+
+
+def _line(text: str, at: int) -> str:
+    return text[text.rfind("\n", 0, at) + 1 : text.find("\n", at) if "\n" in text[at:] else len(text)]
+
+
+def _is_compared(file: CudaFile, node: Node) -> bool:
+    holder = node.parent
+    if holder is not None and holder.type == "binary_expression":
+        return _operator(holder) in ("==", "!=")
+    if holder is None or holder.type != "argument_list":
+        return False
+    call = enclosing(node, "call_expression")
+    function = call.child_by_field_name("function") if call is not None else None
+    return function is not None and _COMPARES.fullmatch(file.text(function)) is not None

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of a source set that hold a compute capability, and names of constants."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+
+from tree_sitter import Node
+
+from porter.lang.cuda import CudaFile, enclosing, find
+from porter.lang.sources import SourceSet
+
+_MAJOR = re.compile(r"\w*[mM]ajor(?:_?[vV]ersion)?")
+_MINOR = re.compile(r"\w*[mM]inor(?:_?[vV]ersion)?")
+_NUMBER = re.compile(
+    r"(?i:sm|cc|(?:cuda_?)?arch|sm_?(?:version|ver|arch|number|num)|(?:gpu|device|cuda)_?(?:arch|cc|sm)|arch_?version"
+    r"|(?:get_?)?(?:device_?|cuda_?|gpu_?)?(?:compute_?cap\w*|capability)|get_?(?:device_?|cuda_?|gpu_?)?(?:sm|arch|cc)_?(?:version)?"
+    r"|__cuda_arch(?:_specific|_family_specific)?__|cuda_arch_list)"
+)
+_QUICK = re.compile(rb"(?i)major|capab|compute_?cap|\bcc\b|(?:\b|_)sm(?:\b|_)|sm_?ver|arch|getsm")
+_ASKS_MAJOR = re.compile(r"ComputeCapabilityMajor|COMPUTE_CAPABILITY_MAJOR")
+_ASKS_MINOR = re.compile(r"ComputeCapabilityMinor|COMPUTE_CAPABILITY_MINOR")
+_LITERAL = re.compile(r"(0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?)(?:[fF]|[uUlLzZ]+)?")
+_FIRST = frozenset({"first", "x"})
+_MADE = ("static_cast", "int", "stoi", "atoi", "int32_t", "unsigned", "size_t")
+_FEATURE = re.compile(
+    r"defined\s*\(\s*(?:__CUDA_ARCH_FEAT_SM(?P<feature>90|100)_ALL|\w+_SM(?P<enabled>90|100)A?_ENABLED|\w+_TCGEN05\w+)\s*\)"
+)
+_ROUNDS = 4
+
+
+def literal_value(text: str) -> float | None:
+    """The number that a literal is, or None."""
+    match = _LITERAL.fullmatch(text.replace("'", ""))
+    if match is None:
+        return None
+    return int(match[1], 16) if match[1][:2].lower() == "0x" else float(match[1])
+
+
+class Names:
+    """What names mean, by what they are set from; a name of a function's own means that only there."""
+
+    def __init__(self, sources: SourceSet) -> None:
+        self._files = sources.files
+        self._kinds: dict[tuple[int, str], str] = {}
+        self._set: dict[tuple[int, str], set[float]] = defaultdict(set)
+        self._constants: dict[str, set[float]] = defaultdict(set)
+        self._calls: dict[str, list[list[float | None]]] | None = None
+        self._functions: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
+        files = [f for f in sources.files.values() if _QUICK.search(f.lexed.plain) or _QUICK.search(f.source)]
+        for file in files:
+            self._read_constants(file)
+            self._read_functions(file)
+        for _ in range(_ROUNDS):
+            before = len(self._kinds)
+            for file in files:
+                self._read_kinds(file)
+            if len(self._kinds) == before:
+                break
+        self._names = frozenset(name for _, name in self._kinds)
+
+    def mentions(self, text: bytes) -> bool:
+        """Whether a capability may be in a text."""
+        if _QUICK.search(text) is not None:
+            return True
+        return any(name in self._names for name in re.findall(r"[A-Za-z_]\w*", text.decode("utf-8", "replace")))
+
+    def defined(self, text: str) -> tuple[bool, bool] | None:
+        """Whether a macro that a condition asks for is there for Hopper, and for the port's chip."""
+        if re.fullmatch(r"defined\s*\(\s*(?:__CUDA_ARCH__|\w+_SM(?:90|100)A?_SUPPORTED)\s*\)|__CUDA_ARCH__", text):
+            return True, True
+        match = _FEATURE.fullmatch(text)
+        if match is None:
+            return None
+        hopper = "90" in (match["feature"], match["enabled"])
+        return hopper, not hopper
+
+    def kind(self, node: Node, text: Callable[[Node], str], depth: int = 0) -> str | None:
+        """`major`, `minor` or `number`, if that is what an expression holds."""
+        if depth > 20:
+            return None
+        inner: Node | None = None
+        if node.type in ("identifier", "field_identifier", "type_identifier"):
+            return self._named(node, text(node))
+        if node.type == "field_expression":
+            field, inner = node.child_by_field_name("field"), node.child_by_field_name("argument")
+            found = self.kind(field, text, depth + 1) if field is not None else None
+            if found is not None or field is None or inner is None or text(field) not in _FIRST:
+                return found
+            return "major" if self.kind(inner, text, depth + 1) is not None else None
+        if node.type == "call_expression":
+            function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            if function is None or arguments is None:
+                return None
+            if text(function).split("<")[0].rsplit("::", 1)[-1] in _MADE and len(arguments.named_children) == 1:
+                inner = arguments.named_children[0]
+            else:
+                inner = function
+        elif node.type == "subscript_expression":
+            inner = node.child_by_field_name("argument")
+            where = text(node)[len(text(inner)) :] if inner is not None else ""
+            if inner is not None and self.kind(inner, text, depth + 1) is not None:
+                return "minor" if "1" in where else "major"
+            return None
+        elif node.type in ("qualified_identifier", "template_function", "dependent_name"):
+            inner = node.child_by_field_name("name")
+        elif node.type in ("parenthesized_expression", "pointer_expression") and node.named_children:
+            inner = node.named_children[-1]
+        elif node.type == "cast_expression":
+            inner = node.child_by_field_name("value")
+        return self.kind(inner, text, depth + 1) if inner is not None else None
+
+    def _named(self, node: Node, name: str) -> str | None:
+        for scope in (_scope(node), 0):
+            if (scope, name) in self._kinds:
+                return self._kinds[scope, name]
+        if _MAJOR.fullmatch(name):
+            return "major"
+        if _MINOR.fullmatch(name):
+            return "minor"
+        return "number" if _NUMBER.fullmatch(name) else None
+
+    def constant(self, node: Node, text: Callable[[Node], str]) -> float | None:
+        """The number that a name stands for wherever it is used, or None."""
+        if node.type == "qualified_identifier":
+            node = node.child_by_field_name("name") or node
+        if node.type not in ("identifier", "field_identifier"):
+            return None
+        values = self._constants.get(text(node), set())
+        return next(iter(values)) if len(values) == 1 else None
+
+    def is_constant(self, file: CudaFile, node: Node) -> bool:
+        """Whether a name is a template's parameter or a constant: no value of it comes from a device."""
+        name = file.text(node)
+        if name in self._constants:
+            return True
+        outer = enclosing(node, "template_declaration")
+        while outer is not None:
+            parameters = outer.child_by_field_name("parameters")
+            for parameter in parameters.named_children if parameters is not None else ():
+                if any(file.text(n) == name for n in find(parameter, "identifier", "type_identifier")):
+                    return True
+            outer = enclosing(outer, "template_declaration")
+        return False
+
+    def is_given(self, file: CudaFile, node: Node) -> bool:
+        """Whether a variable is set to a version that is written down, or is a parameter that is given one."""
+        name = file.text(node)
+        if self._set.get((_scope(node), name)) or self._set.get((0, name)):
+            return True
+        function = enclosing(node, "function_definition")
+        declarator = next(find(function, "function_declarator"), None) if function is not None else None
+        parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
+        called = declarator.child_by_field_name("declarator") if declarator is not None else None
+        if parameters is None or called is None:
+            return False
+        declared = [c for c in parameters.named_children if c.type.endswith("parameter_declaration")]
+        at = next((i for i, p in enumerate(declared) if any(file.text(n) == name for n in find(p, "identifier"))), None)
+        if at is None:
+            return False
+        if any(_is_version(literal_value(file.text(n))) for n in find(declared[at], "number_literal")):
+            return True
+        given = self._arguments().get(file.text(called).rsplit("::", 1)[-1], [])
+        return any(at < len(values) and _is_version(values[at]) for values in given)
+
+    def _arguments(self) -> dict[str, list[list[float | None]]]:
+        """The numbers that functions are called with."""
+        if self._calls is None:
+            self._calls = defaultdict(list)
+            for file in self._files.values():
+                for call in find(file.root, "call_expression"):
+                    function, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+                    if function is not None and arguments is not None and b"90" in (arguments.text or b""):
+                        values = [literal_value(file.text(a)) for a in arguments.named_children if a.type != "comment"]
+                        self._calls[_last_word(file.text(function))].append(values)
+        return self._calls
+
+    def _read_functions(self, file: CudaFile) -> None:
+        for node in find(file.root, "function_definition"):
+            declarator = next(find(node, "function_declarator"), None)
+            called = declarator.child_by_field_name("declarator") if declarator is not None else None
+            parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
+            if called is None or parameters is None:
+                continue
+            declared = [c for c in parameters.named_children if c.type.endswith("parameter_declaration")]
+            names = [next((file.text(n) for n in find(p, "identifier")), "") for p in declared]
+            self._functions[_last_word(file.text(called))].append((node.id, names))
+
+    def _read_constants(self, file: CudaFile) -> None:
+        for macro in file.lexed.macros():
+            number = literal_value(macro.joined.decode("utf-8", "replace").strip("() "))
+            if number is not None and macro.params is None:
+                self._constants[macro.name].add(number)
+        for node in find(file.root, "enumerator"):
+            self._state(file, node.child_by_field_name("name"), node.child_by_field_name("value"), True)
+        for node in find(file.root, "init_declarator", "assignment_expression", "field_declaration"):
+            stated = enclosing(node, "declaration") if node.type == "init_declarator" else node
+            head = file.source[stated.start_byte : node.end_byte] if stated is not None else b""
+            fixed = node.type != "assignment_expression" and re.search(rb"\bconst(?:expr)?\b", head) is not None
+            name = node.child_by_field_name("declarator") or node.child_by_field_name("left")
+            value = node.child_by_field_name("value") or node.child_by_field_name("right")
+            self._state(file, name, value or node.child_by_field_name("default_value"), fixed)
+
+    def _state(self, file: CudaFile, name: Node | None, value: Node | None, fixed: bool) -> None:
+        number = literal_value(file.text(value)) if value is not None else None
+        if name is None or number is None:
+            return
+        if name.type == "field_expression":
+            name = name.child_by_field_name("field") or name
+        if fixed:
+            self._constants[file.text(name)].add(number)
+        elif _is_version(number):
+            self._set[0 if name.type == "field_identifier" else _scope(name), file.text(name)].add(number)
+
+    def _read_kinds(self, file: CudaFile) -> None:
+        for node in find(file.root, "init_declarator", "assignment_expression"):
+            name = node.child_by_field_name("declarator") or node.child_by_field_name("left")
+            value = node.child_by_field_name("value") or node.child_by_field_name("right")
+            if name is None or value is None:
+                continue
+            if name.type == "identifier":
+                self._take(name, file.text(name), self._held(file, value))
+            elif name.type == "structured_binding_declarator" and self._held(file, value) is not None:
+                for part, kind in zip(name.named_children, ("major", "minor"), strict=False):
+                    self._take(part, file.text(part), kind)
+        for node in find(file.root, "return_statement"):
+            function = enclosing(node, "function_definition", "lambda_expression")
+            declarator = next(find(function, "function_declarator"), None) if function is not None else None
+            called = declarator.child_by_field_name("declarator") if declarator is not None else None
+            if called is not None and node.named_children and function is not None and function.type[0] == "f":
+                self._take(None, file.text(called).rsplit("::", 1)[-1], self._held(file, node.named_children[0]))
+        for node in find(file.root, "call_expression"):
+            text = node.text or b""
+            if b"apability" in text or b"CAPABILITY" in text:
+                self._read_query(file, node)
+            self._hand_on(file, node)
+
+    def _hand_on(self, file: CudaFile, call: Node) -> None:
+        """Parameters are what a call gives them."""
+        function, arguments = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+        defined = self._functions.get(_last_word(file.text(function)), ()) if function is not None else ()
+        if not defined or arguments is None:
+            return
+        for at, argument in enumerate(a for a in arguments.named_children if a.type != "comment"):
+            kind = self._held(file, argument)
+            for scope, parameters in defined if kind is not None else ():
+                if at < len(parameters):
+                    self._kinds.setdefault((scope, parameters[at]), str(kind))
+
+    def _take(self, at: Node | None, name: str, kind: str | None) -> None:
+        if kind is not None and name not in self._constants:
+            self._kinds.setdefault((_scope(at) if at is not None else 0, name), kind)
+
+    def _held(self, file: CudaFile, value: Node) -> str | None:
+        """What a variable holds that is set to an expression."""
+        found = self.kind(value, file.text)
+        if found is not None or value.type != "binary_expression":
+            return found
+        sign = value.child_by_field_name("operator")
+        if sign is None or sign.text not in (b"+", b"*", b"/", b"<<", b"|"):
+            return None
+        text = re.findall(r"[A-Za-z_]\w*", file.text(value))
+        kinds = {self._named(value, name) for name in text}
+        if "major" in kinds or "number" in kinds:
+            return "major" if sign.text == b"/" else "number"
+        return None
+
+    def _read_query(self, file: CudaFile, call: Node) -> None:
+        arguments = call.child_by_field_name("arguments")
+        function = call.child_by_field_name("function")
+        if arguments is None or function is None:
+            return
+        text = file.text(arguments)
+        kind = "major" if _ASKS_MAJOR.search(text) else "minor" if _ASKS_MINOR.search(text) else None
+        outputs = [n for a in arguments.named_children if a.type == "pointer_expression" for n in find(a, "identifier")]
+        if kind is not None:
+            for name in outputs:
+                self._take(name, file.text(name), kind)
+        elif "ComputeCapability" in file.text(function) and len(outputs) == 2:
+            self._take(outputs[0], file.text(outputs[0]), "major")
+            self._take(outputs[1], file.text(outputs[1]), "minor")
+
+
+def _last_word(callee: str) -> str:
+    return re.split(r"::|\.|->", callee.split("<")[0])[-1].strip()
+
+
+def _is_version(value: float | None) -> bool:
+    return value in (9, 90, 900)
+
+
+def _scope(node: Node | None) -> int:
+    """The function that a place is in; 0 outside of any."""
+    function = enclosing(node, "function_definition") if node is not None else None
+    return function.id if function is not None else 0
