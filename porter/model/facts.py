@@ -65,6 +65,16 @@ class Fragment:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """New registers for an accumulator, the value of the variable `name`: the part of a thread of a tile of the shape
+    `shape`, as the object `mma` cuts it. `$LHS` is the name of the variable."""
+
+    name: str
+    mma: str = field(metadata={PLACE: True})
+    shape: str = ""
+
+
+@dataclass(frozen=True)
 class View:
     """Registers that `of` has, in another layout."""
 
@@ -237,6 +247,7 @@ Fact = (
     Mma
     | TiledMma
     | Fragment
+    | Tile
     | View
     | Choice
     | Descriptors
@@ -266,6 +277,7 @@ KINDS: Mapping[str, type[Fact]] = {
     "mma": Mma,
     "tiled_mma": TiledMma,
     "fragment": Fragment,
+    "tile": Tile,
     "view": View,
     "choice": Choice,
     "descriptors": Descriptors,
@@ -294,6 +306,8 @@ TEMPLATES = (Builder, Extents, TileUse)
 """Facts of a class template with its arguments."""
 TYPES = (*TEMPLATES, Schedule, ArchTag)
 """Facts of the names of types, which are found in text and not among calls and values."""
+REGISTERS = (Fragment, Tile)
+"""Facts of calls that give new registers."""
 
 TENSOR_CORE = (Mma, Fence, Commit, Wait)
 """Facts whose place must not be missed: an MMA's operands and results hang on them."""

@@ -13,7 +13,7 @@ from tree_sitter import Node
 from porter.model.facts import TENSOR_CORE, Commit, Fact, Fence, Mma, Wait
 from porter.model.functions import Call, Function, Style
 from porter.model.names.resolver import Names
-from porter.model.recognition import Answer
+from porter.model.recognition import Answer, Recognizer
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep, Step, SyncStep, Unsupported, tensor_core_steps, without_cast
 
@@ -164,10 +164,12 @@ def _is_reached(reading: Reading, function: Function, node: Node, given: Mapping
 
 
 def emptied(
-    functions: Sequence[Function], callers: Callable[[Function], Sequence[Call]], leaves: Mapping[int, str]
-) -> dict[int, str]:
-    """The functions that nothing calls but calls that rules speak for, and what only they call, by id with the rule.
-    `leaves` are those that such calls reach."""
+    functions: Sequence[Function],
+    callers: Callable[[Function], Sequence[Call]],
+    leaves: Mapping[int, Recognizer | None],
+) -> dict[int, Recognizer | None]:
+    """The functions that nothing calls but calls that rules speak for, and what only they call, by id with what
+    recognized them. `leaves` are those that such calls reach."""
     found = {id(f): leaves[id(f)] for f in functions if id(f) in leaves and not callers(f)}
     for _ in range(_DEPTH):
         more = dict(found)

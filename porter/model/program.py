@@ -22,7 +22,7 @@ from porter.model.leaves import Reading, disagreement, emptied
 from porter.model.library_calls import called_steps, unread_macros
 from porter.model.names.resolver import CALL_OPERATOR, Names
 from porter.model.names.values import Values
-from porter.model.recognition import Answer, Facts, Vocabulary
+from porter.model.recognition import Answer, Facts, Recognizer, Vocabulary
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Sparse, Step, SyncStep, Unsupported, tensor_core_steps
 
@@ -79,8 +79,9 @@ class Program:
     _visible: dict[int, Constants] = field(default_factory=dict, repr=False)
     leaf_calls: set[int] = field(default_factory=set, repr=False)
     """ids of the nodes of calls that a rule speaks for although the function's body is at hand."""
-    emptied: dict[int, str] = field(default_factory=dict, repr=False)
-    """ids of the functions that only such calls come to, with the rule: the port has no use for their bodies."""
+    emptied: dict[int, Recognizer | None] = field(default_factory=dict, repr=False)
+    """ids of the functions that only such calls come to, with what recognized those: the port has no use for their
+    bodies. None where they are to be kept."""
 
     @cached_property
     def names(self) -> Names:
@@ -286,7 +287,7 @@ def _read_calls(program: Program) -> None:
     multiplies = own or any(
         (a.fact.kind if isinstance(a.fact, Doubt) else type(a.fact)) is Mma for _, a in answers if a.fact is not None
     )
-    leaves: dict[int, str] = {}
+    leaves: dict[int, Recognizer | None] = {}
     for call, answer in answers:
         fact = answer.fact
         if isinstance(fact, Refused):
@@ -307,7 +308,7 @@ def _read_calls(program: Program) -> None:
             if called and _leaf(program, call, answer):
                 continue
             kept = answer.recognizer is not None and answer.recognizer.definition == "keep"
-            leaves |= dict.fromkeys(map(id, called), "" if kept else _rule_of(answer))
+            leaves |= dict.fromkeys(map(id, called), None if kept else answer.recognizer)
             program.statements.append(TensorCoreStatement(call.caller, statement, steps, answer))
     if leaves:
         program._callers.clear()

@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
 from tree_sitter import Node
 
 from porter.diagnostics import Location
+from porter.lang.cuda import walk
 from porter.lang.text import Span
 from porter.model.facts import TENSOR_CORE, TYPES, Doubt, Fact, Problem, Refused, Replaced
 from porter.model.functions import Call, Component, Function, Path
@@ -87,8 +89,16 @@ class Recognizer(Protocol):
         """The class of the object whose method it calls; empty if it calls none."""
         ...
 
-    def bind(self, rest: str, evaluate: Callable[[str], int | None], receiver: Piece | None = None) -> Bound | str:
-        """What a match with the text behind the name is; why there is none if there is none."""
+    @property
+    def of_types(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Captures that have to be objects of a class, with the class."""
+        ...
+
+    def bind(
+        self, rest: str, evaluate: Callable[[str], int | None], receiver: Piece | None = None, declared: str = ""
+    ) -> Bound | str:
+        """What a match with the text behind the name is; why there is none if there is none. `declared` is the name of
+        the variable whose value the call is."""
         ...
 
     @property
@@ -377,7 +387,17 @@ class Facts:
         if args and "<" not in rest.split("(", 1)[0]:
             front += f"<{', '.join(args)}>"
         of = Piece(receiver[0], 0, 0) if receiver is not None else None
-        tried = [(r, r.bind(front + rest, lambda text: self._evaluate(function, text), of)) for r in meant]
+
+        def place(piece: Piece) -> Span | None:
+            return _span(function, at, rest, piece.start - len(front), piece.end - len(front))
+
+        tried: list[tuple[Recognizer, Bound | str]] = []
+        for recognizer in meant:
+            found = recognizer.bind(front + rest, partial(self._evaluate, function), of, _declared(function, node))
+            if isinstance(found, Bound) and recognizer.of_types:
+                spans = {name: place(piece) for name, piece in found.captures.items()}
+                found = self._other_class(function, node, recognizer, spans) or found
+            tried.append((recognizer, found))
         matched = [(r, b) for r, b in tried if isinstance(b, Bound)]
         near = tuple(Attempt(r, Outcome.NEAR, b) for r, b in tried if isinstance(b, str))
         if not matched:
@@ -391,15 +411,36 @@ class Facts:
             tied = tuple(Attempt(r, Outcome.TIED, by=o.rule) for r, o in ((winner, rivals[0]), (rivals[0], winner)))
             what = f"{winner.rule} ({winner.where}) and {rivals[0].rule} ({rivals[0].where}) are both for it"
             return Answer(Doubt(_gravest([winner, *rivals]), what, Problem.TIED, winner.rule), attempts=(*tied, *near))
-        behind = len(front)
         captures = {
-            name: receiver
-            if receiver is not None and p is of
-            else (p.text, _span(function, at, rest, p.start - behind, p.end - behind))
+            name: receiver if receiver is not None and p is of else (p.text, place(p))
             for name, p in bound.captures.items()
         }
         shadowed = tuple(Attempt(r, Outcome.SHADOWED, by=winner.rule) for r, _ in matched[1:] if r.rule != winner.rule)
         return Answer(bound.fact, winner, captures, (Attempt(winner, Outcome.RECOGNIZED), *shadowed, *near))
+
+    def _other_class(
+        self, function: Function, node: Node, recognizer: Recognizer, spans: Mapping[str, Span | None]
+    ) -> str:
+        """Why a capture is no object of the class that it has to be; empty if all are."""
+        for name, target in recognizer.of_types:
+            found = next((n for n in walk(node) if function.span(n) == spans[name]), None)
+            verdict = self.names.is_of_class(function, found, target) if found is not None else Verdict.MAYBE
+            if verdict is not Verdict.YES:
+                of = function.text(found) if found is not None else f"${name}"
+                how = "is not known to be" if verdict is Verdict.MAYBE else "is no object of"
+                return f"`{of}` {how} `{'::'.join(target)}`"
+        return ""
+
+
+def _declared(function: Function, node: Node) -> str:
+    """The variable whose value an expression is; empty if it is none's."""
+    above = node.parent
+    if above is None or above.type != "init_declarator" or above.child_by_field_name("value") != node:
+        return ""
+    name = above.child_by_field_name("declarator")
+    while name is not None and name.type != "identifier":
+        name = name.child_by_field_name("declarator") or (name.named_children[0] if name.named_children else None)
+    return function.text(name) if name is not None else ""
 
 
 def _gravest(recognizers: Sequence[Recognizer]) -> type[Fact]:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from porter.diagnostics import Code
+from porter.lang.text import Span
 from porter.model.facts import Fact, kind_name
+from porter.model.functions import Function
 from porter.model.program import TensorCoreStatement
-from porter.model.recognition import Emitter
+from porter.model.recognition import Answer, Emitter
 from porter.passes.context import PortContext
 from porter.rules.emit import Unbound, filled
 
@@ -20,20 +22,42 @@ def emitted(
 ) -> tuple[Emitter | None, str]:
     """The emitter for a fact and its text. `bound` has what passes bind and the fields of the fact, `facets` what
     emitters may ask for. Where no text can be written the context says why."""
-    emitter = _chosen(context, statement, kind, facets)
-    if emitter is None:
+    function, span = statement.function, statement.statement.span
+    found = fitting(context, statement.answer, kind, facets)
+    if not found:
+        what = f"no emitter writes a {kind_name(kind)} of this form"
+        context.report(Code.WGMMA_FORM, function, span, what=what)
         return None, ""
-    captured = {}
-    if statement.answer is not None and emitter.is_own:
-        captured = {name: text for name, (text, _) in statement.answer.captures.items()}
-    values = {**bound, "state": _state(context, statement), **captured}
+    state = context.names.warpgroup if context.needs_context(function) else None
+    return written(context, function, span, statement.answer, found, {**bound, "state": state})
+
+
+def written(
+    context: PortContext,
+    function: Function,
+    span: Span,
+    answer: Answer | None,
+    fit: Sequence[Emitter],
+    bound: Bindings,
+) -> tuple[Emitter | None, str]:
+    """Of emitters that fit a place the best, and its text."""
+    best = max(e.rank for e in fit)
+    first = sorted((e for e in fit if e.rank == best), key=lambda e: e.rule)
+    emitter = first[0]
+    if len({e.text for e in first}) > 1:
+        names = " and ".join(f"{e.rule} ({e.where})" for e in first[:2])
+        said = {"what": f"{names} are both for it", "place": str(function.file.location(span))}
+        context.report(Code.RULE_CONFLICT, function, span, **said)
+        return None, ""
+    captured = {n: t for n, (t, _) in answer.captures.items()} if answer is not None and emitter.is_own else {}
+    values = {**bound, **captured}
     try:
         for name in emitter.needs:
             filled(f"${{{name}}}", values, _WHY)
         text = filled(emitter.text, values, _WHY)
     except Unbound as missing:
         said = {"rule": f"{emitter.rule} ({emitter.where})", "name": missing.name, "why": str(missing)}
-        context.report(Code.RULE_BINDING, statement.function, statement.statement.span, **said)
+        context.report(Code.RULE_BINDING, function, span, **said)
         return emitter, ""
     if emitter.include:
         context.includes.setdefault(emitter.include)
@@ -43,15 +67,10 @@ def emitted(
 _WHY = {"state": "no state of the warpgroup is handed to this function: it neither commits nor waits"}
 
 
-def _state(context: PortContext, statement: TensorCoreStatement) -> str | None:
-    return context.names.warpgroup if context.needs_context(statement.function) else None
-
-
-def _chosen(
-    context: PortContext, statement: TensorCoreStatement, kind: type[Fact], facets: Mapping[str, str]
-) -> Emitter | None:
-    recognizer = statement.answer.recognizer if statement.answer is not None else None
-    fitting = [
+def fitting(context: PortContext, answer: Answer | None, kind: type[Fact], facets: Mapping[str, str]) -> list[Emitter]:
+    """The emitters for a fact of a place."""
+    recognizer = answer.recognizer if answer is not None else None
+    return [
         e
         for e in context.program.vocabulary.emitters
         if e.on is kind
@@ -62,17 +81,3 @@ def _chosen(
             else e.via in ("", recognizer.library if recognizer is not None else "")
         )
     ]
-    if not fitting:
-        what = f"no emitter writes a {kind_name(kind)} of this form"
-        context.report(Code.WGMMA_FORM, statement.function, statement.statement.span, what=what)
-        return None
-    best = max(e.rank for e in fitting)
-    first = sorted((e for e in fitting if e.rank == best), key=lambda e: e.rule)
-    if len({e.text for e in first}) > 1:
-        file = statement.function.file
-        names = " and ".join(f"{e.rule} ({e.where})" for e in first[:2])
-        span = statement.statement.span
-        said = {"what": f"{names} are both for it", "place": str(file.location(span))}
-        context.report(Code.RULE_CONFLICT, statement.function, span, **said)
-        return None
-    return first[0]

@@ -54,11 +54,12 @@ def insert_header(context: PortContext, wanted: str, text: str) -> None:
 
 
 def _uses(context: PortContext) -> dict[str, list[int]]:
-    """Where each file is changed."""
+    """Where something is written in each file."""
     uses: dict[str, list[int]] = {}
     for edits in context.edits.values():
         for edit in edits:
-            uses.setdefault(edit.path, []).append(edit.span.start)
+            if edit.replacement:
+                uses.setdefault(edit.path, []).append(edit.span.start)
     return uses
 
 

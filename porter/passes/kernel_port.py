@@ -43,7 +43,7 @@ from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
-from porter.passes.partial import LeftKernel, guarded
+from porter.passes.partial import LeftKernel, guarded, without_definitions
 from porter.passes.plan import KernelPlan, kernel_plan
 from porter.passes.tiled.port import CUTE, HEADER, port_tiled
 
@@ -183,11 +183,17 @@ def report_overlaps(context: PortContext) -> None:
 
 
 def guard_emptied(context: PortContext) -> None:
-    """Bodies that rules speak for, and that nothing comes to any more, stay for sm_90a."""
-    for function in context.program.functions:
-        rule = context.program.emptied.get(id(function))
-        if rule and function.style is not Style.MACRO and any("wgmma" in s.template for s in function.asm):
-            context.edits.setdefault(rule, []).extend(guarded(function))
+    """Bodies that rules speak for, and that nothing in the port comes to, stay for sm_90a, or go with the function."""
+    emptied = context.program.emptied
+    found = [(f, r) for f in context.program.functions if (r := emptied.get(id(f))) and f.style is not Style.MACRO]
+    asked = [f for f, recognizer in found if recognizer.definition == "drop"]
+    dropped = {id(f): edit for f, edit in without_definitions(context.program, asked)}
+    for function, recognizer in found:
+        edits = context.edits.setdefault(recognizer.rule, [])
+        if id(function) in dropped:
+            edits.append(dropped[id(function)])
+        elif any("wgmma" in s.template for s in function.asm):
+            edits += guarded(function)
 
 
 def report_depth(context: PortContext) -> None:

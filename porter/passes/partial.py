@@ -9,7 +9,7 @@ body, for sm_90a; elsewhere it traps. A function that both need is there twice: 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from porter.diagnostics import Code, Diagnostic, Severity, has_errors
@@ -213,6 +213,44 @@ def guarded(function: Function) -> list[Edit]:
         Edit(file.path, Span(inside.start, inside.start), first.replace("\n", newline).encode()),
         Edit(file.path, Span(at, at), last.replace("\n", newline).encode()),
     ]
+
+
+def without_definitions(program: Program, functions: Iterable[Function]) -> Iterator[tuple[Function, Edit]]:
+    """Edits that take functions out of the sources, each with the comment above it. One that is declared or named
+    besides, that is a member, or that conditional directives cut through stays."""
+    declared = {f.name for f in program.forward}
+    texts = [e.text for e in program.vocabulary.emitters if e.is_user]
+    going = [
+        f
+        for f in functions
+        if f.style is Style.DEVICE
+        and f.name not in declared
+        and not any(re.search(rf"\b{f.name}\b", text) for text in texts)
+        and _is_balanced(f.file.text(definition_of(f)))
+    ]
+    mentions = Mentions(program, going)
+    while len(understood := mentions.understood(going)) < len(going):
+        going = understood
+    yield from ((f, Edit(f.file.path, _with_lines(f.file.source, definition_of(f)), b"")) for f in going)
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether every conditional directive ends in the text that it begins in."""
+    words = re.findall(r"(?m)^[ \t]*#[ \t]*(if|endif|el)", text)
+    return words.count("if") == words.count("endif") and words[:1] in ([], ["if"])
+
+
+def _with_lines(source: bytes, whole: Span) -> Span:
+    """A definition with its lines, those of a comment right above it, and the blank lines behind where there are some
+    in front."""
+    start, end = source.rfind(b"\n", 0, whole.start) + 1, source.find(b"\n", whole.end) + 1 or len(source)
+    if source[start : whole.start].strip() or source[whole.end : end].strip():
+        return whole
+    while start and source[(above := source.rfind(b"\n", 0, start - 1) + 1) : start].lstrip().startswith(b"//"):
+        start = above
+    if source[:start].rstrip(b" \t").endswith((b"\n\n", b"\n\r\n")):
+        end += len(source[end:]) - len(source[end:].lstrip(b"\r\n"))
+    return Span(start, end)
 
 
 def _twice(file: CudaFile, whole: Span) -> list[Edit]:

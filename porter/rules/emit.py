@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from porter.model.facts import Commit, Fact, Fence, Mma, Wait
+from porter.model.facts import Commit, Fact, Fence, Mma, Tile, Wait
 
 _WORD = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 
@@ -15,9 +15,11 @@ EMITTED: Mapping[type[Fact], frozenset[str]] = {
     Fence: frozenset({"state"}),
     Commit: frozenset({"state"}),
     Wait: frozenset({"state"}),
+    Tile: frozenset({"state", "value", "column"}),
 }
 """Facts that texts are for, and what passes bind at them: the tile in Tensor Memory, the state of the warpgroup, the
-instruction descriptor, whether D is added to, the kind of tcgen05.mma, and A: its descriptor or registers."""
+instruction descriptor, whether D is added to, the kind of tcgen05.mma, and A: its descriptor or registers; of new
+registers the value that they are declared with, and their first column in Tensor Memory."""
 
 
 FACETS: Mapping[type[Fact], Mapping[str, str]] = {

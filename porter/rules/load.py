@@ -25,7 +25,7 @@ from porter.model.recognition import Emitter
 from porter.rules.emit import EMITTED, FACETS, words_in
 from porter.rules.pattern import PatternError
 from porter.rules.python import NamePattern, name_patterns
-from porter.rules.recognize import FactPattern, Origin, fact_patterns, refusal_patterns, replacement_patterns
+from porter.rules.recognize import LHS, FactPattern, Origin, fact_patterns, refusal_patterns, replacement_patterns
 from porter.rules.rule import Advice, Example, Region, Rule, When
 
 FILES = {
@@ -322,7 +322,7 @@ def _emitter(entry: dict[str, Any], origin: Origin, recognizers: Sequence[FactPa
         names = ", ".join(map(kind_name, EMITTED))
         raise PatternError(f"no text is written for `{entry.get('on') or kind_name(recognizers[0].kind)}`; for {names}")
     assert kind is not None
-    own = recognizers[0].pattern.captures if recognizers else frozenset[str]()
+    own = recognizers[0].pattern.captures | {LHS} if recognizers else frozenset[str]()
     known = {f.name for f in fields(kind)} | EMITTED[kind]
     needs = tuple(entry.get("needs", ()))
     for name in (*words_in(entry["emit"]), *needs):

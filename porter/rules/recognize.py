@@ -9,12 +9,14 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from porter.diagnostics import Location
-from porter.model.facts import KINDS, TYPES, Fact, Mma, Refused, Replaced, numbers, places
+from porter.model.facts import KINDS, TYPES, Fact, Mma, Refused, Replaced, Tile, numbers, places
 from porter.model.recognition import Bound, Piece, Recognizer, Vocabulary
 from porter.rules.conditions import OF_TYPE, Condition, Evaluate, Stated, condition
 from porter.rules.pattern import Pattern, PatternError, captures_in, compiled, filled
 
 _QUALIFIED = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
+LHS = "LHS"
+"""The capture that no pattern has: the variable whose value the call is."""
 _ONE_CAPTURE = re.compile(r"\$(?:[A-Z]\w*|\{[A-Z]\w*\})")
 
 
@@ -45,6 +47,8 @@ class FactPattern:
     where_captures: tuple[tuple[str, Condition], ...] = ()
     of_type: tuple[str, ...] = ()
     """The class of the object whose method the pattern calls."""
+    of_types: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The classes of captures that are arguments."""
 
     @property
     def rule(self) -> str:
@@ -99,12 +103,14 @@ class FactPattern:
         value = str(dict(self.values).get(name, ""))
         return captures_in(value)[0] if name in places(self.kind) and value else ""
 
-    def bind(self, rest: str, evaluate: Evaluate, receiver: Piece | None = None) -> Bound | str:
+    def bind(self, rest: str, evaluate: Evaluate, receiver: Piece | None = None, declared: str = "") -> Bound | str:
         """The fact at a name that `rest` follows; why there is none if the pattern asks for something else."""
+        if not declared and any(LHS in captures_in(v) for _, v in self.values if isinstance(v, str)):
+            return f"`{self.shown}` is to be the value that a variable is declared with"
         why = f"`{self.shown}` asks for other arguments"
         of = {self.pattern.receiver: receiver} if receiver is not None else {}
         for bound in self.pattern.bind(rest):
-            captured = {**bound, **of}
+            captured = {**bound, **of, **({LHS: Piece(declared, -1, -1)} if declared else {})}
             texts = {name: piece.text for name, piece in captured.items()}
             failed = next(((n, c) for n, c in self.where_captures if not c.holds(texts[n], evaluate)), None)
             if failed is not None:
@@ -167,7 +173,7 @@ def fact_patterns(
     if kind not in KINDS:
         raise PatternError(f"`{kind}` is no kind of fact; there are {', '.join(KINDS)}")
     patterns = alternatives(origin, texts, KINDS[kind] in TYPES)
-    check_fields(KINDS[kind], kind, values, patterns[0].captures)
+    check_fields(KINDS[kind], kind, values, patterns[0].captures | ({LHS} if KINDS[kind] is Tile else set()))
     return _made(origin, patterns, KINDS[kind], values, where)
 
 
@@ -202,9 +208,11 @@ def _made(
         if name not in captures:
             raise PatternError(f"`{'where' if name in where else 'map'}` names ${name}, which no pattern captures")
     of_type = _type_of_receiver(patterns, where)
-    asked = tuple(sorted((n, condition(n, c)) for n, c in where.items() if not (of_type and n == patterns[0].receiver)))
+    typed = {n: c for n, c in where.items() if isinstance(c, Mapping) and OF_TYPE in c and len(c) == 1}
+    of_types = tuple((n, _class_named(n, c)) for n, c in typed.items() if n != patterns[0].receiver)
+    asked = tuple(sorted((n, condition(n, c)) for n, c in where.items() if n not in typed))
     given = tuple(sorted(values.items()))
-    return tuple(FactPattern(origin, p, kind, given, asked, of_type) for p in patterns)
+    return tuple(FactPattern(origin, p, kind, given, asked, of_type, of_types) for p in patterns)
 
 
 def _type_of_receiver(patterns: Sequence[Pattern], where: Mapping[str, Stated]) -> tuple[str, ...]:
@@ -214,10 +222,13 @@ def _type_of_receiver(patterns: Sequence[Pattern], where: Mapping[str, Stated]) 
         raise PatternError("of the patterns some call a method of an object, and some do not")
     if not receiver:
         return ()
-    stated = where.get(receiver)
+    return _class_named(receiver, where.get(receiver))
+
+
+def _class_named(capture: str, stated: Stated | None) -> tuple[str, ...]:
     named = stated.get(OF_TYPE) if isinstance(stated, Mapping) else None
     if not isinstance(named, str) or not _QUALIFIED.fullmatch(named):
-        raise PatternError(f"`where` has to say of which class ${receiver} is: {receiver}: {{type: house::Pipe}}")
+        raise PatternError(f"`where` has to say of which class ${capture} is: {capture}: {{type: house::Pipe}}")
     return tuple(named.split("::"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from porter.passes.rule_examples import differences, try_examples
-from porter.rules.load import load_rules
+from porter.rules.load import read_rule_file
 
 FENCE = 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");'
 WAIT = 'asm volatile("wgmma.commit_group.sync.aligned;"); asm volatile("wgmma.wait_group.sync.aligned 0;");'
@@ -36,6 +36,30 @@ rules:
         expect: ['acme::umma<64>(c_tmem, a, b);', 'tcgen05::load(c, c_tmem);']
       - near: 'acme::mma<64>(acc[0], a, b);'
 """
+FRAGMENT = """\
+schema: 2
+library: cute
+scope: [cute]
+rules:
+  - id: ACME200
+    title: Fragment of an accumulator
+    recognize: ['partition_fragment_C($MMA, $TILE)']
+    where: {MMA: {type: 'cute::TiledMMA'}}
+    as: {tile: {name: $LHS, mma: $MMA, shape: $TILE}}
+    emit: 'tcgen05::accumulator($state, $MMA, partition_fragment_C($MMA, $TILE), $column)'
+    needs: [state, column]
+    request: {include: tcgen05_cute.cuh}
+    safety: safe
+    reason: The fragment stays; its iterator carries the tile in Tensor Memory.
+    examples:
+      - before: |
+          using namespace cute;
+          template <class A> __global__ void __launch_bounds__(128) k(TiledMMA<A> m, T a, T b, float* o) {
+            Tensor acc = partition_fragment_C(m, shape); warpgroup_arrive(); gemm(m, a, b, acc);
+            warpgroup_commit_batch(); warpgroup_wait<0>(); o[0] = acc(0); }
+        expect: ['Tensor acc = tcgen05::accumulator(tc, m, partition_fragment_C(m, shape), 0)', tcgen05_cute.cuh]
+      - near: 'partition_fragment_C(m)'
+"""
 REFUSED = """\
 schema: 2
 library: acme
@@ -56,10 +80,10 @@ rules:
 """
 
 
-@pytest.mark.parametrize("text", [RENAMED, REFUSED])
+@pytest.mark.parametrize("text", [RENAMED, FRAGMENT, REFUSED], ids=["a wrapper", "a fragment", "a refusal"])
 def test_a_rule_and_its_examples(tmp_path: Path, text: str) -> None:
     assert len(text.splitlines()) < 25
     (tmp_path / "acme.yaml").write_text(text.replace("FENCE", FENCE).replace("WAIT", WAIT))
-    rules = [r for r in load_rules((str(tmp_path),)) if r.library == "acme"]
+    rules = read_rule_file(tmp_path / "acme.yaml")
     tried = list(try_examples(rules, (str(tmp_path),)))
     assert [list(differences(t.rule, t.example, t.found)) for t in tried] == [[]] * len(rules[0].examples)

@@ -181,8 +181,18 @@ class Names:
     def is_object(self, function: Function, callee: Node, target: tuple[str, ...]) -> Verdict:
         """Whether the object of a member expression is of the class `target`, whether the sources define it or not. A
         class that is derived from it may be."""
-        kind = self._object_of(function, callee)
-        if kind is None or kind.kind in ("arithmetic", "toolkit", "void", "enum", "null"):
+        kind, of = self._object_of(function, callee), callee.child_by_field_name("argument")
+        return self._is_of(function, callee, of, kind, target) if kind is not None else Verdict.NO
+
+    def is_of_class(self, function: Function, node: Node, target: tuple[str, ...]) -> Verdict:
+        """The same of an expression."""
+        kind = self.type_of(function, node)
+        if kind.pointers or kind.extents:
+            return Verdict.NO
+        return self._is_of(function, node, node, kind, target)
+
+    def _is_of(self, function: Function, at: Node, of: Node | None, kind: Type, target: tuple[str, ...]) -> Verdict:
+        if kind.kind in ("arithmetic", "toolkit", "void", "enum", "null"):
             return Verdict.NO
         if kind.kind == "class":
             if all((*qualified(c.parent), c.name) == target for c in kind.classes if c.parent is not None):
@@ -192,12 +202,11 @@ class Names:
         if kind.kind != "name":
             return Verdict.MAYBE
         path = self.declared.path_from_text(kind.name)
-        of = callee.child_by_field_name("argument")
         here = of is not None and of.type == "identifier" and resolve(function, of, function.text(of)) is not None
         if path is None or (len(path.steps) == 1 and not path.rooted and not here):
             # a name without a namespace means what it means where the object is declared
             return Verdict.MAYBE if path is None or path.steps[-1].name == target[-1] else Verdict.NO
-        return self._outside.of_path(path, target, self.lookup.site(function, callee))
+        return self._outside.of_path(path, target, self.lookup.site(function, at))
 
     def written(self, function: Function, node: Node) -> list[Path]:
         """A name with the macro that it begins with expanded, in each way that the sources have."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.model.facts import Fragment, View
+from porter.model.facts import REGISTERS, Fragment, Tile, View
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
@@ -78,7 +78,7 @@ class Tensors:
             fact = self.program.facts.of_member(function.text(method), function.text(arguments))
             return callee.child_by_field_name("argument") if isinstance(fact, Fragment) else None
         answer = self.program.facts.answer(call) if call is not None else None
-        if call is None or answer is None or not isinstance(answer.fact, Fragment) or not answer.fact.mma:
+        if call is None or answer is None or not isinstance(answer.fact, Fragment | Tile) or not answer.fact.mma:
             return None
         assert answer.recognizer is not None
         span = answer.captures[answer.recognizer.place_of("mma")][1]
@@ -87,7 +87,7 @@ class Tensors:
     def makes_registers(self, function: Function, node: Node) -> bool:
         """Whether an expression is a call that a rule says gives registers of its own."""
         call = self.call(function, node)
-        return call is not None and isinstance(self.program.facts.of_call(call), Fragment)
+        return call is not None and isinstance(self.program.facts.of_call(call), REGISTERS)
 
 
 def initializer(variable: Variable) -> Node | None:

@@ -8,7 +8,7 @@ import re
 from tree_sitter import Node
 
 from porter.model.block_size import threads_of
-from porter.model.facts import Wait
+from porter.model.facts import Tile, Wait
 from porter.model.functions import Function, outermost
 from porter.model.kernels import setup_position, top_level
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
@@ -16,6 +16,7 @@ from porter.model.scopes import resolve
 from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle
 from porter.model.tiled.tensors import names_in
+from porter.passes import emitting
 from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
 from porter.passes.tiled.frames import Columns, columns_of, counted, find_frames, operands_of, state_frames
 from porter.passes.tiled.names import Names
@@ -157,7 +158,13 @@ def _declare(context: TiledContext, handle: Handle, column: str) -> None:
     last = f", {column}" if column else ""
     span, state = written(function, value), warpgroup_at(context, function, handle.declaration, handle.name)
     text = f"{NAMESPACE}::accumulator({state}, {mma}, {function.file.text(span)}{last})"
-    context.port.edit(TILE_RULE, function, span, text)
+    emitter, call = None, context.tiled.tensors.call(function, value)
+    answer = context.tiled.program.facts.answer(call) if call is not None else None
+    of_rules = emitting.fitting(context.port, answer, Tile, {})
+    if of_rules and answer is not None and isinstance(answer.fact, Tile):
+        bound = {"state": state, "value": function.file.text(span), "column": column or "0", **vars(answer.fact)}
+        emitter, text = emitting.written(context.port, function, span, answer, of_rules, bound)
+    context.port.edit(emitter.rule if emitter is not None else TILE_RULE, function, span, text)
 
 
 def _is_same(holder: Function, name: Node, function: Function, at: Node) -> bool:
