@@ -17,6 +17,7 @@ from porter.cli.commands.shared import Place
 from porter.cli.context import Session, command
 from porter.cli.inputs import require_directories, require_file
 from porter.cli.porting import port_paths
+from porter.cli.proving import prover
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of
 from porter.lang.sources import load_sources
 from porter.passes.rule_examples import Tried, completed, try_examples
@@ -72,7 +73,7 @@ def rules_test(session: Session, places: tuple[Path, ...], accept: bool) -> Exit
         raise PorterError(Code.FILE_NOT_FOUND, path=f"{', '.join(map(str, places))}: a rule file")
     with session.progress() as tell:
         tried = []
-        for one in try_examples(wanted, directories):
+        for one in try_examples(wanted, directories, prover(session.toolkit)):
             if tell is not None:
                 tell(f"{one.rule.id}: example {one.number + 1}")
             tried.append(one)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from porter.diagnostics import Code, Severity
@@ -47,6 +47,12 @@ class Found:
     notes: frozenset[str] = frozenset()
     facts: Stated = ()
     doubts: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The files of the port, by path."""
+
+
+Prove = Callable[[Example, Path, Mapping[str, bytes]], Iterable[str]]
+"""In what the port of an example, whose files lie in a folder, is not what `compile` and `verify` ask for."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,9 @@ class Tried:
         return {"after": self.found.text}
 
 
-def try_examples(rules: Sequence[Rule], directories: Sequence[str] = ()) -> Iterator[Tried]:
-    """Run all examples of rules, with those of `directories` beside Porter's own.
+def try_examples(rules: Sequence[Rule], directories: Sequence[str] = (), prove: Prove | None = None) -> Iterator[Tried]:
+    """Run all examples of rules, with those of `directories` beside Porter's own. Without `prove` nothing is compiled
+    or run.
 
     Raises:
         PorterError: what the front ends and the engine raise of an example that is no source.
@@ -85,7 +92,10 @@ def try_examples(rules: Sequence[Rule], directories: Sequence[str] = ()) -> Iter
         for number, example in enumerate(rule.examples):
             with tempfile.TemporaryDirectory(prefix="porter-rule-") as folder:
                 found = run_example(rule, example, Path(folder), directories)
-            yield Tried(rule, number, found, tuple(differences(rule, example, found)))
+                problems = [*differences(rule, example, found)]
+                if prove is not None and (example.compile or example.verify) and not problems:
+                    problems += prove(example, Path(folder), found.files)
+            yield Tried(rule, number, found, tuple(problems))
 
 
 def run_example(rule: Rule, example: Example, folder: Path, directories: Sequence[str] = ()) -> Found:
@@ -114,6 +124,7 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
         result = port_sources(load_sources(root), options)
     written: Mapping[str, bytes] = {**result.files, **result.build_files}
     return Found(
+        files=result.files,
         text=written.get(str(path), example.before.encode()).decode(),
         rules=frozenset(g.rule for g in result.groups),
         diagnostics=tuple(d.code.id for d in result.diagnostics if d.severity is not Severity.NOTE),
@@ -178,7 +189,7 @@ def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
         if not example.is_near and not _agree(example.facts, found.facts):
             yield f"the facts are {_listed(found.facts) or 'none'}, not {_listed(wanted) or 'none'}"
         return
-    if example.after is None and not (example.expect or example.absent or example.diagnostics):
+    if not _ports(example):
         yield "it does not say what becomes of it"
     if example.diagnostics:
         yield from _other_messages(example, found)
@@ -218,7 +229,9 @@ def _defaults(kind: str) -> dict[str, object]:
 
 def _ports(example: Example) -> bool:
     """Whether an example says what a port makes of it, not only what is recognized."""
-    return example.after is not None or bool(example.expect or example.absent or example.diagnostics)
+    return example.after is not None or bool(
+        example.expect or example.absent or example.diagnostics or example.compile or example.verify
+    )
 
 
 def _holds_lines(example: Example, text: str) -> bool:

@@ -229,7 +229,7 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         id=entry["id"],
         title=entry["title"],
         library=data["library"],
-        safety=Safety(entry["safety"]),
+        safety=_safety(entry, is_user),
         reason=" ".join(entry["reason"].split()),
         references=tuple(entry.get("references", ())),
         examples=tuple(_examples(entry, recognizers, language)),
@@ -266,6 +266,13 @@ def _advice(stated: dict[str, Any], pattern: re.Pattern[str] | None) -> Advice:
     return Advice(
         sign, tuple(given.items()), stated.get("code", ""), stated.get("what", ""), stated.get("advice", ""), unless
     )
+
+
+def _safety(entry: dict[str, Any], is_user: bool) -> Safety:
+    """What a rule says of itself; that of a user is safe if an example proves it."""
+    stated = Safety(entry["safety"])
+    unproved = is_user and stated is Safety.SAFE and not any(e.get("verify") for e in entry["examples"])
+    return Safety.REVIEW if unproved else stated
 
 
 def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: list[str]) -> tuple[FactPattern, ...]:
@@ -391,6 +398,11 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             text = f"template <int N> __device__ void f(int x, float r) {{ {text}; }}\n"
         if language == "python" and "import " not in text:
             text = f"import {text.partition('.')[0]}\n{text}\n"
+        proved = [word for word in ("compile", "verify") if e.get(word)]
+        if proved and (language != "cuda" or not e.get("file", "kernel.cu").endswith(".cu") or alone):
+            raise PatternError(f"`{proved[0]}` is for an example with the `before` of a .cu file")
+        if e.get("verify") and not re.search(r"\bmain\s*\(", text):
+            raise PatternError("`verify` runs the example, which has no main()")
         yield Example(
             before=text,
             after=e.get("after"),
@@ -401,4 +413,6 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             facts=tuple((k, tuple(v.items())) for fact in e.get("facts", ()) for k, v in fact.items()),
             is_near="near" in e,
             others=tuple(e.get("with", {}).items()),
+            compile=e.get("compile", ""),
+            verify=e.get("verify", False),
         )

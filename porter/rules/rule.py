@@ -53,6 +53,10 @@ class Example:
     facts: tuple[tuple[str, tuple[tuple[str, str | int | bool], ...]], ...] = ()
     is_near: bool = False
     others: tuple[tuple[str, str], ...] = ()
+    compile: str = ""
+    """The architecture that the port has to compile for."""
+    verify: bool = False
+    """Whether original and port, programs with a main(), have to leave the same bits in memory."""
 
 
 @dataclass(frozen=True)
