@@ -126,6 +126,11 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
     for kind, fact in PYTHON_FACTS.items():
         stated = ", ".join(f"`{f.name}`" for f in dataclasses.fields(fact)) or "–"
         yield f"| `{kind}` | {stated} | {' '.join((fact.__doc__ or '').split())} |"
+    yield ""
+    yield "In a rule with `language: ptx` a pattern is an instruction of an asm statement, with or without operands:"
+    yield "`bar.sync $B, 128`, `wgmma.mma_async.sp.$$$MORE`, `m64n${N}k16` for a part of a modifier. `replace` writes"
+    yield "another instruction in its place, with captures, and operands as `$op0` or by their names in the instruction"
+    yield "table."
     for library in dict.fromkeys(rule.library for rule in rules):
         yield ""
         yield f"## {library[:1].upper()}{library[1:]}"

@@ -23,6 +23,7 @@ from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.chip_checks import Checked, check_chips
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
+from porter.passes.instructions import instruction_groups
 from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
@@ -157,8 +158,11 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     diagnostics += planned.diagnostics
     replaced = replacement_groups(rules, ported_kernels.program, selection, bool(groups), groups)
     patterns = pattern_groups(rules, sources, selection, bool(groups), [*groups, *replaced.groups], own)
-    patterns.groups[:0] = replaced.groups
-    patterns.diagnostics[:0] = replaced.diagnostics
+    instructions = instruction_groups(
+        rules, ported_kernels.program, selection, bool(groups), [*groups, *replaced.groups, *patterns.groups]
+    )
+    patterns.groups[:0] = [*replaced.groups, *instructions.groups]
+    patterns.diagnostics[:0] = [*replaced.diagnostics, *instructions.diagnostics]
     diagnostics += patterns.diagnostics
     # what was not read may be what the other messages come from
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)

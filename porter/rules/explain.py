@@ -21,6 +21,7 @@ from porter.model.facts import Doubt, Fact, kind_name
 from porter.model.functions import Call, Function
 from porter.model.program import Program, build_program
 from porter.model.recognition import Answer, Attempt, Facts, Outcome
+from porter.rules import instructions
 from porter.rules.load import names_of
 from porter.rules.match import Match, matches, python_matches
 from porter.rules.python import NamePattern
@@ -91,9 +92,22 @@ def _of_cuda(program: Program, path: str, line: int, rules: Sequence[Rule], grou
     written = Facts(program.names, replacements(rules), program.value)
     sites = [s for f in program.functions if f.file.path == path for s in _recognized(program, f, on_line, written)]
     found = [m for rule in rules for m in matches(rule, file) if on_line.has(m.span)]
-    sites += [*_texts(found, on_line, ported), *on_line.passes(rules)]
+    sites += [*_texts(found, on_line, ported), *on_line.passes(rules), *_instructions(program, rules, path, on_line)]
     tried = {s.column for s in sites if any(t.rule for t in s.trials)}
     return sorted((s for s in sites if s.column not in tried or any(t.rule for t in s.trials)), key=lambda s: s.column)
+
+
+def _instructions(program: Program, rules: Sequence[Rule], path: str, on_line: _On) -> Iterator[Site]:
+    """Instructions of asm statements on the line."""
+    for match in instructions.matches([r for r in rules if r.instructions], program):
+        if not isinstance(match, instructions.Match):
+            continue
+        span = match.statement.span
+        if match.statement.path == path and on_line.has(span):
+            trial = replace(on_line.trial(match.rule, span), pattern=match.pattern.text)
+            if match.rule.refusal is not None:
+                trial = replace(trial, outcome="refused", why=match.rule.refusal[1])
+            yield Site(on_line.column(span), match.instruction.text, "", (trial,))
 
 
 def _of_python(file: DslFile, line: int, rules: Sequence[Rule], groups: Sequence[EditGroup]) -> list[Site]:

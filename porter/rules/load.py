@@ -24,12 +24,14 @@ from porter.model.facts import KINDS, Fact, kind_name
 from porter.model.recognition import Emitter
 from porter.rules.emit import EMITTED, FACETS, words_in
 from porter.rules.pattern import PatternError
+from porter.rules.ptx import PtxPattern, ptx_patterns, unknown
 from porter.rules.python import NamePattern, name_patterns
 from porter.rules.recognize import LHS, FactPattern, Origin, fact_patterns, refusal_patterns, replacement_patterns
 from porter.rules.rule import Advice, Example, Region, Rule, When
 
 FILES = {
     "cuda": ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl"),
+    "ptx": ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl"),
     "python": ("*.py",),
     "cmake": ("CMakeLists.txt", "*.cmake", "CMakePresets.json"),
     "make": ("Makefile", "makefile", "GNUmakefile", "*.mk"),
@@ -218,8 +220,11 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
     )
     asked = entry.get("recognize")
     pattern, recognizers, names = None, tuple[FactPattern, ...](), tuple[NamePattern, ...]()
+    instructions = tuple[PtxPattern, ...]()
     if isinstance(asked, dict):
         pattern = _regex(entry, asked["regex"])
+    elif asked is not None and language == "ptx":
+        instructions = _ptx_patterns(entry, origin, [asked] if isinstance(asked, str) else asked)
     elif asked is not None and language == "python":
         names = _name_patterns(entry, origin, [asked] if isinstance(asked, str) else asked)
     elif asked is not None:
@@ -245,6 +250,7 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         implemented_by=entry.get("pass"),
         recognizers=recognizers,
         names=names,
+        instructions=instructions,
         emitter=_emitter(entry, origin, recognizers),
         source=str(path),
         where=where,
@@ -286,6 +292,18 @@ def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: li
     if "refuse" in entry:
         return refusal_patterns(origin, texts, entry["refuse"]["what"], entry["refuse"]["advice"], where)
     return fact_patterns(origin, texts, entry["as"], where)
+
+
+def _ptx_patterns(entry: dict[str, Any], origin: Origin, texts: list[str]) -> tuple[PtxPattern, ...]:
+    for word in ("as", "in", "map", "definition"):
+        if word in entry:
+            raise PatternError(f"`{word}` says nothing of an instruction: what it is stands in the instruction table")
+    replaced = entry.get("replace", "")
+    wrong = unknown(replaced) if "$" not in replaced else ""
+    if wrong:
+        raise PatternError(f"`replace` is no PTX: {wrong}")
+    written = {"replace": replaced, **entry.get("refuse", {})}
+    return ptx_patterns(origin, texts, written, entry.get("where", {}))
 
 
 def _name_patterns(entry: dict[str, Any], origin: Origin, texts: list[str]) -> tuple[NamePattern, ...]:

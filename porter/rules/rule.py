@@ -12,6 +12,7 @@ from pathlib import PurePath
 from porter.diagnostics import Location
 from porter.lang.text import Safety
 from porter.model.recognition import Emitter, Recognizer
+from porter.rules.ptx import PtxPattern
 from porter.rules.python import NamePattern
 
 
@@ -78,9 +79,9 @@ class Rule:
     """One mapping. Exactly one of `replace`, `refusal`, `implemented_by`, `emitter`, `advice` and `recognizers` with a
     fact is set; a recognizer may have an emitter of its own.
 
-    `recognizers` say what a pattern is, `names` the same of names in Python. `replace` is a `re` template for what
-    `pattern` matched, or a text with captures of `recognizers` or `names`; `refusal` what stops a port, (code, what,
-    advice); `implemented_by` the pass in
+    `recognizers` say what a pattern is, `names` the same of names in Python, `instructions` of PTX. `replace` is a `re`
+    template for what `pattern` matched, or a text with captures of the others; `refusal` what stops a port, (code,
+    what, advice); `implemented_by` the pass in
     `porter.passes` that does the work.
     """
 
@@ -103,6 +104,7 @@ class Rule:
     implemented_by: str | None = None
     recognizers: tuple[Recognizer, ...] = ()
     names: tuple[NamePattern, ...] = ()
+    instructions: tuple[PtxPattern, ...] = ()
     emitter: Emitter | None = None
     source: str = ""
     where: Location = field(default_factory=lambda: Location(""))

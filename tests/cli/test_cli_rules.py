@@ -401,3 +401,18 @@ def test_schema_is_what_files_are_held_to(house: Path) -> None:
     jsonschema.validate(yaml.safe_load(RECOGNIZER), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(RECOGNIZER.replace("recognize:", "recognise:")), schema)
+
+
+def test_explain_an_instruction(tmp_path: Path, house: Path) -> None:
+    (house / "b.yaml").write_text("""\
+schema: 2
+library: acme
+language: ptx
+rules:
+  - {id: ACME200, title: Barrier, recognize: 'bar.sync $B, $N', replace: 'barrier.sync $B, $N', safety: review,
+     reason: So., examples: [{before: "void f() {}\\n", after: "void f() {}\\n"}]}
+""")
+    path = tmp_path / "barrier.cu"
+    path.write_text('__global__ void k() {\n    asm volatile("bar.sync 1, 128;");\n}\n')
+    places = [p for p in explain(f"{path}:2", house) if p["rules"]]
+    assert [(p["text"], outcomes(p)) for p in places] == [("bar.sync 1, 128", {"ACME200": ("applied", True)})]
