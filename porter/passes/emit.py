@@ -99,6 +99,11 @@ def parsed(text: str, file: str, first: int = 1) -> dict[str, Block]:
     return found
 
 
+def lines(section: str, **values: Any) -> str:
+    """A section of the lines that a port writes among those of a kernel, without the last line break."""
+    return "".join(sections("kernel.cuh")[section].written(values)).strip("\n")
+
+
 def emitted(file: str, values: Mapping[str, Any]) -> str:
     """The sections that `values` ask for, with a blank line between them."""
     parts = (part.strip("\n") for block in sections(file).values() for part in block.written(values))

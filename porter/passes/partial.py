@@ -19,6 +19,7 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, Span
 from porter.model.functions import Function, Style
 from porter.model.program import Program
+from porter.passes.emit import lines
 from porter.passes.helpers import NAMESPACE
 from porter.passes.mentions import Mentions, body_of, definition_of
 
@@ -198,17 +199,15 @@ def guarded(function: Function) -> list[Edit]:
     source, newline = file.source, file.newline
     head = file.text(Span(definition_of(function).start, inside.start))
     # host code of a function for both does not trap
-    other = "#elif defined(__CUDA_ARCH__)" if "__host__" in head else "#else"
-    trap = ["    __trap();"]
-    if function.style is not Style.KERNEL and not re.search(r"\bvoid\b", head.split("(", 1)[0]):
-        trap.append("    __builtin_unreachable();")
-    first = f"\n#if defined({GUARD})"
+    value = function.style is not Style.KERNEL and not re.search(r"\bvoid\b", head.split("(", 1)[0])
+    other = lines("elsewhere", host="__host__" in head, value=value)
+    first = "\n" + lines("hopper_only", guard=GUARD)
     rest = source.find(b"\n", inside.start)
     if source[inside.start : rest if rest >= 0 else None].strip():
         first += "\n"
     line = source.rfind(b"\n", 0, inside.end) + 1
     at = line if line > inside.start and not source[line : inside.end].strip() else inside.end
-    last = "\n".join([*([] if at == line else [""]), other, *trap, "#endif", ""])
+    last = ("" if at == line else "\n") + other + "\n"
     return [
         Edit(file.path, Span(inside.start, inside.start), first.replace("\n", newline).encode()),
         Edit(file.path, Span(at, at), last.replace("\n", newline).encode()),
@@ -260,7 +259,7 @@ def _twice(file: CudaFile, whole: Span) -> list[Edit]:
     at = start if not source[start : whole.start].strip() else whole.start
     text = source[at : whole.end].rstrip(b"\r\n")
     lead = b"" if at == start else newline
-    before = lead + b"#if defined(" + GUARD.encode() + b")" + newline + text + newline + b"#else" + newline
+    before = lead + lines("hopper_only", guard=GUARD).encode() + newline + text + newline + b"#else" + newline
     end = whole.end
     behind = newline + b"#endif"
     if source[end : end + 1] not in (b"\n", b"\r", b""):

@@ -14,7 +14,7 @@ from porter.model.functions import Function, Style
 from porter.model.homes import TilePlace
 from porter.model.scopes import LOOPS, resolve
 from porter.model.zeroing import Zeroing
-from porter.passes import overloads
+from porter.passes import emit, overloads
 from porter.passes.columns import Columns
 from porter.passes.context import PortContext, qualified
 from porter.ptx.types import ElementType
@@ -175,13 +175,12 @@ def declare_members(context: PortContext) -> None:
         mirror = context.helpers.mirror(step.element, step.op.d_type is ElementType.F16)
         tile = context.names.member(member)
         pad = context.indent(member.method, member.method.span(member.declaration))
-        lines = [
-            f"// The accumulator in Tensor Memory that {member.name} mirrors.",
-            f"{qualified('Accumulator')} {tile};",
+        moves = [
+            {"move": move, "call": qualified(move + mirror.suffix)}
+            for move in sorted(context.member_moves.get(member.owner, ()))
         ]
-        for move in sorted(context.member_moves.get(member.owner, ())):
-            call = f"{qualified(move + mirror.suffix)}({member.name}, {tile});"
-            lines.append(f"__device__ __forceinline__ void {move}_{member.stem}() {{ {call} }}")
+        own = {"member": member.name, "stem": member.stem, "tile": tile, "tile_type": qualified("Accumulator")}
+        lines = emit.lines("member", moves=moves, **own).splitlines()
         text = "".join(f"\n{pad}{line}" for line in lines) + "\n"
         if member.class_node.type == "class_specifier":
             first = next((c for c in body.named_children if c.type != "comment"), None)

@@ -18,6 +18,7 @@ from porter.model.program import Program, needs_warpgroup
 from porter.model.scopes import LOOPS, PREPROCESSOR_BLOCKS
 from porter.model.tensor_core import MmaStep
 from porter.model.warps import Warps
+from porter.passes import emit
 from porter.passes.columns import Columns
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS
@@ -76,14 +77,13 @@ def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator
         if roles.first
         else "the accumulators of each warpgroup"
     )
-    text = "\n".join(
-        [
-            f"// Tensor Memory for {who}.",
-            f"__shared__ {qualified('Shared')}<{roles.count}> {names.shared};",
-            f"const {qualified('Tmem')}<{columns}, {roles.count}> {names.tmem}({names.shared});",
-        ]
+    types = {f"{name.lower()}_type": qualified(name) for name in ("Shared", "Tmem")}
+    text = emit.lines(
+        "tensor_memory", who=who, columns=columns, count=roles.count, shared=names.shared, tmem=names.tmem, **types
     )
-    state = f"{qualified('Warpgroup')} {names.warpgroup} = {names.tmem}.warpgroup({index});"
+    state = emit.lines(
+        "warpgroup", state_type=qualified("Warpgroup"), state=names.warpgroup, tmem=names.tmem, index=index
+    )
     user = first_user(context, kernel, accumulators)
     together = _end_together(context, kernel, anchor)
     if user is None or user.id == anchor.id:
@@ -113,8 +113,10 @@ def _end_together(context: PortContext, kernel: Kernel, anchor: Node) -> str:
         )
         return ""
     end = function.span(function.body).end - 1
-    context.edit(RULE, function, Span(end, end), f"{context.indent(function, function.span(anchor))}}}();\n")
-    return "// Lanes that return apart meet behind this, where Tensor Memory is freed.\n[&] {"
+    context.edit(
+        RULE, function, Span(end, end), f"{context.indent(function, function.span(anchor))}{emit.lines('apart')}\n"
+    )
+    return emit.lines("together")
 
 
 def first_user(context: PortContext, kernel: Kernel, accumulators: list[Accumulator]) -> Node | None:

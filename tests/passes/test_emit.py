@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,3 +193,17 @@ def test_conditions_lists_and_values() -> None:
     text = "//@ section one for these\n//@ if loud\n${word}_$end\n//@ end\n//@ section two if not loud\nquiet\n"
     assert written(text, loud=True, end="!", these=[{"word": "a"}, {"word": "b"}]) == "a_!\nb_!\n"
     assert written(text, loud=False, end="!", these=[]) == "quiet\n"
+
+
+CPLUSPLUS = re.compile(r"__shared__|__forceinline__|__trap\(\)|__builtin_unreachable|\[&\] ?\{|asm volatile")
+
+
+def test_passes_hold_no_lines_of_kernels() -> None:
+    """What stands among the lines of a kernel is a section of `kernel.cuh`; tiled MMAs have their lines beside them."""
+    found = []
+    for path in sorted((Path(__file__).resolve().parents[2] / "porter" / "passes").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if path.name != "rule_examples.py" and CPLUSPLUS.search(text):
+                found.append(f"{path.name}:{node.lineno}: {text.strip()[:60]}")
+    assert not found, "\n".join(found)
