@@ -11,7 +11,7 @@ from porter.lang.text import Edit, EditGroup, LineIndex, Safety, Span
 
 RULE = "PTR228"
 
-_PORTED = {(9, 0): (10, 0), 9: 10, 90: 100, "9.0": "10.0", "90": "100"}
+PORTED = {(9, 0): (10, 0), 9: 10, 90: 100, "9.0": "10.0", "90": "100"}
 """Hopper's capability in each of its forms, and Blackwell's."""
 _Form = tuple[int, int] | int | str
 
@@ -26,10 +26,10 @@ def capability_group(path: str, source: bytes, keep: bool) -> EditGroup | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     found = list(_comparisons(tree))
-    if any(values & set(_PORTED.values()) for _, values in found):
+    if any(values & set(PORTED.values()) for _, values in found):
         return None
     starts = LineIndex(source)
-    edits = [_edit(path, source, starts, node, keep) for node, values in found if values & set(_PORTED)]
+    edits = [_edit(path, source, starts, node, keep) for node, values in found if values & set(PORTED)]
     if not edits:
         return None
     return EditGroup(
@@ -48,13 +48,13 @@ def _edit(path: str, source: bytes, starts: LineIndex, node: ast.Compare, keep: 
     if isinstance(node.ops[0], (ast.In, ast.NotIn)):
         # the elements, each in front of its port
         assert isinstance(right, (ast.Tuple, ast.List, ast.Set))
-        own = next(e for e in right.elts if _value(e) in _PORTED)
+        own = next(e for e in right.elts if literal(e) in PORTED)
         first, last = _offset(starts, own), _end(starts, own)
-        ported = _written(_PORTED[_value(own)], source[first:last])
+        ported = _written(PORTED[literal(own)], source[first:last])
         written = source[first:last].decode()
         return Edit(path, Span(first, last), (f"{written}, {ported}" if keep else ported).encode())
-    value = _value(right)
-    new = _written(_PORTED[value], source[first:last])
+    value = literal(right)
+    new = _written(PORTED[value], source[first:last])
     if keep:
         starts_at = first
         between = source[_end(starts, node.left) : first]
@@ -78,7 +78,7 @@ def _written(value: object, manner: bytes) -> str:
 
 def _comparisons(tree: ast.Module) -> Iterator[tuple[ast.Compare, set[_Form]]]:
     """Comparisons of a capability for equality or membership, with the values that it is compared with."""
-    kinds = _Capabilities(tree)
+    kinds = Capabilities(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare) or len(node.ops) != 1:
             continue
@@ -90,12 +90,13 @@ def _comparisons(tree: ast.Module) -> Iterator[tuple[ast.Compare, set[_Form]]]:
             listed = [right]
         elif isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(right, (ast.Tuple, ast.List, ast.Set)):
             listed = right.elts
-        values = {v for e in listed for v in [_value(e)] if v in (wanted, _PORTED[wanted]) and type(v) is type(wanted)}
+        values = {v for e in listed for v in [literal(e)] if v in (wanted, PORTED[wanted]) and type(v) is type(wanted)}
         if values:
             yield node, values
 
 
-def _value(node: ast.expr) -> _Form:
+def literal(node: ast.expr) -> _Form:
+    """A pair, number or text that is written down; the empty text for everything else."""
     try:
         value = ast.literal_eval(node)
         hash(value)
@@ -104,7 +105,7 @@ def _value(node: ast.expr) -> _Form:
     return value if isinstance(value, (tuple, int, str)) else ""
 
 
-class _Capabilities:
+class Capabilities:
     """What expressions of a module hold of a capability, told by Hopper's value of it: (9, 0), 9, 90, "9.0", "90"."""
 
     def __init__(self, tree: ast.Module) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
+from porter.passes.build_asks import lines_for_hopper
 from porter.passes.build_both import OTHER_TOOL, both_group, logical_line
 from porter.passes.build_capabilities import capability_group
 from porter.passes.build_kinds import kind_of
@@ -115,7 +116,9 @@ def port_build_text(
         groups = _groups(path, text, kind, rules, selection, own)
     edits = [*settled, *(e.span for g in groups for e in g.edits)]
     open_options = [at for at in variables.open if not any(s.start <= at < s.end for s in edits)]
-    return groups, list(_left_over(path, text, kind, edits, open_options))
+    changed = {text.count("\n", 0, e.span.start) + 1 for e in (asked.edits if asked is not None else ())}
+    asking = lines_for_hopper(source, changed) if kind == "python" else set()
+    return groups, list(_left_over(path, text, kind, edits, open_options, asking))
 
 
 def _groups(
@@ -230,9 +233,11 @@ _ADVICE: Mapping[str, str] = {
 }
 
 
-def _left_over(path: str, text: str, kind: str, edits: Sequence[Span], places: Sequence[int]) -> Iterator[Diagnostic]:
-    """Places that are for Hopper and of which nothing was made: what stands beside the `edits`, and options at
-    `places`, whose architecture is put together."""
+def _left_over(
+    path: str, text: str, kind: str, edits: Sequence[Span], places: Sequence[int], asking: Collection[int]
+) -> Iterator[Diagnostic]:
+    """Places that are for Hopper and of which nothing was made: what stands beside the `edits`, options at `places`,
+    whose architecture is put together, and lines that are known to be `asking` for Hopper."""
     composes = _COMPOSED.search(text) is not None
     about = _NAMES_HOPPER.search(text) is not None or "capability" in text
     rest = bytearray(text.encode("latin-1"))
@@ -247,6 +252,8 @@ def _left_over(path: str, text: str, kind: str, edits: Sequence[Span], places: S
         what = _what_is_left(code, shown, about, composes)
         if what is None and any(start <= place < at for place in places):
             what = "open"
+        if what is None and number in asking:
+            what = "asks"
         if what is not None:
             values = {"text": shown.strip()[:100]}
             yield Diagnostic(Code.BUILD_FILE_LEFT, Location(path, number), values, f"by hand: {_ADVICE[what]}")

@@ -93,9 +93,21 @@ REWRITTEN = [
      'cmake.args = ["-DCMAKE_CUDA_ARCHITECTURES=90a;100a"]\n'),
 ]  # fmt: skip
 
+ASKED = "import torch\n\nmajor, minor = torch.cuda.get_device_capability()\n"
 LISTED = [
     ("setup.py", "flags = {(9, 0): HOPPER}[capability]\n"),
     ("setup.py", "if cc in [(9, 0)]: pass  # capability\n"),
+    ("op.py", f"{ASKED}if 9 == major: run()\n"),
+    ("op.py", f"{ASKED}if major > 9: raise RuntimeError\n"),
+    ("op.py", f"{ASKED}if not major <= 9 or other: raise RuntimeError\n"),
+    ("op.py", f"{ASKED}if major >= 9 and major < 10: run()\n"),
+    ("op.py", f"{ASKED}if 9 <= major < 10: run()\n"),
+    ("op.py", f"{ASKED}if major in range(9, 10): run()\n"),
+    ("op.py", f"{ASKED}if (major, minor) >= (10, 0) or torch.cuda.get_device_capability() < (9, 1): run()\n"),
+    ("op.py", f"{ASKED}match major:\n    case 9:\n        run()\n"),
+    ("op.py", f"{ASKED}match major:\n    case 8 | 9:\n        run()\n    case _:\n        stop()\n"),
+    ("op.py", f"{ASKED}kernel = {{8: old, 9: new}}[major]\n"),
+    ("op.py", f"{ASKED}sm = major * 10 + minor\nKERNELS = {{80: old, 90: new}}\nKERNELS[sm]()\n"),
     ("setup.py", 'for arch in (80, 90):\n    f += [f"-gencode=arch=compute_{arch}a,code=sm_{arch}a"]\n'),
     ("CMakeLists.txt", "if(CUDA_ARCH EQUAL 90)\n"),
     ("CMakeLists.txt", 'if(CUDA_ARCHS MATCHES "9.0")\n'),
@@ -106,6 +118,11 @@ LISTED = [
 ]
 
 UNTOUCHED = [
+    ("op.py", f"{ASKED}if major >= 9: run()\n"),
+    ("op.py", f"{ASKED}if major == 9 or major == 10: run()\n"),
+    ("op.py", f"{ASKED}match major:\n    case 9 | 10:\n        run()\n"),
+    ("op.py", f"{ASKED}kernel = {{8: old, 9: new, 10: new}}[major]\n"),
+    ("op.py", f"{ASKED}if major < 8 or not ready: stop()\n"),
     ("setup.py", 'version = "9.0"\nrequires = ["cuda==9.0", "torch>=2.9.0"]\n'),
     ("CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 80 90)\nset(X 0x90a)\nproject(k VERSION 9.0.1)\n"),
     ("setup.py", f"ok = {CAPABILITY} >= (9, 0)\nif size == 9: pass\n"),
@@ -163,6 +180,12 @@ def test_listed(name: str, text: str, keep: bool) -> None:
     assert made == text
     assert left
     assert set(left) == {Code.BUILD_FILE_LEFT}
+
+
+def test_a_table_whose_values_are_ported_and_whose_keys_are_not() -> None:
+    made, left = built("op.py", ASKED + 'name = {8: "sm_80", 9: "sm_90a"}[major]\n')
+    assert made.endswith('{8: "sm_80", 9: "sm_100a"}[major]\n')
+    assert left == [Code.BUILD_FILE_LEFT]
 
 
 @pytest.mark.parametrize(("name", "text"), UNTOUCHED)
