@@ -410,6 +410,24 @@ sizes; survivors run once more under a random schedule.
 
 """
 
+FOREIGN_MUTANTS_HEAD = """
+## Code that Porter did not write
+
+`porter mutate --ptx FILE --launch launch.yaml` does the same to PTX from anywhere. What only the
+strict level reports is marked (`strict_only` in JSON). What survives is explained as above, by a run without what
+covers it; the rest is for a person to judge. Of the kernels below that is:
+
+- `tcgen05.relinquish_alloc_permit` left out: it lets other blocks of the SM allocate, and none runs there.
+- `tcgen05.fence::before_thread_sync` between `tcgen05.alloc` and the barrier that publishes the address: the allocation
+  is synchronous, and no asynchronous operation has been issued (PTX ISA 9.7.16.6.1).
+- `tcgen05.fence::after_thread_sync` behind that barrier: the warp that allocates issues the MMAs, and the warps of
+  the epilogue execute another one when they have waited for those.
+- `tcgen05.wait::ld` behind all but the last of several loads in a row: the last wait stands ahead of what uses any.
+
+The kernels are in `tests/foreign`. Sizes: keys and heads of attention, M x N x K of GEMMs; kept by
+
+"""
+
 CONFIGURATION = """# Configuration
 
 Settings of a project stand in `porter.toml`, or in `[tool.porter]` of `pyproject.toml`. The nearest one counts: in the
@@ -463,7 +481,21 @@ RECORDS = DOCS / "results" / "mutation"
 def mutation_page() -> str:
     """What became of the mutants of every port."""
     records = [r for path in sorted(RECORDS.glob("*.json")) if (r := read_record(path)) is not None]
-    return MUTATION_HEAD + "\n".join(mutation_tables(records, load_explanations(RECORDS))) + "\n"
+    ports = "\n".join(mutation_tables(records, load_explanations(RECORDS)))
+    return f"{MUTATION_HEAD}{ports}\n{FOREIGN_MUTANTS_HEAD}{foreign_mutants()}\n"
+
+
+def foreign_mutants() -> str:
+    """What became of the mutants of kernels that Porter did not write."""
+    record = _record("foreign-mutants")
+    lines = [
+        f"```\n{record['command']}\n```\n",
+        "| kernel | size | mutants | of error level | caught by value | caught | harmless by a run | by review |",
+        "|------|---|-----:|-----:|-----:|-----:|-----:|-----:|",
+    ]
+    columns = ("kernel", "size", "mutants", "of_error_level", "by_value", "caught", "explained", "reviewed")
+    lines += ["| " + " | ".join(str(row[column]) for column in columns) + " |" for row in record["rows"]]
+    return "\n".join(lines)
 
 
 GPU_RECORDS = ("h200", "h200-dsl", "h100")

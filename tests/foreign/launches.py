@@ -81,7 +81,12 @@ def attention(folder: Path, keys: int, heads: int) -> Path:
 
 
 def pair(folder: Path, m: int, n: int, k: int) -> Path:
-    """NVIDIA's tutorial 04, for pairs of blocks in clusters of 4 x 4, as it was launched."""
+    """NVIDIA's tutorial for pairs of blocks, in clusters of 4 x 4."""
+    return tutorial("04_mma_tma_2sm_sm100", folder, m, n, k)
+
+
+def tutorial(name: str, folder: Path, m: int, n: int, k: int) -> Path:
+    """One of NVIDIA's tutorials for SM100, as it was launched."""
     spec = find_spec("cutlass_library")
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -89,7 +94,7 @@ def pair(folder: Path, m: int, n: int, k: int) -> Path:
     words = ["capture", "--backend", "sim", "--arch", "sm_100a", "-o", str(folder), "--kernel", "gemm_device"]
     for include in ("include", "tools/util/include"):
         words += ["-I", str(root / include)]
-    source = root / "examples/cute/tutorial/blackwell/04_mma_tma_2sm_sm100.cu"
+    source = root / f"examples/cute/tutorial/blackwell/{name}.cu"
     done = CliRunner().invoke(main, [*words, "--", str(source), *map(str, (m, n, k))])
     assert done.exit_code == 0, done.output
     (launch,) = folder.rglob("launch.yaml")

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -80,7 +81,7 @@ def cutlass() -> Path:
 ALWAYS = ("wgmma_tma_sm90", "wgmma_tma_sm90-TN")
 NAMES = [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.slow) for name in TUTORIALS]
 SECONDS = 120
-"""What a run may take at the sizes chosen."""
+"""Of processor time: what a run may take at the sizes chosen."""
 
 Build = Callable[..., Path]
 
@@ -120,11 +121,12 @@ def test_tutorial(name: str, schedule: Schedule, built: Build) -> None:
             matrices[letter] = flat.reshape(rows, columns) if row_major else flat.reshape(columns, rows).T
         seen.append(matrices)
 
+    started = time.process_time()
     outcome = run(tutorial, Options(schedule=schedule), built, look)
 
     assert outcome.status == "ok", [str(f) for r in outcome.launches if r.outcome for f in r.outcome.findings]
     assert outcome.exit_status == 0, outcome.stderr
-    assert sum(r.outcome.stats.seconds for r in outcome.launches if r.outcome) < SECONDS
+    assert time.process_time() - started < SECONDS
     assert seen
     for matrices in seen:
         a, b = matrices["A"], matrices["B"]
@@ -153,6 +155,7 @@ LEFT_OUT = {
 @pytest.mark.parametrize("name", NAMES)
 def test_tutorial_in_checking_mode(name: str, schedule: Schedule, built: Build) -> None:
     outcomes: list[ProgramOutcome] = []
+    started = time.process_time()
 
     def once(settings: SimOptions) -> OneRun:
         outcomes.append(run(TUTORIALS[name], simulator_options(settings), built))
@@ -167,7 +170,7 @@ def test_tutorial_in_checking_mode(name: str, schedule: Schedule, built: Build) 
     assert {h.kind.id for h in found.hazards} <= LEFT_OUT[key]
     assert all(h.ruling is not None for h in found.hazards)
     assert outcomes[0].exit_status == 0
-    assert sum(r.outcome.stats.seconds for r in outcomes[0].launches if r.outcome) < SECONDS
+    assert time.process_time() - started < SECONDS
     if arch == "sm_100a":
         assert "Relative error: 0.000000e+00" in outcomes[0].stdout
         done = [r.outcome for r in outcomes[0].launches if r.outcome and "gemm_device" in r.kernel]
