@@ -55,6 +55,28 @@ def refused(tmp_path: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ("gemm(mma, tA2, tB, acc2);", "porter::require_one_operand<decltype(tA), decltype(tA2)>(), porter::arrive("),
+        ("gemm(mma, tA, tB, acc2);", "porter::arrive(acc, tA), porter::arrive(acc2, tA);"),
+        (
+            "warpgroup_commit_batch();\n  warpgroup_arrive();\n  gemm(mma, tA2, tB, acc2);",
+            "  porter::arrive(acc2, tA2);",
+        ),
+    ],
+)
+def test_fragments_of_a_batch_have_one_place(tmp_path: Path, second: str, expected: str) -> None:
+    """Where several may be in registers, the compiler is asked: the model does not know their types."""
+    more = (
+        "  Tensor tA2 = thr.partition_fragment_A(b);\n  Tensor acc2 = partition_fragment_C(mma, Shape<_64, _64>{});\n"
+    )
+    batch = BATCH.replace("acc);\n", f"acc);\n  {second}\n")
+    text = ported(tmp_path, kernel(OPERANDS + ACC + more + batch + STORE + STORE.replace("acc", "acc2")))
+    assert expected in text
+    assert ("require_one_operand" in text) == ("require_one_operand" in expected)
+
+
+@pytest.mark.parametrize(
     ("declared", "expected"),
     [
         ("Tensor acc = partition_fragment_C(mma, Shape<_64, _64>{});", "partition_fragment_C(mma, Shape<_64, _64>{})"),

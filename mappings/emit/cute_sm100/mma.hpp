@@ -24,6 +24,13 @@ CUTE_DEVICE void wait(Acc const& acc) {
     warpgroup(acc).wait(kPending);
 }
 
+// Of the A fragments of one batch.
+template <class... Operands>
+CUTE_DEVICE constexpr void require_one_operand() {
+    static_assert(((operand_columns_of<1, Operands>() > 0) + ... + 0) <= 1,
+                  "two A fragments of one batch are in registers: close the batch between their MMAs");
+}
+
 // In front of a batch of MMAs whose A is this fragment (V, M, K), which goes to Tensor Memory as a whole.
 template <class Engine, class Layout, class EngineA, class LayoutA>
 CUTE_DEVICE void arrive(cute::Tensor<Engine, Layout> const& acc, cute::Tensor<EngineA, LayoutA> const& A,

@@ -58,7 +58,9 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
     """`arrive` for each accumulator of the batch, with the operand that may come from registers."""
     function, node = one.call.caller, one.call.node
     texts: list[str] = []
+    operands: dict[str, None] = {}
     for d, a in _issued(context, one):
+        operands |= {a: None} if a else {}
         text = f"{NAMESPACE}::arrive({d}, {a})" if a else f"{NAMESPACE}::arrive({d})"
         if text not in texts:
             texts.append(text)
@@ -69,6 +71,10 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
             return ""
         name = in_sight(context, function, node)
         texts = [f"{NAMESPACE}::arrive({name})" if name else f"{warpgroup}.arrive()"]
+    if len(operands) > 1:
+        # Only the types say which of them are in registers, and those have one place in Tensor Memory.
+        types = ", ".join(f"decltype({a})" for a in operands)
+        texts.insert(0, f"{NAMESPACE}::require_one_operand<{types}>()")
     return ", ".join(texts)
 
 

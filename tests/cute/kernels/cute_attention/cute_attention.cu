@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention forward with f16 operands: softmax(scale * Q K^T) V, optionally causal. Each warpgroup has 64 queries; P
-// goes from registers into the second product. Keys and values come by TMA, two blocks ahead.
+// goes from registers into the second product. Keys and values come by TMA, two blocks ahead. GROUP heads of queries
+// share the keys of a sequence, of which the first `lengths` count.
 #include <cmath>
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/tensor.hpp>
@@ -85,15 +86,17 @@ struct Softmax {
     }
 };
 
-template <int BM, int BN, int D, int STAGES, bool CAUSAL>
+template <int BM, int BN, int D, int STAGES, bool CAUSAL, int GROUP>
 __global__ void __launch_bounds__(BM * 2)
     cute_attention(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUtensorMap map_k,
-                   const __grid_constant__ CUtensorMap map_v, cutlass::half_t* O, float scale, int S) {
+                   const __grid_constant__ CUtensorMap map_v, cutlass::half_t* O, int const* lengths,
+                   float scale, int S) {
     using Traits = AttentionTraits<BM, BN, D, STAGES>;
     using Element = typename Traits::Element;
     using Full = cutlass::arch::ClusterTransactionBarrier;
     using Empty = cutlass::arch::ClusterBarrier;
-    const int head = blockIdx.y, first = int(blockIdx.x) * BM;
+    const int head = blockIdx.y, sequence = head / GROUP, first = int(blockIdx.x) * BM;
+    const int length = lengths[sequence];
 
     extern __shared__ char shared_memory[];
     auto& storage = *reinterpret_cast<typename Traits::Storage*>(shared_memory);
@@ -112,12 +115,12 @@ __global__ void __launch_bounds__(BM * 2)
     }
     __syncthreads();
 
-    const int blocks = CAUSAL ? min(S, first + BM) / BN : S / BN;
+    const int blocks = ceil_div(CAUSAL ? min(length, first + BM) : length, BN);
     constexpr auto kHint = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_NORMAL);
     const auto fetch = [&](int block, int stage) {
         Full::arrive_and_expect_tx(&storage.full[stage], 2 * BN * D * sizeof(Element));
-        SM90_TMA_LOAD::copy(&map_k, &storage.full[stage], kHint, &sK(0, 0, stage), 0, block * BN, head);
-        SM90_TMA_LOAD::copy(&map_v, &storage.full[stage], kHint, &sV(0, 0, stage), 0, block * BN, head);
+        SM90_TMA_LOAD::copy(&map_k, &storage.full[stage], kHint, &sK(0, 0, stage), 0, block * BN, sequence);
+        SM90_TMA_LOAD::copy(&map_v, &storage.full[stage], kHint, &sV(0, 0, stage), 0, block * BN, sequence);
     };
     if (fetches) {
         Full::arrive_and_expect_tx(&storage.query, BM * D * sizeof(Element));
@@ -155,10 +158,11 @@ __global__ void __launch_bounds__(BM * 2)
         warpgroup_wait<0>();
         warpgroup_fence_operand(tSrS);
 
-        if (CAUSAL && (block + 1) * BN > first) {
+        if ((block + 1) * BN > (CAUSAL ? min(length, first + 1) : length)) {
             CUTE_UNROLL
             for (int i = 0; i < size(tSrS); ++i) {
-                if (block * BN + get<1>(tScS(i)) > first + get<0>(tScS(i))) tSrS(i) = -INFINITY;
+                const int last = CAUSAL ? min(length - 1, first + get<0>(tScS(i))) : length - 1;
+                if (block * BN + get<1>(tScS(i)) > last) tSrS(i) = -INFINITY;
             }
         }
         Tensor scores = make_tensor(tSrS.data(), by_rows(tSrS.layout()));
