@@ -11,6 +11,7 @@ import importlib
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -606,7 +607,46 @@ def _code_cell(text: str) -> str:
     return "<br>".join(f"`{line}`".replace("|", "\\|") for line in text.splitlines())
 
 
-BLOCKS = {"gpu-results": gpu_results, "build-files": build_files, "known-kernels": known_kernels}
+def t2r_table() -> str:
+    """Instructions of loads from Tensor Memory, from the record of `scripts/sass_t2r.py`."""
+    record = _record("sass-t2r")
+    shown = [name for name in record["rows"][0] if name not in ("width", "asserts")]
+    lines = [f"| load | assertions | {' | '.join(shown)} |", f"|---|---|{'--:|' * len(shown)}"]
+    for row in record["rows"]:
+        cells = " | ".join(str(row[name]) for name in shown)
+        lines.append(f"| {row['width']} | {'on' if row['asserts'] else 'off (NDEBUG)'} | {cells} |")
+    tools = ", ".join(f"{name} {version}" for name, version in record["tools"].items())
+    return "\n".join([*lines, "", f"A tile of {record['tile']}, {record['arch']}, {tools}."])
+
+
+def tutorial_table() -> str:
+    """What stands in the kernels of tutorials and ports, from the record of `scripts/sm100_tutorials.py`: a column for
+    each kernel."""
+    rows = _record("sm100-tutorials")["rows"]
+    numbers = Counter(row["program"] for row in rows)
+    seen: Counter[str] = Counter()
+    heads = []
+    for row in rows:
+        seen[row["program"]] += 1
+        several = f", kernel {seen[row['program']]}" if numbers[row["program"]] > 1 else ""
+        heads.append(row["program"] + several)
+    lines = [f"| | {' | '.join(heads)} |", f"|---|{'--:|' * len(rows)}"]
+    for name in (n for n in rows[0] if n not in ("program", "findings", "loads")):
+        if any(row[name] for row in rows):
+            lines.append(f"| `{name}` | {' | '.join(str(row[name]) for row in rows)} |")
+    loads = [", ".join(f"{n} of {shape}" for shape, n in row["loads"].items()) for row in rows]
+    lines.append(f"| shapes of loads | {' | '.join(loads)} |")
+    lines.append(f"| `porter check --sm100` | {' | '.join(', '.join(row['findings']) or '-' for row in rows)} |")
+    return "\n".join(lines)
+
+
+BLOCKS = {
+    "gpu-results": gpu_results,
+    "build-files": build_files,
+    "known-kernels": known_kernels,
+    "t2r": t2r_table,
+    "sm100-tutorials": tutorial_table,
+}
 
 
 def with_blocks(text: str) -> str:
