@@ -8,6 +8,7 @@ from pathlib import Path
 
 from porter.build.port_plan import materialize
 from porter.build.toolchain import find_toolkit
+from porter.build.tree import mirrored
 from porter.cli.context import Session
 from porter.cli.inputs import require_program
 from porter.cli.porting import plan_of
@@ -63,5 +64,8 @@ def verify_program(
         session.report(notes)
         port = materialize(plan, path)
     with session.progress() as tell:
-        both = [program_request(p, arguments, None, *build, tell=tell, report=session.report) for p in (path, port)]
-        return verify_programs(both[0], both[1], toolkit, options, hazards)
+        first, second = (
+            program_request(p, arguments, None, dirs, *build[1:], tell=tell, report=session.report)
+            for p, dirs in ((path, build[0]), (port, (*mirrored(path, port, build[0]), *build[0], path.parent)))
+        )
+        return verify_programs(first, second, toolkit, options, hazards)

@@ -14,7 +14,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.lexical import Lexed, lexed
-from porter.lang.masking import NO_MACROS, MacroUses, Masked, mask
+from porter.lang.masking import NO_MACROS, MacroUses, Masked, mask, specifier_of
 from porter.lang.text import LineIndex, Span, merged
 
 LANGUAGE = Language(tree_sitter_cuda.language())
@@ -291,7 +291,7 @@ def function_specifiers(file: CudaFile, function: Node) -> frozenset[str]:
         start = function.parent.start_byte
     head = file.lexed.plain[start:end]
     words = {m.group().decode() for m in _SPECIFIER.finditer(head)}
-    words |= {file.macros.specifiers[w].decode() for w in words if file.macros.specifiers.get(w)}
+    words |= {specifier_of(w, file.macros) for w in words}
     return frozenset(words)
 
 

@@ -128,6 +128,17 @@ def _looks_like_pragma(word: bytes) -> bool:
     return word.isupper() and _KNOWN_PRAGMA.fullmatch(word) is not None
 
 
+def specifier_of(word: str, uses: MacroUses) -> str:
+    """The specifier that a macro in front of a function stands for, by its definition or else by its name; the word
+    itself if it is none."""
+    if word in uses.specifiers:
+        return uses.specifiers[word].decode() or word
+    name = word.encode()
+    if not _looks_like_specifier(name):
+        return word
+    return "__device__" if b"DEVICE" in name else _guess(name).decode() or word
+
+
 def _before_type(word: bytes) -> re.Pattern[bytes]:
     """Where a word can be no name of a type, variable or constant."""
     return re.compile(rb"\b" + word + rb"\s+(?:static\s+|inline\s+|constexpr\s+)*(?:void|auto|bool|int|float)\b")

@@ -58,6 +58,15 @@ class TiledMma:
 
 
 @dataclass(frozen=True)
+class AtomMma:
+    """One MMA of a class that stands for the instruction: `op`, whose name has to be one of `names`, a regular
+    expression, or is not known. The arguments are A, B, the registers of D in order, and what scales D."""
+
+    op: str = field(metadata={PLACE: True})
+    names: str
+
+
+@dataclass(frozen=True)
 class Fragment:
     """New registers in the layout of a tile, of the object `mma` if that is named."""
 
@@ -246,6 +255,7 @@ class Replaced:
 Fact = (
     Mma
     | TiledMma
+    | AtomMma
     | Fragment
     | Tile
     | View
@@ -276,6 +286,7 @@ Fact = (
 KINDS: Mapping[str, type[Fact]] = {
     "mma": Mma,
     "tiled_mma": TiledMma,
+    "atom_mma": AtomMma,
     "fragment": Fragment,
     "tile": Tile,
     "view": View,

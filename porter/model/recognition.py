@@ -90,6 +90,11 @@ class Recognizer(Protocol):
         ...
 
     @property
+    def is_static(self) -> bool:
+        """Whether it calls a function of whatever class is named in front of it."""
+        ...
+
+    @property
     def of_types(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Captures that have to be objects of a class, with the class."""
         ...
@@ -274,6 +279,9 @@ class Facts:
             return self._of_method(call, callee)
         if callee is None or callee.type in ("call_expression", "lambda_expression"):
             return NOTHING
+        static = self._of_static(call, callee)
+        if static is not None:
+            return static
         paths, asked = self._asked(call.caller, callee, True)
         if not asked:
             return NOTHING
@@ -298,6 +306,20 @@ class Facts:
             return Answer(attempts=others)
         what = f"`{call.caller.text(callee)}` may be a function of the sources or a library's"
         return _doubtful(Doubt(_gravest(asked), what, rule=asked[0].rule), asked)
+
+    def _of_static(self, call: Call, callee: Node) -> Answer | None:
+        """What the call of a function of a class that the sources do not define is, whatever the class; None if no rule
+        asks for it. The reader of the fact knows which classes it is for."""
+        asked = [r for r in self.vocabulary.of(call.name) if r.is_static]
+        name = callee.text or b""
+        front = name.rpartition(b"::")[0] if callee.type == "qualified_identifier" else b""
+        if not asked or not front or self.names.resolve(call).targets:
+            return None
+        at = call.caller.span(callee).start
+        of = Span(at, at + len(front.rstrip()))
+        last = Path((Component(call.name),))
+        found = self._bound(call.caller, call.node, callee, [last], asked, (call.caller.file.text(of), of))
+        return found if not isinstance(found.fact, Doubt) else None
 
     def _of_method(self, call: Call, callee: Node) -> Answer:
         """What the call of a method is, by the class of its object."""
@@ -331,7 +353,7 @@ class Facts:
         last = {p.steps[-1].name for p in paths}
         asked = [r for name in sorted(last) for r in self.vocabulary.of(name) if r.is_call is is_call]
         # names of types are found in text, where they stand outside of functions too
-        return paths, [r for r in asked if not r.receiver and r.kind not in TYPES]
+        return paths, [r for r in asked if not r.receiver and not r.is_static and r.kind not in TYPES]
 
     def _judged(
         self,

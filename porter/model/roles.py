@@ -51,6 +51,9 @@ def warpgroup_roles(
     bounded = total is not None or end * WARPGROUP < MOST_THREADS
     if bounded:
         return WarpgroupRoles(first, str(end - first), end - first)
+    below = branches.running_below(statements, runs_mma)
+    if below:
+        return WarpgroupRoles(0, below, None)
     if threads is not None and re.fullmatch(r"[\w:\s*+/(){}<>,?=!&|%-]+", threads):
         name = re.fullmatch(r"[\w:]+", re.sub(r"<[^<>]*>", "", threads))
         bound = threads if name else f"({threads})"
@@ -99,6 +102,47 @@ class _Branches:
                 else:
                     found |= alive
         return found
+
+    def running_below(self, statements: Sequence[Node], runs_mma: Callable[[Node], bool]) -> str:
+        """How many warpgroups run MMAs, if all that run them are in one branch that the first ones take, as a constant
+        compares with their index; else nothing."""
+        active = [s for s in statements if runs_mma(s)]
+        if len(active) != 1 or active[0].type != "if_statement":
+            return ""
+        node, taken = active[0], True
+        while True:
+            arms = {True: node.child_by_field_name("consequence"), False: node.child_by_field_name("alternative")}
+            runs = {side for side, arm in arms.items() if arm is not None and runs_mma(arm)}
+            if len(runs) != 1:
+                return ""
+            taken = runs.pop()
+            other = arms[False]
+            inner = other.named_children[-1] if other is not None and not taken else None
+            bound = self._bound(node.child_by_field_name("condition"), taken)
+            if bound or inner is None or inner.type != "if_statement":
+                return bound
+            node = inner
+
+    def _bound(self, condition: Node | None, taken: bool) -> str:
+        """The number of warpgroups for which a condition holds, or does not, if those are the first ones."""
+        while condition is not None and condition.type in ("condition_clause", "parenthesized_expression"):
+            condition = condition.named_children[-1] if len(condition.named_children) == 1 else None
+        if condition is None or condition.type != "binary_expression":
+            return ""
+        left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
+        wanted = "<" if taken else ">="
+        if left is None or right is None or self.function.text(condition.children[1]) != wanted:
+            return ""
+        parameters = set(self.function.template_params)
+        if not all(w in parameters for w in re.findall(r"[A-Za-z_]\w*", self.function.text(right))):
+            return ""
+        text = f"({self.function.text(right)})"
+        if self.function.text(left) == "threadIdx.x":
+            return f"{text} / {WARPGROUP}"
+        values = self.values.by_warp(self.function, left)
+        if values == list(range(len(values))):
+            return f"{text} / {WARPGROUP // WARP}"
+        return text if values == [i // (WARPGROUP // WARP) for i in range(len(values))] else ""
 
     def _taken(self, condition: Node | None) -> frozenset[int] | None:
         """The warps for which a condition holds, or None if that is not known for every warp."""

@@ -20,7 +20,8 @@ from porter.model.program import Program, build_program
 from porter.model.recognition import Vocabulary
 from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import several_dimensions
-from porter.model.tiled.accumulators import Tiled, find_tiled, synchronizing
+from porter.model.tiled.accumulators import Tiled
+from porter.model.tiled.find import find_tiled, synchronizing
 from porter.passes import (
     completion,
     epilogue,
@@ -100,8 +101,8 @@ def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) 
 
 def _port_kernels(program: Program, placement: Placement, common: Common) -> KernelPort:
     sources = program.sources
-    accumulators = find_accumulators(program)
     tiled = find_tiled(program)
+    accumulators = find_accumulators(program)
     if tiled is not None:
         return _port_tiled(program, accumulators, tiled, placement)
     findings = model_findings(program, accumulators)

@@ -10,7 +10,7 @@ from tree_sitter import Node
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator, AccumulatorArgument, AccumulatorParam
 from porter.model.empty_calls import is_register_fence_call
-from porter.model.functions import Function, Style
+from porter.model.functions import Call, Function, Style
 from porter.model.homes import TilePlace
 from porter.model.scopes import LOOPS, resolve
 from porter.model.zeroing import Zeroing
@@ -263,15 +263,20 @@ def remove_register_fences(context: PortContext) -> None:
                 continue
             if context.accumulators.held_by(resolve(function, root, function.text(root))) is None:
                 continue
-            statement = call.node.parent
-            if statement is None or statement.type != "expression_statement":
-                continue
-            statement = _only_content_of(statement)
-            span = Span(context.before(function, statement).start, function.span(statement).end)
-            source = function.file.source
-            start, end = source.rfind(b"\n", 0, span.start) + 1, source.find(b"\n", span.end)
-            whole = source[start : span.start].strip() == b"" and source[span.end : end].strip() == b""
-            context.edit(RULE_REGISTER_FENCE, function, Span(start, end + 1) if whole else span, "" if whole else ";")
+            drop_fence(context, function, call)
+
+
+def drop_fence(context: PortContext, function: Function, call: Call) -> None:
+    """Take out a call that only pinned registers, with the loop that holds nothing else."""
+    statement = call.node.parent
+    if statement is None or statement.type != "expression_statement":
+        return
+    statement = _only_content_of(statement)
+    span = Span(context.before(function, statement).start, function.span(statement).end)
+    source = function.file.source
+    start, end = source.rfind(b"\n", 0, span.start) + 1, source.find(b"\n", span.end)
+    whole = source[start : span.start].strip() == b"" and source[span.end : end].strip() == b""
+    context.edit(RULE_REGISTER_FENCE, function, Span(start, end + 1) if whole else span, "" if whole else ";")
 
 
 def _only_content_of(statement: Node) -> Node:

@@ -2,8 +2,8 @@
 """Patterns of recognizers: source text with `$X` for one expression or template argument and `$$$X` for any list.
 
 White space and comments do not matter; brackets balance; the same `$X` twice binds the same tokens. A pattern is a
-qualified name, a member of one, a call of one, or the call of a method of an object `$X`. What the name means is for
-the model to say, not for a pattern.
+qualified name, a member of one, a call of one, or the call of a method of an object `$X` or of a class `$X`. What the
+name means is for the model to say, not for a pattern.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(r'\s*(\${1,3}(?:[A-Z]\w*|\{[A-Z]\w*\})|"(?:\\.|[^"\\])*"|\d[\w.]*|\w+|\S)', re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CAPTURE = re.compile(r"\$\$?\$?(?:([A-Z]\w*)|\{([A-Z]\w*)\})")
-_METHOD = re.compile(r"\$([A-Z]\w*)\s*\.\s*")
+_METHOD = re.compile(r"\$([A-Z]\w*)\s*(\.|::)\s*")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _MOST_TOKENS = 4000
 """Tokens that one `$X` is tried on."""
@@ -50,7 +50,9 @@ class Pattern:
     head: tuple[str, ...]
     rest: tuple[str, ...]
     receiver: str = ""
-    """The capture of the object whose method `head` is."""
+    """The capture of the object or class whose method `head` is."""
+    is_static: bool = False
+    """Whether it is a class."""
 
     @property
     def is_call(self) -> bool:
@@ -115,7 +117,7 @@ def compiled(text: str, is_type: bool = False) -> Pattern:
             raise PatternError(f"`{text}` cannot match: a method of ${method[1]} is called, as in `$X.run($A)`")
         if method[1] in called.captures:
             raise PatternError(f"`{text}` has the object ${method[1]} among the arguments of its method")
-        return replace(called, text=text.strip(), receiver=method[1])
+        return replace(called, text=text.strip(), receiver=method[1], is_static=method[2] == "::")
     head, rest, text = [], list[str](), text.strip()
     given = _placed(text)
     at = 0

@@ -75,6 +75,10 @@ class FactPattern:
         return self.of_type
 
     @property
+    def is_static(self) -> bool:
+        return self.pattern.is_static
+
+    @property
     def is_user(self) -> bool:
         return self.origin.is_user
 
@@ -220,7 +224,7 @@ def _type_of_receiver(patterns: Sequence[Pattern], where: Mapping[str, Stated]) 
     receiver = patterns[0].receiver
     if any(p.receiver != receiver for p in patterns):
         raise PatternError("of the patterns some call a method of an object, and some do not")
-    if not receiver:
+    if not receiver or patterns[0].is_static:
         return ()
     return _class_named(receiver, where.get(receiver))
 

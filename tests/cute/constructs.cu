@@ -287,20 +287,23 @@ KERNEL(atoms, 128) {
     using Op = SM90_64x128x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>;
     using Mma = decltype(make_tiled_mma(Op{}));
     __shared__ porter::Shared<1> slots;
-    const porter::Tmem<128, 1> tmem(slots);
+    const porter::Tmem<256, 1> tmem(slots);
     auto tc = tmem.warpgroup(0);
     Mma mma;
     auto& operands = fetch(a, b);
     __syncthreads();
     Tensor tA = mma.get_slice(threadIdx.x).partition_fragment_A(tensor(operands.a));
     Tensor tB = mma.get_slice(threadIdx.x).partition_fragment_B(tensor(operands.b));
-    porter::Accumulator<float, 128, Op, 2> acc(tc);
+    porter::Accumulator<float, 128> acc(tc);
     for (int i = 64; i < 128; ++i) acc[i] = 1;
     porter::arrive(acc);
     CUTE_UNROLL
     for (int k = 0; k < 4; ++k) {
         CUTE_UNROLL
-        for (int m = 0; m < 2; ++m) porter::fma<Op>(tA(0, m, k), tB(0, 0, k), acc + m * 64, k > 0 || m > 0);
+        for (int m = 0; m < 2; ++m) {
+            const auto scale = k > 0 || m > 0 ? GMMA::ScaleOut::One : GMMA::ScaleOut::Zero;
+            porter::fma<Op>(tA(0, m, k), tB(0, 0, k), acc + m * 64, scale);
+        }
     }
     porter::commit(acc);
     porter::wait<0>(acc);

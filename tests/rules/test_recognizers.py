@@ -89,7 +89,7 @@ def test_a_pattern_that_cannot_match(text: str) -> None:
         ("recognize:", "recognise:", 4, "recognise"),
         ("acme::wait<$N>()", "acme::wait<$N>(", 4, "cannot match"),
         ("acme::wait<$N>()", "acme::wait<$N>();", 4, "cannot match"),
-        ("acme::wait<$N>()", "$X::wait<$N>()", 4, "does not begin with a name"),
+        ("acme::wait<$N>()", "$$$X::wait<$N>()", 4, "does not begin with a name"),
         ("'acme::wait<$N>()'", "['acme::wait<$N>()', 'acme::wait()']", 4, "does not capture what"),
         ("{wait: {pending: $N}}", "{wate: {pending: $N}}", 4, "no kind of fact"),
         ("{wait: {pending: $N}}", "{wait: {pending: $M}}", 4, "$M, which no pattern captures"),

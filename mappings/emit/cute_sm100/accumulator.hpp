@@ -178,18 +178,3 @@ CUTE_DEVICE auto accumulator(Warpgroup& warpgroup, Mma const&,
     return cute::Tensor<Engine, Layout>(
         Engine{registers.engine().storage_, Home<F>{&warpgroup, warpgroup.tmem + column}}, registers.layout());
 }
-
-// One for MMAs called as Op::fma: `T name[kElements]`.
-template <class T, int kElements, class Op, int kM = 1>
-struct Accumulator {
-    using F = Fragment<T, kElements, Facts<MMA_Atom<Op>>::kN, kM, Facts<MMA_Atom<Op>>::kHalf>;
-    T registers[kElements];
-    Home<F> home;
-
-    CUTE_DEVICE explicit Accumulator(Warpgroup& warpgroup, uint32_t column = 0)
-        : home{&warpgroup, warpgroup.tmem + column} {}
-    Accumulator(Accumulator const&) = delete;
-    CUTE_DEVICE T& operator[](int i) { return registers[i]; }
-    CUTE_DEVICE MirrorPtr<T, F> data() { return {registers, 0, &home}; }
-    CUTE_DEVICE MirrorPtr<T, F> operator+(int i) { return {registers, i, &home}; }
-};

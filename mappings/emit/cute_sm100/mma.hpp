@@ -4,10 +4,6 @@ template <class Engine, class Layout, __CUTE_REQUIRES(is_mirror<Engine>)>
 CUTE_DEVICE Warpgroup& warpgroup(cute::Tensor<Engine, Layout> const& acc) {
     return *acc.data().home->warpgroup;
 }
-template <class T, int kElements, class Op, int kM>
-CUTE_DEVICE Warpgroup& warpgroup(Accumulator<T, kElements, Op, kM> const& acc) {
-    return *acc.home.warpgroup;
-}
 
 // In front of a batch of MMAs.
 template <class Acc>
@@ -118,25 +114,6 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     }
 }
 
-// One m64 tile by the atom itself.
-template <class Op, class T, class F>
-CUTE_DEVICE void fma(uint64_t a, uint64_t b, MirrorPtr<T, F> const& d, bool accumulate) {
-    using M = Facts<MMA_Atom<Op>>;
-    const int tile = d.offset / F::kTile;
-    if (accumulate) store(d, typename F::Mask(1) << tile);
-    d.home->in_tmem |= typename F::Mask(1) << tile;
-    Warpgroup& tc = *d.home->warpgroup;
-    tc.meet();
-    if (tc.issues()) {
-        porter::mma<M::kKind>(d.home->tile(tile), a | kDescriptorVersion, b | kDescriptorVersion, M::descriptor(),
-                              accumulate);
-    }
-}
-template <class Op, class T, int kElements, class AccOp, int kM>
-CUTE_DEVICE void fma(uint64_t a, uint64_t b, Accumulator<T, kElements, AccOp, kM>& d, bool accumulate) {
-    fma<Op>(a, b, d.data(), accumulate);
-}
-
 // A TiledMMA's gemm: warpgroup MMAs on accumulators in Tensor Memory, any other MMA as CuTe has it.
 template <class Atom, class Mma, class TensorA, class TensorB, class Engine, class Layout>
 CUTE_DEVICE void gemm(Mma const& mma, TensorA const& A, TensorB const& B, cute::Tensor<Engine, Layout>& acc) {
@@ -148,43 +125,3 @@ CUTE_DEVICE void gemm(Mma const& mma, TensorA const& A, TensorB const& B, cute::
         cute::gemm(static_cast<Atom const&>(mma), A, B, acc);
     }
 }
-}  // namespace porter
-
-// ---- CuTe's functions on accumulators -----------------------------------------------------------------------------
-
-namespace cute {
-template <class Atom, class Threads, class Permutation, class EngineA, class LayoutA, class EngineB, class LayoutB,
-          class Engine, class Layout>
-CUTE_DEVICE void gemm(TiledMMA<Atom, Threads, Permutation> const& mma, Tensor<EngineA, LayoutA> const& A,
-                      Tensor<EngineB, LayoutB> const& B, Tensor<Engine, Layout>& acc) {
-    porter::gemm<Atom>(mma, A, B, acc);
-}
-template <class Atom, class Threads, class Permutation, class EngineA, class LayoutA, class EngineB, class LayoutB,
-          class Engine, class Layout>
-CUTE_DEVICE void gemm(TiledMMA<Atom, Threads, Permutation> const& mma, Tensor<EngineA, LayoutA> const& A,
-                      Tensor<EngineB, LayoutB> const& B, Tensor<Engine, Layout>&& acc) {
-    porter::gemm<Atom>(mma, A, B, acc);
-}
-
-// clear, fill, warpgroup_fence_operand: for an accumulator and for a view of one.
-template <class T, class F, class Layout>
-CUTE_DEVICE void clear(Tensor<porter::MirrorEngine<T, F>, Layout>& acc) {
-    porter::fill(acc, 0);
-}
-template <class T, class F, class Layout>
-CUTE_DEVICE void clear(Tensor<ViewEngine<porter::MirrorPtr<T, F>>, Layout>& acc) {
-    porter::fill(acc, 0);
-}
-template <class T, class F, class Layout, class Value>
-CUTE_DEVICE void fill(Tensor<porter::MirrorEngine<T, F>, Layout>& acc, Value const& value) {
-    porter::fill(acc, value);
-}
-template <class T, class F, class Layout, class Value>
-CUTE_DEVICE void fill(Tensor<ViewEngine<porter::MirrorPtr<T, F>>, Layout>& acc, Value const& value) {
-    porter::fill(acc, value);
-}
-template <class T, class F, class Layout>
-CUTE_DEVICE void warpgroup_fence_operand(Tensor<porter::MirrorEngine<T, F>, Layout>&) {}
-template <class T, class F, class Layout>
-CUTE_DEVICE void warpgroup_fence_operand(Tensor<ViewEngine<porter::MirrorPtr<T, F>>, Layout>&) {}
-}  // namespace cute

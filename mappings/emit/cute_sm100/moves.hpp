@@ -92,15 +92,6 @@ template <class Engine, class Layout, __CUTE_REQUIRES(is_mirror<Engine>)>
 CUTE_DEVICE void store(cute::Tensor<Engine, Layout> const& acc) {
     store(acc.data());
 }
-template <class T, int kElements, class Op, int kM>
-CUTE_DEVICE void load(Accumulator<T, kElements, Op, kM>& acc) {
-    load(acc.data());
-}
-template <class T, int kElements, class Op, int kM>
-CUTE_DEVICE void store(Accumulator<T, kElements, Op, kM>& acc) {
-    store(acc.data());
-}
-
 // All elements of an accumulator or of a view of one.
 template <class Engine, class Layout, class T>
 CUTE_DEVICE void fill(cute::Tensor<Engine, Layout>& acc, T const& value) {
@@ -113,10 +104,4 @@ CUTE_DEVICE void fill(cute::Tensor<Engine, Layout>& acc, T const& value) {
     }
     CUTE_UNROLL
     for (int i = 0; i < size(acc); ++i) p[acc.layout()(i)] = typename Engine::value_type(value);
-}
-template <class T, int kElements, class Op, int kM>
-CUTE_DEVICE void clear(Accumulator<T, kElements, Op, kM>& acc) {
-    acc.home.in_tmem = 0;
-    CUTE_UNROLL
-    for (int i = 0; i < kElements; ++i) acc[i] = T(0);
 }

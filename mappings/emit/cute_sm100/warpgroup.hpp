@@ -59,6 +59,9 @@ struct Operand {
     uint32_t address = kNone;
     uint32_t batch = 0;  // one behind the last that reads it
 
+    uint32_t next = 0;   // k-step for an MMA by its atom
+    static constexpr uint32_t kSteps = 8;
+
     Operand() = default;
     CUTE_DEVICE Operand(uint32_t address) : address(address) {}
 };
@@ -134,6 +137,17 @@ struct Warpgroup {
     // Until nothing reads the columns of an operand.
     CUTE_DEVICE void release(Operand const& columns) {
         if (columns.batch > completed) complete(max(columns.batch, committed - min(committed, ring - 1)));
+    }
+    // Columns for the next k-step of A from registers.
+    CUTE_DEVICE uint32_t next_step(Operand& columns) {
+        if (columns.address == Operand::kNone) __trap();  // A would be stored over an accumulator
+        if (columns.next == Operand::kSteps) {
+            if (columns.batch > committed) commit();  // MMAs of the open batch read them
+            release(columns);
+        }
+        if (columns.batch <= completed) columns.next = 0;
+        columns.batch = committed + 1;
+        return columns.address + 8 * columns.next++;
     }
 };
 

@@ -5,7 +5,7 @@ through the functions that are handed them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -13,17 +13,15 @@ from tree_sitter import Node
 
 from porter.diagnostics import Code
 from porter.lang.cuda import walk
-from porter.model.facts import Commit, CopyWait, Doubt, Fence, Layout, ProxyFence, RegisterFence, TiledMma, Wait, Zero
+from porter.lang.text import Span
+from porter.model.facts import Commit, Fence, Layout, Wait
 from porter.model.functions import Call, Function, Style
 from porter.model.program import Program, Refusal
-from porter.model.recognition import Answer
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import Key, Tensors, initializer
 
-SYNCHRONIZES = (Fence, Commit, Wait)
 _CALLED = re.compile(r"([A-Za-z_][\w:]*\s*<[^<>();]*>)\s*\Z")
 _LONGEST_NAME = 200
-_ASKED = (TiledMma, *SYNCHRONIZES)
 
 
 @dataclass(eq=False)
@@ -51,6 +49,27 @@ class Origin(Enum):
 
 
 @dataclass(eq=False)
+class Atom:
+    """One MMA by its atom. `op` is the class in front of `::`, `d` the expression that names its tile, in whose place
+    the arguments `registers` stand."""
+
+    call: Call
+    op: Span
+    d: Node = field(repr=False)
+    registers: Span
+    a_in_registers: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Array:
+    """Registers that are an array, or a pointer into one: the type of a register, and whether it has two elements."""
+
+    element: str
+    extents: tuple[Node, ...] = field(repr=False)
+    half: bool
+
+
+@dataclass(eq=False)
 class Handle:
     """A variable that names an accumulator. `mma` is the tiled MMA of a fragment: an expression, and the function that
     it stands in."""
@@ -58,6 +77,7 @@ class Handle:
     variable: Variable
     origin: Origin
     mma: tuple[Function, Node] | None = None
+    array: Array | None = None
 
     @property
     def name(self) -> str:
@@ -96,6 +116,11 @@ class Tiled:
     program: Program
     tensors: Tensors
     multiplies: list[Multiply] = field(default_factory=list)
+    atoms: list[Atom] = field(default_factory=list)
+    names_of_atoms: set[str] = field(default_factory=set)
+    """Regular expressions that the classes of atoms are named by."""
+    emptied: list[Function] = field(default_factory=list)
+    """Functions that only synchronized, whose calls do it themselves."""
     synchronizations: list[Synchronization] = field(default_factory=list)
     copy_waits: list[Call] = field(default_factory=list)
     """Calls that wait for asynchronous copies of a function without a fence behind them."""
@@ -117,6 +142,8 @@ class Tiled:
         """Whether a name is an argument of a call that clears it, pins it, or asks for its layout; or the receiver of
         one."""
         parent = name.parent
+        while parent is not None and parent.type == "subscript_expression":
+            name, parent = parent, parent.parent
         above = parent.parent if parent is not None else None
         if parent is None or above is None:
             return False
@@ -182,7 +209,8 @@ class Tiled:
     @property
     def calls(self) -> list[Call]:
         """Calls that issue MMAs, or open, close or wait for a batch."""
-        return [*(m.call for m in self.multiplies), *(s.call for s in self.synchronizations)]
+        issued = [*(m.call for m in self.multiplies), *(a.call for a in self.atoms)]
+        return [*issued, *(s.call for s in self.synchronizations)]
 
     @property
     def fragments(self) -> list[Handle]:
@@ -195,71 +223,7 @@ class Tiled:
             self.refusals.append(refusal)
 
 
-def find_tiled(program: Program) -> Tiled | None:
-    """Everything of the kind; None if nothing multiplies so."""
-    if not program.mentions((TiledMma,)):
-        return None
-    tiled = Tiled(program, Tensors(program))
-    answers = [(c, program.facts.answer(c)) for f in program.functions for c in f.calls]
-    of_warpgroups = _meeting(program, [c.caller for c, a in answers if _synchronizes(a)])
-    for call, answer in answers:
-        if isinstance(answer.fact, TiledMma) and of_warpgroups(call.caller):
-            tiled.multiplies.append(_multiply(call, answer))
-            assert answer.recognizer is not None
-            tiled.libraries.add(answer.recognizer.library)
-    if not tiled.multiplies:
-        return None
-    fenced: set[int] = set()
-    for call, answer in answers:
-        if isinstance(answer.fact, SYNCHRONIZES):
-            tiled.synchronizations.append(Synchronization(call, answer.fact))
-        elif isinstance(answer.fact, CopyWait):
-            tiled.copy_waits.append(call)
-        elif isinstance(answer.fact, ProxyFence):
-            fenced.add(id(call.caller))
-        elif isinstance(answer.fact, (Zero, RegisterFence)):
-            tiled.unread.add((id(call.caller.file), call.node.id))
-        elif isinstance(answer.fact, Doubt) and answer.fact.kind in _ASKED:
-            tiled.refuse(call.caller, call.node, answer.fact.what, Code.WGMMA_FORM)
-    tiled.copy_waits = [c for c in tiled.copy_waits if id(c.caller) not in fenced]
-    seeds = [c.caller for c in tiled.calls]
-    for function in seeds:
-        if function.style is Style.MACRO:
-            tiled.refuse(function, function.body, f"macro `{function.name}` issues MMAs of a library", Code.WGMMA_FORM)
-    tiled.active = program.reaching(seeds)
-    _Search(tiled).run()
-    return tiled
-
-
-def synchronizing(program: Program) -> list[Call]:
-    """Calls of a library that open, close or wait for batches of MMAs, and those that may be one."""
-    return [c for f in program.functions for c in f.calls if _synchronizes(program.facts.answer(c))]
-
-
-def _synchronizes(answer: Answer) -> bool:
-    fact = answer.fact
-    return isinstance(fact, SYNCHRONIZES) or (isinstance(fact, Doubt) and fact.kind in SYNCHRONIZES)
-
-
-def _meeting(program: Program, synchronizing: Sequence[Function]) -> Callable[[Function], bool]:
-    """Whether a function is part of device code that opens, closes or waits for batches of MMAs. Other tiled MMAs are
-    those of single warps, whose results are there when the call returns."""
-    beside = program.reaching(synchronizing)
-    device = {id(f) for f in program.functions if f.style is not Style.HOST}
-    return lambda function: bool(program.reaching([function]) & beside & device)
-
-
-def _multiply(call: Call, answer: Answer) -> Multiply:
-    def operand(name: str) -> Node:
-        assert answer.recognizer is not None
-        span = answer.captures[answer.recognizer.place_of(name)][1]
-        found = next((n for a in call.args for n in walk(a) if call.caller.span(n) == span), None)
-        return found if found is not None else call.node
-
-    return Multiply(call, operand("mma"), operand("a"), operand("d"))
-
-
-class _Search:
+class Search:
     """Follows accumulators from multiplies to their declarations, and from there to all who are handed them."""
 
     def __init__(self, tiled: Tiled) -> None:
@@ -336,11 +300,11 @@ class _Search:
     def _handed_on(self) -> bool:
         """Parameters of functions that issue or wait for MMAs and are handed an accumulator."""
         found = False
-        for call, argument, _ in list(self._arguments()):
+        for call, argument, handle in list(self._arguments()):
             for target in self.program.targets(call):
                 index = call.args.index(argument)
                 is_called = id(target) in self.tiled.active and target.style is not Style.KERNEL
-                if not is_called or index >= len(target.params):
+                if not is_called or index >= len(target.params) or handle.array is not None:
                     continue
                 param = target.params[index]
                 variable = Variable(target, param.name, param=param)

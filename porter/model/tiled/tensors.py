@@ -31,6 +31,8 @@ class Tensors:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.arrays: dict[Key, int] = {}
+        """Variables that are arrays of registers, or pointers into one, with how many subscripts an element has."""
         self._calls = {(id(f.file), c.node.id): c for f in program.functions for c in f.calls}
 
     def call(self, function: Function, node: Node) -> Call | None:
@@ -48,8 +50,34 @@ class Tensors:
                 if inner is None:
                     return None
                 node = inner
+            elif (part := self._part(function, node)) is not None:
+                node = part
             else:
                 return None
+
+    def _part(self, function: Function, node: Node) -> Node | None:
+        """What an expression names a part of: an array of registers with a distance, by its address, or a row of it."""
+        if node.type == "binary_expression":
+            sides = (
+                [node.child_by_field_name(s) for s in ("left", "right")]
+                if function.text(node.children[1]) == "+"
+                else []
+            )
+            return next((s for s in sides if s is not None and self._is_array(function, s)), None)
+        inner = subscripted(node)
+        if node.type == "pointer_expression" and function.text(node).startswith("&"):
+            return inner if inner is not node and self._is_array(function, inner) else None
+        name, subscripts = node, 0
+        while name.type == "subscript_expression" and (of := name.child_by_field_name("argument")) is not None:
+            name, subscripts = of, subscripts + 1
+        if not subscripts or name.type != "identifier":
+            return None
+        variable = resolve(function, name, function.text(name))
+        return inner if variable is not None and subscripts < self.arrays.get(variable.key, 0) else None
+
+    def _is_array(self, function: Function, node: Node) -> bool:
+        variable = self.root(function, node)
+        return variable is not None and variable.key in self.arrays
 
     def _viewed(self, function: Function, node: Node) -> Node | None:
         """What a call gives a view of: the object that is called with whole modes, or an argument as a rule says."""
@@ -88,6 +116,15 @@ class Tensors:
         """Whether an expression is a call that a rule says gives registers of its own."""
         call = self.call(function, node)
         return call is not None and isinstance(self.program.facts.of_call(call), REGISTERS)
+
+
+def subscripted(node: Node | None) -> Node:
+    """What the outermost subscript of an expression, or of one whose address is taken, is of; else the expression."""
+    assert node is not None
+    inner = node.child_by_field_name("argument") if node.type == "pointer_expression" else node
+    if inner is not None and inner.type == "subscript_expression":
+        return inner.child_by_field_name("argument") or node
+    return node
 
 
 def initializer(variable: Variable) -> Node | None:

@@ -14,6 +14,7 @@ from porter.lang.cuda import enclosing
 from porter.model.functions import Call, Function, Style, outermost
 from porter.model.program import PACK
 from porter.model.tiled.accumulators import Handle
+from porter.passes.tiled import atoms
 from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext, TiledKernel
 from porter.passes.tiled.lifetimes import together
 from porter.passes.tiled.names import Names
@@ -175,11 +176,15 @@ def columns_of(context: TiledContext, names: Names, frame: Frame, place: Place, 
     own: dict[int, str] = {}
     for handle in frame.fragments:
         name = context.local(frame, f"{handle.name}_columns")
-        mma, fragment = _types(place, handle)
-        width = f"{NAMESPACE}::columns_of<{warpgroups}, {mma}, {fragment}>()"
+        if handle.array is not None:
+            width = atoms.width(context, frame, handle)
+        else:
+            mma, fragment = _types(place, handle)
+            width = f"{NAMESPACE}::columns_of<{warpgroups}, {mma}, {fragment}>()"
         frame.widths[handle.name] = width
         found.lines.append(f"constexpr int {name} = {width};")
-        before = [own[id(o)] for o in frame.fragments if id(o) in own and together(names, o, handle)]
+        others = [o for o in frame.fragments if id(o) in own]
+        before = [own[id(o)] for o in others if o.array or handle.array or together(names, o, handle)]
         before = [base, *before] if base else before
         found.first[id(handle)] = " + ".join(before)
         own[id(handle)] = name
@@ -193,6 +198,8 @@ def columns_of(context: TiledContext, names: Names, frame: Frame, place: Place, 
 def operands_of(context: TiledContext, frame: Frame, place: Place, warpgroups: str) -> list[Term]:
     """Columns of the A operands that may come from registers, of a function and of what it calls. Raises Unnamed."""
     terms = operand_terms(context, frame, place, warpgroups)
+    if isinstance(frame, TiledKernel) and atoms.reads_registers(context, frame):
+        terms.append(Term(f"8 * {NAMESPACE}::Operand::kSteps"))
     for call, other in _calls(context, frame):
         if other.operands_name and other is not frame:
             shown = _stated(call, other, other.operands_name, place, warpgroups)

@@ -29,6 +29,10 @@ def insert_loads(context: TiledContext, names: Names) -> None:
             what = f"registers of `{handle.name}` are used in a statement that also issues MMAs or waits for them"
             context.tiled.refuse(function, node, what)
             continue
+        if handle.array is not None and handle.origin is Origin.PARAM:
+            what = f"registers of `{handle.name}` are used in `{function.name}`, which is handed a pointer to them"
+            context.tiled.refuse(function, node, what)
+            continue
         is_local = handle.function is function and handle.origin is Origin.FRAGMENT
         if is_local and not context.activity.may_follow(function, statement):
             continue

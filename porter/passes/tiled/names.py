@@ -12,7 +12,7 @@ from porter.lang.text import Span
 from porter.model.facts import Fragment
 from porter.model.functions import Alias, Function, Style, outermost
 from porter.model.scopes import Variable, resolve
-from porter.model.tiled.accumulators import Handle
+from porter.model.tiled.accumulators import Handle, Origin
 from porter.model.tiled.tensors import Key, holder, names_in
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.sight import is_visible
@@ -25,7 +25,8 @@ class Names:
 
     def __init__(self, context: TiledContext) -> None:
         self.context = context
-        self._through: dict[Key, set[Key]] = {k: {k} for k in context.tiled.handles}
+        handles = context.tiled.handles.items()
+        self._through: dict[Key, set[Key]] = {k: {k} for k, h in handles if not (h.array and h.origin is Origin.VIEW)}
         while self._more():
             pass
 
@@ -169,6 +170,8 @@ class Names:
         if call is None:
             # the argument of a view
             return self._is_operand(function, call_node) if call_node.type == "call_expression" else False
+        if any(atom.call is call for atom in self.context.tiled.atoms):
+            return True
         for multiply in self.context.tiled.multiplies:
             if multiply.call is call:
                 return multiply.d.start_byte <= name.start_byte < multiply.d.end_byte

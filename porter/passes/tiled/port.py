@@ -12,6 +12,7 @@ from porter.passes.context import PortContext
 from porter.passes.findings import refused
 from porter.passes.header import insert_header
 from porter.passes.plan import KernelPlan
+from porter.passes.tiled.atoms import rewrite_atoms
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.moves import insert_loads
 from porter.passes.tiled.names import Names
@@ -24,7 +25,7 @@ from porter.rules.load import mappings_directory
 HEADER = "cute_sm100.hpp"
 CUTE = "CuTe C++"
 """Its library, in rules."""
-_PARTS = ("types", "warpgroup", "accumulator", "moves", "mma")
+_PARTS = ("types", "warpgroup", "accumulator", "moves", "mma", "atoms", "cute")
 """What the header is made of, each of what stands in front of it."""
 
 
@@ -45,6 +46,7 @@ def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[
         set_up(context, names)
         rewrite_synchronization(context)
         fence_copies(context)
+        rewrite_atoms(context)
         insert_loads(context, names)
         hand_on(context)
     found = [refused(program, r) for r in tiled.refusals]

@@ -17,6 +17,7 @@ from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle
 from porter.model.tiled.tensors import names_in
 from porter.passes import emitting
+from porter.passes.tiled import atoms
 from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
 from porter.passes.tiled.frames import Columns, columns_of, counted, find_frames, operands_of, state_frames
 from porter.passes.tiled.names import Names
@@ -142,6 +143,9 @@ def _with_operands(context: TiledContext, kernel: TiledKernel, columns: Columns,
 
 def _declare(context: TiledContext, handle: Handle, column: str) -> None:
     """`accumulator(…)` around the value that the registers are declared with."""
+    if handle.array is not None:
+        atoms.declare_array(context, handle, column)
+        return
     assert handle.mma is not None
     assert handle.value is not None
     function, value = handle.function, handle.value

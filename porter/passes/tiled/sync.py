@@ -88,6 +88,12 @@ def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, 
         if s.call.caller is function and s.call.node.start_byte > node.start_byte and not isinstance(s.fact, Wait)
     ]
     end = min(ends, default=function.body.end_byte)
+    for atom in context.tiled.atoms:
+        caller = atom.call.caller
+        if node.start_byte < atom.call.node.start_byte < end and _within(caller, function):
+            handle = _seen(context, caller, atom.d, function, node)
+            if handle is not None:
+                yield handle.name, ""
     for multiply in context.tiled.multiplies:
         at = multiply.call.node
         if not (node.start_byte < at.start_byte < end and _within(multiply.call.caller, function)):
