@@ -33,6 +33,8 @@ from porter.passes import (
     tmem_lifetime,
     tracked,
 )
+from porter.passes.arms import RULE as ARMS_RULE
+from porter.passes.arms import close_arms, for_blackwell
 from porter.passes.builders import CHOICE_RULE, header_text, port_builders
 from porter.passes.builders import HEADER as BUILDER_HEADER
 from porter.passes.columns import assign_columns
@@ -75,10 +77,25 @@ def port_kernels(
     which share headers with this one, ask for."""
     program = build_program(sources, vocabulary)
     ported = _port_kernels(program, placement, common)
+    _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
         _ask_builders(ported, builders, placement)
     return ported
+
+
+def _close_arms(ported: KernelPort) -> None:
+    """Kernels for Hopper take Hopper's arm of a conditional, also where one for Blackwell stands in front of it."""
+    sources = ported.program.sources
+    closed = close_arms(sources) if ported.edits else []
+    shared = for_blackwell(ported.program, closed)
+    if shared is not None:
+        where = sources.files[shared.path].location(shared.span)
+        values = {"what": "code for Blackwell in front of Hopper's in a conditional, beside kernels for Blackwell"}
+        ported.diagnostics.append(Diagnostic(Code.WGMMA_FORM, where, values))
+        ported.edits.clear()
+    elif closed:
+        ported.edits.setdefault(ARMS_RULE, []).extend(closed)
 
 
 def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) -> None:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conditionals whose arm for Blackwell stands in front of Hopper's: the port of a Hopper kernel takes Hopper's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from porter.lang.cuda import CudaFile
+from porter.lang.sources import SourceSet
+from porter.lang.text import Edit, Span
+from porter.model.program import Program
+
+RULE = "PTR675"
+_DIRECTIVE = re.compile(
+    rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b[ \t]*((?:[^\\\n]|\\\r?\n|\\.)*)"
+)
+_LATER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==|>)\s*(?:9[0-9]{2}[1-9]|1[0-9]{3})\b|\b__CUDA_ARCH_FEAT_SM1\d\d_ALL\b")
+_HOPPER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==)\s*900\b|\b__CUDA_ARCH_FEAT_SM90_ALL\b")
+_OWN = re.compile(rb"\bSM100_(?:MMA|TMEM)_\w+")
+_JOINED = re.compile(rb"\\\r?\n")
+_NOT = re.compile(rb"!|\bnot\b")
+
+
+def close_arms(sources: SourceSet) -> list[Edit]:
+    """Edits that let nobody into the arms for Blackwell of conditionals that have one for Hopper behind them."""
+    return [edit for path, file in sources.files.items() for edit in _closed(path, file)]
+
+
+def for_blackwell(program: Program, closed: Sequence[Edit]) -> Edit | None:
+    """The first of these edits if functions of the sources use Tensor Memory, and so may need what they close."""
+    own = any("tcgen05." in s.template for f in program.functions for s in f.asm)
+    named = any(_OWN.search(file.lexed.code) for file in program.sources.files.values())
+    return closed[0] if closed and (own or named) else None
+
+
+def _closed(path: str, file: CudaFile) -> Iterator[Edit]:
+    for arms in _chains(file):
+        for i, (word, span) in enumerate(arms):
+            text = file.source[span.start : span.end]
+            said = _JOINED.sub(b" ", text)
+            behind = any(_HOPPER.search(file.source[s.start : s.end]) for _, s in arms[i + 1 :])
+            if not behind or not _LATER.search(said) or _HOPPER.search(said) or _NOT.search(said):
+                continue
+            if word in (b"if", b"elif"):
+                yield Edit(path, span, b"0 && (" + text + b")")
+
+
+def _chains(file: CudaFile) -> Iterator[list[tuple[bytes, Span]]]:
+    """The arms of every conditional: the word of each, and its condition without comments behind it."""
+    open_: list[list[tuple[bytes, Span]]] = []
+    for span in file.lexed.directives:
+        match = _DIRECTIVE.match(file.source, span.start, span.end)
+        if match is None:
+            continue
+        word, end = match[1], match.end(2)
+        comment = re.search(rb"//|/\*", match[2])
+        if comment is not None:
+            end = match.start(2) + comment.start()
+        end -= len(file.source[match.start(2) : end]) - len(file.source[match.start(2) : end].rstrip())
+        arm = word, Span(match.start(2), max(end, match.start(2)))
+        if word.startswith(b"if"):
+            open_.append([arm])
+        elif word == b"endif":
+            if open_:
+                yield open_.pop()
+        elif open_:
+            open_[-1].append(arm)
