@@ -117,7 +117,7 @@ struct Mma {
         (
             WRAPPER.replace("float* d", "float (&d)[8]"),
             "Mma<Op>::wgmma(a, b, acc, 1);",
-            ["porter::Registers<float> d, bool s"],
+            ["porter::Accumulator<float, 8>& d, bool s"],
         ),
         (
             WRAPPER.replace("float* d", "float d[8]"),
@@ -322,3 +322,20 @@ def test_what_is_no_atom_of_hopper_stays(tmp_path: Path, call: str) -> None:
     result = port(tmp_path, text)
     assert not result.changed
     assert "porter::" not in "".join(d.message for d in result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("head", "call"),
+    [
+        ("__device__ void finish(float (&d)[8], float* out)", "finish(acc, out);"),
+        ("template <int N>\n__device__ void finish(float (&d)[N], float* out)", "finish(acc, out);"),
+        ("template <int N>\n__device__ void finish(float (&d)[N], float* out)", "finish<8>(acc, out);"),
+    ],
+)
+def test_functions_that_read_a_whole_array_are_handed_the_accumulator(tmp_path: Path, head: str, call: str) -> None:
+    before = f"{head} {{\n  warpgroup_wait<0>();\n  out[0] = d[0];\n}}\n"
+    text = ported(tmp_path, kernel(f"{ACC}{ARRIVE}{FMA}  warpgroup_commit_batch();\n  {call}\n", before))
+    extent = "N" if "template" in head else "8"
+    assert f"finish(porter::Accumulator<float, {extent}>& d, float* out)" in text
+    assert "  porter::wait<0>(d);\n  porter::load(d);\n  out[0] = d[0];\n" in text
+    assert f"  {call}\n" in text

@@ -67,6 +67,8 @@ class Array:
     element: str
     extents: tuple[Node, ...] = field(repr=False)
     half: bool
+    is_reference: bool = False
+    """Whether it is a parameter that refers to a whole array."""
 
 
 @dataclass(eq=False)

@@ -24,6 +24,7 @@ from porter.model.tiled.tensors import initializer, subscripted
 
 _SEQUENCE = re.compile(r"(?:index|integer)_sequence\s*<(?:[^<>]*,)?\s*(\w+)\s*\.\.\.\s*>")
 _COUNTED = re.compile(r"(?:::)?(?:\w+::)*make_(?:index|integer)_sequence\s*<.*>\s*(?:\{\s*\}|\(\s*\))", re.DOTALL)
+_REFERENCE = re.compile(r"\(\s*&\s*\w+\s*\)\s*\[")
 _SHARED, _REGISTERS = 2, 5
 """Arguments in front of D's registers: descriptors of A and B, or four registers of A and the descriptor of B."""
 _MOST_EXTENTS = 2
@@ -224,7 +225,10 @@ class _Search:
             what = f"whether a register of `{handle.name}` holds one element or two is not clear"
             self.tiled.refuse(function, node, what)
             return False
-        handle.array = Array(element, tuple(extents), half)
+        declarator = (
+            function.text(handle.variable.param.node) if handle.variable.param and handle.variable.param.node else ""
+        )
+        handle.array = Array(element, tuple(extents), half, bool(_REFERENCE.search(declarator)))
         self.tiled.handles[handle.variable.key] = handle
         self.tiled.tensors.arrays[handle.variable.key] = len(extents)
         return True

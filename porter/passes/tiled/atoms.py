@@ -62,17 +62,40 @@ def _depends(context: TiledContext, function: Function, atom: Atom) -> bool:
     return first in lookup.template_names(lookup.site(function, callee)) or "<" in function.file.text(atom.op)
 
 
+def _whole_type(handle: Handle) -> str:
+    assert handle.array is not None
+    several = ("Accumulator", "Accumulators")[len(handle.array.extents) - 1]
+    extents = ", ".join(handle.function.text(e) for e in handle.array.extents)
+    half = ", true" if handle.array.half else ""
+    return f"{NAMESPACE}::{several}<{handle.array.element}, {extents}{half}>"
+
+
 def _type(handle: Handle) -> str:
     assert handle.array is not None
     half = ", true" if handle.array.half else ""
     return f"{NAMESPACE}::Registers<{handle.array.element}{half}>"
 
 
+def is_whole(context: TiledContext, handle: Handle) -> bool:
+    """Whether a name stands for a whole array: its own, or one that every caller hands to a reference."""
+    if handle.origin is Origin.FRAGMENT:
+        return True
+    function, param = handle.function, handle.variable.param
+    if handle.array is None or not handle.array.is_reference or param is None:
+        return False
+    given = [
+        (c.caller, c.args[param.index]) for c in context.tiled.program.callers(function) if param.index < len(c.args)
+    ]
+    handles = [context.tiled.handle_of(f, n) if n.type == "identifier" else None for f, n in given]
+    return bool(handles) and all(h is not None and h is not handle and is_whole(context, h) for h in handles)
+
+
 def _retype(context: TiledContext, handle: Handle) -> None:
     """The type of a parameter or of a variable that names registers of an array."""
     function, param, declaration = handle.function, handle.variable.param, handle.variable.declaration
     if param is not None:
-        context.port.edit_once(RULE, function, param.span, f"{_type(handle)} {handle.name}")
+        text = f"{_whole_type(handle)}&" if is_whole(context, handle) else _type(handle)
+        context.port.edit_once(RULE, function, param.span, f"{text} {handle.name}")
         return
     declarator = handle.variable.declarator
     declared = declared_name(declarator) if declarator is not None else None
@@ -143,7 +166,7 @@ def _place(context: TiledContext, function: Function, name: Node, handle: Handle
         _by_distance(context, function, node)
         return
     assert handle.array is not None
-    plain = "registers" if handle.origin is Origin.FRAGMENT else "data()"
+    plain = "registers" if is_whole(context, handle) else "data()"
     span = function.span(name)
     context.port.edit(RULE, function, Span(span.end, span.end), f".{plain}")
 
@@ -208,13 +231,8 @@ def declare_array(context: TiledContext, handle: Handle, column: str) -> None:
     assert array is not None
     kind = declaration.child_by_field_name("type")
     assert kind is not None
-    several = ("Accumulator", "Accumulators")[len(array.extents) - 1]
-    extents = ", ".join(function.text(e) for e in array.extents)
-    half = ", true" if array.half else ""
     given = f", {column}" if column else ""
-    text = (
-        f"{NAMESPACE}::{several}<{array.element}, {extents}{half}> {handle.name}({context.port.names.warpgroup}{given})"
-    )
+    text = f"{_whole_type(handle)} {handle.name}({context.port.names.warpgroup}{given})"
     declarators = declaration.children_by_field_name("declarator")
     index = next(i for i, d in enumerate(declarators) if d == handle.variable.declarator)
     at = function.span(declarators[index])

@@ -12,6 +12,7 @@ from porter.model.coherence import STATEMENT_LISTS
 from porter.model.functions import Function
 from porter.model.tiled.accumulators import Handle, Origin
 from porter.model.tiled.activity import is_constant_branch, may_leave
+from porter.passes.tiled.atoms import is_whole
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 from porter.passes.tiled.names import Names
 
@@ -29,7 +30,7 @@ def insert_loads(context: TiledContext, names: Names) -> None:
             what = f"registers of `{handle.name}` are used in a statement that also issues MMAs or waits for them"
             context.tiled.refuse(function, node, what)
             continue
-        if handle.array is not None and handle.origin is Origin.PARAM:
+        if handle.array is not None and not is_whole(context, handle):
             what = f"registers of `{handle.name}` are used in `{function.name}`, which is handed a pointer to them"
             context.tiled.refuse(function, node, what)
             continue
