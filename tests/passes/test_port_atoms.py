@@ -339,3 +339,14 @@ def test_functions_that_read_a_whole_array_are_handed_the_accumulator(tmp_path: 
     assert f"finish(porter::Accumulator<float, {extent}>& d, float* out)" in text
     assert "  porter::wait<0>(d);\n  porter::load(d);\n  out[0] = d[0];\n" in text
     assert f"  {call}\n" in text
+
+
+def test_a_function_that_synchronizes_under_a_condition_keeps_it(tmp_path: Path) -> None:
+    before = """__device__ void close_if(bool last) {
+  if (last) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+"""
+    body = f"{ACC}{ARRIVE}{FMA}  close_if(n);\n  warpgroup_wait<0>();\n{STORE}"
+    text = ported(tmp_path, kernel(body, before))
+    assert "  if (last) tc.commit();" in text
+    assert "  close_if(tc, n);\n" in text

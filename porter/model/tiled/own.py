@@ -12,6 +12,7 @@ from porter.model.program import Program, TensorCoreStatement
 from porter.model.tensor_core import Step, SyncStep
 from porter.model.tiled.accumulators import Synchronization
 
+_ASSERTION = re.compile(r"[A-Z][A-Z0-9_]*ASSERT\w*\s*\(.*\)\s*;?", re.DOTALL)
 _IGNORED = ("comment", "static_assert_declaration", "preproc_call")
 
 
@@ -47,15 +48,15 @@ def _is_wrapper(function: Function) -> bool:
     """Whether a function has nothing in it but one asm statement, checks of constants aside."""
     if function.style not in (Style.DEVICE, Style.METHOD) or len(function.asm) != 1:
         return False
-    return len(_statements(function)) == 1
+    return _does_one_thing(function)
 
 
-def _statements(function: Function) -> list[str]:
+def _does_one_thing(function: Function) -> bool:
+    """Whether a function is one statement, which everybody comes to."""
     inner = [n for n in function.body.named_children if n.type not in _IGNORED]
     # an assertion about constants by a macro
-    return [
-        t for n in inner if not re.fullmatch(r"[A-Z][A-Z0-9_]*ASSERT\w*\s*\(.*\)\s*;?", t := function.text(n), re.S)
-    ]
+    left = [n for n in inner if not _ASSERTION.fullmatch(function.text(n))]
+    return len(left) == 1 and left[0].type == "expression_statement"
 
 
 def _calls(
@@ -65,7 +66,7 @@ def _calls(
     for call in program.callers(function):
         meant = Wait(_given(function, call, fact.pending)) if isinstance(fact, Wait) else fact
         outer = call.caller
-        alone = outer.style in (Style.DEVICE, Style.METHOD) and len(outer.calls) == len(_statements(outer)) == 1
+        alone = outer.style in (Style.DEVICE, Style.METHOD) and len(outer.calls) == 1 and _does_one_thing(outer)
         if alone and outer not in emptied:
             emptied.append(outer)
             yield from _calls(program, outer, meant, emptied)
