@@ -241,7 +241,7 @@ def close(root: Path, dialect: Dialect, directories: Sequence[Path] = ()) -> Clo
                 continue
             if name not in closure.modules:
                 stat = found[0].stat()
-                own_path = _shown(found[0], root, here) if found[1] else str(found[0])
+                own_path = _shown(found[0], root) if found[1] else str(found[0])
                 read = _parsed(own_path, _package(name, found[0]), stat.st_mtime_ns, stat.st_size, dialect)
                 if read is None:
                     continue
@@ -251,7 +251,7 @@ def close(root: Path, dialect: Dialect, directories: Sequence[Path] = ()) -> Clo
     return closure
 
 
-def _shown(path: Path, root: Path, here: Path) -> str:
+def _shown(path: Path, root: Path) -> str:
     """A file of the project as the user would name it: relative if the root was."""
     return str(path) if root.is_absolute() else os.path.relpath(path)
 

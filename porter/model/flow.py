@@ -279,24 +279,10 @@ class FlowBuilder(FlowCalls):
                 return alias
         items = []
         for child in node.named_children:
-            if node.type in ("declaration", "init_declarator", "array_declarator") and self._declares(
-                frame, node, child
-            ):
+            if node.type in ("declaration", "init_declarator", "array_declarator") and _declares(node, child):
                 continue
             items += self._expression(frame, child)
         return items
-
-    def _declares(self, frame: Frame, node: Node, child: Node) -> bool:
-        """Whether `child` is the declared name, not a use of a variable."""
-        field_name = None
-        for index, candidate in enumerate(node.children):
-            if candidate.id == child.id:
-                field_name = node.field_name_for_child(index)
-        return field_name == "declarator" and child.type in (
-            "identifier",
-            "array_declarator",
-            "reference_declarator",
-        )
 
     def _target(self, frame: Frame, node: Node | None, compound: bool) -> list[Item]:
         if node is None:
@@ -363,3 +349,9 @@ def _target(frame: Frame, jump: Node) -> Node | None:
 def _operator(frame: Frame, node: Node) -> str:
     operator = node.child_by_field_name("operator")
     return frame.function.text(operator) if operator is not None else ""
+
+
+def _declares(node: Node, child: Node) -> bool:
+    """Whether `child` is the declared name, not a use of a variable."""
+    named = child.type in ("identifier", "array_declarator", "reference_declarator")
+    return named and child in node.children_by_field_name("declarator")

@@ -52,7 +52,7 @@ class FlowCalls(FlowNames, ABC):
         for index, argument in enumerate(call.args):
             if index in carried and inlined:
                 continue
-            items += self._argument(frame, call, index, argument, targets)
+            items += self._argument(frame, index, argument, targets)
         if not targets:
             items += self._macros.named(frame, node, call.name)
         callee = node.child_by_field_name("function")
@@ -110,7 +110,7 @@ class FlowCalls(FlowNames, ABC):
         targets = self.program.targets(call) if call is not None else []
         return not targets or any(returns_pointer(t) for t in targets)
 
-    def _argument(self, frame: Frame, call: Call, index: int, node: Node, targets: list[Function]) -> list[Item]:
+    def _argument(self, frame: Frame, index: int, node: Node, targets: list[Function]) -> list[Item]:
         if node.type == "lambda_expression":
             inner = next((f for f in self.program.functions if f.node.id == node.id), None)
             if inner is not None:

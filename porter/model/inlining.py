@@ -19,8 +19,6 @@ _MOST_INSTANCES = 16
 _MOST_EVENTS = 256
 """Events of a callee's body that are kept in order."""
 
-_Key = tuple[int, ...]
-
 
 class Inliner:
     """Bodies for one flow builder."""

@@ -75,7 +75,7 @@ def kernels_of(program: Program) -> list[Kernel]:
                     threads,
                     constants,
                 ),
-                _has_dynamic_shared(program, function),
+                _has_dynamic_shared(program),
                 barriers,
                 unknown,
                 program.steps_in(function),
@@ -165,7 +165,7 @@ def _may_leave(function: Function, node: Node) -> bool:
     )
 
 
-def _has_dynamic_shared(program: Program, function: Function) -> bool:
+def _has_dynamic_shared(program: Program) -> bool:
     return any(
         re.search(rb"\bextern\s+__shared__\b", file.masked) is not None for file in program.sources.files.values()
     )

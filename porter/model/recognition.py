@@ -411,7 +411,7 @@ class Facts:
         of = Piece(receiver[0], 0, 0) if receiver is not None else None
 
         def place(piece: Piece) -> Span | None:
-            return _span(function, at, rest, piece.start - len(front), piece.end - len(front))
+            return _span(at, rest, piece.start - len(front), piece.end - len(front))
 
         tried: list[tuple[Recognizer, Bound | str]] = []
         for recognizer in meant:
@@ -486,7 +486,7 @@ def _inner_args(path: Path) -> str:
     return "".join(f"<{', '.join(s.args)}>::" for s in path.steps[:-1] if s.args is not None)
 
 
-def _span(function: Function, at: int, rest: str, start: int, end: int) -> Span | None:
+def _span(at: int, rest: str, start: int, end: int) -> Span | None:
     """Where a part of the text behind a name stands in the file."""
     if start < 0:
         return None

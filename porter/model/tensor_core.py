@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -65,9 +64,7 @@ def mentions_wgmma(statement: AsmStatement) -> bool:
     return "wgmma." in statement.template
 
 
-def tensor_core_steps(
-    function: Function, statement: AsmStatement, values: Mapping[str, str] | None = None
-) -> list[MmaStep | SyncStep]:
+def tensor_core_steps(function: Function, statement: AsmStatement) -> list[MmaStep | SyncStep]:
     """The tensor-core operations of one asm statement, in order; empty if it has none.
 
     Raises:

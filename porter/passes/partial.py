@@ -117,7 +117,7 @@ def remainder(
         return None
     named = [_left(program, k, why[id(k)]) for k in left]
     said = list({id(d): d for found in why.values() for d in found}.values())
-    said += [_said(program, k, one) for k, one in zip(left, named, strict=True)]
+    said += [_said(k, one) for k, one in zip(left, named, strict=True)]
     return Remainder(smaller, named, said, program, left, emptied)
 
 
@@ -131,7 +131,7 @@ def left_whole(program: Program, stopped: Sequence[Diagnostic], shared: Collecti
     why = {id(k): [d for d in errors if k in found[id(d)]] for k in program.kernels}
     left = [k for k in program.kernels if id(k) in users or why[id(k)]]
     named = [_left(program, k, why[id(k)] or errors[:1]) for k in left]
-    said = [*errors, *(_said(program, k, one) for k, one in zip(left, named, strict=True))]
+    said = [*errors, *(_said(k, one) for k, one in zip(left, named, strict=True))]
     own = [f for f in program.functions if id(f) in users and f.style in (Style.DEVICE, Style.METHOD)]
     emptied = [*left, *(f for f in own if f.file.path not in shared)]
     return Remainder(program.sources, named, said, program, left, emptied)
@@ -290,7 +290,7 @@ def _launches(program: Program, kernel: Function) -> list[str]:
     return found
 
 
-def _said(program: Program, kernel: Function, left: LeftKernel) -> Diagnostic:
+def _said(kernel: Function, left: LeftKernel) -> Diagnostic:
     places = ", ".join(left.launches[:_LAUNCHES_NAMED])
     if len(left.launches) > _LAUNCHES_NAMED:
         places += f" and {len(left.launches) - _LAUNCHES_NAMED} more"

@@ -50,9 +50,6 @@ AB_TYPE_CODES: dict[Kind, dict[ElementType, int]] = {
     Kind.I8: {T.U8: 0, T.S8: 1},
 }
 
-MAX_SHIFT_ROWS: tuple[int, ...] = (0, 8, 16, 32)
-"""Rows that B may shift between reuses (`.ws`), by the code in `max_shift`."""
-
 
 @dataclass(frozen=True)
 class InstructionDescriptor:

@@ -52,9 +52,6 @@ SWIZZLE_CODES: dict[Generation, dict[SwizzleMode, int]] = {
 ADDRESS_MASK = 0x3FFFF
 """Descriptors keep 18 bits of a shared::cta byte address (and of each offset)."""
 
-K_BYTES = 32
-"""Bytes of K per row that one dense MMA instruction reads, on both generations and for every type."""
-
 
 def encode_offset(value: int) -> int:
     """A byte address or offset as descriptors store it. Raises ValueError if not a multiple of 16."""

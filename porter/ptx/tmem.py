@@ -30,8 +30,6 @@ examples/python/CuTeDSL/experimental/primitives/tcgen05/1cta_mma_a_from_tmem.py)
 
 LANE_SHIFT = 16
 COLUMN_MASK = 0xFFFF
-LANE_MASK = 0x7F
-"""Bits of a lane number; CuTe keeps a byte index for scale factors in address bits 30-31."""
 
 
 def address(lane: IntLike, column: IntLike) -> IntLike:

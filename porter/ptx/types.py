@@ -92,4 +92,3 @@ FLOAT_FORMATS: dict[ElementType, FloatFormat] = {
 FP8_TYPES = frozenset({ElementType.E4M3, ElementType.E5M2})
 F8F6F4_TYPES = FP8_TYPES | {ElementType.E2M3, ElementType.E3M2, ElementType.E2M1}
 INT8_TYPES = frozenset({ElementType.S8, ElementType.U8})
-INT4_TYPES = frozenset({ElementType.S4, ElementType.U4})

@@ -113,6 +113,7 @@ class FactPattern:
             return f"`{self.shown}` is to be the value that a variable is declared with"
         why = f"`{self.shown}` asks for other arguments"
         of = {self.pattern.receiver: receiver} if receiver is not None else {}
+        first: Bound | None = None
         for bound in self.pattern.bind(rest):
             captured = {**bound, **of, **({LHS: Piece(declared, -1, -1)} if declared else {})}
             texts = {name: piece.text for name, piece in captured.items()}
@@ -121,10 +122,15 @@ class FactPattern:
                 why = f"${failed[0]} of {self.rule} is `{texts[failed[0]]}`, and has to be {failed[1].shown}"
                 continue
             found = self._fact(texts, evaluate)
-            if not isinstance(found, str):
-                return Bound(found, captured)
-            why = found
-        return why
+            if isinstance(found, str):
+                why = found
+            elif first is None:
+                first = Bound(found, captured)
+            elif found != first.fact:
+                differ = [n for n, piece in captured.items() if piece.text != first.captures[n].text]
+                one, other = first.captures[differ[0]].text, texts[differ[0]]
+                return f"${differ[0]} of {self.rule} may be `{one}` or `{other}`"
+        return first or why
 
     def _fact(self, captured: Mapping[str, str], evaluate: Evaluate) -> Fact | str:
         texts = dict(captured)

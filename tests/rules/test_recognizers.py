@@ -10,11 +10,13 @@ import pytest
 
 from porter.cli.main import main
 from porter.diagnostics import PorterError
-from porter.model.facts import Wait
+from porter.lang.sources import load_sources
+from porter.model.facts import Doubt, Wait
+from porter.model.program import build_program
 from porter.model.recognition import Bound
 from porter.rules.load import load_rules, read_rule_file
 from porter.rules.pattern import PatternError, compiled
-from porter.rules.recognize import Origin, fact_patterns
+from porter.rules.recognize import Origin, fact_patterns, vocabulary
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "passes"))
 
@@ -191,3 +193,36 @@ def test_a_house_wrapper_whose_asm_is_not_at_hand(tmp_path: Path, declared: str,
     order = ["sync_warpgroup();", "mma(acc_tmem", "tc.commit();", "tc.wait(0);", "load(acc"]
     loop = written[written.index("float acc[8]") :]
     assert [loop.index(piece) for piece in order] == sorted(loop.index(piece) for piece in order)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "stated", "call", "said"),
+    [
+        ("house::wait($$$X, $$$Y)", "{wait: {pending: $X}}", "house::wait(1, 2, 3)", "may be"),
+        ("house::wait($$$X, $$$Y)", "{wait: {pending: $Y}}", "house::wait(1, 2, 3)", "may be"),
+        ("house::wait($$$X, $N, $$$Y)", "{wait: {pending: $N}}", "house::wait(1, 2, 3, 4)", "may be"),
+        ("house::wait($X $Y)", "{wait: {pending: $X}}", "house::wait(1 + 2 + 3)", "may be"),
+        ("house::wait($X, $X)", "{wait: {pending: $X}}", "house::wait(1, 2)", "asks for other arguments"),
+        ("house::wait<$X>($X)", "{wait: {pending: $X}}", "house::wait<4>(5)", "asks for other arguments"),
+        ("house::wait($$$X, $$$X)", "{wait: {pending: $X}}", "house::wait(1, 2)", "asks for other arguments"),
+        ("house::wait($$$X, $$$Y)", "{wait: {pending: '0'}}", "house::wait(1, 2, 3)", ""),
+        ("house::wait($X, $X)", "{wait: {pending: $X}}", "house::wait(1 + n, 1 + n)", ""),
+        ("house::wait($$$X, 3)", "{wait: {pending: $X}}", "house::wait(1, 2, 3)", ""),
+        ("house::wait<$X>($$$Y)", "{wait: {pending: $X}}", "house::wait<4>(5, 6)", ""),
+        ("house::wait($X, $$$Y)", "{wait: {pending: $X}}", "house::wait(1, 2, 3)", ""),
+    ],
+)
+def test_what_a_capture_is_has_to_be_one_text(tmp_path: Path, pattern: str, stated: str, call: str, said: str) -> None:
+    (tmp_path / "house.yaml").write_text(f"""\
+schema: 2
+library: house
+rules:
+  - {{id: HOUSE100, title: Wait, recognize: '{pattern}', as: {stated}, safety: review, reason: So.,
+     examples: [{{before: 'house::wait(1)', facts: [{{wait: {{pending: '1'}}}}]}}, {{near: 'house::wait()'}}]}}
+""")
+    (tmp_path / "kernel.cu").write_text(f"__device__ void f(int n) {{ {call}; }}\n")
+    rules = [r for r in load_rules([str(tmp_path)]) if r.id == "HOUSE100"]
+    program = build_program(load_sources(tmp_path / "kernel.cu"), vocabulary(rules))
+    (found,) = [program.facts.of_call(c) for f in program.functions for c in f.calls]
+    assert isinstance(found, Doubt) == bool(said)
+    assert not isinstance(found, Doubt) or said in found.what

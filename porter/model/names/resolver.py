@@ -288,7 +288,7 @@ class Names:
         if variable is not None:
             declarator = variable.declarator
             if declarator is None or declarator.type != "function_declarator":
-                return self._variable_called(call, variable.function, declarator, callee)
+                return self._variable_called(call, declarator, callee)
         site = self.lookup.site(caller, callee)
         found = self.lookup.unqualified(site, name)
         unplaced = [s for s in self.index.unplaced.get(name, ()) if s not in found.functions]
@@ -305,7 +305,7 @@ class Names:
             sure = False
         return _Named(symbols, sure, arguments_decide=bare)
 
-    def _variable_called(self, call: Call, holder: Function, declarator: Node | None, callee: Node) -> _Named | None:
+    def _variable_called(self, call: Call, declarator: Node | None, callee: Node) -> _Named | None:
         """A call of a local variable or parameter: a lambda, an object of class type, or something unknown."""
         value = declarator.child_by_field_name("value") if declarator is not None else None
         if value is not None and value.id in self._lambdas:
