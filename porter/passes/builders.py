@@ -343,13 +343,17 @@ class _Port:
         while work:
             text, span = work.pop()
             alias = _alias_around(text, span)
-            if alias is None or alias.name in seen:
+            if alias is None or alias.name in seen or not self._chooses(text, span):
                 continue
             seen.add(alias.name)
             for use in self.builders.uses(alias.name):
                 yield use
                 if not any(m.text is use[0] and m.template.span.contains(use[1]) for m in self.builders.made):
                     work.append(use)
+
+    def _chooses(self, text: TypeText, span: Span) -> bool:
+        """Whether nothing but choices between types is around a tag: what it is an argument of is another type."""
+        return all(_TRAITS.fullmatch(t.last) for t in text.around(span))
 
     def _foreign(self, text: TypeText, span: Span) -> str | None:
         """The template that something is an argument of, if it is neither one of the sources nor one that chooses."""

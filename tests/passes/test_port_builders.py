@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -282,7 +283,10 @@ def test_what_blackwell_has_not_is_refused(tmp_path: Path, given: dict[str, str]
     [
         "using Old = cutlass::gemm::device::Gemm<A, L, B, L, C, L, float, Tensor, cutlass::arch::Sm90>;",
         "using Arch = cutlass::arch::Sm90; using Old = cutlass::gemm::device::GemmUniversal<A, L, B, L, C, L, Arch>;",
+        "using A = std::conditional_t<B, cutlass::arch::Sm90, cutlass::arch::Sm80>; using X = cutlass::Old<A>;",
         "using Policy = cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<4, Shape<_1, _1, _1>>;",
+        "template <bool B> struct P { using S = std::conditional_t<B, cutlass::gemm::KernelTmaWarpSpecialized, "
+        "cutlass::gemm::KernelPtrArrayTmaWarpSpecializedPingpongFP8Blockwise>; };",
         "using E = cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<D>;",
         "using Conv = cutlass::conv::collective::CollectiveBuilder<cutlass::arch::Sm90, Tensor, kFprop>;",
         "Unknown<cutlass::arch::Sm90> x;",
@@ -296,6 +300,7 @@ def test_other_uses_of_hoppers_tags_are_refused(tmp_path: Path, beside: str) -> 
     "beside",
     [
         "template <class Arch> struct Own {}; using X = Own<cutlass::arch::Sm90>;",
+        "template <class A> struct Own {}; using X = Own<cutlass::arch::Sm90>; using Y = cutlass::device_kernel<X>;",
         "template <class T> constexpr bool is_hopper = std::is_same_v<T, cutlass::arch::Sm90>;",
         "template <class Arch = cutlass::arch::Sm90> struct Own {};",
         "// cutlass::arch::Sm90",
@@ -350,3 +355,35 @@ def test_sources_beside_are_no_build_files(tmp_path: Path) -> None:
     for name in ("gemm.cu", "other.cu", "other.cuh", "Makefile"):
         (tmp_path / name).write_text("// arch == 9\n")
     assert [p.name for p in build_files_beside(tmp_path / "gemm.cu", load_rules())] == ["Makefile"]
+
+
+EXAMPLES = {
+    "48_hopper_warp_specialized_gemm/48_hopper_warp_specialized_gemm.cu": [
+        "using ArchTag = cutlass::arch::Sm100;",
+        "cutlass::epilogue::NoSmemWarpSpecialized1Sm >::CollectiveOp",
+        "cutlass::gemm::KernelTmaWarpSpecialized1SmSm100 >::CollectiveOp",
+        "props.major != 10",
+    ],
+    "49_hopper_gemm_with_collective_builder/49_collective_builder.cu": [
+        "porter::mainloop_schedule<MainloopScheduleType, Shape<_128,_128,_64>, Shape<_2,_1,_1>> >::CollectiveOp",
+        "porter::epilogue_schedule<EpilogueScheduleType, Shape<_128,_128,_64>, Shape<_1,_1,_1>>,",
+        "cutlass::epilogue::fusion::Sm90EVT<cutlass::epilogue::fusion::Sm90Compute<",
+        "cutlass::gemm::StreamKScheduler",
+        "cute::is_same_v<EpilogueScheduleType, cutlass::epilogue::TmaWarpSpecializedCooperative>",
+    ],
+}
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_of_cutlass(example: str) -> None:
+    spec = find_spec("cutlass_library")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    path = Path(spec.submodule_search_locations[0], "source/examples", example)
+    result = port_sources(load_sources(path))
+    assert result.exit_code is ExitCode.OK
+    text = re.sub(r"\s+", " ", result.files[str(path)].decode())
+    assert "arch::Sm90" not in text
+    for line in EXAMPLES[example]:
+        assert line in text

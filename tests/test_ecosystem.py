@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest of public sources, its page, and what counts as a compiled port."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def ecosystem() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ecosystem", ROOT / "scripts" / "ecosystem.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_manifest_names_each_file_once(ecosystem: ModuleType) -> None:
+    entries = ecosystem.manifest()
+    assert len({ecosystem.name_of(e) for e in entries}) == len(entries) >= 40
+    assert len({e["repository"] for e in entries}) >= 8
+    for entry in entries:
+        assert re.fullmatch(r"[0-9a-f]{64}", entry["sha256"])
+        assert re.fullmatch(r"[0-9a-f]{40}|v\d+(?:\.\w+)+", entry["commit"])
+
+
+def test_the_page_is_made_from_the_results(ecosystem: ModuleType) -> None:
+    results = json.loads(ecosystem.RESULTS.read_text("utf-8"))
+    entries = ecosystem.manifest()
+    assert ecosystem.PAGE.read_text("utf-8") == ecosystem.page(entries, results)
+    assert set(results) <= {ecosystem.name_of(e) for e in entries}
+    compiled = [r for r in results.values() if r["outcome"] == "compiled"]
+    assert len(compiled) >= 12
+    assert all(r["tcgen05.mma"] and not r["wgmma"] and not r["kernels of Hopper"] for r in compiled)
+
+
+@pytest.mark.parametrize(
+    ("ptx", "outcome"),
+    [
+        (".visible .entry k() { tcgen05.mma.cta_group::1.kind::f16 [a], b, c, d, p; }", "compiled"),
+        (".visible .entry k() { ret; }", "ported"),
+        (".visible .entry k() { tcgen05.mma.cta_group::1.kind::f16 [a]; wgmma.fence.sync.aligned; }", "ported"),
+        (".entry k() { tcgen05.mma.x [a]; } .entry _ZN7cutlass26MainloopSm90TmaGmmaE() { trap; }", "ported"),
+    ],
+)
+def test_what_counts_as_compiled(ecosystem: ModuleType, ptx: str, outcome: str) -> None:
+    assert ecosystem.judged(ptx)["outcome"] == outcome
+
+
+def test_another_version_of_a_file_is_not_run(ecosystem: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "a+b").mkdir()
+    source = tmp_path / "a+b" / "k.cu"
+    entry = {"kind": "builder", "repository": "a/b", "path": "k.cu", "commit": "v1.0", "sha256": "0" * 64}
+    assert ecosystem.run_one(entry, tmp_path, [], False)["outcome"] == "absent"
+    source.write_text("using Arch = cutlass::arch::Sm90;\n")
+    assert ecosystem.run_one(entry, tmp_path, [], False)["outcome"] == "another version"
+    entry["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
+    found = ecosystem.run_one(entry, tmp_path, [], False)
+    assert (found["outcome"], found["exit"]) == ("refused", 3)
+    assert [cause.split(" ")[1] for cause in found["causes"]] == ["cutlass::arch::Sm90"]
