@@ -7,6 +7,8 @@
 //   porter::epilogue_schedule<Schedule, Tile, Cluster>    schedules stay
 //   porter::cta_tile<Tile>                                the tile of one CTA, for nodes of visitor trees
 //   porter::same_tile<Tile>                               the tile, where other code counts with its rows
+//
+// A last argument is the tag of the architecture where that is a template's: for others than Hopper's nothing changes.
 #pragma once
 
 #include <cute/tensor.hpp>
@@ -23,6 +25,15 @@ namespace detail {
 template <class Arch>
 struct Sm100Arch {
   using type = Arch;
+  static constexpr bool is_hopper = false;
+};
+
+// Stands for an architecture that is known to be Hopper.
+struct Hopper;
+
+template <>
+struct Sm100Arch<Hopper> {
+  static constexpr bool is_hopper = true;
 };
 
 // A schedule of Hopper and what stands for it; any other stands for itself.
@@ -47,15 +58,41 @@ template <class Tile, class Cluster>
 constexpr bool is_pair =
     is_legal<Tile>() && rows<Tile> == 256 && rows<Cluster> % 2 == 0 && int(cute::size<1>(Tile{})) % 32 == 0;
 
-template <class Tile>
-constexpr bool has_rows_of_one_sm() {
-  static_assert(rows<Tile> <= 128, "code beside the builders counts with this tile: give it 64 or 128 rows, as a CTA of sm_100a has");
-  return true;
-}
-
-template <bool, class Tile>
-struct Checked {
+// Tiles and schedules, where the architecture is Hopper: those of others stay.
+template <class Tile, bool is_hopper>
+struct CtaTile {
   using type = Tile;
+};
+
+template <class Tile>
+struct CtaTile<Tile, true> {
+  using type = cute::conditional_t<
+      is_legal<Tile>() && rows<Tile> == 256, decltype(cute::replace<0>(Tile{}, cute::Int<128>{})), Tile>;
+};
+
+template <class Tile, bool is_hopper>
+struct SameTile {
+  using type = Tile;
+};
+
+template <class Tile>
+struct SameTile<Tile, true> {
+  static_assert(is_legal<Tile>() && rows<Tile> <= 128,
+                "code beside the builders counts with this tile: give it 64 or 128 rows, as a CTA of sm_100a has");
+  using type = Tile;
+};
+
+template <class Schedule, class Tile, class Cluster, bool is_hopper>
+struct Asked {
+  using tile = Tile;
+  using schedule = Schedule;
+};
+
+template <class Schedule, class Tile, class Cluster>
+struct Asked<Schedule, Tile, Cluster, true> {
+  using tile = cute::conditional_t<is_pair<Tile, Cluster>, Tile, typename CtaTile<Tile, true>::type>;
+  using schedule = cute::conditional_t<is_pair<Tile, Cluster>, typename Sm100Schedule<Schedule>::two,
+                                       typename Sm100Schedule<Schedule>::one>;
 };
 
 }  // namespace detail
@@ -63,24 +100,21 @@ struct Checked {
 template <class Arch>
 using sm100_arch = typename detail::Sm100Arch<Arch>::type;
 
-template <class Tile>
-using cta_tile = cute::conditional_t<
-    detail::is_legal<Tile>() && detail::rows<Tile> == 256,
-    decltype(cute::replace<0>(Tile{}, cute::Int<128>{})), Tile>;
+template <class Tile, class Arch = detail::Hopper>
+using cta_tile = typename detail::CtaTile<Tile, detail::Sm100Arch<Arch>::is_hopper>::type;
 
-template <class Tile, class Cluster>
-using mma_tile = cute::conditional_t<detail::is_pair<Tile, Cluster>, Tile, cta_tile<Tile>>;
+template <class Tile, class Arch = detail::Hopper>
+using same_tile = typename detail::SameTile<Tile, detail::Sm100Arch<Arch>::is_hopper>::type;
 
-template <class Tile>
-using same_tile = typename detail::Checked<detail::is_legal<Tile>() && detail::has_rows_of_one_sm<Tile>(), Tile>::type;
+template <class Tile, class Cluster, class Arch = detail::Hopper>
+using mma_tile = typename detail::Asked<void, Tile, Cluster, detail::Sm100Arch<Arch>::is_hopper>::tile;
 
-template <class Schedule, class Tile, class Cluster>
-using mainloop_schedule = cute::conditional_t<
-    detail::is_pair<Tile, Cluster>, typename detail::Sm100Schedule<Schedule>::two,
-    typename detail::Sm100Schedule<Schedule>::one>;
+template <class Schedule, class Tile, class Cluster, class Arch = detail::Hopper>
+using mainloop_schedule =
+    typename detail::Asked<Schedule, Tile, Cluster, detail::Sm100Arch<Arch>::is_hopper>::schedule;
 
-template <class Schedule, class Tile, class Cluster>
-using epilogue_schedule = mainloop_schedule<Schedule, Tile, Cluster>;
+template <class Schedule, class Tile, class Cluster, class Arch = detail::Hopper>
+using epilogue_schedule = mainloop_schedule<Schedule, Tile, Cluster, Arch>;
 
 // ---- Tags of Hopper ----------------------------------------------------------------------------------------------
 

@@ -187,14 +187,18 @@ def _may_be_hopper(builders: Builders, made: Made) -> bool:
     if not builders.meaning(made.text, span).is_open:
         return True
     name = made.text.of(span)
-    if name.startswith("porter::"):
+    if name.startswith("porter::") or builders.is_library(name):
         return False
+    if builders.is_parameter(name.split("::")[0]):
+        # whoever names the tag is read with the template, or is ported with it
+        return bool(builders.tags)
     known = builders.aliases_at(made.text, span)
-    if known:
-        # what it stands for is in sight, and is no tag of Hopper unless something in it is one
-        return any(t.text is text and alias.value.contains(t.span) for text, alias in known for t in builders.tags)
-    dependent = builders.is_parameter(name.split("::")[0]) or made.text.text[: span.start].endswith("typename ")
-    return dependent and any(isinstance(t.fact, ArchTag) for t in builders.tags)
+    # what is in sight is no tag of Hopper unless something in it is one, or it depends on more
+    return not known or any(
+        not builders.is_library(text.of(alias.value))
+        or any(t.text is text and alias.value.contains(t.span) for t in builders.tags)
+        for text, alias in known
+    )
 
 
 def _tags(program: Program, builders: Builders, text: TypeText) -> Iterator[Tag]:

@@ -75,7 +75,8 @@ def header_text(vocabulary: Vocabulary) -> str:
             continue
         name, fact = "::".join(recognizer.head), bound.fact
         if isinstance(fact, ArchTag):
-            lines.append(f"template <>\nstruct Sm100Arch<{name}> {{\n  using type = {fact.becomes};\n}};\n")
+            body = f"  using type = {fact.becomes};\n  static constexpr bool is_hopper = true;\n"
+            lines.append(f"template <>\nstruct Sm100Arch<{name}> {{\n{body}}};\n")
         elif isinstance(fact, Schedule):
             body = f"  using one = {fact.one};\n  using two = {fact.two};\n"
             lines.append(f"template <>\nstruct Sm100Schedule<{name}> {{\n{body}}};\n")
@@ -126,7 +127,9 @@ class _Port:
         step = 8 if tile.rows == 64 else 16
         if tile.rows not in (64, 128, 256) or tile.columns % step or tile.columns > 256:
             self._refuse(made.text, made.places["tile"], shown)
-        if tile.rows < 256:
+        if self._arch(made):
+            self.pairs[id(made)] = None
+        elif tile.rows < 256:
             self.pairs[id(made)] = False
         elif not cluster.rows:
             self.pairs[id(made)] = None
@@ -224,7 +227,7 @@ class _Port:
         self._tag(made, "arch", lambda tag: tag.becomes if isinstance(tag, ArchTag) else "", "porter::sm100_arch<{}>")
         pair = self.pairs[id(made)]
         tile, cluster = (made.text.of(made.places[name]) for name in ("tile", "cluster"))
-        wrapped = f"porter::{made.fact.part}_schedule<{{}}, {tile}, {cluster}>"
+        wrapped = f"porter::{made.fact.part}_schedule<{{}}, {tile}, {cluster}{self._arch(made)}>"
         part = made.fact.part
 
         def becomes(tag: Schedule | ArchTag) -> str:
@@ -237,9 +240,14 @@ class _Port:
 
         self._tag(made, "schedule", becomes, wrapped)
 
+    def _arch(self, made: Made) -> str:
+        """The last argument of what maps a choice, where the compiler has to tell the architecture."""
+        span = made.places["arch"]
+        return f", {made.text.of(span)}" if self.builders.meaning(made.text, span).is_open else ""
+
     def _tile(self, made: Made) -> None:
         pair, tile, span = self.pairs[id(made)], self.tiles[id(made)], made.places["tile"]
-        if pair or (tile.rows and tile.rows < 256):
+        if pair or 0 < tile.rows < 256:
             return
         if tile.rows and pair is False:
             for text, place in tile.places:
@@ -247,10 +255,10 @@ class _Port:
             return
         given = made.text.of(span)
         if self._counted_elsewhere(made):
-            self._edit(CHOICE_RULE, made.text, span, f"porter::same_tile<{given}>")
+            self._edit(CHOICE_RULE, made.text, span, f"porter::same_tile<{given}{self._arch(made)}>")
         else:
             cluster = made.text.of(made.places["cluster"])
-            self._edit(CHOICE_RULE, made.text, span, f"porter::mma_tile<{given}, {cluster}>")
+            self._edit(CHOICE_RULE, made.text, span, f"porter::mma_tile<{given}, {cluster}{self._arch(made)}>")
 
     def _node(self, use: Made) -> None:
         span = use.places["tile"]

@@ -32,5 +32,5 @@ using Small = Gemm<Shape<_64, _128, _64>, Shape<_1, _2, _1>, cutlass::gemm::Kern
 using Large = Gemm<Shape<_256, _128, _64>, Shape<_2, _1, _1>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
                    cutlass::epilogue::TmaWarpSpecializedCooperative>;
 
-template __global__ void cutlass::device_kernel<Small::Kernel>(typename Small::Kernel::Params const);
-template __global__ void cutlass::device_kernel<Large::Kernel>(typename Large::Kernel::Params const);
+template __global__ void cutlass::device_kernel<Small::Kernel>(typename Small::Kernel::Params CUTLASS_GRID_CONSTANT const);
+template __global__ void cutlass::device_kernel<Large::Kernel>(typename Large::Kernel::Params CUTLASS_GRID_CONSTANT const);

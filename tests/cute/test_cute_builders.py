@@ -10,10 +10,29 @@ import pytest
 from cute_run import cutlass_directories
 
 from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.diagnostics import PorterError
 from porter.lang.sources import load_sources
+from porter.passes.builders import HEADER, header_text
 from porter.passes.port import port_sources
+from porter.rules.load import load_rules
+from porter.rules.recognize import vocabulary
 
+FLAGS = ("--expt-relaxed-constexpr",)
+CHOICES = Path(__file__).with_name("builder_choices.cu")
 SOURCE = Path(__file__).with_name("builder_gemm.cu")
+
+
+@pytest.mark.external
+def test_choices_of_templates_are_mapped(tmp_path: Path) -> None:
+    header = header_text(vocabulary(load_rules()))
+    (tmp_path / HEADER).write_text(header)
+    source = tmp_path / CHOICES.name
+    source.write_text(CHOICES.read_text())
+    request = CompileRequest(source, "sm_100a", include_dirs=cutlass_directories(), flags=FLAGS, lineinfo=False)
+    compile_ptx(request)
+    source.write_text(CHOICES.read_text() + "using Large = porter::same_tile<T256>; Large large;\n")
+    with pytest.raises(PorterError, match="code beside the builders counts with this tile"):
+        compile_ptx(request)
 
 
 @pytest.mark.external
@@ -22,9 +41,7 @@ def test_builders_compile_for_blackwell(tmp_path: Path) -> None:
     result = port_sources(load_sources(SOURCE))
     for path, text in result.files.items():
         Path(tmp_path, Path(path).name).write_bytes(text)
-    request = CompileRequest(
-        tmp_path / SOURCE.name, "sm_100a", include_dirs=cutlass_directories(), flags=("--expt-relaxed-constexpr",)
-    )
+    request = CompileRequest(tmp_path / SOURCE.name, "sm_100a", include_dirs=cutlass_directories(), flags=FLAGS)
     ptx = compile_ptx(request).ptx
     kernels = re.findall(r"\.entry\s+(\w+)", ptx)
     assert len([k for k in kernels if "MainloopSm100TmaUmmaWarpSpecialized" in k]) == 2

@@ -232,6 +232,14 @@ def test_a_tag_that_is_a_parameter_is_mapped(tmp_path: Path) -> None:
         port(tmp_path, f"template <class Arch> struct Gemm {{ {body} }};\nusing Hopper = Gemm<cutlass::arch::Sm90>;\n")
     )
     assert text.count("porter::sm100_arch<Arch>, cutlass::arch::OpClassTensorOp") == 2
+    # other architectures keep what they ask for
+    assert "porter::mainloop_schedule<cutlass::gemm::KernelTmaWarpSpecializedPingpong, " in text
+    assert text.count("Shape<_2, _1, _1>, Arch>") == 2
+
+
+@pytest.mark.parametrize("arch", ["Traits::Arch", "typename Traits::Arch", "FromAHeader", "house::Arch"])
+def test_a_tag_that_is_not_in_sight_is_mapped(tmp_path: Path, arch: str) -> None:
+    assert text_of(port(tmp_path, call(arch=arch))).count(f"porter::sm100_arch<{arch}>, ") == 2
 
 
 def test_builders_in_macros_are_found(tmp_path: Path) -> None:
@@ -331,6 +339,11 @@ def test_blackwells_builders_stay(tmp_path: Path) -> None:
     given = {"arch": "cutlass::arch::Sm100", "schedule": ONE, "epilogue": EPILOGUE_ONE}
     result = port(tmp_path, call(**given))
     assert not result.changed
+
+
+def test_a_template_for_blackwell_alone_stays(tmp_path: Path) -> None:
+    body = call(arch="Arch", schedule=ONE, epilogue=EPILOGUE_ONE)
+    assert not port(tmp_path, f"template <class Arch> struct Gemm {{ {body} }};\n").changed
 
 
 def test_host_checks_and_guards_follow(tmp_path: Path) -> None:
