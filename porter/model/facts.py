@@ -94,7 +94,7 @@ class View:
 class Choice:
     """`first` if the constant `condition` is true, else `second`."""
 
-    condition: str
+    condition: str = field(metadata={PLACE: True})
     first: str = field(metadata={PLACE: True})
     second: str = field(metadata={PLACE: True})
 

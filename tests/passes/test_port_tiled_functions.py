@@ -370,7 +370,7 @@ def test_conditions_around_a_call_are_kept(tmp_path: Path) -> None:
 {STORE}"""
     text = ported(tmp_path, f"{BOTH}constexpr bool kFlag = true;\n{KERNEL}{body}}}\n")
     assert "if constexpr (kFlag) return porter::Int<porter::operand_columns_of<1, decltype(tA)>()>{};" in text
-    assert "if constexpr (!kFlag) return porter::Int<porter::no_operand_columns<decltype(mma)>()>{};" in text
+    assert "if constexpr (!kFlag) return porter::Int<porter::no_operand_columns<1, decltype(mma)>()>{};" in text
 
 
 @pytest.mark.parametrize(
@@ -451,3 +451,38 @@ void run(int arch) {
 )
 def test_what_is_refused(tmp_path: Path, text: str, why: str) -> None:
     assert why in refused(tmp_path, text)
+
+
+def test_a_constant_of_the_template_is_handed_on_for_conditions(tmp_path: Path) -> None:
+    body = """  Tensor tP = make_tensor_like<half_t>(partition_fragment_C(mma, Shape<_64, _64>{}));
+  auto hidden = [&] { return tB; };
+  Tensor tS = mma.get_slice(threadIdx.x).partition_fragment_A(hidden());
+"""
+    callee = f"""template <class M, class A, class B, class C>
+__device__ void multiply_all(M& mma, A const& tA, B const& tB, C& acc) {{
+{BATCH}}}
+"""
+    text = function(
+        body + ACC + "  multiply_all(mma, conditional_return<kFlag>(tP, tS), tB, acc);\n",
+        "multiply<true>(mma, tA, tB, out);",
+        callee,
+        BOTH,
+    )
+    text = text.replace(
+        "<class M, class A, class B>\n__device__ void multiply(",
+        "<bool kFlag, class M, class A, class B>\n__device__ void multiply(",
+    )
+    found = ported(tmp_path, text)
+    assert "bool kFlag" in found.split("__device__ auto multiply_operand_columns()")[0].rsplit("template <", 1)[1]
+    assert "if constexpr (kFlag) return porter::Int<porter::operand_columns_of<kWarpgroups, decltype(" in found
+    assert "if constexpr (!kFlag) return porter::Int<porter::no_operand_columns<kWarpgroups, decltype(" in found
+
+
+def test_what_a_macro_declares_has_no_name_beside_the_function(tmp_path: Path) -> None:
+    macro = "#define OPERANDS Tensor tS = mma.get_slice(threadIdx.x).partition_fragment_A(tA);\n"
+    body = "  OPERANDS;\n" + ACC + BATCH.replace("tA", "tS")
+    text = ported(tmp_path, function(body, before=macro, head=BOTH))
+    assert (
+        "return porter::Int<porter::no_operand_columns<kWarpgroups, decltype(porter::declval<mma_type&>())>()>{};"
+        in text
+    )

@@ -156,8 +156,8 @@ CUTE_HOST_DEVICE constexpr int operand_columns_of() {
     }
 }
 
-// The same where only the MMA is known.
-template <class Mma>
+// The same where only the MMA is known. (kWarpgroups is there so that a branch not taken does not ask.)
+template <int kWarpgroups, class Mma>
 CUTE_HOST_DEVICE constexpr int no_operand_columns() {
     static_assert(Facts<remove_cvref_t<Mma>>::kSharedA, "A from registers whose fragment has no name where the columns "
                                                         "of Tensor Memory are counted: declare it in this function");

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import enclosing
+from porter.lang.cuda import enclosing, walk
 from porter.model.functions import Call, Function, Style, outermost
 from porter.model.program import PACK
 from porter.model.tiled.accumulators import Handle
@@ -24,6 +24,8 @@ from porter.passes.tiled.state import warpgroup_at
 
 RULE = "PTR622"
 WARPGROUPS = "kWarpgroups"
+_DECLARED = re.compile(r"\b\w+(?:<[^;]*?>)?[\s&*]+(\w+)\s*[=({;]")
+"""A name that a declaration in a macro's text declares."""
 _CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 
 
@@ -92,7 +94,7 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
     """The functions beside one function. What it does not declare or hand to MMAs, itself or through others, it does
     not say either."""
     function = frame.function
-    place = Place(function)
+    place = Place(function, hidden=frozenset(_declared_by_macros(context, function)))
     try:
         columns = columns_of(context, names, frame, place, WARPGROUPS)
         terms = operands_of(context, frame, place, WARPGROUPS)
@@ -131,6 +133,14 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
         return
     at, text = context.port.statement_before(function, node, "\n".join(texts) + "\n", above_comments=True)
     context.port.edit(RULE, function, at, text)
+
+
+def _declared_by_macros(context: TiledContext, function: Function) -> Iterator[str]:
+    """Names that macros declare which a function uses."""
+    macros = context.tiled.program.macros
+    words = {function.text(n) for n in walk(function.body) if n.type in ("identifier", "type_identifier")}
+    for word in words & macros.by_name.keys():
+        yield from (m[1] for m in _DECLARED.finditer(macros.text(word)))
 
 
 def _word(function: Function) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
+from porter.lang.cuda import walk
 from porter.model.facts import Choice, Descriptors
 from porter.model.functions import Function, outermost
 from porter.model.scopes import resolve
@@ -38,7 +39,7 @@ def operand_terms(context: TiledContext, frame: Frame, place: Place, warpgroups:
         for one in context.tiled.operands(multiply):
             if outermost(one.function) is not frame.function:
                 continue
-            for choice, conditions in _choices(context, one):
+            for choice, conditions in _choices(context, one, place):
                 if not _has_descriptors(context, choice):
                     found.append(
                         _term(
@@ -59,7 +60,7 @@ def _term(context: TiledContext, one: HandedIn, conditions: tuple[str, ...], pla
         if not may_be_in_registers(context.tiled):
             return Term("")
         mma = spelled(*one.mma, place)
-        return Term(f"{NAMESPACE}::no_operand_columns<decltype({mma})>()", conditions)
+        return Term(f"{NAMESPACE}::no_operand_columns<{warpgroups}, decltype({mma})>()", conditions)
     return Term(f"{NAMESPACE}::operand_columns_of<{warpgroups}, decltype({operand})>()", conditions)
 
 
@@ -70,7 +71,7 @@ def _negated(condition: str) -> str:
     return f"!{condition}" if re.fullmatch(r"\w+", condition) else f"!({condition})"
 
 
-def _choices(context: TiledContext, one: HandedIn) -> Iterator[tuple[HandedIn, tuple[str, ...]]]:
+def _choices(context: TiledContext, one: HandedIn, place: Place) -> Iterator[tuple[HandedIn, tuple[str, ...]]]:
     """An operand, or both of a choice by a constant, each with the condition."""
     call = context.tiled.tensors.call(one.function, one.node)
     answer = context.tiled.program.facts.answer(call) if call is not None else None
@@ -78,7 +79,10 @@ def _choices(context: TiledContext, one: HandedIn) -> Iterator[tuple[HandedIn, t
         yield one, ()
         return
     spans = [answer.captures[answer.recognizer.place_of(name)][1] for name in ("first", "second")]
-    conditions = (answer.fact.condition, _negated(answer.fact.condition))
+    at = answer.captures[answer.recognizer.place_of("condition")][1]
+    asked = next((n for n in walk(one.node) if one.function.span(n) == at), None)
+    condition = spelled(one.function, asked, place) if asked is not None else answer.fact.condition
+    conditions = (condition, _negated(condition))
     for span, condition in zip(spans, conditions, strict=True):
         node = next((a for a in call.args if one.function.span(a) == span), None)
         yield (one, ()) if node is None else (replace(one, node=node), (condition,))

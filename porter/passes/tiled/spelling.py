@@ -37,6 +37,8 @@ class Place:
     function: Function
     at: Node | None = field(default=None, repr=False)
     taken: dict[str, str] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+    """Names that macros in the function may declare, which stand nowhere in the sources."""
 
     def inside(self, function: Function) -> bool:
         """Whether it is in a function, or in the one around a lambda."""
@@ -139,7 +141,9 @@ def _require_seen(function: Function, name: Node, at: Place) -> None:
 
 def _value(function: Function, name: Node, text: str, at: Place, depth: int) -> str:
     variable = resolve(function, name, text)
-    if variable is None or _is_seen(variable, at):
+    if variable is None:
+        return _outside(function, text, at)
+    if _is_seen(variable, at):
         return text
     value, declaration = initializer(variable), variable.declaration
     if variable.param is not None or declaration is None:
@@ -221,8 +225,16 @@ def _type(function: Function, name: Node, text: str, at: Place, depth: int) -> s
             return text
         shown = _spelled(holder, meant, at, depth + 1)
         return shown.removeprefix("typename ") if name.type == "namespace_identifier" else shown
+    return _outside(function, text, at)
+
+
+def _outside(function: Function, text: str, at: Place) -> str:
+    """A name that no variable and no alias of a function has. Raises Unnamed if only the function or class around it
+    has it."""
     if at.inside(function):
         return text
+    if text in at.hidden:
+        raise Unnamed(f"`{text}` is declared by a macro")
     outer = outermost(function)
     if text in outer.template_params and outer is at.function:
         declared = template_parameters(outer).get(text)
