@@ -205,7 +205,7 @@ def visible(outer: Constants, function: Function) -> Constants:
 
 
 def _names_declared(declarator: Node) -> list[Node]:
-    if any(True for _ in find(declarator, "structured_binding_declarator")):
+    if b"[" in (declarator.text or b"") and any(True for _ in find(declarator, "structured_binding_declarator")):
         return list(find(declarator, "identifier"))
     name = declared_name(declarator)
     return [name] if name is not None else []

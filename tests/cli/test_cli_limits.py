@@ -173,6 +173,32 @@ def test_what_nests_takes_no_time(body: str, command: str, tmp_path: Path) -> No
     assert time.process_time() - began < 10
 
 
+@pytest.mark.parametrize("command", ["scan", "plan", "port"])
+def test_an_operand_that_an_asm_statement_does_not_have(command: str, tmp_path: Path) -> None:
+    registers = ", ".join(f"%{i}" for i in range(96))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(96))
+    mma = "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16"
+    statement = f'asm volatile("{mma} {{{registers}}}, %96, %98, 1, 1, 1, 0, 0;" : {outputs} : "l"(a));'
+    (tmp_path / "k.cu").write_text(f"__global__ void k(unsigned long a) {{ float d[96]; {statement} }}\n")
+    output = porter(command, tmp_path / "k.cu", code=0 if command == "scan" else 3).output
+    assert "PT0099" not in output
+    assert "%98 of an asm statement with 97 operands" in " ".join(output.split())
+
+
+@pytest.mark.parametrize("command", ["scan", "port"])
+def test_processes_do_not_change_what_is_said_of_a_tree(command: str, tmp_path: Path) -> None:
+    for i in range(200):
+        body = 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");' if i % 40 == 7 else f"p[threadIdx.x] = {i};"
+        (tmp_path / f"f{i}.cu").write_text(f"__global__ void f{i}(int* p) {{ {body} }}\n")
+        (tmp_path / f"m{i}.py").write_text(f"x = {i}\n")
+    more = ["--no-compile"] if command == "port" else []
+    one, two = (
+        porter("--format", "json", command, *more, "--jobs", jobs, tmp_path, code=None).output for jobs in ("1", "2")
+    )
+    assert one == two
+    assert one.count("wgmma") > 0
+
+
 @pytest.mark.parametrize("name", [b"k\xff.cu", b"k\xe9\n.cu", b"k\xff.py"])
 @pytest.mark.parametrize("command", ["scan", "plan", "port"])
 def test_a_name_that_is_not_utf_8(command: str, name: bytes, tmp_path: Path) -> None:
