@@ -61,7 +61,8 @@ def test_example(
     assert spec.submodule_search_locations is not None
     root = Path(spec.submodule_search_locations[0]) / "source"
     folders = [root / "include", root / "tools/util/include", root / "examples/common"]
-    if "gemm/" in name and "basic" not in name:
+    # The Blackwell examples fill tensors on the host, for which stand-ins of the headers are enough.
+    if "gemm/" in name and "basic" not in name and "blackwell" not in name:
         folders.append(curand_headers(toolkit))
     program = built(root / "examples" / f"{name}.cu", arch, tuple(folders), libraries=("cuda",))
     outcome = run_program(program, arguments, ProgramOptions(Options(mode=mode, level="practice")))
