@@ -20,28 +20,37 @@ from porter.verify.program import ProgramOptions, run_program
 
 pytestmark = [pytest.mark.external, pytest.mark.slow]
 
-SOURCE = Path(__file__).parent / "cute_variants.cu"
-KERNELS = re.findall(r"^  test\(\"(\w+)\"", SOURCE.read_text("utf-8"), re.MULTILINE)
+SOURCES = [Path(__file__).with_name(name) for name in ("cute_variants.cu", "cute_functions.cu")]
 
 
-@pytest.fixture(scope="module")
-def program(built: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The executable of the port."""
+def kernels_of(source: Path) -> list[str]:
+    return re.findall(r"^  test\(\"([^\"]+)\"", source.read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.fixture(scope="module", params=SOURCES, ids=lambda source: source.stem)
+def program(
+    request: pytest.FixtureRequest, built: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str]]:
+    """The executable of the port, and the kernels in it."""
+    source: Path = request.param
+    kernels = kernels_of(source)
     spec = find_spec("cutlass_library")
     assert spec is not None
     assert spec.submodule_search_locations is not None
     root, folder = Path(spec.submodule_search_locations[0]) / "source", tmp_path_factory.mktemp("variants")
-    result = port_sources(load_sources(SOURCE))
+    result = port_sources(load_sources(source))
     assert result.exit_code is ExitCode.OK, result.diagnostics
-    assert sorted(result.kernels) == sorted(KERNELS)
+    assert sorted(result.kernels) == sorted(kernels)
     for path, text in result.files.items():
         (folder / Path(path).name).write_bytes(text)
-    return built(folder / SOURCE.name, "sm_100a", (root / "include", root / "tools/util/include"))
+    include = (root / "include", root / "tools/util/include")
+    return built(folder / source.name, "sm_100a", include, ("--expt-relaxed-constexpr",)), kernels
 
 
 @pytest.mark.parametrize("schedule", ["late", "random", "eager"])
-def test_results(schedule: Schedule, program: Path) -> None:
-    outcome = run_program(program, [], ProgramOptions(Options(schedule=schedule)))
+def test_results(schedule: Schedule, program: tuple[Path, list[str]]) -> None:
+    executable, kernels = program
+    outcome = run_program(executable, [], ProgramOptions(Options(schedule=schedule)))
     assert outcome.status == "ok", [str(f) for r in outcome.launches if r.outcome for f in r.outcome.findings]
     lines = [line for line in outcome.stdout.splitlines() if line.startswith("CHECK")]
-    assert lines == [f"CHECK {kernel}: no error bad=0" for kernel in KERNELS]
+    assert lines == [f"CHECK {kernel}: no error bad=0" for kernel in kernels]

@@ -273,6 +273,17 @@ def _calls(context: TiledContext, frame: Frame) -> Iterator[tuple[Call, Frame]]:
                     yield call, other
 
 
+def frames_of(context: TiledContext, frame: Frame) -> list[Frame]:
+    """A function and those with accumulators that it comes to."""
+    found, work = [], [frame]
+    while work:
+        one = work.pop()
+        if one not in found:
+            found.append(one)
+            work += [other for _, other in _calls(context, one)]
+    return found
+
+
 def _stated(call: Call, frame: Frame, name: str, place: Place, warpgroups: str) -> str:
     """What the function `name` beside the one that is called says. Raises Unnamed."""
     function, target = call.caller, frame.function

@@ -8,7 +8,8 @@ from tree_sitter import Node
 from porter.model.functions import Function
 from porter.model.tiled.accumulators import Handle
 from porter.passes.plan import AccumulatorPlan, KernelPlan
-from porter.passes.tiled.context import TiledContext, TiledKernel
+from porter.passes.tiled.context import Frame, TiledContext, TiledKernel
+from porter.passes.tiled.frames import frames_of
 
 
 def kernel_plan(context: TiledContext, kernel: TiledKernel) -> KernelPlan:
@@ -25,17 +26,17 @@ def kernel_plan(context: TiledContext, kernel: TiledKernel) -> KernelPlan:
         in_flight=kernel.ring,
         barrier=0,
         notes=("its tiled MMAs stay as they are: they say who has which element",),
-        accumulators=tuple(_accumulator(context, kernel, h) for h in kernel.fragments),
+        accumulators=tuple(_accumulator(context, f, h) for f in frames_of(context, kernel) for h in f.fragments),
     )
 
 
-def _accumulator(context: TiledContext, kernel: TiledKernel, handle: Handle) -> AccumulatorPlan:
+def _accumulator(context: TiledContext, frame: Frame, handle: Handle) -> AccumulatorPlan:
     loads = [_line(f, n) for f, n, h in context.loads if h is handle]
     return AccumulatorPlan(
         name=handle.name,
-        function=handle.function.name or kernel.function.name,
+        function=handle.function.name or frame.function.name,
         element="as its MMA has it",
-        columns=kernel.widths.get(handle.name, ""),
+        columns=frame.widths.get(handle.name, ""),
         tiles="MMA_M x MMA_N",
         cleared=(),
         loaded=tuple(sorted(loads)),

@@ -52,4 +52,4 @@ def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[
     found = [refused(program, r) for r in tiled.refusals]
     if not has_errors(found):
         insert_header(port, HEADER, header_text())
-    return found, [kernel_plan(context, k) for k in context.kernels if k.fragments]
+    return found, [kernel_plan(context, k) for k in context.kernels if id(k.function) in context.frames]
