@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditionals whose arm for Blackwell stands in front of Hopper's: the port of a Hopper kernel takes Hopper's."""
+"""Conditionals with an arm for Blackwell: the port of a Hopper kernel takes the arm that Hopper takes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LATER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==|>)\s*(?:9[0-9]{2}[1-9]|1[0-9]{3}
 _HOPPER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==)\s*900\b|\b__CUDA_ARCH_FEAT_SM90_ALL\b")
 _OWN = re.compile(rb"\bSM100_(?:MMA|TMEM)_\w+")
 _JOINED = re.compile(rb"\\\r?\n")
-_NOT = re.compile(rb"!|\bnot\b")
+_NOT = re.compile(rb"!|\bnot\b|\|\||\bor\b")
 
 
 def close_arms(sources: SourceSet) -> list[Edit]:
-    """Edits that let nobody into the arms for Blackwell of conditionals that have one for Hopper behind them."""
+    """Edits that let nobody into the arms of conditionals that are for Blackwell alone."""
     return [edit for path, file in sources.files.items() for edit in _closed(path, file)]
 
 
@@ -36,13 +36,12 @@ def for_blackwell(program: Program, closed: Sequence[Edit]) -> Edit | None:
 
 def _closed(path: str, file: CudaFile) -> Iterator[Edit]:
     for arms in _chains(file):
-        for i, (word, span) in enumerate(arms):
+        for word, span in arms:
             text = file.source[span.start : span.end]
             said = _JOINED.sub(b" ", text)
-            behind = any(_HOPPER.search(file.source[s.start : s.end]) for _, s in arms[i + 1 :])
-            if not behind or not _LATER.search(said) or _HOPPER.search(said) or _NOT.search(said):
-                continue
-            if word in (b"if", b"elif"):
+            if _HOPPER.search(said):
+                break
+            if word in (b"if", b"elif") and _LATER.search(said) and not _NOT.search(said):
                 yield Edit(path, span, b"0 && (" + text + b")")
 
 

@@ -157,6 +157,8 @@ def _differ(before: bytes, after: bytes, names: Names) -> bool:
     made = []
     for text in (before, after):
         inside = re.sub(rb"\bdefined\s+(\w+)", rb"defined(\1)", _IGNORED.sub(b" ", text))
+        for word, token in _TOKENS.items():
+            inside = re.sub(rb"\b" + word + rb"\b", token, inside)
         code, signs, at = bytearray(b"int x = ("), {}, 0
         for match in _SIGN.finditer(inside):
             # with this sign nothing is taken for a template
@@ -174,6 +176,8 @@ def _differ(before: bytes, after: bytes, names: Names) -> bool:
     return first.uses and _disagree(old, new, first.unknown | second.unknown)
 
 
+_TOKENS = {b"and": b"&&", b"or": b"||", b"not": b"!"}
+"""Other spellings of operators."""
 _VERSION = re.compile(rb"(?<![\w.])(?:9|90|900|10|100|1000)(?![\w.])")
 
 
@@ -283,6 +287,9 @@ class _Reader:
                 if sign == "&&":
                     return lambda chip, known: one(chip, known) and two(chip, known)
                 return lambda chip, known: one(chip, known) or two(chip, known)
+            if node.type == "number_literal" and self._text(node).isdigit():
+                value = int(self._text(node)) != 0
+                return lambda chip, known: value
             if sides[0] is not None and sides[1] is not None and sign in _COMPARE:
                 found = self._compared(sides[0], sign, sides[1])
                 if found is not None:
