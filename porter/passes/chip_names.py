@@ -28,6 +28,11 @@ _MADE = ("static_cast", "int", "stoi", "atoi", "int32_t", "unsigned", "size_t")
 _FEATURE = re.compile(
     r"defined\s*\(\s*(?:__CUDA_ARCH_FEAT_SM(?P<feature>90|100)_ALL|\w+_SM(?P<enabled>90|100)A?_ENABLED|\w+_TCGEN05\w+)\s*\)"
 )
+_ON_BOTH = re.compile(
+    r"defined\s*\(\s*(?:__CUDA_ARCH__|\w+_SM(?:90|100)A?_SUPPORTED|\w+_(?:TMA|STSM|CLUSTER|ELECT_ONE)_SM90_ENABLED)\s*\)"
+    r"|__CUDA_ARCH__"
+)
+"""Macros that are there for Hopper and for what came after it: TMA, stmatrix, clusters and elect.sync stay."""
 _ROUNDS = 4
 
 
@@ -69,7 +74,7 @@ class Names:
 
     def defined(self, text: str) -> tuple[bool, bool] | None:
         """Whether a macro that a condition asks for is there for Hopper, and for the port's chip."""
-        if re.fullmatch(r"defined\s*\(\s*(?:__CUDA_ARCH__|\w+_SM(?:90|100)A?_SUPPORTED)\s*\)|__CUDA_ARCH__", text):
+        if _ON_BOTH.fullmatch(text):
             return True, True
         match = _FEATURE.fullmatch(text)
         if match is None:

@@ -486,3 +486,9 @@ def test_what_a_macro_declares_has_no_name_beside_the_function(tmp_path: Path) -
         "return porter::Int<porter::no_operand_columns<kWarpgroups, decltype(porter::declval<mma_type&>())>()>{};"
         in text
     )
+
+
+@pytest.mark.parametrize("feature", ["TMA", "STSM", "CLUSTER"])
+def test_guards_of_what_both_chips_have_stay(tmp_path: Path, feature: str) -> None:
+    guarded = f"#if defined(CUTE_ARCH_{feature}_SM90_ENABLED)\n__device__ void copy_out();\n#endif\n"
+    assert guarded in ported(tmp_path, f"{HEAD}{guarded}{KERNEL}{ACC}{BATCH}{STORE}}}\n")
