@@ -249,6 +249,11 @@ followed by 2-byte granules, Tensor Memory by columns and groups of 16 lanes, gl
 smaller of the accesses to it. An asynchronous operation reads and writes between its issue and what proves its
 completion: an mbarrier phase, a commit, a wait of its thread.
 
+`mbarrier.test_wait` and `mbarrier.try_wait` may return false at any time before the phase is complete. A loop around
+them that only the phase or a trap ends is a wait. Where code may go on with false, it is given false (schedules `late`
+and `random`), though the phase is complete by then, unless something else has told the warp so: up to 256 times in each
+warp and in 8 places of its run, so that code that tries more often counts as code that waits.
+
 Blocks see each other's work in global memory through flags: `release` and `acquire` accesses, atomics, relaxed
 or volatile accesses with fences, each with its scope, also by way of a third block, and over the waves in which
 the simulator runs a large grid. Flags in shared memory count alike. Atomics and bulk reductions do not race with

@@ -18,6 +18,7 @@ from porter.sim.observer import Named
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
 from porter.sim.threads import lane_mask
+from porter.sim.unheeded_waits import is_unheeded
 
 Array = npt.NDArray[Any]
 
@@ -136,11 +137,11 @@ def mbar_arrive(
 
 @runtime
 def mbar_wait(
-    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, want: Any, parity: bool, guard: Any = None
+    M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, want: Any, parity: bool, guard: Any, unheeded: bool
 ) -> Any:
     """Threads whose phase is complete (or whose time is up) go on, with the result; the others stay.
 
-    Threads whose guard is false do not wait; their result is false.
+    Threads whose guard is false do not wait; their result is false. `unheeded`: an observer may have it false.
     """
     lanes = lane_mask(n, mask)
     B = M.mbar
@@ -164,16 +165,21 @@ def mbar_wait(
     behind = np.uint64((1 << 40) - 1)
     done = (phase & 1) != (w.astype(np.int64) & 1) if parity else phase > (w & behind).astype(np.int64)
     named = None if M.observer is None else Named(warps, lanes[:, :1] if together else lanes, slot, cta, M.n_cta)
-    if done.all() and guard is None:
+    if done.all() and guard is None and not (unheeded and named is not None):
         M.timed_out[warps] &= ~lanes
         if named is not None and M.observer is not None:
             M.observer.passed(at, named)
         return idx, n, mask, np.bool_(True)
     if together:
-        slot, cta, done = (np.repeat(x, 32) for x in (slot, cta, done))
+        slot, cta, done, phase, w = (np.repeat(x, 32) for x in (slot, cta, done, phase, w))
     complete = np.zeros((n, 32), bool)
     complete[lanes] = done
     expired = lanes & M.timed_out[warps]
+    if unheeded and named is not None:
+        older = np.zeros((n, 32), bool)
+        older[lanes] = False if parity else phase > (w & behind).astype(np.int64) + 1
+        early = _early(M, at, named, complete, older)
+        complete, expired = complete & ~early, expired | early
     passing = complete | expired | idle
     M.timed_out[warps] &= ~lanes
     waiting = lanes & ~passing
@@ -189,6 +195,17 @@ def mbar_wait(
         M.observer.passed(at, named.among(complete & np.asarray(rows)[:, None]))
     chosen = warps[rows]
     return chosen, chosen.size, None if mask is None else passing[rows], complete[rows]
+
+
+def _early(M: Machine, at: int, named: Named, complete: Array, older: Array) -> Array:
+    """The threads whose test is to come too early, [n, 32]; not those that test a phase before the last, `older`: who
+    has come past the phase behind it knows of its end."""
+    assert M.observer is not None
+    early = M.observer.tests(at, named, complete)
+    if early is None:
+        return np.zeros_like(complete)
+    M.activity += 1
+    return np.asarray(early & ~older)
 
 
 def _park(M: Machine, warps: Array, waiting: Array, key: Array) -> None:
@@ -238,7 +255,8 @@ def _wait(cg: Context, ins: Decoded) -> None:
     want = cg.get("parity" if parity else "state")
     address = shared_address(cg, "mbar")
     here = "None" if cg.converged else "mask"
-    wait = f"mbar_wait(M, {cg.at}, idx, n, {here}, {address}, {want}, {parity}, {cg.guard})"
+    unheeded = cg.machine.late and cg.machine.observer is not None and is_unheeded(cg.program, cg.at)
+    wait = f"mbar_wait(M, {cg.at}, idx, n, {here}, {address}, {want}, {parity}, {cg.guard}, {unheeded})"
     cg.narrow(wait, ", result")
     if ins.guard is not None:
         guard = cg.src(ins.guard.operand, "p")

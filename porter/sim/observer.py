@@ -193,6 +193,11 @@ class Observer:
     def arrived(self) -> None:
         """They have."""
 
+    def tests(self, at: int, named: Named, complete: Array) -> Array | None:
+        """Threads test phases, `complete` [n, 32] or not, and may go on with either answer. Returns which of them [n,
+        32] are to be told that theirs is not complete, as it was some time before; None for none."""
+        return None
+
     def passed(self, at: int, named: Named) -> None:
         """Threads have found the phases complete that they wait for."""
 

@@ -2,7 +2,7 @@
 """The checker of one wave: clocks, shadow memories and what was found.
 
 It only observes: the other parts of this package tell it what the simulator reports of instructions and operations.
-It never changes what a run computes.
+It never changes what a run computes, but for tests of mbarriers that may come too early (`early_tests`).
 """
 
 from __future__ import annotations

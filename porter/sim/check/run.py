@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from porter.sim.check.accesses import SharedAccesses
 from porter.sim.check.checker import Checker
+from porter.sim.check.early_tests import EarlyTests
 from porter.sim.check.global_shadow import GlobalState
 from porter.sim.check.hazard import Level
 from porter.sim.check.operations import Operations
@@ -46,6 +47,7 @@ class CheckedWave(Observer):
             SharedAccesses(self.check),
             self._registers,
             Synchronization(self.check),
+            EarlyTests(self.check),
             TensorLifetime(self.check),
             Operations(self.check),
         )
