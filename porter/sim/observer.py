@@ -49,6 +49,11 @@ class Named:
                 found.append((warp, active, [divmod(key, self.blocks) for key in slots]))
         return found
 
+    def lanes(self, warp: int, place: Place) -> list[int]:
+        """The lanes of a warp that name one."""
+        row = self.key[int(np.argmax(self.warps == warp))]
+        return np.flatnonzero(row == place[0] * self.blocks + place[1]).tolist()
+
     def by_place(self) -> dict[Place, list[tuple[int, Array]]]:
         """Who names each: (warp, lanes [32])."""
         found: dict[Place, list[tuple[int, Array]]] = {}

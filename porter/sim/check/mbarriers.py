@@ -67,6 +67,7 @@ class MbarrierCheck(Observer):
         for warp, _, places in named.by_warp():
             for place in places:
                 init = self._access("mbarrier.init", at, warp)
+                init.notes["lanes"] = int(self.check.lanes.interval[warp]), named.lanes(warp, place)
                 self._initialized(place, init, place in valid)
                 self.inits[place] = init
                 self._messages.pop(place, None)
@@ -87,7 +88,7 @@ class MbarrierCheck(Observer):
     def invalidates(self, at: int, named: Named) -> None:
         for warp, _, places in named.by_warp():
             for place in places:
-                self.use(at, warp, place, False)
+                self.use(at, warp, place, named)
                 self._invalidated(place, self._access("mbarrier.inval", at, warp))
 
     def _invalidated(self, place: Place, inval: Access) -> None:
@@ -113,11 +114,11 @@ class MbarrierCheck(Observer):
     def expects(self, at: int, named: Named) -> None:
         for warp, _, places in named.by_warp():
             for place in places:
-                self.use(at, warp, place, False)
+                self.use(at, warp, place, named)
 
-    def use(self, at: int, warp: int, place: Place, asynchronous: bool) -> None:
-        """A thread, or an operation that it issues, uses an mbarrier: its initialization must be known, and fenced if
-        another proxy uses it."""
+    def use(self, at: int, warp: int, place: Place, who: Named | int | None) -> None:
+        """Threads use an mbarrier, or an operation that the lane `who` (None: the warp) issues: its initialization must
+        be known, and fenced if another proxy uses it."""
         M, clocks = self.machine, self.check.clocks
         init = self.inits.get(place)
         if init is None:
@@ -137,13 +138,22 @@ class MbarrierCheck(Observer):
                 # of blocks initialize a barrier behind their last fence.
                 edge = "a fence between the initialization and the relaxed barrier", _INIT_FENCE
                 ruling = Ruling.INIT_FENCE
-        elif asynchronous and not (
+        elif self._other_lane(init, warp, place, who):
+            edge, ruling = ("synchronization between the lanes of the warp", "bar.warp.sync"), Ruling.LOCKSTEP
+        elif not isinstance(who, Named) and not (
             clocks.knows(warp, ASYNC, init.done) or clocks.knows(warp, ORDER, init.notes.get("fences", ()))
         ):
             # NVIDIA's tutorials have only the barrier.
             edge, ruling = ("a fence after the initialization", _INIT_FENCE), Ruling.INIT_FENCE
         if edge is not None:
             self.check.report(Verdict("H21", *edge, ruling), init, use, self.where(place), place[1])
+
+    def _other_lane(self, init: Access, warp: int, place: Place, who: Named | int | None) -> bool:
+        """Whether lanes that did not initialize an mbarrier use it with no synchronization of the warp between."""
+        interval, lanes = init.notes["lanes"]
+        if who is None or init.warp != warp or int(self.check.lanes.interval[warp]) != interval:
+            return False
+        return not set(who.lanes(warp, place) if isinstance(who, Named) else [who]) <= set(lanes)
 
     def written(self, cta: int, new: Access) -> None:
         """A store or a copy into shared memory that holds live mbarriers."""
@@ -168,7 +178,7 @@ class MbarrierCheck(Observer):
             self.check.lanes.arrived.add(warp)
             message = None if relaxed else clocks.release(warp, self._partial(warp, lanes))
             for place in places:
-                self.use(at, warp, place, False)
+                self.use(at, warp, place, named)
                 self.count(place, at)
                 far = int(self.machine.warp_cta[warp]) != place[1]
                 if far:
@@ -268,7 +278,7 @@ class MbarrierCheck(Observer):
         clocks, relaxed = self.check.clocks, self._relaxed(at)
         for warp, _, places in named.by_warp():
             for place in places:
-                self.use(at, warp, place, False)
+                self.use(at, warp, place, named)
                 if self.machine.mbar.phase[place]:
                     self.check.waits.add(at)
                 self._check_scopes(place, at, warp)

@@ -67,7 +67,7 @@ class Operations(Observer):
         check = self.check
         access = self._access(effect, touch, "generic" if effect.kind == "cp.async" else "async", touch.warp)
         if touch.signal is not None:
-            check.mbarriers.use(effect.at, effect.warp, touch.signal, True)
+            check.mbarriers.use(effect.at, effect.warp, touch.signal, effect.lane)
             access.notes["signals"] = f"at shared address {self.machine.mbar.offsets[touch.signal[0]]:#x}"
         elif effect.kind == "copy":
             # Landing completes reading and writing alike.
@@ -126,7 +126,7 @@ class Operations(Observer):
         check, warp, at = self.check, effect.warp, effect.at
         clocks, cta = check.clocks, int(self.machine.warp_cta[warp])
         for signal in effect.signals:
-            check.mbarriers.use(at, warp, signal, True)
+            check.mbarriers.use(at, warp, signal, effect.lane)
         channel, component = self._channel(warp, effect.lane)
         if not channel.issued:
             new = check.generic("commit", at, warp, True, 1, 8)
