@@ -16,7 +16,7 @@ from porter.lang.spread import Tell, spread
 from porter.lang.text import EditGroup
 from porter.lang.trees import source_files
 from porter.model.dsl.names import Names
-from porter.model.dsl.reach import marked, uses_kernels
+from porter.model.dsl.reach import marked, mentions, uses_kernels
 from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, is_build_file, port_build_files
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
@@ -194,7 +194,7 @@ def _has_source(path: Path) -> bool:
 def refused_python(path: Path, names: Names | None = None) -> PorterError:
     """Why a Python file without kernels is not read."""
     names = names or own_names()
-    recompiled = marked(path, names, "recompiled") and not marked(path, names, "by_hand")
+    recompiled = marked(path, names, "recompiled") and not mentions(path, names, "by_hand")
     return PorterError(Code.RECOMPILED_KERNEL if recompiled else Code.NO_KERNEL, Location(str(path)), path=path)
 
 

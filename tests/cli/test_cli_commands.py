@@ -19,6 +19,7 @@ from fakes_cli import (
     zero,
 )  # fmt: skip
 
+from porter.build.toolchain import Toolkit
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, PorterError
 
 
@@ -335,6 +336,9 @@ def test_verify_quiet_prints_errors_only(engine, cache, kernel):
 
 # --- build
 
+NOWHERE = Path("nowhere")
+TOOLKIT = Toolkit(NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, (13, 0), "fake", "PATH")
+
 
 def test_build_shows_both_sides(engine, cache, kernel, monkeypatch):
     def compiled(request, toolkit=None, cache=None):
@@ -343,7 +347,7 @@ def test_build_shows_both_sides(engine, cache, kernel, monkeypatch):
         return fake_compiled(request.arch, 90 if request.arch == "sm_90a" else 100)
 
     monkeypatch.setattr("porter.build.table.compile_ptx", compiled)
-    monkeypatch.setattr("porter.cli.build.find_toolkit", lambda explicit: type("T", (), {"name": "fake"})())
+    monkeypatch.setattr("porter.cli.build.find_toolkit", lambda explicit: TOOLKIT)
     output = porter("build", kernel).stdout
     assert "registers" in output
     assert "+10" in output
@@ -357,7 +361,7 @@ def test_build_errors(engine, kernel, monkeypatch):
 
     monkeypatch.setattr("porter.build.table.compile_ptx", refuses)
     monkeypatch.setenv("PORTER_CACHE", str(kernel.parent / "cache"))
-    monkeypatch.setattr("porter.cli.build.find_toolkit", lambda explicit: type("T", (), {"name": "fake"})())
+    monkeypatch.setattr("porter.cli.build.find_toolkit", lambda explicit: TOOLKIT)
     porter("build", kernel, code=4)
     kernel.write_text(kernel.read_text() + "// UNPORTABLE\n")
     porter("build", kernel, code=3)

@@ -15,7 +15,7 @@ from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.idesc_scaled import ScaledDescriptor
 from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import SwizzleMode
-from porter.ptx.tensormap import TensorMap, TensorMapType
+from porter.ptx.tensormap import TensorMap, TensorMapInterleave, TensorMapType
 from porter.ptx.types import ElementType as T
 from porter.ptx.umma import Kind
 from porter.ptx.zero_columns import ZeroColumns
@@ -184,11 +184,9 @@ def test_scattered_rows(name: str) -> None:
     assert {h.kind.id for h in outcome.hazards} == hazards
 
 
-@pytest.mark.parametrize("mode", ["im2col::w", "im2col::w::128"])
-def test_a_mode_that_is_not_executed_is_incomplete(mode: str) -> None:
-    tensor_map = TensorMap(TensorMapType.UINT32, BASE, (8, 4, 3, 2), dense([8, 4, 3, 2], 4), (8, 4),
-                           lower=(0, 0), upper=(0, 0))  # fmt: skip
-    copy = IM2COL.format(rank=4).replace("im2col", mode).replace("shared::cluster", "shared::cta")
-    body = f"""@!%p0 bra W; mov.u32 %r3, 0; mov.u16 %h0, 0;
-    {copy} [%r1], [%d0, {{%r3, %r3, %r3, %r3}}], [%r2], {{%h0, %h0}}; W: ret;"""
+@pytest.mark.parametrize("interleave", [TensorMapInterleave.B16, TensorMapInterleave.B32])
+def test_a_layout_that_is_not_executed_is_incomplete(interleave: TensorMapInterleave) -> None:
+    tensor_map = TensorMap(TensorMapType.UINT32, BASE, (8, 4, 4), (32, 128), (8, 4, 1), interleave=interleave)
+    copy = "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
+    body = f"""@!%p0 bra W; mov.u32 %r3, 0; {copy} [%r1], [%d0, {{%r3, %r3, %r3}}], [%r2]; W: ret;"""
     assert tensor_copy(body, tensor_map, GlobalMemory()).status == "incomplete"

@@ -23,10 +23,15 @@ def marked(path: Path, names: Names, of: str) -> tuple[str, ...]:
     Raises:
         PorterError: FILE_NOT_FOUND, NOT_TEXT.
     """
-    source = read_source(path)
-    if not any(word in source for word in names.words(of)):
+    if not mentions(path, names, of):
         return ()
-    return tuple(f.name for f in _parsed(path, source, names).decorated(lambda name: names.is_a(name, of)))
+    return tuple(f.name for f in _parsed(path, read_source(path), names).decorated(lambda name: names.is_a(name, of)))
+
+
+def mentions(path: Path, names: Names, of: str) -> bool:
+    """Whether a word of a mark stands in a file at all, be it in a comment. Raises PorterError as `marked` does."""
+    source = read_source(path)
+    return any(word in source for word in names.words(of))
 
 
 def _parsed(path: Path, source: bytes, names: Names) -> DslFile:
