@@ -183,6 +183,10 @@ a missing `tcgen05.fence`, a proxy fence before an MMA or after an initializatio
 are in flight when it ends, a bulk store that all lanes of a warp make alike.
 
 With `--seeds N` a kernel is run under N random schedules; each report then says with which seed it comes again.
+`--jobs N` makes the runs - of original and port, at each size, with each seed - in N processes, and finds the same. One
+run stays in one process: its blocks share global memory, and the orderings there, also across clusters, are followed by
+one observer; that two clusters have nothing to do with each other is known only once both have run. A whole program
+runs with one seed after the other; its launches depend on what the host does between them.
 `porter verify` compares values and, for a port, looks for hazards in the same runs, with the first input family of each
 size; `--no-hazards` leaves them out. What only some order of the warps shows in the values it looks for with a random
 schedule, for ports of CuTe DSL kernels always with the late, the eager and two random ones.

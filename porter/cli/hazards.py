@@ -45,6 +45,7 @@ def hazards(
     arch: str | None,
     level: str | None,
     seeds: int,
+    jobs: int,
     sizes: str,
     sarif_path: Path | None,
     kernel: str | None,
@@ -75,11 +76,11 @@ def hazards(
     errors: list[Diagnostic] = []
     if path is None:
         assert launch_file is not None
-        runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers)]
+        runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers, jobs)]
     elif path.suffix == ".ptx" and case_path is None:
         launch = read_launch(grid, block, cluster, smem)
         values = [read_argument(a) for a in args]
-        runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers)]
+        runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers, jobs)]
     elif case_path is None and path.is_file() and not cases_if_any(path):
         require_program(path)
         request = program_request(path, arguments, arch, include_dirs, defines, flags, libraries)
@@ -88,7 +89,7 @@ def hazards(
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
         port_of = partial(plan_of_case, port=port_path)
-        search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None)
+        search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs)
         runs = _cases(session, path, case_path, sizes, search, errors)
     return _report(session, runs, errors, sarif_path)
 
@@ -136,9 +137,10 @@ def _ptx(
     level: Level,
     options: SimOptions,
     seeds: Sequence[int],
+    jobs: int,
 ) -> HazardRun:
     module, entry = read_module(path, kernel)
-    return check_bare(module, entry, launch, values, path.name, level, options, seeds)
+    return check_bare(module, entry, launch, values, path.name, level, options, seeds, jobs)
 
 
 def _write(path: Path, text: str) -> None:

@@ -41,16 +41,16 @@ def require_launch(path: Path | None, ptx: Path | None, launch: Path | None) -> 
 
 def check_launch(
     launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, level: Level, options: SimOptions,
-    seeds: Sequence[int],
+    seeds: Sequence[int], jobs: int = 1,
 ) -> HazardRun:  # fmt: skip
-    """What is found in a launch under a schedule with each seed.
+    """What is found in a launch under a schedule with each seed, in `jobs` processes.
 
     Raises:
         PorterError: what `load_launch` raises.
     """
     found = load_launch(launch, ptx, kernel, arch, options.seed)
     return check_case(
-        found.kernel, found.problem, found.launch, found.images, "kernel", level, options, seeds
+        found.kernel, found.problem, found.launch, found.images, "kernel", level, options, seeds, jobs
     )  # fmt: skip
 
 

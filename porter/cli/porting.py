@@ -11,7 +11,7 @@ from porter.build.port_plan import PortPlan
 from porter.cli.context import Session, current
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic
-from porter.lang.spread import Tell
+from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
 from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, unforeseen, worst_exit
+from porter.diagnostics.spread import Tell, spread
 from porter.lang.embedded import device_sources, embedded_in_python
 from porter.lang.lexical import Lexed
 from porter.lang.sources import HEADER_ENDINGS, SourceSet, is_python, load_sources
-from porter.lang.spread import Tell, spread
 from porter.lang.text import EditGroup
 from porter.lang.trees import source_files
 from porter.model.dsl.names import Names

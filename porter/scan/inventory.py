@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
+from porter.diagnostics.spread import spread
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
 from porter.lang.sources import HEADER_ENDINGS, is_python, load_sources, read_source
-from porter.lang.spread import spread
 from porter.lang.trees import files_below, source_files
 from porter.model.dsl.reach import marked, uses_kernels
 from porter.passes.port import PortOptions, PortResult

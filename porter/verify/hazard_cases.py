@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from porter.diagnostics import Code, Diagnostic, PorterError
+from porter.diagnostics.spread import spread
 from porter.sim.check.hazard import Level
 from porter.verify.builder import Builder
 from porter.verify.case import Case
 from porter.verify.expr import Number
-from porter.verify.hazards import HazardRun, against_original, check_case, usual_level
+from porter.verify.hazards import HazardRun, OneRun, against_original, put_together, run_case, usual_level
 from porter.verify.line_map import LineMap
 from porter.verify.prepare import PortOf, Prepared, prepare
 from porter.verify.settings import SimOptions
@@ -20,7 +21,8 @@ from porter.verify.settings import SimOptions
 @dataclass(frozen=True)
 class Search:
     """What is looked at in every case: `programs` as of `prepare`, at `level` (None: the usual one of each), under a
-    schedule with each of `seeds`. `finished` as of `prepare`, with which a program `kernel` is compiled for `arch`."""
+    schedule with each of `seeds`, in `jobs` processes. `finished` as of `prepare`, with which a program `kernel` is
+    compiled for `arch`."""
 
     programs: Sequence[str]
     options: SimOptions
@@ -29,10 +31,25 @@ class Search:
     level: Level | None = None
     arch: str = ""
     finished: bool = False
+    jobs: int = 1
 
-    def check(self, p: Prepared) -> HazardRun:
-        at = self.level or usual_level(p.program)
-        return check_case(p.kernel, p.problem, p.launch, p.images, p.program, at, self.options, self.seeds)
+    def check(self, prepared: Sequence[Prepared]) -> list[HazardRun]:
+        """What is found in each; all runs of all of them are independent."""
+        count = len(self.seeds)
+        ones = spread(self._once, [(p, seed) for p in prepared for seed in self.seeds], self.jobs, chunk=1)
+        return [self._gathered(p, ones[i * count : (i + 1) * count]) for i, p in enumerate(prepared)]
+
+    def _once(self, asked: tuple[Prepared, int]) -> OneRun:
+        p, seed = asked
+        options = replace(self.options, checking=self._level(p), seed=seed)
+        return run_case(p.kernel, p.problem, p.launch, p.images, options)
+
+    def _gathered(self, p: Prepared, ones: Sequence[OneRun]) -> HazardRun:
+        k, name = p.kernel, p.problem.case.name
+        return put_together(ones, name, p.program, k.entry, k.arch, self._level(p), self.options, self.seeds)
+
+    def _level(self, p: Prepared) -> Level:
+        return self.level or usual_level(p.program)
 
 
 def hazards_of_case(
@@ -45,11 +62,15 @@ def hazards_of_case(
     """
     runs: list[HazardRun] = []
     left: list[Diagnostic] = []
+    at_sizes: list[list[Prepared]] = []
     for size in sizes:
         prepared, left = prepare(
             case, search.programs, builder, size, search.options.seed, search.port_of, search.arch, search.finished
         )
-        checked = {p.program: (p, search.check(p)) for p in prepared}
+        at_sizes.append(prepared)
+    found = iter(search.check([p for prepared in at_sizes for p in prepared]))
+    for size, prepared in zip(sizes, at_sizes, strict=True):
+        checked = {p.program: (p, next(found)) for p in prepared}
         if "port" in checked:
             ported, run = checked["port"]
             base = checked.get("original")
@@ -71,7 +92,8 @@ def _baseline(
     """The original of a port that is checked alone; None if it is known as a binary only."""
     try:
         (found,), _ = prepare(case, ["original"], builder, size, search.options.seed, search.port_of)
-        return found, search.check(found)
+        (run,) = search.check([found])
+        return found, run
     except PorterError as error:
         if error.diagnostic.code is Code.CAPTURE_NO_PTX:
             return None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from porter.diagnostics.spread import spread
 from porter.ptx import ast
 from porter.sim.check.hazard import Hazard, Level, collect
 from porter.verify.backends import SimBackend
@@ -106,14 +107,22 @@ def check_case(
     level: Level,
     options: SimOptions,
     seeds: Sequence[int],
+    jobs: int = 1,
 ) -> HazardRun:
-    """Check a kernel on the inputs of a case."""
+    """Check a kernel on the inputs of a case, in `jobs` processes."""
 
     def run(settings: SimOptions) -> OneRun:
-        r = SimBackend(settings).run(kernel, problem, launch, images)
-        return OneRun(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
+        return run_case(kernel, problem, launch, images, settings)
 
-    return check_runs(run, problem.case.name, program, kernel.entry, kernel.arch, level, options, seeds)
+    return check_runs(run, problem.case.name, program, kernel.entry, kernel.arch, level, options, seeds, jobs)
+
+
+def run_case(
+    kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image], settings: SimOptions
+) -> OneRun:
+    """One run of a kernel on the inputs of a case."""
+    r = SimBackend(settings).run(kernel, problem, launch, images)
+    return OneRun(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
 
 
 def check_bare(
@@ -125,14 +134,15 @@ def check_bare(
     level: Level,
     options: SimOptions,
     seeds: Sequence[int],
+    jobs: int = 1,
 ) -> HazardRun:
-    """Check a kernel of a PTX module with arguments given by hand."""
+    """Check a kernel of a PTX module with arguments given by hand, in `jobs` processes."""
 
     def run(settings: SimOptions) -> OneRun:
         r = run_bare(module, entry, launch, arguments, settings)
         return OneRun(r.status, r.findings, r.hazards, r.warp_instructions, r.seconds)
 
-    return check_runs(run, name, "kernel", entry.name, module.target, level, options, seeds)
+    return check_runs(run, name, "kernel", entry.name, module.target, level, options, seeds, jobs)
 
 
 def check_runs(
@@ -144,16 +154,31 @@ def check_runs(
     level: Level,
     options: SimOptions,
     seeds: Sequence[int],
+    jobs: int = 1,
 ) -> HazardRun:
-    """Run with each seed and put together what was found; `run` gets the options of one run."""
+    """Run with each seed, in `jobs` processes, and put together what was found; `run` gets the options of one run."""
+    ones = spread(lambda seed: run(dataclasses.replace(options, checking=level, seed=seed)), seeds, jobs, chunk=1)
+    return put_together(ones, name, program, entry, arch, level, options, seeds)
+
+
+def put_together(
+    ones: Sequence[OneRun],
+    name: str,
+    program: str,
+    entry: str,
+    arch: str,
+    level: Level,
+    options: SimOptions,
+    seeds: Sequence[int],
+) -> HazardRun:
+    """What was found in the runs with each seed."""
     status: Literal["ok", "incomplete", "error"] = "ok"
     findings: list[RunFinding] = []
     hazards: list[Hazard] = []
     finding_seeds: list[int] = []
     instructions, seconds = 0, 0.0
     replay = None
-    for seed in seeds:
-        one = run(dataclasses.replace(options, checking=level, seed=seed))
+    for seed, one in zip(seeds, ones, strict=True):
         for hazard in one.hazards:
             hazard.seed = seed
         collect(hazards, one.hazards)

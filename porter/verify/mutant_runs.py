@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import multiprocessing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from porter.diagnostics import Code
+from porter.diagnostics.spread import spread
 from porter.ptx import ast
 from porter.ptx.places import keep_places
 from porter.sim.check.hazard import Hazard
@@ -83,15 +81,6 @@ class MutantRuns:
         self._known = {hazard.identity for hazard in self.baseline.hazards}
         self._values = digest(self.baseline)
         self._outcomes: dict[frozenset[int], Outcome] = {}
-        self._pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> MutantRuns:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
 
     def _run(self, backend: SimBackend, module: ast.Module) -> RunResult:
         s = self.setup
@@ -127,20 +116,8 @@ class MutantRuns:
         """The outcomes of several sets of mutants."""
         wanted = [frozenset(s) for s in sets]
         new = [s for s in dict.fromkeys(wanted) if s not in self._outcomes]
-        for done, (numbers, outcome) in enumerate(zip(new, self._map(new), strict=True)):
-            self._outcomes[numbers] = outcome
-            if progress is not None:
-                progress(done + 1, len(new))
+        self._outcomes.update(zip(new, spread(self.outcome, new, self._jobs, progress, chunk=1), strict=True))
         return [self._outcomes[s] for s in wanted]
-
-    def _map(self, sets: Sequence[frozenset[int]]) -> Iterable[Outcome]:
-        if self._jobs < 2 or len(sets) < 2:
-            return map(self.outcome, sets)
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                self._jobs, multiprocessing.get_context("fork"), initializer=_install, initargs=(self,)
-            )
-        return self._pool.map(_outcome, sets)
 
     def outcome(self, numbers: frozenset[int]) -> Outcome:
         """Run once, here."""
@@ -173,18 +150,3 @@ def digest(result: RunResult) -> str:
     for name in sorted(result.after):
         total.update(result.after[name].data.tobytes())
     return total.hexdigest()
-
-
-# Worker processes --------------------------------------------------------------------------------------
-
-_installed: Any = None
-
-
-def _install(runs: MutantRuns) -> None:
-    global _installed
-    _installed = runs
-
-
-def _outcome(numbers: frozenset[int]) -> Outcome:
-    outcome: Outcome = _installed.outcome(numbers)
-    return outcome

@@ -82,25 +82,25 @@ def mutate(
         only: numbers of the mutants to run, None for all. Their survivors get no reason.
     """
     first, *others = setups
-    with MutantRuns(first, options, jobs) as runs:
-        if runs.baseline.status != "ok":
-            return MutationResult(first.kernel.entry, runs.baseline, ())
-        numbers = list(range(len(runs.mutants))) if only is None else list(only)
-        outcomes = runs.run_all([(n,) for n in numbers], _counted(progress, "mutant"))
-        rows = {n: _row(runs, n, outcome, "") for n, outcome in zip(numbers, outcomes, strict=True)}
-        more: list[MutantRuns] = []
-        for setup in others:
-            tried = runs, *more
-            left = [n for n in numbers if not rows[n].caught and not any(r.matters(n) for r in tried)]
-            if left:
-                more += _try_again(MutantRuns(setup, options, jobs), runs, left, rows, progress)
-        for seed in range(1, RANDOM_SCHEDULES + 1):
-            left = [n for n in numbers if not rows[n].caught]
-            if left:
-                _try_again(MutantRuns(first, _random(options, seed), jobs), runs, left, rows, progress)
-        if only is None:
-            survivors = [n for n in numbers if not rows[n].caught]
-            _explain([runs, *more], survivors, outcomes, rows, progress)
+    runs = MutantRuns(first, options, jobs)
+    if runs.baseline.status != "ok":
+        return MutationResult(first.kernel.entry, runs.baseline, ())
+    numbers = list(range(len(runs.mutants))) if only is None else list(only)
+    outcomes = runs.run_all([(n,) for n in numbers], _counted(progress, "mutant"))
+    rows = {n: _row(runs, n, outcome, "") for n, outcome in zip(numbers, outcomes, strict=True)}
+    more: list[MutantRuns] = []
+    for setup in others:
+        tried = runs, *more
+        left = [n for n in numbers if not rows[n].caught and not any(r.matters(n) for r in tried)]
+        if left:
+            more += _try_again(MutantRuns(setup, options, jobs), runs, left, rows, progress)
+    for seed in range(1, RANDOM_SCHEDULES + 1):
+        left = [n for n in numbers if not rows[n].caught]
+        if left:
+            _try_again(MutantRuns(first, _random(options, seed), jobs), runs, left, rows, progress)
+    if only is None:
+        survivors = [n for n in numbers if not rows[n].caught]
+        _explain([runs, *more], survivors, outcomes, rows, progress)
     return MutationResult(first.kernel.entry, runs.baseline, tuple(rows[n] for n in numbers))
 
 
@@ -123,14 +123,13 @@ def _try_again(
     other: MutantRuns, runs: MutantRuns, left: Sequence[int], rows: dict[int, MutantRow], progress: Progress | None
 ) -> list[MutantRuns]:
     """Run mutants elsewhere and take over what is noticed there. Returns where they ran, if they could."""
-    with other:
-        if other.baseline.status != "ok" or not _alike(other, runs):
-            return []
-        outcomes = other.run_all([(n,) for n in left], _counted(progress, f"{other.label}: mutant"))
-        for n, outcome in zip(left, outcomes, strict=True):
-            row = _row(other, n, outcome, other.label)
-            if row.caught or (row.by_value and not rows[n].by_value):
-                rows[n] = row
+    if other.baseline.status != "ok" or not _alike(other, runs):
+        return []
+    outcomes = other.run_all([(n,) for n in left], _counted(progress, f"{other.label}: mutant"))
+    for n, outcome in zip(left, outcomes, strict=True):
+        row = _row(other, n, outcome, other.label)
+        if row.caught or (row.by_value and not rows[n].by_value):
+            rows[n] = row
     return [other]
 
 

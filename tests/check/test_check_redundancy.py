@@ -119,8 +119,8 @@ def test_two_processes_find_the_same(tmp_path: Path) -> None:
 def test_what_the_simulator_cannot_execute_is_not_noticed(tmp_path: Path) -> None:
     """A mutant whose instruction is unknown must not count as caught."""
     kernel = setup(tmp_path, PUT + "bar.sync 0;\n" + GET + OUT)
-    with MutantRuns(kernel, SimOptions()) as runs:
-        bad = runs.mutants[0]
-        unknown = bad.instruction.__class__("nonsense.b32", ("nonsense", "b32"), ())
-        runs.mutants = [bad.__class__(**{**vars(bad), "statements": (unknown,)})]
-        assert not runs.run(0).ended
+    runs = MutantRuns(kernel, SimOptions())
+    bad = runs.mutants[0]
+    unknown = bad.instruction.__class__("nonsense.b32", ("nonsense", "b32"), ())
+    runs.mutants = [bad.__class__(**{**vars(bad), "statements": (unknown,)})]
+    assert not runs.run(0).ended
