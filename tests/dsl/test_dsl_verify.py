@@ -38,7 +38,10 @@ def compare(path: Path, edit: Callable[[str], str] = lambda text: text) -> Verif
     return verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=(family,)))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}-{p.name.split('.')[0]}")
+@pytest.mark.parametrize("path", [
+    pytest.param(p, id=f"{p.parent.name}-{p.name.split('.')[0]}", marks=pytest.mark.slow if "causal" in p.name else ())
+    for p in CASES
+])  # fmt: skip
 def test_original_port_and_reference_agree(path: Path) -> None:
     rows = compare(path).rows
     assert rows
