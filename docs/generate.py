@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,14 @@ def rules_page() -> str:
     return "\n".join(_rules_lines(load_rules())) + "\n"
 
 
+def _facts(kinds: Mapping[str, type[Any]]) -> Iterator[str]:
+    yield "| fact | fields | meaning |"
+    yield "|---|---|---|"
+    for kind, fact in kinds.items():
+        stated = ", ".join(f"`{f.name}`" for f in dataclasses.fields(fact)) or "–"
+        yield f"| `{kind}` | {stated} | {' '.join((fact.__doc__ or '').split())} |"
+
+
 def _rules_lines(rules: list[Rule]) -> Iterator[str]:
     yield "# Rules"
     yield ""
@@ -111,22 +119,14 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
     yield "`where` asks of a capture that it is `const`, `int`, `name` or `expression`, or has `{regex: …}`,"
     yield "`{in: […]}`, `{not: …}`, `{equals: …}` or `{multiple_of: …}`. `as` is one:"
     yield ""
-    yield "| fact | fields | meaning |"
-    yield "|---|---|---|"
-    for kind, fact in FACTS.items():
-        stated = ", ".join(f"`{f.name}`" for f in dataclasses.fields(fact)) or "–"
-        yield f"| `{kind}` | {stated} | {' '.join((fact.__doc__ or '').split())} |"
+    yield from _facts(FACTS)
     yield ""
     yield "In a rule with `language: python` a pattern is a qualified name, as imports lead to it, or a call of one:"
     yield "`house.ops.$NAME.$$$BELOW`, `house.multiply($A, $B, out=$D, $$$REST)`. `$X` stands for one step of the name"
     yield "or one argument, by position or by keyword, `$$$X` for any list of them. A call is replaced or refused; a"
     yield "name may also be one of these facts:"
     yield ""
-    yield "| fact | fields | meaning |"
-    yield "|---|---|---|"
-    for kind, fact in PYTHON_FACTS.items():
-        stated = ", ".join(f"`{f.name}`" for f in dataclasses.fields(fact)) or "–"
-        yield f"| `{kind}` | {stated} | {' '.join((fact.__doc__ or '').split())} |"
+    yield from _facts(PYTHON_FACTS)
     yield ""
     yield "In a rule with `language: ptx` a pattern is an instruction of an asm statement, with or without operands:"
     yield "`bar.sync $B, 128`, `wgmma.mma_async.sp.$$$MORE`, `m64n${N}k16` for a part of a modifier. `replace` writes"

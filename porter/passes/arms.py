@@ -15,7 +15,7 @@ RULE = "PTR675"
 _DIRECTIVE = re.compile(
     rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b[ \t]*((?:[^\\\n]|\\\r?\n|\\.)*)"
 )
-_LATER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==|>)\s*(?:9[0-9]{2}[1-9]|1[0-9]{3})\b|\b__CUDA_ARCH_FEAT_SM1\d\d_ALL\b")
+_LATER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==|>)\s*1[0-9]{3}\b|\b__CUDA_ARCH_FEAT_SM1\d\d_ALL\b")
 _HOPPER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==)\s*900\b|\b__CUDA_ARCH_FEAT_SM90_ALL\b")
 _OWN = re.compile(rb"\bSM100_(?:MMA|TMEM)_\w+")
 _JOINED = re.compile(rb"\\\r?\n")

@@ -162,6 +162,13 @@ class TensorMapWide(IntEnum):
     W128 = 1
 
 
+WIDE_GROUP = 32
+"""Pixels of im2col::w::128 that a halo comes after; four groups are a copy (PTX ISA 5.5.5.3)."""
+LARGEST_HALO = {TensorMapWide.W: 512, TensorMapWide.W128: 32}
+"""What wHalo stays below (PTX ISA 5.5.5)."""
+LARGEST_WIDE_OFFSET = 32
+"""What wOffset stays below (PTX ISA 5.5.5)."""
+
 _WIDE_SWIZZLES = (TensorMapSwizzle.B64, TensorMapSwizzle.B128, TensorMapSwizzle.B128_ATOM_32B)
 
 

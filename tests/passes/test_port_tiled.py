@@ -7,10 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from porter.diagnostics import ExitCode
-from porter.lang.sources import load_sources
-from porter.passes.port import PortResult, port_sources
+from ported_text import ported, refused
 
 HEAD = """#include <cute/tensor.hpp>
 using namespace cute;
@@ -33,25 +30,6 @@ STORE = "  for (int i = 0; i < size(acc); ++i) out[i] = acc(i);\n"
 def kernel(body: str, before: str = "", bounds: str = "__launch_bounds__(128)") -> str:
     head = f"template <class A, class B>\n__global__ void {bounds} k(A a, B b, float* out, int n)"
     return f"{HEAD}{before}{head} {{\n{body}}}\n"
-
-
-def port(tmp_path: Path, text: str) -> PortResult:
-    path = tmp_path / "kernel.cu"
-    path.write_text(text)
-    return port_sources(load_sources(path))
-
-
-def ported(tmp_path: Path, text: str) -> str:
-    result = port(tmp_path, text)
-    assert result.exit_code is ExitCode.OK, [str(d) for d in result.diagnostics]
-    return result.files[str(tmp_path / "kernel.cu")].decode()
-
-
-def refused(tmp_path: Path, text: str) -> str:
-    result = port(tmp_path, text)
-    assert result.exit_code is ExitCode.UNPORTED
-    assert not result.changed
-    return "\n".join(d.message for d in result.diagnostics)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from porter.diagnostics import ExitCode
-from porter.lang.sources import load_sources
-from porter.passes.port import PortResult, port_sources
+from ported_text import port, ported, refused
 
 HEAD = """#include <cute/tensor.hpp>
 using namespace cute;
@@ -32,25 +29,6 @@ KERNEL = """template <class A, class B>
 __global__ void __launch_bounds__(128) k(A tA, B tB, float* out, int n) {
   Mma mma;
 """
-
-
-def port(tmp_path: Path, text: str) -> PortResult:
-    path = tmp_path / "kernel.cu"
-    path.write_text(text)
-    return port_sources(load_sources(path))
-
-
-def ported(tmp_path: Path, text: str) -> str:
-    result = port(tmp_path, text)
-    assert result.exit_code is ExitCode.OK, [str(d) for d in result.diagnostics]
-    return result.files[str(tmp_path / "kernel.cu")].decode()
-
-
-def refused(tmp_path: Path, text: str) -> str:
-    result = port(tmp_path, text)
-    assert result.exit_code is ExitCode.UNPORTED
-    assert not result.changed
-    return "\n".join(d.message for d in result.diagnostics)
 
 
 def function(body: str, call: str = "multiply(mma, tA, tB, out);", before: str = "", head: str = HEAD) -> str:

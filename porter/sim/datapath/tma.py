@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.ptx.tensormap import (
+    LARGEST_HALO,
+    LARGEST_WIDE_OFFSET,
     TMA_SWIZZLES,
+    WIDE_GROUP,
     TensorMap,
     TensorMapInterleave,
     TensorMapSwizzle,
@@ -277,10 +280,10 @@ def made_for(tensor_map: TensorMap, mode: Mode) -> bool:
     return mode == own if tensor_map.im2col else mode in ("tile", "rows")
 
 
-_WIDE_GROUP = 32
-"""Pixels of im2col::w::128 that a halo comes after; four groups are a copy (PTX ISA 5.5.5.3)."""
-_LARGEST_HALO: dict[Mode, int] = {"im2col_w": 512, "im2col_w128": 32}
-_LARGEST_OFFSET = 32
+_LARGEST_HALO: dict[Mode, int] = {
+    "im2col_w": LARGEST_HALO[TensorMapWide.W],
+    "im2col_w128": LARGEST_HALO[TensorMapWide.W128],
+}
 
 
 def as_copied(tensor_map: TensorMap, mode: Mode, coords: Sequence[int], offsets: Sequence[int]) -> TensorMap:
@@ -289,9 +292,9 @@ def as_copied(tensor_map: TensorMap, mode: Mode, coords: Sequence[int], offsets:
     if mode not in _LARGEST_HALO or not made_for(tensor_map, mode) or len(coords) != tensor_map.rank:
         return tensor_map
     halo, shift = offsets
-    if halo >= _LARGEST_HALO[mode] or shift >= _LARGEST_OFFSET:
-        raise DatapathError(f"wHalo {halo}, wOffset {shift} are not below {_LARGEST_HALO[mode]}, {_LARGEST_OFFSET}")
-    groups, group = (1, tensor_map.box[1]) if tensor_map.wide is TensorMapWide.W else (4, _WIDE_GROUP)
+    if halo >= _LARGEST_HALO[mode] or shift >= LARGEST_WIDE_OFFSET:
+        raise DatapathError(f"wHalo {halo}, wOffset {shift} are not below {_LARGEST_HALO[mode]}, {LARGEST_WIDE_OFFSET}")
+    groups, group = (1, tensor_map.box[1]) if tensor_map.wide is TensorMapWide.W else (4, WIDE_GROUP)
     moved = replace(tensor_map, box=(tensor_map.box[0], groups * (group + halo)))
     if halo:
         deque(_wide_pixels(moved, coords, offsets), 0)
