@@ -22,7 +22,7 @@ def read_yaml(text: str, loader: Any = FAST) -> tuple[yaml.Node | None, Any]:
     are.
 
     Raises:
-        yaml.YAMLError: it is no YAML.
+        yaml.YAMLError: it is no YAML, or has a key twice.
         ValueError: it stands for too much, holds itself, or a value is none, such as a date.
         TypeError: a key is no scalar.
         RecursionError: it is nested too deep.
@@ -45,9 +45,21 @@ def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
     found = known.get(id(node))
     if found is None:
         known[id(node)] = -1
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
         inner = node.value if isinstance(node, yaml.SequenceNode | yaml.MappingNode) else ()
         parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
         found = known[id(node)] = 1 + sum(_nodes(part, known) for part in parts)
     elif found < 0:
         raise ValueError("an alias stands for what it is a part of")
     return found
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Raises yaml.MarkedYAMLError for a key that stands twice: one of its values would be lost."""
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key `{key.value}` stands twice", problem_mark=key.start_mark)
+            seen.add(key.value)

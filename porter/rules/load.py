@@ -19,6 +19,7 @@ from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
 from porter.diagnostics.yaml_text import FAST, read_yaml
 from porter.lang.text import Safety
+from porter.model.dsl.names import KINDS as PYTHON_KINDS
 from porter.model.dsl.names import Names
 from porter.model.facts import KINDS, Fact, kind_name
 from porter.model.recognition import Emitter
@@ -26,7 +27,15 @@ from porter.rules.emit import EMITTED, FACETS, words_in
 from porter.rules.pattern import PatternError
 from porter.rules.ptx import PtxPattern, ptx_patterns, unknown
 from porter.rules.python import NamePattern, name_patterns
-from porter.rules.recognize import LHS, FactPattern, Origin, fact_patterns, refusal_patterns, replacement_patterns
+from porter.rules.recognize import (
+    LHS,
+    FactPattern,
+    Origin,
+    check_literals,
+    fact_patterns,
+    refusal_patterns,
+    replacement_patterns,
+)
 from porter.rules.rule import Advice, Example, Region, Rule, When
 
 FILES = {
@@ -57,29 +66,29 @@ def load_rules(extra_directories: Sequence[str] = ()) -> list[Rule]:
             FILE_NOT_FOUND (a file or directory that does not exist).
     """
     rules = list(_own_rules())
-    seen, read = {r.id: r for r in rules}, {Path(r.source).resolve() for r in rules}
+    read = {Path(r.source).resolve() for r in rules}
     for directory in extra_directories:
         path = Path(directory)
         if not path.exists():
             raise PorterError(Code.FILE_NOT_FOUND, path=directory)
         files = [f for f in (_files(path) if path.is_dir() else [path]) if f.resolve() not in read]
         read.update(f.resolve() for f in files)
-        for rule in _read(files):
-            if rule.id in seen:
-                raise PorterError(Code.RULE_DUPLICATE, Location(rule.source), rule=rule.id, other=seen[rule.id].source)
-            seen[rule.id] = rule
-            rules.append(rule)
-    return rules
+        rules += _read(files)
+    return _unique(rules)
 
 
 @cache
 def _own_rules() -> tuple[Rule, ...]:
-    rules = _read(_files(mappings_directory()), False)
-    ids = [r.id for r in rules]
+    return tuple(_unique(_read(_files(mappings_directory()), False)))
+
+
+def _unique(rules: list[Rule]) -> list[Rule]:
+    seen: dict[str, Rule] = {}
     for rule in rules:
-        if ids.count(rule.id) > 1:
-            raise PorterError(Code.RULE_DUPLICATE, Location(rule.source), rule=rule.id, other=rule.source)
-    return tuple(rules)
+        other = seen.setdefault(rule.id, rule)
+        if other is not rule:
+            raise PorterError(Code.RULE_DUPLICATE, rule.where, rule=rule.id, other=other.where)
+    return rules
 
 
 def _files(directory: Path) -> list[Path]:
@@ -200,7 +209,8 @@ def _form(entry: dict[str, Any]) -> frozenset[str]:
 
 
 def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Location, is_user: bool) -> Rule:
-    _form(entry)
+    if "pass" in _form(entry) and is_user:
+        raise PatternError("`pass` is for Porter's own rules: it names code")
     language = entry.get("language") or data.get("language") or "cuda"
     files = tuple(entry.get("files") or data.get("files") or FILES.get(language, ()))
     if not files:
@@ -295,9 +305,14 @@ def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: li
 
 
 def _ptx_patterns(entry: dict[str, Any], origin: Origin, texts: list[str]) -> tuple[PtxPattern, ...]:
-    for word in ("as", "in", "map", "definition"):
+    if "as" in entry:
+        raise PatternError(
+            "an instruction needs no `as`: what it does is read from the instruction table; where the text of an asm "
+            "statement cannot be read, a rule with `language: cuda` says what the function that holds it is"
+        )
+    for word in ("in", "map", "definition"):
         if word in entry:
-            raise PatternError(f"`{word}` says nothing of an instruction: what it is stands in the instruction table")
+            raise PatternError(f"`{word}` says nothing of an instruction")
     replaced = entry.get("replace", "")
     wrong = unknown(replaced) if "$" not in replaced else ""
     if wrong:
@@ -347,6 +362,7 @@ def _emitter(entry: dict[str, Any], origin: Origin, recognizers: Sequence[FactPa
         names = ", ".join(map(kind_name, EMITTED))
         raise PatternError(f"no text is written for `{entry.get('on') or kind_name(recognizers[0].kind)}`; for {names}")
     assert kind is not None
+    check_literals((p.pattern.text, p.pattern.rest) for p in recognizers)
     own = recognizers[0].pattern.captures | {LHS} if recognizers else frozenset[str]()
     known = {f.name for f in fields(kind)} | EMITTED[kind]
     needs = tuple(entry.get("needs", ()))
@@ -408,6 +424,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
         if not any("near" in e or isinstance(e.get("absent"), str) for e in entries):
             raise PatternError("`examples` of a recognizer need one with `near` or `absent`, a form that it is not for")
     for e in entries:
+        _check_stated(e)
         alone = e.get("near") or (e["absent"] if isinstance(e.get("absent"), str) else None)
         if (alone is None) == ("before" not in e):
             raise PatternError("an example has `before` and what becomes of it, or `near` or `absent` alone")
@@ -434,3 +451,17 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             compile=e.get("compile", ""),
             verify=e.get("verify", False),
         )
+
+
+def _check_stated(example: dict[str, Any]) -> None:
+    """Raises PatternError if an example names a fact or a diagnostic that there is none of."""
+    for kind, values in (item for fact in example.get("facts", ()) for item in fact.items()):
+        made = KINDS.get(kind) or PYTHON_KINDS.get(kind)
+        if made is None:
+            raise PatternError(f"`facts` of an example: `{kind}` is no kind of fact")
+        unknown_field = next((name for name in values if name not in {f.name for f in fields(made)}), None)
+        if unknown_field is not None:
+            raise PatternError(f"`facts` of an example: a {kind} has no `{unknown_field}`")
+    for code in example.get("diagnostics", ()):
+        if code not in Code.__members__ and code not in {c.id for c in Code}:
+            raise PatternError(f"`diagnostics` of an example: there is no `{code}`")

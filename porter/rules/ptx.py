@@ -17,7 +17,7 @@ from porter.ptx.inline import PtxSyntaxError, parse_template
 from porter.ptx.table import FORMS, find
 from porter.rules.conditions import Condition, Evaluate, Stated, condition
 from porter.rules.pattern import PatternError, captures_in
-from porter.rules.recognize import Origin, check_captures
+from porter.rules.recognize import Origin, check_captures, check_literals
 
 _MNEMONIC = re.compile(r"(?:[a-z]\w*)(?:\.(?:[\w:]|\$(?:\$\$)?\w+|\$\{\w+\})+)*")
 _CAPTURE = re.compile(r"\$(?:\$\$)?(?:[A-Z]\w*|\{[A-Z]\w*\})")
@@ -133,6 +133,7 @@ def ptx_patterns(
     for pattern in patterns:
         if pattern.captures != patterns[0].captures:
             raise PatternError(f"`{pattern.text}` does not capture what `{patterns[0].text}` does")
+    check_literals((p.text, p.operands or ()) for p in patterns)
     for name in where:
         if name not in patterns[0].captures:
             raise PatternError(f"`where` names ${name}, which no pattern captures")

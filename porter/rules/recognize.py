@@ -17,6 +17,7 @@ from porter.rules.pattern import Pattern, PatternError, captures_in, compiled, f
 _QUALIFIED = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
 LHS = "LHS"
 """The capture that no pattern has: the variable whose value the call is."""
+_SIGNS = frozenset("()<>,:")
 _ONE_CAPTURE = re.compile(r"\$(?:[A-Z]\w*|\{[A-Z]\w*\})")
 
 
@@ -203,6 +204,7 @@ def replacement_patterns(
     """The patterns of a replacement. Raises PatternError as `fact_patterns` does."""
     patterns = alternatives(origin, texts)
     check_captures("replace", text, patterns[0].captures)
+    check_literals((p.text, p.rest) for p in patterns)
     return _made(origin, patterns, Replaced, {"text": text}, where)
 
 
@@ -255,6 +257,18 @@ def alternatives(origin: Origin, texts: Iterable[str], are_types: bool = False) 
     return found
 
 
+def check_literals(written: Iterable[tuple[str, Iterable[str]]]) -> None:
+    """Raises PatternError if patterns of a rule that has one text differ in what is behind the name and no capture:
+    the text cannot have it. Each is given as it is written, with what is behind its name."""
+    said = [(text, [t for t in rest if t not in _SIGNS and not t.startswith("$")]) for text, rest in written]
+    other = next((text for text, words in said if words != said[0][1]), None)
+    if other is not None:
+        raise PatternError(
+            f"`{other}` and `{said[0][0]}` differ in more than their names, and the text for both is one: capture the "
+            "difference, or write two rules"
+        )
+
+
 def check_fields(kind: type[Any], called: str, values: Mapping[str, Any], captures: frozenset[str]) -> None:
     """Raises PatternError if a fact is not stated as its kind has it."""
     known = {f.name: f for f in fields(kind)}
@@ -301,18 +315,3 @@ def _by_word(recognizers: Iterable[Recognizer]) -> dict[str, list[Recognizer]]:
     for recognizer in recognizers:
         words.setdefault(recognizer.head[-1], []).append(recognizer)
     return words
-
-
-__all__ = [
-    "FactPattern",
-    "Origin",
-    "Piece",
-    "alternatives",
-    "check_captures",
-    "check_fields",
-    "fact_patterns",
-    "refusal_patterns",
-    "replacement_patterns",
-    "replacements",
-    "vocabulary",
-]

@@ -38,6 +38,7 @@ REPLACEMENT = """\
     references: [none]
     examples: [{before: x, after: y}]
 """
+ASKED = "".join(REPLACEMENT.splitlines(keepends=True)[2:7])
 EMITTER = """\
   - id: ACME920
     title: Waits of the house
@@ -162,6 +163,15 @@ def test_a_file_that_is_no_rule_file(
         ("'\\1_SM100'", "'\\3_SM100'", 0, "group reference"),
         ("{before: x, after: y}", "{after: y}", 0, "an example has `before`"),
         ("{before: x, after: y}", "{before: x, near: y}", 0, "an example has `before`"),
+        ("when: ported\n", "when: ported\n    when: always\n", 0, "the key `when` stands twice"),
+        ("library: acme\n", "library: acme\nlibrary: house\n", 3, "the key `library` stands twice"),
+        ("expect: [x]", "facts: [{weight: {}}]", 5, "`weight` is no kind of fact"),
+        ("expect: [x]", "facts: [{wait: {depth: 0}}]", 5, "a wait has no `depth`"),
+        ("{before: x, after: y}", "{before: x, diagnostics: [PT9999]}", 0, "there is no `PT9999`"),
+        (REPLACEMENT, REPLACEMENT.replace(ASKED, "    pass: residency\n"), 0, "`pass` is for Porter's own rules"),
+        (ASKED, "    recognize: ['f($X, 1)', 'f($X, 2)']\n    replace: 'g($X)'\n", 0, "capture the difference"),
+        ("'acme::mma<$N>($D, $A, $B)'\n", "['a<$N>($D, $A, $B)', 'a<$N>($D, $A, $B, 0)']\n    emit: f();\n", 5,
+         "capture the difference"),
     ],
 )  # fmt: skip
 def test_a_file_with_one_mistake(

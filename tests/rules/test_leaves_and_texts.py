@@ -207,3 +207,18 @@ __device__ uint64_t next(float (&d)[32], uint64_t a, uint64_t b) { acme::mma<64>
     assert codes(result) == ["RULE_NEAR_MISS"]
     said = "holds something that" if "next" in batch else "is used, and"
     assert said in "".join(str(d) for d in result.diagnostics)
+
+
+@pytest.mark.parametrize("definition", ["check", "keep", "guard", "drop"])
+def test_a_body_whose_asm_is_not_read_is_what_its_rule_says_unless_it_is_to_be_checked(
+    tmp_path: Path, definition: str
+) -> None:
+    hidden = BODIES.replace('"wgmma.fence.sync.aligned;"', "HOUSE_FENCE")
+    rules = RULES.replace("safety: review", f"definition: {definition}\n    safety: review", 1).replace(
+        "safety: review, ", f"definition: {definition}, safety: review, "
+    )
+    result = port_house(tmp_path, kernel(), rules, hidden)
+    if definition == "check":
+        assert codes(result) == ["RULE_DISAGREES"]
+    else:
+        assert "tcgen05::sync_warpgroup();\n    tcgen05::mma_f16(" in written(result)

@@ -223,7 +223,13 @@ BROKEN = {
     "a condition on nothing": (rule("bar.sync $A", replace="bar.sync 1", where="{B: int}"), "names $B"),
     "an operand around a capture": (rule("ld.global.u32 $D, [$A]", replace="membar.gl"), "an operand is a capture"),
     "no PTX": (rule("bar.sync $A", replace="membar.all"), "is no PTX"),
-    "a fact": (rule("wgmma.fence.sync.aligned", **{"as": "{fence: {}}"}), "says nothing of an instruction"),
+    "a fact": (rule("wgmma.fence.sync.aligned", **{"as": "{fence: {}}"}), "needs no `as`"),
+    "operands that the text has not": (
+        rule("bar.sync 1, $A").replace(
+            "'bar.sync 1, $A'", "['bar.sync 1, $A', 'bar.sync 2, $A']\n    replace: membar.gl"
+        ),
+        "capture the difference",
+    ),
     "a region": (rule("bar.sync", replace="membar.gl", **{"in": "string"}), "says nothing of an instruction"),
 }
 
