@@ -181,6 +181,8 @@ def configure(ctx: click.Context, session: Session) -> Session:
     Raises:
         PorterError: CONFIG_FILE, CONFIG_DIFFERS, NOT_TRUSTED.
     """
+    if session.config is not None and session.no_config:
+        raise click.UsageError("--config and --no-config exclude each other")
     if session.no_config:
         return session
     if session.config is not None:

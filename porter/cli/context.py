@@ -21,6 +21,7 @@ from rich.console import Console, RenderableType
 from porter.diagnostics import Code, Diagnostic, PorterError, Severity, unforeseen
 from porter.report import json as report_json
 from porter.report.blocks import block
+from porter.report.formats import render
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -63,7 +64,8 @@ class Session:
 
     @property
     def json(self) -> bool:
-        return self.format == "json"
+        """Whether standard output is for a document, not for people."""
+        return self.format != "text"
 
     @property
     def out(self) -> Console:
@@ -116,10 +118,10 @@ class Session:
             sys.stdout.buffer.flush()
 
     def write_json(self, document: Mapping[str, Any]) -> None:
-        """The one document of a command, under --format json."""
+        """The one document of a command, in the format that was asked for; none in text."""
         if self.json:
             with _to_standard_output():
-                click.echo(report_json.dumps(document))
+                click.echo(render(self.format, [document]), nl=False)
 
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Message blocks on standard error; notes only without -q, nothing under --format json."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,8 @@ from porter.cli.porting import plan_of_case
 from porter.cli.programs import program_request
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
-from porter.report import hazards_sarif
 from porter.report.exits import hazards_exit
+from porter.report.formats import render
 from porter.verify.bare import Argument, read_argument, read_module
 from porter.verify.case import cases_if_any, cases_of, load_case
 from porter.verify.hazard_cases import Search, hazards_of_case
@@ -101,9 +100,10 @@ def _report(
     if not session.json and session.verbosity >= 0:
         for line in report_hazards.text(runs):
             session.out.print(Text(line), soft_wrap=True)
-    session.write_json(report_hazards.document(runs, errors))
+    document = report_hazards.document(runs, errors)
+    session.write_json(document)
     if sarif_path is not None:
-        _write(sarif_path, json.dumps(hazards_sarif.document(runs), indent=2) + "\n")
+        _write(sarif_path, render("sarif", [document]))
     return hazards_exit(runs, errors)
 
 

@@ -26,7 +26,7 @@ from porter.passes.ported import Ported
 from porter.report import gate as report_gate
 from porter.report import json as report_json
 from porter.report.exits import gate_exit, port_exit
-from porter.report.groups import group_body
+from porter.report.groups import group_bodies
 from porter.verify.gate import GateOptions
 
 
@@ -136,7 +136,7 @@ def _document(
         "files": files,
         "written": written,
         "left": [asdict(k) for k in ported.left],
-        "groups": [group_body(g) for g in ported.groups],
+        "groups": group_bodies(ported.groups, ported.old),
         "compiled": report_gate.document(gated),
         "diagnostics": report_json.diagnostics(diagnostics),
     }

@@ -15,7 +15,7 @@ from porter.build.entry import demangled, display_name
 from porter.cli.main import main
 from porter.ptx.ast import SourceLoc
 from porter.report import hazards as report_hazards
-from porter.report import hazards_sarif
+from porter.report import sarif
 from porter.report.json import schema
 from porter.sim.check.catalog import KINDS
 from porter.sim.check.causes import causes, places
@@ -114,7 +114,7 @@ def test_json_and_sarif_have_the_causes() -> None:
     assert (first["hazards"], first["count"], second["hazards"]) == ([0, 1, 2], 6, [3])
     assert first["kernel"] == "flash::kernel<128, true>"
     assert len(body["runs"][0]["hazards"]) == 4
-    one, other = hazards_sarif.document([run_of(found)])["runs"][0]["results"]
+    one, other = sarif.document([body], Path.cwd())["runs"][0]["results"]
     assert len(one["codeFlows"]) == 3
     assert len(other["codeFlows"]) == 1
     # The first access and the two second ones that do not lead.

@@ -13,7 +13,9 @@ from typing import Any
 import click
 
 from porter.cli.context import current, fail, install
-from porter.diagnostics import PorterError
+from porter.cli.everywhere import WHERE, options
+from porter.diagnostics import Code, PorterError
+from porter.report.formats import KINDS_OF
 
 
 class Command(click.Command):
@@ -24,6 +26,10 @@ class Command(click.Command):
     def __init__(self, *args: Any, group: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.group = group
+        # where all other options are another program's, only what stands before the command is ours
+        if not self.context_settings.get("ignore_unknown_options"):
+            self.params += options(hidden=True)
+            self.epilog = self.epilog or WHERE
 
     @property
     def work(self) -> Callable[..., Any]:
@@ -40,12 +46,21 @@ class Command(click.Command):
         config = importlib.import_module("porter.cli.config")
         session = current()
         try:
+            self._require_format(session.format)
             session = config.configure(ctx, session)
         except PorterError as error:
             fail(session, error)
         install(session)
         if session.verbosity > 0 and session.config is not None:
             session.remark(f"configuration: {session.config}")
+
+    def _require_format(self, form: str) -> None:
+        """Before there is work that nobody would see the results of. Raises BAD_OPTION."""
+        kind = f"{self.group}-{self.name}" if self.group else str(self.name)
+        if form != "text" and kind in KINDS_OF["json"] and kind not in KINDS_OF[form]:
+            able = " and ".join(f"`porter {k}`" for k in sorted(KINDS_OF[form] - {"error"}))
+            install(replace(current(), format="text"))
+            raise PorterError(Code.BAD_OPTION, option=f"--format {form}", problem=f"only {able} have it")
 
 
 @dataclass(frozen=True)
