@@ -30,10 +30,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "build": frozenset({"ptx"}),
     "sim": frozenset({"ptx"}),
     "hopper": frozenset({"ptx"}),
+    "grade": frozenset({"ptx"}),
     "verify": frozenset({"build", "sim", "hopper", "project", "ptx"}),
     "scan": frozenset({"passes", "rules", "model", "lang", "project", "ptx"}),
-    "report": frozenset({"verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
-    "cli": frozenset({"report", "scan", "verify", "build", "passes", "rules", "lang", "project"}),
+    "report": frozenset({"grade", "verify", "build", "sim", "hopper", "passes", "rules", "model", "lang", "ptx"}),
+    "cli": frozenset({"report", "grade", "scan", "verify", "build", "passes", "rules", "lang", "project"}),
 }
 # Parts that must not see each other even through a third one.
 NEVER_REACHES = [("lang", "sim"), ("sim", "lang"), ("sim", "model"), ("passes", "sim"), ("ptx", "lang")]

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other shapes of a kernel: what --what-if asks for, and what may lift a grade."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from porter.grade.chips import Chip
+from porter.grade.shape import Mma, Shape
+from porter.ptx.arch import limits
+from porter.ptx.umma import legal_m, legal_n
+
+
+class Impossible(ValueError):
+    """A change that the chip, or this kernel, does not allow; says why."""
+
+
+def stages(shape: Shape, count: int) -> Shape:
+    """Another number of stages. Raises Impossible if shared memory does not hold them."""
+    if count < 1:
+        raise Impossible("a ring has at least one stage")
+    held = shape.stages or 1
+    more = (count - held) * (shape.load_bytes or 0)
+    smem = None if shape.residency.smem is None else shape.residency.smem + more
+    most = limits(shape.arch).shared_per_block
+    if (smem or count * (shape.load_bytes or 0)) > most:
+        raise Impossible(f"{count} stages of {shape.load_bytes} bytes do not fit {most} bytes of shared memory")
+    roles = "pipelined" if shape.roles == "serial" and count > 1 else shape.roles
+    return replace(shape, stages=count, roles=roles, residency=replace(shape.residency, smem=smem))
+
+
+def tile(shape: Shape, m: int, n: int, k: int | None = None) -> Shape:
+    """Another output tile of the block, or of the pair, and other elements of K in a stage.
+
+    Raises Impossible for what no MMA has, and what shared memory or Tensor Memory does not hold.
+    """
+    if not shape.is_product or shape.tile_k is None:
+        raise Impossible("the stage is no plain product")
+    first = shape.mmas[0][0]
+    group = first.cta_group
+    if first.wgmma:
+        if m % 64:
+            raise Impossible("rows of a tile come in 64")
+        mma_m, mma_n = 64, min(n, 256)
+    else:
+        rows = [r for r in legal_m(first.kind, group) if m % r == 0]
+        if not rows:
+            raise Impossible(f"no MMA of {first.kind} and {group} blocks divides {m} rows")
+        mma_m, mma_n = max(rows), min(n, 256)
+    if n % mma_n or mma_n not in legal_n(first.kind, group):
+        raise Impossible(f"no MMA of {first.kind} and {group} blocks divides {n} columns")
+    made = Mma(mma_m, mma_n, first.kind, group, first.a, first.wgmma)
+    per_mma = made.operations // (2 * mma_m * mma_n)
+    depth = k or shape.tile_k
+    if depth % per_mma:
+        raise Impossible(f"K = {depth} of a stage is no multiple of {per_mma}")
+    count = (m // mma_m) * (n // mma_n) * (depth // per_mma)
+    before = shape.load_bytes
+    nbytes = None
+    if before is not None and shape.tile_m and shape.tile_n:
+        nbytes = before * (m + n) * depth // ((shape.tile_m + shape.tile_n) * shape.tile_k)
+    columns = shape.residency.tmem_columns
+    if columns and not first.wgmma:
+        buffers = 2 if shape.epilogue.overlapped else 1
+        needed = max(32, 1 << (max(1, m // mma_m) * n * buffers - 1).bit_length())
+        if needed > 512:
+            raise Impossible(f"{needed} columns of Tensor Memory")
+        columns = needed
+    smem = shape.residency.smem
+    if smem is not None and before is not None and nbytes is not None:
+        smem += (nbytes - before) * (shape.stages or 1)
+        if smem > limits(shape.arch).shared_per_block:
+            raise Impossible(f"{shape.stages} stages of {nbytes} bytes do not fit shared memory")
+    return replace(shape, mmas=((made, count),), tile_m=m, tile_n=n, load_bytes=nbytes,
+                      residency=replace(shape.residency, tmem_columns=columns, smem=smem))  # fmt: skip
+
+
+def pair(shape: Shape) -> Shape:
+    """Two blocks that multiply together, each with half of B. Raises Impossible."""
+    first = shape.mmas[0][0]
+    if first.wgmma or first.cta_group == 2 or not shape.is_product or first.m < 128:
+        raise Impossible("pairs multiply tiles of 128 rows a block with tcgen05.mma")
+    made = Mma(first.m * 2, first.n, first.kind, 2, first.a)
+    nbytes = shape.load_bytes
+    if nbytes is not None and shape.tile_m and shape.tile_n:
+        nbytes = nbytes * (shape.tile_m + shape.tile_n // 2) // (shape.tile_m + shape.tile_n)
+    return replace(shape, mmas=((made, shape.mmas[0][1]),), tile_m=(shape.tile_m or 0) * 2, load_bytes=nbytes,
+                   cluster=max(2, shape.cluster))  # fmt: skip
+
+
+def overlap(shape: Shape) -> Shape:
+    """A persistent kernel with two accumulators, whose epilogue other warps run. Raises Impossible."""
+    columns = shape.residency.tmem_columns
+    if shape.mmas[0][0].wgmma or shape.epilogue.overlapped:
+        raise Impossible("the epilogue is overlapped, or results are in registers")
+    if columns > 256:
+        raise Impossible("Tensor Memory has no room for a second accumulator")
+    end = replace(shape.epilogue, overlapped=True)
+    return replace(shape, persistent=True, roles="specialized", epilogue=end,
+                   residency=replace(shape.residency, tmem_columns=2 * columns))  # fmt: skip
+
+
+def specialize(shape: Shape) -> Shape:
+    """A warp that only loads, one that only issues MMAs. Raises Impossible."""
+    if shape.roles == "specialized" and not shape.waits_each:
+        raise Impossible("loads and MMAs have their own warps")
+    return replace(shape, roles="specialized", waits_each=False, stages=max(2, shape.stages or 2))
+
+
+def full_rate(shape: Shape) -> Shape:
+    """Two tiles of 64 rows in one MMA of 128. Raises Impossible."""
+    first, count = shape.mmas[0]
+    if first.wgmma or first.m != 64 or count % 2 or len(shape.mmas) > 1 or first.n % 16:
+        raise Impossible("no two MMAs of 64 rows")
+    return replace(shape, mmas=((replace(first, m=128), count // 2),), issuers=max(1, shape.issuers // 2))
+
+
+def _fullest(shape: Shape) -> Shape:
+    taken = (shape.residency.smem or 0) - (shape.stages or 1) * (shape.load_bytes or 0)
+    most = (limits(shape.arch).shared_per_block - max(0, taken)) // max(1, shape.load_bytes or 1)
+    if most <= (shape.stages or 1):
+        raise Impossible("shared memory is full")
+    return stages(shape, most)
+
+
+def _wider(shape: Shape) -> Shape:
+    return tile(shape, shape.tile_m or 0, 2 * (shape.tile_n or 0))
+
+
+def _pair_of_widest(shape: Shape) -> Shape:
+    wide = shape if (shape.tile_n or 0) >= 256 else _wider(shape)
+    return _fullest(pair(wide))
+
+
+_CHANGES: tuple[tuple[str, Callable[[Shape], Shape]], ...] = (
+    ("MMAs of M = 128", full_rate),
+    ("own warps for loads and MMAs", specialize),
+    ("as many stages as fit", _fullest),
+    ("a tile twice as wide", _wider),
+    ("a pair of blocks (cta_group::2)", pair),
+    ("a pair with N = 256", _pair_of_widest),
+    ("persistent, two accumulators, epilogue overlapped", overlap),
+)
+
+
+def changes(shape: Shape, chip: Chip) -> Iterator[tuple[str, Shape]]:
+    """What may lift a shape's grade and fits the chip."""
+    for text, change in _CHANGES:
+        try:
+            yield text, change(shape)
+        except Impossible:
+            continue

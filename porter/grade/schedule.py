@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When what happens on one SM, in clocks: loads, MMAs and epilogues of the blocks that share it.
+
+Each step is put as early as what it waits for allows: a load waits for its stage to be free and for the path to shared
+memory, MMAs for the load and the tensor core, an epilogue for the last of them. Blocks take turns as they are ready.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+from porter.grade.clocks import Clocks
+from porter.grade.shape import Shape
+
+_BUFFERS = 2
+"""Accumulators of a block whose epilogue is overlapped."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Something that takes time: `lane` is the engine or role that does it, of block `block` on the SM."""
+
+    block: int
+    lane: str
+    name: str
+    start: float
+    end: float
+
+
+@dataclass
+class Schedule:
+    """`end` in clocks; `tiles`, by tile, when the last block has finished its one; `busy` of the engines."""
+
+    end: float = 0.0
+    tiles: list[float] = field(default_factory=list)
+    busy: dict[str, float] = field(default_factory=dict)
+    activities: list[Activity] = field(default_factory=list)
+
+
+_Request = tuple[str, float, float, str]
+"""Engine, earliest start, clocks, name."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    shape: Shape
+    clocks: Clocks
+    steps: int
+    tiles: int
+    stages: int
+
+    def run(self) -> Generator[_Request, float, Sequence[float]]:
+        """Asks for engines and is sent when each can start; returns when each tile is stored."""
+        c, shape = self.clocks, self.shape
+        ahead = shape.persistent and shape.roles == "specialized"
+        begun = c.launch
+        release: list[float] = [0.0] * self.stages
+        ready = [begun] * shape.issuers
+        stored: list[float] = []
+        for tile in range(self.tiles):
+            if tile and not shape.persistent:
+                begun = stored[-1] + c.launch
+            # The columns that this tile adds to are read by an epilogue until then.
+            free = begun
+            if shape.epilogue.overlapped and shape.persistent:
+                free = max(free, stored[tile - _BUFFERS] if tile >= _BUFFERS else 0.0)
+            elif tile:
+                free = max(free, stored[-1])
+            earliest = begun if tile == 0 or ahead else max(begun, stored[-1])
+            ready = [max(r, free) for r in ready]
+            done = free
+            for step in range(self.steps):
+                at = (tile * self.steps + step) % self.stages
+                name = f"tile {tile} stage {at}"
+                asked = max(release[at], earliest)
+                start = yield "TMA", asked, c.fill, name
+                landed = start + c.load + max(c.fill, c.transfer)
+                freed = 0.0
+                for issuer in range(shape.issuers):
+                    begin = yield "tensor core", max(landed, ready[issuer]), c.mma, name
+                    end = begin + c.mma + c.tail
+                    freed = max(freed, end)
+                    ready[issuer] = end + c.issue if shape.waits_each else begin + max(c.issue, c.mma)
+                    if c.mufu or c.instructions:
+                        after = end if shape.work.waits_mma else begin
+                        issued = yield "issue", after, c.instructions, name
+                        worked = issued + c.instructions
+                        if c.mufu:
+                            evaluated = yield "MUFU", after, c.mufu, name
+                            worked = max(worked, evaluated + c.mufu)
+                        ready[issuer] = max(ready[issuer], worked)
+                        freed = max(freed, worked) if not shape.work.waits_mma else freed
+                release[at] = freed
+                done = max(done, freed)
+            after = max(done, stored[-1]) if stored else done
+            start = yield "epilogue", after, c.drain, f"tile {tile}"
+            stored.append(start + c.drain)
+        return stored
+
+
+def schedule(
+    shape: Shape, clocks: Clocks, steps: int, tiles: int, blocks: int, stages: int, keep: bool = False
+) -> Schedule:
+    """`blocks` that share an SM, each with `tiles` tiles of `steps` stages. `keep` the activities too."""
+    found = Schedule(tiles=[0.0] * tiles)
+    free: dict[str, float] = {}
+    queue: list[tuple[float, int, _Request]] = []
+    running = [_Block(shape, clocks, steps, tiles, stages).run() for _ in range(blocks)]
+    for number, block in enumerate(running):
+        request = next(block)
+        heapq.heappush(queue, (request[1], number, request))
+    while queue:
+        _, number, (engine, earliest, length, name) = heapq.heappop(queue)
+        start = max(earliest, free.get(engine, 0.0))
+        free[engine] = start + length
+        found.busy[engine] = found.busy.get(engine, 0.0) + length
+        if keep and length:
+            end = start + (clocks.load + max(length, clocks.transfer) if engine == "TMA" else length)
+            found.activities.append(Activity(number, engine, name, start, end))
+        try:
+            request = running[number].send(start)
+            heapq.heappush(queue, (request[1], number, request))
+        except StopIteration as stop:
+            found.tiles = [max(a, b) for a, b in zip(found.tiles, stop.value, strict=True)]
+    found.end = found.tiles[-1]
+    return found
