@@ -83,7 +83,7 @@ def port(
     if not refused:
         session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
                        for path in (ported.changed if check else written)))  # fmt: skip
-    session.write_json(_document(ported, gated, diagnostics, written, code))
+    session.write_json(port_document(ported, gated, diagnostics, written, code))
     return code
 
 
@@ -121,7 +121,7 @@ def _write(ported: Ported, output: Path | None, apply: bool, whole: bool) -> lis
     return []
 
 
-def _document(
+def port_document(
     ported: Ported, gated: list[Gated], diagnostics: list[Diagnostic], written: list[str], code: ExitCode
 ) -> dict[str, object]:
     files = [

@@ -30,6 +30,7 @@ class Code(Enum):
     CONFIG_DIFFERS = files.CONFIG_DIFFERS
     NOT_TRUSTED = files.NOT_TRUSTED
     TOO_LARGE = files.TOO_LARGE
+    NOT_A_DOCUMENT = files.NOT_A_DOCUMENT
     INTERNAL = files.INTERNAL
 
     # PT1xxx: front ends

@@ -134,6 +134,13 @@ TOO_LARGE = error(
     "It needs more memory than this machine has, or is nested deeper than Porter goes. Nothing was written.",
     "Use smaller sizes, or leave the file out.",
 )
+NOT_A_DOCUMENT = error(
+    "PT0030",
+    ExitCode.USAGE,
+    "{path} is no result of Porter's: {problem}",
+    "A report is made of kernels, and of documents that commands wrote with --format json.",
+    "Write the document anew, with this version of Porter: `porter --format json verify gemm.cu > verify.json`.",
+)
 INTERNAL = error(
     "PT0099",
     ExitCode.USAGE,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -233,6 +234,17 @@ class Module:
         raise KeyError(name)
 
 
+def flattened(body: Iterable[Statement]) -> tuple[Instruction, ...]:
+    """All instructions, scopes flattened, in order."""
+    found: list[Instruction] = []
+    for s in body:
+        if isinstance(s, Instruction):
+            found.append(s)
+        elif isinstance(s, Block):
+            found += flattened(s.body)
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Template:
     """A parsed inline-asm template: statements whose operands may be Placeholders."""
@@ -241,14 +253,4 @@ class Template:
 
     def instructions(self) -> tuple[Instruction, ...]:
         """All instructions, scopes flattened, in order."""
-
-        def walk(body: tuple[Statement, ...]) -> list[Instruction]:
-            found: list[Instruction] = []
-            for s in body:
-                if isinstance(s, Instruction):
-                    found.append(s)
-                elif isinstance(s, Block):
-                    found.extend(walk(s.body))
-            return found
-
-        return tuple(walk(self.body))
+        return flattened(self.body)

@@ -33,6 +33,17 @@ class Spot:
     text: str = ""
     name: str = ""
 
+    @property
+    def place(self) -> str:
+        """`src/gemm.cu:12`, as one would name it from here, or what the place is called."""
+        return f"{shown(self.path)}{f':{self.line}' if self.line else ''}" if self.path else self.name
+
+
+def shown(path: str) -> str:
+    """A path below the working directory without it."""
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)
+
 
 @dataclass(frozen=True)
 class Change:
@@ -54,7 +65,8 @@ class About:
 
 @dataclass(frozen=True)
 class Finding:
-    """`flows` are the pairs of accesses of a hazard, each in their order; `identity` is what tells it from others of
+    """`flows` are the pairs of accesses of a hazard, each in their order, `edges` what each lacks and what would supply
+    it; `identity` is what tells it from others of
     its rule wherever its lines move to."""
 
     about: About
@@ -62,6 +74,7 @@ class Finding:
     message: str
     spot: Spot | None
     flows: tuple[tuple[Spot, ...], ...] = ()
+    edges: tuple[tuple[str, str], ...] = ()
     related: tuple[Spot, ...] = ()
     changes: tuple[Change, ...] = ()
     identity: tuple[str, ...] = ()
@@ -84,7 +97,9 @@ def _of_document(document: Document) -> Iterator[Finding]:
     said = [*document.get("findings", ()), *document.get("diagnostics", ())]
     if document["kind"] == "verify":
         for row in document["rows"]:
-            said += row["diagnostics"]
+            # hazards say more of themselves
+            known = {cause["id"] for run in row["hazards"] for cause in run["causes"]}
+            said += [d for d in row["diagnostics"] if d["id"] not in known]
     if document["kind"] in ("sim", "run"):
         said = list(document.get("diagnostics", ()))
     yield from map(_diagnostic, said)
@@ -129,7 +144,7 @@ def _site(site: Document) -> Spot:
     if not site["source"]:
         return Spot("", text=text, name=name)
     loc = site["source"][0]
-    called = "".join(f", inlined at {os.path.relpath(at['path'])}:{at['line']}" for at in site["source"][1:])
+    called = "".join(f", inlined at {shown(at['path'])}:{at['line']}" for at in site["source"][1:])
     return Spot(loc["path"], loc["line"], loc["column"] or 0, text=text + called, name=name)
 
 
@@ -157,6 +172,7 @@ def _cause(run: Document, cause: Document) -> Finding:
         message,
         _site(lead["second"]),
         tuple(flows),
+        tuple((h["missing"], h["remedy"]) for h in pairs),
         tuple(related.values())[::-1],
         identity=(cause["kernel"], run["program"], *(h["opcode"] for h in (lead["first"], lead["second"]) if h)),
         properties=properties,

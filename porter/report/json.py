@@ -11,14 +11,16 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from porter.diagnostics import Diagnostic, ExitCode, Location
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 
 SCHEMA_VERSION = 1
 KINDS = (
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
-    "record", "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "error",
+    "record", "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "report",
+    "error",
 )  # fmt: skip
 
 
@@ -34,6 +36,28 @@ def schema(kind: str) -> dict[str, Any]:
 
 def document(kind: str, exit_code: int, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, "kind": kind, "exit_code": int(exit_code), **body}
+
+
+def checked(path: Path, found: Any) -> dict[str, Any]:
+    """A document that was read from a file.
+
+    Raises:
+        PorterError: NOT_A_DOCUMENT: it is of no kind that there is, of another version, or does not follow its schema.
+    """
+    import jsonschema
+
+    kind = found.get("kind") if isinstance(found, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise PorterError(Code.NOT_A_DOCUMENT, Location(str(path)), path=path, problem="it says no kind of result")
+    if found.get("schema_version") != SCHEMA_VERSION:
+        problem = f"its schema_version is not {SCHEMA_VERSION}"
+        raise PorterError(Code.NOT_A_DOCUMENT, Location(str(path)), path=path, problem=problem)
+    wrong = next(jsonschema.Draft202012Validator(schema(kind)).iter_errors(found), None)
+    if wrong is not None:
+        where = "/".join(map(str, wrong.absolute_path)) or "the document"
+        problem = f"{where} does not follow the schema of `{kind}`"
+        raise PorterError(Code.NOT_A_DOCUMENT, Location(str(path)), path=path, problem=problem)
+    return dict(found)
 
 
 def dumps(data: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from porter.report.findings import Document, findings_of, hazard_runs
+from porter.report.findings import Document, Spot, findings_of, hazard_runs
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no form for."""
@@ -102,9 +102,8 @@ def _hazards(run: Mapping[str, Any]) -> Iterator[str]:
         yield "\n".join([f"{f.about.id}: {f.message}", *(f"    {_at(s)}" for s in sites)])
 
 
-def _at(spot: Any) -> str:
-    place = f"{spot.path}:{spot.line}" if spot.path else spot.name
-    return f"{spot.text} at {place}" if spot.text else place
+def _at(spot: Spot) -> str:
+    return f"{spot.text} at {spot.place}" if spot.text else spot.place
 
 
 def _clean(text: str) -> str:

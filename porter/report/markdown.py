@@ -7,24 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.build.table import COLUMNS
-from porter.report.findings import Document, Spot, findings_of
+from porter.report.findings import Document, findings_of
 from porter.report.templating import environment
 from porter.report.terminal import sizes_text
 
 
 def text(documents: Sequence[Document]) -> str:
     page = environment().get_template("report.md.j2")
-    words = {"place": _place, "cell": _cell, "compared": _compared, "dash": _dash, "hopper": _hopper,
+    words = {"cell": _cell, "compared": _compared, "dash": _dash, "hopper": _hopper,
              "sizes_text": sizes_text, "headings": dict(COLUMNS)}  # fmt: skip
     return page.render(documents=documents, findings=findings_of(documents), **words)
-
-
-def _place(spot: Spot | None) -> str:
-    if spot is None or not (spot.path or spot.name):
-        return ""
-    if not spot.path:
-        return spot.name
-    return f"{spot.path}:{spot.line}" if spot.line else spot.path
 
 
 def _cell(value: object) -> str:

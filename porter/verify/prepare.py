@@ -103,9 +103,15 @@ def mutation_setups(
 
 
 def run_once(
-    case: Case, sizes: Mapping[str, Number], family: str, arch: str, builder: Builder, options: SimOptions
+    case: Case,
+    sizes: Mapping[str, Number],
+    family: str,
+    arch: str,
+    builder: Builder,
+    options: SimOptions,
+    port: Path | None = None,
 ) -> tuple[Problem, BuiltKernel, RunResult]:
-    """One run of a case's kernel on the simulator, compiled for `arch`.
+    """One run of a case's kernel on the simulator, or of its `port`, compiled for `arch`.
 
     Raises:
         PorterError: BAD_OPTION for a family that does not apply; what binding, compiling and running raise.
@@ -115,7 +121,7 @@ def run_once(
     if not chosen:
         raise PorterError(Code.BAD_OPTION, option="--family", problem=f"{family} does not apply to this case")
     backend = SimBackend(options)
-    built = builder.build(problem, case.kernel, arch)
+    built = builder.build(problem, port or case.kernel, arch)
     inputs = generate(problem, chosen[0], options.seed)
     images = {n: make_image(t, inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
     return problem, built, backend.run(built, problem, built.launch(problem), images)

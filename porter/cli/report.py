@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter report`: results of one or several commands as files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from porter.build.entry import display_name
+from porter.build.files import write_all
+from porter.build.port_plan import PortPlan, materialize
+from porter.build.table import ResourceRow
+from porter.build.toolchain import find_toolkit
+from porter.cli.building import compilable, make_builder
+from porter.cli.context import Session, command
+from porter.cli.inputs import require_directories, require_file, require_source
+from porter.cli.options import sim_options
+from porter.cli.port import port_document
+from porter.cli.porting import plan_of_case, port_paths
+from porter.diagnostics import Code, ExitCode, PorterError, worst_exit
+from porter.diagnostics.reading import read_file
+from porter.lang.sources import is_python
+from porter.passes.ported import Ported
+from porter.project.include_dirs import stated_directories
+from porter.report import json as report_json
+from porter.report import page, verification
+from porter.report.formats import render
+from porter.report.timeline import lines as timeline_lines
+from porter.verify.builder import PORT_ARCH
+from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.prepare import run_once
+from porter.verify.problem import bind
+from porter.verify.resources import rows_of_case, rows_of_files
+from porter.verify.settings import make_recorder
+from porter.verify.sweep import Wanted, verify_cases
+
+_TIMELINE_COLUMNS = 160
+
+
+@command
+def report(
+    session: Session,
+    paths: tuple[Path, ...],
+    html_path: Path | None,
+    sarif_path: Path | None,
+    junit_path: Path | None,
+    markdown_path: Path | None,
+    port_path: Path | None,
+    case_path: Path | None,
+    runs: bool,
+    include_dirs: tuple[Path, ...],
+) -> ExitCode:
+    wanted = {"sarif": sarif_path, "junit": junit_path, "markdown": markdown_path}
+    if html_path is None and not any(wanted.values()):
+        problem = "name at least one file to write"
+        raise PorterError(Code.BAD_OPTION, option="--html, --sarif, --junit, --markdown", problem=problem)
+    require_directories("-I", include_dirs)
+    documents = [_read(path) for path in paths if path.suffix == ".json"]
+    kernels = [path for path in paths if path.suffix != ".json"]
+    if len(kernels) > 1:
+        raise PorterError(Code.BAD_OPTION, option="report", problem="takes one kernel, and documents of others")
+    subject = page.Subject(", ".join(p.name for p in paths), documents)
+    if kernels:
+        with session.progress() as tell:
+            subject = _Kernel(session, kernels[0], port_path, case_path, include_dirs, tell).subject(runs, documents)
+    files = {path: render(form, subject.documents).encode() for form, path in wanted.items() if path is not None}
+    if html_path is not None:
+        files[html_path] = page.html(subject).encode("utf-8", "replace")
+    write_all(files)
+    session.show(*(Text(f"wrote {path}") for path in files))
+    code = worst_exit(ExitCode(d["exit_code"]) for d in subject.documents)
+    body = {"written": [str(p) for p in files], "kinds": [d["kind"] for d in subject.documents], "diagnostics": []}
+    session.write_json(report_json.document("report", code, body))
+    return code
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_file(path))
+    except ValueError as error:
+        raise PorterError(Code.NOT_A_DOCUMENT, path=path, problem=f"it is no JSON: {error}") from None
+    return report_json.checked(path, found)
+
+
+class _Kernel:
+    """One kernel, ported and, where there is a case, run."""
+
+    def __init__(
+        self, session: Session, kernel: Path, port: Path | None, case: Path | None, include_dirs: tuple[Path, ...],
+        tell: Any,
+    ) -> None:  # fmt: skip
+        for path in (kernel, *([port] if port else [])):
+            require_file(path, "report")
+            require_source(path)
+        self.session, self.kernel, self.port = session, kernel, port
+        self.tell = tell or (lambda text: None)
+        found = [case] if case is not None else cases_if_any(kernel)
+        self.case: Case | None = load_case(found[0]).on(kernel) if found else None
+        self.include_dirs = (*include_dirs, *stated_directories(kernel))
+        self.documents: list[Mapping[str, Any]] = []
+
+    def subject(self, runs: bool, documents: Sequence[Mapping[str, Any]]) -> page.Subject:
+        self.tell(f"porting {self.kernel}")
+        ported = port_paths([self.kernel], self.include_dirs)
+        diagnostics = [*ported.diagnostics, *ported.left_over]
+        if self.port is None:
+            self.documents.append(port_document(ported, [], diagnostics, [], ported.exit_code))
+        place: Path | None = self.port
+        if place is None and ported.changed:
+            place = materialize(PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper), self.kernel)
+        assembly, timeline = None, list[Text]()
+        if runs and place is not None:
+            assembly, timeline = self._run(place)
+        sources = self._sources(ported, place)
+        return page.Subject(self.kernel.name, [*self.documents, *documents], sources, assembly, timeline)
+
+    def _sources(self, ported: Ported, place: Path | None) -> list[page.Source]:
+        if self.port is not None:
+            return [page.source(str(self.kernel), read_file(self.kernel), read_file(self.port), str(self.port))]
+        changed = sorted(ported.changed, key=lambda path: path != str(self.kernel))
+        return [
+            page.source(path, ported.old.get(path), ported.new[path], _beside(path, self.kernel, place))
+            for path in changed
+        ]
+
+    def _run(self, place: Path) -> tuple[page.Assembly | None, list[Text]]:
+        """What compilers, comparison and recorder say; what stops one of them is a message of the page."""
+        try:
+            toolkit = find_toolkit(self.session.toolkit)
+            self.tell("compiling")
+            if self.case is None:
+                if not is_python(self.kernel):
+                    self._add_build(rows_of_files(self.kernel, place, toolkit, self.include_dirs)[0], toolkit.name)
+                raise PorterError(Code.CASE_NOT_FOUND, path=self.kernel)
+            builder = make_builder(toolkit)
+            problem = bind(self.case)
+            self._add_build(rows_of_case(problem, self.kernel, place, toolkit, compilable)[0], toolkit.name)
+            settings = sim_options(0, "late", "float64", None)
+            given = partial(plan_of_case, port=self.port)
+            self.tell("verifying")
+            wanted = Wanted(settings, port_of=given, finished=self.port is not None, include_dirs=self.include_dirs)
+            self.documents.append(verification.document(verify_cases([self.case], wanted, builder, self.tell)))
+            self.tell("recording")
+            recorder = make_recorder(None, None, None)
+            traced = replace(settings, trace=recorder)
+            _, built, _ = run_once(self.case, self.case.sizes, "integers", PORT_ARCH, builder, traced, place)
+        except PorterError as error:
+            self.documents.append(report_json.error(list(error.diagnostics), error.exit_code))
+            return None, []
+        function = built.function
+        places = {} if function is None else page.places_of(function)
+        assembly = page.Assembly(display_name(built.entry), built.arch, built.ptx, places)
+        return assembly, list(timeline_lines(recorder, _TIMELINE_COLUMNS))
+
+    def _add_build(self, rows: Sequence[ResourceRow], toolkit: str) -> None:
+        body = {"toolkit": toolkit, "kernels": [row.as_json() for row in rows], "diagnostics": []}
+        self.documents.append(report_json.document("build", ExitCode.OK, body))
+
+
+def _beside(path: str, kernel: Path, place: Path | None) -> str:
+    """Where a file of a port lies whose kernel is at `place`."""
+    return "" if place is None else os.path.normpath(place.parent / os.path.relpath(path, kernel.parent))
