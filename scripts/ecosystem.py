@@ -7,9 +7,12 @@ one directory for each repository, named `owner+name`.
     python scripts/ecosystem.py run --clones ~/src --include ~/cutlass/include --include ~/cutlass/tools/util/include
     python scripts/ecosystem.py page
 
-`run` adds to `docs/results/ecosystem.json`, file by file, `page` writes `docs/ecosystem.md` from it. A port counts as
-compiled if nvcc makes PTX of it that has tcgen05.mma, no wgmma, and no kernel around a mainloop of Hopper, which would
-be a trap on sm_100a.
+    python scripts/ecosystem.py verify --clones ~/src --include ~/cutlass/include --include ~/cutlass/tools/util/include
+
+`run` and `verify` add to `docs/results/ecosystem.json`, file by file, `page` writes `docs/ecosystem.md` from it. A port
+counts as compiled if nvcc makes PTX of it that has tcgen05.mma, no wgmma, and no kernel around a mainloop of Hopper,
+which would be a trap on sm_100a. It counts as verified if original and port, built as whole programs and run in the
+simulator, leave the same bits in memory after each launch.
 """
 
 from __future__ import annotations
@@ -34,18 +37,26 @@ ROOT = Path(__file__).resolve().parents[1]
 MANIFEST = ROOT / "scripts" / "ecosystem.yaml"
 RESULTS = ROOT / "docs" / "results" / "ecosystem.json"
 PAGE = ROOT / "docs" / "ecosystem.md"
-NVCC = ("nvcc", "-ptx", "-arch=sm_100a", "-std=c++17", "-w", "--expt-relaxed-constexpr")
+PROGRAMS = (ROOT / "scripts" / "ecosystem_programs", ROOT / "tests" / "program")
+"""Where headers of `unit` and `program` are."""
+NVCC = ("nvcc", "-ptx", "-arch=sm_100a", "-w")
+FLAGS = ("--expt-relaxed-constexpr",)
+STANDARD = "-std=c++17"
 _ERROR = re.compile(r"^error\[(PT\d+)\]: (.*)$", re.MULTILINE)
 _HOPPER_KERNEL = re.compile(r"\.entry\s+\w*MainloopSm90\w*")
 _COMPILER = re.compile(r"error: (.*)")
 
 Entry = Mapping[str, Any]
 Outcome = dict[str, Any]
+NOT_RUN: Outcome = {"outcome": "not run"}
+SAME = "same bits"
 
 
 def manifest() -> list[Entry]:
     """Entries with `kind`, `repository`, `commit`, `path` and `sha256`; `include` are directories of the repository
-    that its compiler looks into, `unit` is a source that includes a header and asks for its templates."""
+    that its compiler looks into, `flags` the compiler's options, `unit` is a source that includes the file and asks for
+    its templates or calls them, `program` another one that runs the kernel. With `program` or `arguments` the entry can
+    be verified."""
     read: list[Entry] = yaml.safe_load(MANIFEST.read_text("utf-8"))["files"]
     return read
 
@@ -56,18 +67,13 @@ def name_of(entry: Entry) -> str:
 
 def run_one(entry: Entry, clones: Path, include: Sequence[str], compiles: bool) -> Outcome:
     """Port one file, and compile the port."""
-    clone = clones / entry["repository"].replace("/", "+")
-    source = clone / entry["path"]
-    if not source.is_file():
-        return {"outcome": "absent"}
-    if hashlib.sha256(source.read_bytes()).hexdigest() != entry["sha256"]:
-        return {"outcome": "another version"}
-    own = [str(clone / d) for d in entry.get("include", ())]
+    unlike = _unlike(entry, clones)
+    if unlike:
+        return unlike
+    own = _own(entry, clones)
     with tempfile.TemporaryDirectory(prefix="porter-ecosystem-") as folder:
         output = Path(folder, "port")
-        if "unit" in entry:
-            source = Path(folder, "unit.cu")
-            source.write_text(entry["unit"])
+        source = _source(entry, entry.get("unit", ""), clones, Path(folder))
         command = [sys.executable, "-m", "porter", "port", "--no-compile", "--no-keep-hopper", "--whole", str(source)]
         command += ["-o", str(output), *(f"-I{d}" for d in own)]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -79,16 +85,77 @@ def run_one(entry: Entry, clones: Path, include: Sequence[str], compiles: bool) 
             return {"outcome": "ported"}
         # what was ported comes in front of what it was ported from
         mirrored = [str(p) for d in own for p in output.rglob(Path(d).name) if p.is_dir()]
-        return _compile(port, [*mirrored, *own, *include], Path(folder, "port.ptx"))
+        return _compile(port, _flags(entry), [*mirrored, *own, *include], Path(folder, "port.ptx"))
 
 
-def _compile(port: Path, include: Sequence[str], output: Path) -> Outcome:
-    command = [*NVCC, *(f"-I{d}" for d in include), "-o", str(output), str(port)]
+def _unlike(entry: Entry, clones: Path) -> Outcome:
+    """Why a clone's file cannot be run; empty if it can."""
+    source = clones / entry["repository"].replace("/", "+") / entry["path"]
+    if not source.is_file():
+        return {"outcome": "absent"}
+    same = hashlib.sha256(source.read_bytes()).hexdigest() == entry["sha256"]
+    return {} if same else {"outcome": "another version"}
+
+
+def _own(entry: Entry, clones: Path) -> list[str]:
+    clone = clones / entry["repository"].replace("/", "+")
+    own = [str(clone / d) for d in entry.get("include", ())]
+    return [*own, *map(str, PROGRAMS)] if "unit" in entry or "program" in entry else own
+
+
+def _source(entry: Entry, text: str, clones: Path, folder: Path) -> Path:
+    """The file itself, or a text in place of it."""
+    if not text:
+        found: Path = clones / entry["repository"].replace("/", "+") / entry["path"]
+        return found
+    unit = folder / "unit.cu"
+    unit.write_text(text)
+    return unit
+
+
+def _flags(entry: Entry) -> list[str]:
+    flags = [*FLAGS, *entry.get("flags", ())]
+    return flags if any(f.startswith("-std=") for f in flags) else [*flags, STANDARD]
+
+
+def _compile(port: Path, flags: Sequence[str], include: Sequence[str], output: Path) -> Outcome:
+    command = [*NVCC, *flags, *(f"-I{d}" for d in include), "-o", str(output), str(port)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
+        print(done.stdout + done.stderr, file=sys.stderr)
         first = _COMPILER.search(done.stdout + done.stderr)
         return {"outcome": "ported", "compiler": first[1][:200] if first else "no message"}
     return judged(output.read_text("utf-8", "replace"))
+
+
+def can_be_verified(entry: Entry) -> bool:
+    return "program" in entry or "arguments" in entry
+
+
+def verify_one(entry: Entry, clones: Path, include: Sequence[str]) -> str:
+    """Run original and port as whole programs: "same bits", or what is said of them."""
+    unlike = _unlike(entry, clones)
+    if unlike:
+        return str(unlike["outcome"])
+    with tempfile.TemporaryDirectory(prefix="porter-ecosystem-") as folder:
+        source = _source(entry, entry.get("program", entry.get("unit", "")), clones, Path(folder))
+        command = [sys.executable, "-m", "porter", "--format", "json", "verify", "--no-hazards", str(source)]
+        command += [*(f"-I{d}" for d in (*_own(entry, clones), *include)), "--nvcc-flag=-w", "--nvcc-flag=-DNDEBUG"]
+        command += [f"--nvcc-flag={f}" for f in _flags(entry)]
+        done = subprocess.run([*command, "--", *entry.get("arguments", ())], capture_output=True, text=True, cwd=folder)
+        return _verified(done.returncode, done.stdout)
+
+
+def _verified(status: int, report: str) -> str:
+    try:
+        found = json.loads(report)
+    except ValueError:
+        return f"exit status {status}"
+    compared = [c for row in found.get("rows", ()) for c in row["between"]]
+    if status == 0 and compared and all(c["ok"] for c in compared):
+        return SAME
+    said = found.get("diagnostics", ()) or [d for row in found.get("rows", ()) for d in row["diagnostics"]]
+    return next((str(d["message"]) for d in said if d.get("severity") == "error"), f"exit status {status}")
 
 
 def judged(ptx: str) -> Outcome:
@@ -105,26 +172,48 @@ def page(entries: Sequence[Entry], results: Mapping[str, Outcome]) -> str:
 
 
 def _lines(entries: Sequence[Entry], results: Mapping[str, Outcome]) -> Iterator[str]:
-    counted = Counter(results.get(name_of(e), {}).get("outcome", "not run") for e in entries)
     yield "# Public sources"
     yield ""
     yield "Public Hopper sources that were run through Porter as they are, without an edit by hand. Made from"
     yield "`scripts/ecosystem.yaml` and `docs/results/ecosystem.json` by `scripts/ecosystem.py page`. *compiled*:"
     yield "nvcc makes PTX for sm_100a of the port, with tcgen05.mma, without wgmma, and without a kernel of a mainloop"
-    yield "of Hopper."
+    yield "of Hopper; *ported* is a port of which it does not. *verified*: original and port ran whole in the simulator"
+    yield "and after each launch they hold the same bits in memory; where a source is no program, one of Porter's own"
+    yield "calls it. INC stands for `--include CUTLASS/include --include CUTLASS/tools/util/include`:"
     yield ""
-    yield f"{len(entries)} files: " + ", ".join(f"{n} {what}" for what, n in sorted(counted.items())) + "."
-    for kind in dict.fromkeys(e["kind"] for e in entries):
+    yield "    python scripts/ecosystem.py run --clones CLONES INC"
+    yield "    python scripts/ecosystem.py verify --clones CLONES INC"
+    yield ""
+    yield "| kind | files | repositories | compiled | of these verified | ported | refused |"
+    yield "|---|---|---|---|---|---|---|"
+    kinds = list(dict.fromkeys(e["kind"] for e in entries))
+    for kind in kinds:
+        yield _counted(kind, [e for e in entries if e["kind"] == kind], results)
+    for kind in kinds:
         yield ""
         yield f"## {kind}"
         yield ""
-        yield "| repository | file | outcome | |"
-        yield "|---|---|---|---|"
+        yield "| repository | file | outcome | verified | |"
+        yield "|---|---|---|---|---|"
         for entry in entries:
             if entry["kind"] == kind:
-                result = results.get(name_of(entry), {"outcome": "not run"})
+                result = results.get(name_of(entry), NOT_RUN)
                 link = f"{entry['repository']} `{entry['commit'][:10]}`"
-                yield f"| {link} | `{entry['path']}` | {result['outcome']} | {_why(result)} |"
+                verified = _plain(result.get("verified", ""))
+                yield f"| {link} | `{entry['path']}` | {result['outcome']} | {verified} | {_why(result)} |"
+
+
+def _counted(kind: str, entries: Sequence[Entry], results: Mapping[str, Outcome]) -> str:
+    found = [results.get(name_of(e), NOT_RUN) for e in entries]
+    outcomes = Counter(r["outcome"] for r in found)
+    same = sum(is_verified(r) for r in found)
+    repositories = len({e["repository"] for e in entries})
+    figures = [len(entries), repositories, outcomes["compiled"], same, outcomes["ported"], outcomes["refused"]]
+    return f"| {kind} | " + " | ".join(map(str, figures)) + " |"
+
+
+def is_verified(result: Outcome) -> bool:
+    return result["outcome"] == "compiled" and result.get("verified") == SAME
 
 
 def _why(result: Outcome) -> str:
@@ -142,24 +231,38 @@ def _plain(text: str) -> str:
     return text if len(text) <= 160 else f"{text[:160]}…"
 
 
+def _run(options: argparse.Namespace) -> None:
+    results: dict[str, Outcome] = json.loads(options.results.read_text("utf-8")) if options.results.is_file() else {}
+    for entry in (e for e in manifest() if options.only in name_of(e)):
+        name = name_of(entry)
+        if options.what == "verify":
+            if not can_be_verified(entry):
+                continue
+            outcome = results.get(name, NOT_RUN) | {"verified": verify_one(entry, options.clones, options.include)}
+        else:
+            kept = {k: v for k, v in results.get(name, {}).items() if k == "verified"}
+            outcome = run_one(entry, options.clones, options.include, not options.no_compile) | kept
+        print(name, outcome["outcome"], outcome.get("verified", ""), flush=True)
+        results[name] = outcome
+        options.results.write_text(as_rows(dict(sorted(results.items()))), "utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else "")
     what = parser.add_subparsers(dest="what", required=True)
-    run = what.add_parser("run")
-    run.add_argument("--clones", type=Path, required=True)
-    run.add_argument("--include", action="append", default=[])
-    run.add_argument("--only", default="", help="files whose name holds this")
-    run.add_argument("--no-compile", action="store_true")
+    for name in ("run", "verify"):
+        command = what.add_parser(name)
+        command.add_argument("--clones", type=Path, required=True)
+        command.add_argument("--include", action="append", default=[])
+        command.add_argument("--only", default="", help="files whose name holds this")
+        command.add_argument("--results", type=Path, default=RESULTS)
+        if name == "run":
+            command.add_argument("--no-compile", action="store_true")
     what.add_parser("page")
     options = parser.parse_args()
-    results: dict[str, Outcome] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else {}
-    if options.what == "run":
-        for entry in (e for e in manifest() if options.only in name_of(e)):
-            outcome = run_one(entry, options.clones, options.include, not options.no_compile)
-            print(name_of(entry), outcome["outcome"], flush=True)
-            results[name_of(entry)] = outcome
-            RESULTS.write_text(as_rows(dict(sorted(results.items()))), "utf-8")
-    PAGE.write_text(page(manifest(), results), "utf-8")
+    if options.what != "page":
+        _run(options)
+    PAGE.write_text(page(manifest(), json.loads(RESULTS.read_text("utf-8"))), "utf-8")
     return 0
 
 
