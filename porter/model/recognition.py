@@ -255,8 +255,9 @@ class Facts:
                 return f"`{name}` may be `{'::'.join(recognizer.head)}`"
         return ""
 
-    def in_text(self, text: str) -> Fact | None:
-        """What a call in a macro's text is, as if it stood outside of all functions; None if that is not sure."""
+    def in_text(self, text: str, at: tuple[Function, Node] | None = None) -> Fact | None:
+        """What a call in text that is not parsed is, as if it stood at a place of a function, or outside of all; None
+        if that is not sure."""
         match = _CALL.fullmatch(text)
         if match is None:
             return None
@@ -266,7 +267,7 @@ class Facts:
             if (
                 recognizer.is_call
                 and not recognizer.receiver
-                and self.names.outside_path(path, recognizer.head) is Verdict.YES
+                and self.names.outside_path(path, recognizer.head, at) is Verdict.YES
             ):
                 bound = recognizer.bind(match[2], lambda _: None)
                 if isinstance(bound, Bound):

@@ -174,9 +174,11 @@ class Names:
         """Whether a name of a value is that of `target` in a namespace, whether the sources declare it or not."""
         return self._anywhere.means(function, node, target)
 
-    def outside_path(self, path: Path, target: tuple[str, ...]) -> Verdict:
-        """The same of a name that stands outside of all functions."""
-        return self._outside.at_top(path, target)
+    def outside_path(self, path: Path, target: tuple[str, ...], at: tuple[Function, Node] | None = None) -> Verdict:
+        """The same of a name that is not parsed: one that stands at a place of a function, or outside of all."""
+        if at is None:
+            return self._outside.at_top(path, target)
+        return self._outside.of_path(path, target, self.lookup.site(*at))
 
     def is_object(self, function: Function, callee: Node, target: tuple[str, ...]) -> Verdict:
         """Whether the object of a member expression is of the class `target`, whether the sources define it or not. A

@@ -143,6 +143,7 @@ class Tiled:
     def only_asked(self, function: Function, name: Node) -> bool:
         """Whether a name is an argument of a call that clears it, pins it, or asks for its layout; or the receiver of
         one."""
+        name = _with_const_cast(function, name)
         parent = name.parent
         while parent is not None and parent.type == "subscript_expression":
             name, parent = parent, parent.parent
@@ -160,8 +161,10 @@ class Tiled:
         # the grammar may read `k < size<2>(x)` as a call of k, or as comparisons
         before = function.file.source[: parent.start_byte + function.shift][-_LONGEST_NAME:].decode("utf-8", "replace")
         called = _CALLED.search(before)
-        if called is not None and isinstance(facts.in_text(called[1] + function.text(parent)), Layout):
-            return True
+        if called is not None:
+            text = called[1] + function.text(parent)
+            if isinstance(facts.in_text(text, (function, parent)), Layout):
+                return True
         if (id(function.file), above.id) in self.unread:
             return True
         call = self.tensors.call(function, above)
@@ -322,6 +325,14 @@ class Search:
                     handle = self.tiled.handle_of(function, argument)
                     if handle is not None:
                         yield call, argument, handle
+
+
+def _with_const_cast(function: Function, name: Node) -> Node:
+    """A name, or the `const_cast` that it stands in."""
+    above = name.parent.parent if name.parent is not None and name.parent.type == "argument_list" else None
+    callee = above.child_by_field_name("function") if above is not None else None
+    is_cast = callee is not None and function.text(callee).startswith("const_cast<")
+    return above if is_cast and above is not None else name
 
 
 def _outwards(mma: tuple[Function, Node], function: Function, call: Call) -> tuple[Function, Node]:

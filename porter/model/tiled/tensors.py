@@ -92,7 +92,7 @@ class Tensors:
             return next((n for a in call.args for n in walk(a) if function.span(n) == span), None)
         arguments = node.child_by_field_name("arguments")
         named = arguments.named_children if arguments is not None else []
-        if any(function.text(a) == _WHOLE for a in named) and callee.type in ("identifier", "call_expression"):
+        if any(is_whole(function.text(a)) for a in named) and callee.type in ("identifier", "call_expression"):
             return callee
         return None
 
@@ -116,6 +116,11 @@ class Tensors:
         """Whether an expression is a call that a rule says gives registers of its own."""
         call = self.call(function, node)
         return call is not None and isinstance(self.program.facts.of_call(call), REGISTERS)
+
+
+def is_whole(coordinate: str) -> bool:
+    """Whether a coordinate is that of all elements of a mode, however it is qualified."""
+    return coordinate.rpartition("::")[2].strip() == _WHOLE
 
 
 def subscripted(node: Node | None) -> Node:

@@ -15,13 +15,15 @@ from porter.model.functions import Function
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization
 from porter.model.tiled.operands import in_shared_memory
-from porter.model.tiled.tensors import names_in
+from porter.model.tiled.tensors import is_whole, names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 from porter.passes.tiled.sight import in_sight, is_visible
 from porter.passes.tiled.state import warpgroup_at
 
 RULE = "PTR611"
 FENCE_RULE = "PTR615"
+_WHOLE = f"{NAMESPACE}::_"
+"""All coordinates of a mode."""
 
 
 def rewrite_synchronization(context: TiledContext) -> None:
@@ -167,9 +169,10 @@ def _operand(context: TiledContext, multiply: Multiply, function: Function, at: 
     if node.type == "call_expression":
         callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
         if callee is not None and arguments is not None and callee.type == "identifier":
-            kept = [holder.text(a) if _is_named(holder, a, function, at) else "_" for a in arguments.named_children]
+            all_of = next((w for w in map(holder.text, arguments.named_children) if is_whole(w)), _WHOLE)
+            kept = [holder.text(a) if _is_named(holder, a, function, at) else all_of for a in arguments.named_children]
             if _is_named(holder, callee, function, at):
-                whole = all(k == "_" for k in kept)
+                whole = all(map(is_whole, kept))
                 return holder.text(callee) if whole else f"{holder.text(callee)}({', '.join(kept)})"
     elif _is_named(holder, node, function, at):
         return holder.text(node)
