@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.build.cache import Cache, digest, file_digest
-from porter.build.run import run
+from porter.build.dsl_server import ask
 from porter.build.toolchain import find_host_compiler
 from porter.build.trust import require_trust
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
@@ -188,16 +188,14 @@ def _run(request: DslRequest, body: Mapping[str, Any]) -> dict[str, Any]:
         directory = Path(name)
         asked, answer = directory / "request.json", directory / "result.json"
         asked.write_text(json.dumps(body))
-        command = [sys.executable, "-m", "porter.build.dsl_worker", str(asked), str(answer)]
         environment = {
             "CUTE_DSL_ARCH": request.arch,
             "CUTE_DSL_KEEP_PTX": "1",
             "CUTE_DSL_LINEINFO": "1",
-            "CUTE_DSL_DUMP_DIR": str(directory),
+            "CUTE_DSL_DUMP_DIR": ".",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        words = ["env", *[f"{k}={v}" for k, v in environment.items()], *command]
-        done = run(words, cwd=directory)
+        done = ask(asked, answer, environment)
         try:
             result: dict[str, Any] = json.loads(answer.read_bytes())
         except (OSError, ValueError):

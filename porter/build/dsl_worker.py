@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles one CuTe DSL function in a process of its own and records what its host code launches.
 
-Run as `python -m porter.build.dsl_worker REQUEST RESULT` with CUTE_DSL_ARCH set: the DSL reads the
-architecture once per process. The host function is exported, linked with stand-ins for the eight runtime
-functions that it needs, and called with made-up device addresses; no driver and no GPU take part.
-`porter.build.dsl` writes the request and reads the result.
+Run as `python -m porter.build.dsl_worker` with CUTE_DSL_ARCH set: the DSL reads the architecture once per process.
+`porter.build.dsl_server` says on standard input where requests of `porter.build.dsl` are; a copy of the process
+answers each. The host function is exported, linked with stand-ins for the eight runtime functions that it needs, and
+called with made-up device addresses; no driver and no GPU take part.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import importlib.util
 import inspect
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -278,10 +280,8 @@ def _launch(address: int, kernel: int, arguments: Any, sizes: dict[str, list[int
     }
 
 
-def compile_request(request: dict[str, Any]) -> dict[str, Any]:
+def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
     """The PTX, the launches of a request, and what its modules were imported from."""
-    absent = Absent()
-    absent.install()
     import cutlass
     import cutlass.cute as cute
 
@@ -364,13 +364,41 @@ def _failure(error: BaseException) -> dict[str, Any]:
     return told
 
 
-def main() -> int:
-    request = json.loads(Path(sys.argv[1]).read_text())
+def _answer(asked: dict[str, Any], absent: Absent) -> None:
+    """Compile a request in the directory of its file and write the result; what it prints goes to a log."""
+    for stream, name, mode in ((0, os.devnull, os.O_RDONLY), (1, asked["log"], os.O_WRONLY | os.O_CREAT)):
+        os.dup2(os.open(name, mode), stream)
+    os.dup2(1, 2)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    directory = Path(asked["request"]).parent
+    os.chdir(directory)
+    sys.path[0] = str(directory)
+    importlib.invalidate_caches()
     try:
-        result = compile_request(request)
+        result = compile_request(json.loads(Path(asked["request"]).read_text()), absent)
     except BaseException as error:  # what a user's file raises at import may be anything
         result = _failure(error)
-    Path(sys.argv[2]).write_text(json.dumps(result))
+    Path(asked["answer"]).write_text(json.dumps(result))
+
+
+def main() -> int:
+    absent = Absent()
+    absent.install()
+    with contextlib.suppress(Exception):  # the copy that needs it says what is wrong
+        importlib.import_module("cutlass.cute")
+    for line in sys.stdin:
+        if (copy := os.fork()) == 0:
+            status = 1
+            try:
+                _answer(json.loads(line), absent)
+                status = 0
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        _, status = os.waitpid(copy, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
     return 0
 
 
