@@ -124,3 +124,11 @@ SIM_REGISTERS = error(
     "setmaxnreg takes multiples of 8 from 24 to 256; inc needs a count no lower than the warp has, dec no higher.",
     "Correct the count, or the registers that the kernel is launched with.",
 )
+SIM_LAUNCH_CONTROL = error(
+    "PT4018",
+    ExitCode.DIFFERENT,
+    "clusterlaunchcontrol: {what}",
+    "A block that has seen a request fail must not make another: no cluster is left that could be taken over "
+    "(PTX ISA 9.7.13.17).",
+    "Leave the loop over work when query_cancel.is_canceled says false.",
+)

@@ -2,7 +2,7 @@
 """clusterlaunchcontrol: a cluster takes over the work of one that has not started yet (PTX ISA 9.7.13.17 and 18).
 
 The response is opaque to kernels. Here its words are x, y and z of the cancelled cluster's first block, and
-whether one was cancelled.
+whether one was cancelled; where none was, they are those of no block.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from porter.sim.machine import Machine
 from porter.sim.operation import Operation
 from porter.sim.results import Stop
 from porter.sim.shared_address import shared_address
-from porter.sim.threads import Issuer, Signal, issuers, per_lane
+from porter.sim.threads import Issuer, Signal, active_lanes, issuers, per_lane
 
 RESPONSE_BYTES = 16
+_NOBODY = 0xFFFFFFFF
 
 
 def response_places(by: Issuer, address: int, mbar: int, everyone: bool) -> tuple[list[int], int, list[Signal]]:
@@ -41,6 +42,9 @@ def response_places(by: Issuer, address: int, mbar: int, everyone: bool) -> tupl
 def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, mbar: Any, everyone: bool) -> None:
     a, b = per_lane(address, n), per_lane(mbar, n)
     for by, i in issuers(M, at, idx, n, mask):
+        if by.cta in M.refused:
+            what = "a request by a block that has seen one fail"
+            raise Stop(Code.SIM_LAUNCH_CONTROL, what, by.at, by.warp, by.lane)
         targets, offset, signals = response_places(by, int(a[i]), int(b[i]), everyone)
         effect = None
         if M.observer is not None:
@@ -48,7 +52,7 @@ def try_cancel(M: Machine, at: int, idx: Any, n: int, mask: Any, address: Any, m
 
         def land(targets: list[int] = targets, offset: int = offset, signals: list[Signal] = signals) -> None:
             cancelled = M.pending.take(M.cluster_size)
-            place = (*M.grid.position_of(cancelled.start), 1) if cancelled else (0, 0, 0, 0)
+            place = (*M.grid.position_of(cancelled.start), 1) if cancelled else (_NOBODY, _NOBODY, _NOBODY, 0)
             for target, (slot, owner) in zip(targets, signals, strict=True):
                 M.smem[target, offset : offset + RESPONSE_BYTES] = np.array(place, "<u4").view(np.uint8)
                 M.mbar.complete_tx(slot, owner, RESPONSE_BYTES)
@@ -62,6 +66,15 @@ def _try_cancel(cg: Context, ins: Decoded) -> None:
     cg.line(cg.call("try_cancel", shared_address(cg, "response"), shared_address(cg, "mbar"), str(everyone)))
 
 
+@runtime
+def note_answers(M: Machine, at: int, idx: Any, n: int, mask: Any, cancelled: Any) -> None:
+    """A block sees whether its request succeeded."""
+    answers = per_lane(cancelled, n)
+    for row, lane, warp in active_lanes(M, idx, n, mask):
+        if not answers[row, lane]:
+            M.refused.add(int(M.warp_cta[warp]))
+
+
 @emits("clusterlaunchcontrol.query_cancel")
 def _query_cancel(cg: Context, ins: Decoded) -> None:
     response = ins["response"]
@@ -71,7 +84,9 @@ def _query_cancel(cg: Context, ins: Decoded) -> None:
     shift = cg.const("u64", 32)
     words = [f"({low}).astype(t_u32)", f"({low} >> {shift}).astype(t_u32)", f"({high}).astype(t_u32)"]
     if "is_canceled" in ins.modifiers:
-        cg.put("p", f"({high} >> {shift}) != {cg.const('u64', 0)}")
+        cancelled = cg.let(f"({high} >> {shift}) != {cg.const('u64', 0)}")
+        cg.line(cg.call("note_answers", cancelled))
+        cg.put("p", cancelled)
     elif "which" in ins.modifiers:
         cg.put("d", words["xyz".index(ins.modifiers["which"][-1])])
     else:

@@ -23,7 +23,7 @@ from porter.sim.memory import GlobalMemory
 from porter.sim.observer import Observer, Observers
 from porter.sim.pending import Pending
 from porter.sim.program import Program
-from porter.sim.results import Finding, Launch, Options, Outcome, Stats, Status, Stop
+from porter.sim.results import MULTIPROCESSORS, Finding, Launch, Options, Outcome, Stats, Status, Stop
 from porter.sim.special_registers import GRID_WORKSPACE
 from porter.sim.trace.recorder import Launched
 
@@ -92,6 +92,8 @@ def _module_variables(program: Program, internal: GlobalMemory, kept: Mapping[st
     return addresses
 
 
+_TAKEN_OVER = 3
+"""A block of a kernel with clusterlaunchcontrol does as many blocks' work, on average."""
 _MOST_WARPS = 1 << 26
 """Warps of a launch, which take hours."""
 
@@ -137,6 +139,14 @@ def _check_launch(module: ast.Module, entry: str, launch: Launch, params: bytes)
     if len(params) != need:
         return f"{len(params)} bytes of parameters; the kernel takes {need}"
     return None
+
+
+def _at_once(options: Options, program: Program, total: int) -> int:
+    """How many of a launch's blocks may run at the same time."""
+    if options.resident is not None:
+        return options.resident
+    takes_over = any(ins.opcode.startswith("clusterlaunchcontrol.try_cancel") for ins in program.code)
+    return min(MULTIPROCESSORS, -(-total // _TAKEN_OVER) if takes_over else total)
 
 
 def simulate(
@@ -200,7 +210,7 @@ def simulate(
     cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     per_block = shared + 1024 + threads * (program.local_size + 8 * 400)
-    resident = max(1, min(options.resident, _WAVE_BYTES // per_block))
+    resident = max(1, min(_at_once(options, program, total), _WAVE_BYTES // per_block))
     if launch.cooperative:
         # All blocks are there at a time, and share a workspace of two words: its size, and a barrier.
         resident = total

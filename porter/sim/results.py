@@ -33,6 +33,10 @@ class Launch:
     registers: int | None = None
 
 
+MULTIPROCESSORS = 132
+"""Of an H100 or H200."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How to simulate.
@@ -43,8 +47,10 @@ class Options:
     them (`late`), or at random times drawn from `seed`. `arithmetic` "exact" adds as the tensor cores do, and
     `rules` "sm_100" lets wgmma do it as tcgen05 does. `max_warp_instructions` is the budget; beyond it the
     outcome is incomplete. `progress` is called with the number of warp-instructions now and then, `print` with
-    the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time. `trace`, if
-    given, records what happens in which order.
+    the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time; by default they
+    are those of an H100 or H200, one on each multiprocessor, and of a kernel that takes over work by
+    clusterlaunchcontrol a third of the grid, so that there is some to take over. `trace`, if given, records what
+    happens in which order.
     """
 
     mode: Mode = "functional"
@@ -56,7 +62,7 @@ class Options:
     max_warp_instructions: int = 2_000_000_000
     progress: Callable[[int], None] | None = None
     print: Callable[[str], None] | None = None
-    resident: int = 132
+    resident: int | None = None
     trace: Recorder | None = None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.shared_window import SYSTEM_SHARED
+from porter.sim.results import MULTIPROCESSORS
 from porter.sim.wave import Wave
 
 Array = npt.NDArray[Any]
@@ -51,7 +52,7 @@ def special_registers(M: Wave) -> dict[str, Any]:
     s["cluster_nctarank"] = np.uint32(M.cluster_size)
     s["is_explicit_cluster"] = np.uint32(M.clustered)
     s["smid"] = per_warp(np.arange(M.n_cta))
-    s["nsmid"] = np.uint32(M.options.resident)
+    s["nsmid"] = np.uint32(M.options.resident or MULTIPROCESSORS)
     s["gridid"] = np.uint64(1)
     workspace = M.addresses.get(GRID_WORKSPACE, 0)
     s["envreg1"], s["envreg2"] = np.uint32(workspace >> 32), np.uint32(workspace & 0xFFFFFFFF)

@@ -64,6 +64,8 @@ class Wave(Progress, Memories, Banks):
         Banks.__init__(self)
         self.params = params
         self.options = options
+        self.refused: set[int] = set()
+        """Blocks that have seen a request for another cluster's work fail."""
         self.late = options.schedule != "eager"
         self.random = random.Random(seed) if options.schedule == "random" else None
         self.architecture: Literal["sm_90", "sm_100"] = (

@@ -46,6 +46,11 @@ class RecordedLaunch:
     tensor_maps: Mapping[str, BoundMap]
 
 
+def made_up_addresses(problem: Problem) -> dict[str, int]:
+    """Of each tensor, the device address that the host code is called with."""
+    return {name: _FIRST + i * _STEP for i, name in enumerate(problem.tensors)}
+
+
 def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled, RecordedLaunch]:
     """Compile the kernel of a problem from `source` and record its launch.
 
@@ -54,7 +59,7 @@ def compile_case(problem: Problem, source: Path, arch: str) -> tuple[DslCompiled
     """
     case = problem.case
     assert case.dsl is not None
-    addresses = {name: _FIRST + i * _STEP for i, name in enumerate(problem.tensors)}
+    addresses = made_up_addresses(problem)
     request = DslRequest(
         source=source,
         entry=case.entry,

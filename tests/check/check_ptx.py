@@ -48,7 +48,7 @@ def check(
     seed: int = 0,
     grid: int = 1,
     cluster: int = 1,
-    resident: int = 132,
+    resident: int | None = None,
 ) -> Outcome:
     """Run a kernel in checking mode on 4 KiB of small f16 numbers; the output is 64 KiB of zeros."""
     memory = GlobalMemory()

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from foreign.dsl_cases import attention_case
 from known_kernels import record
 
 from porter.verify.backends import SimBackend
@@ -20,52 +20,10 @@ from porter.verify.settings import SimOptions
 
 pytestmark = [pytest.mark.external, pytest.mark.slow]
 
-# The kernel takes pointers and the mask as a member of an enumeration of its own.
-ENTRY = """
-
-class Attention(BlackwellFusedMultiHeadAttentionForward):
-    def __init__(self, sizes):
-        mask = fmha_utils.MaskEnum.RESIDUAL_MASK
-        super().__init__(cutlass.Float32, cutlass.Float32, (128, 128, sizes[2]), False, mask)
-        self.sizes = sizes
-
-    @cute.jit
-    def __call__(self, q: cute.Tensor, k: cute.Tensor, v: cute.Tensor, o: cute.Tensor, stream: cuda.CUstream):
-        s, h, d = self.sizes
-        size = (Int32(1), Int32(s), Int32(s), Int32(s), Int32(h), Int32(h), Int32(d))
-        super().__call__(
-            q.iterator, k.iterator, v.iterator, o.iterator, size, None, None, None,
-            Float32(0.125 * 1.4426950408889634), Float32(0.125), Float32(1.0), None, None, stream,
-        )
-"""
-CASE = """
-version: 1
-kernel: fmha.py
-entry: Attention
-sizes: {{S: {s}, D: {d}, H: {h}}}
-dsl:
-  init: {{sizes: [{s}, {h}, {d}]}}
-  call: [Q, K, V, O, stream]
-tensors:
-  Q: {{dtype: f16, shape: [S, H, D], strides: [H * D, D, 1], role: input}}
-  K: {{dtype: f16, shape: [S, H, D], strides: [H * D, D, 1], role: input}}
-  V: {{dtype: f16, shape: [S, H, D], strides: [H * D, D, 1], role: input}}
-  O: {{dtype: f16, shape: [S, H, D], strides: [H * D, D, 1], role: output}}
-reduction: D
-reference: "Q"
-"""
-
 
 @pytest.mark.parametrize(("s", "d", "h"), [(256, 128, 1), (512, 64, 2)])
 def test_attention(s: int, d: int, h: int, tmp_path: Path) -> None:
-    spec = find_spec("flashinfer")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("flashinfer-python is not installed")
-    examples = Path(spec.submodule_search_locations[0]) / "data/cutlass/examples/python/CuTeDSL"
-    (tmp_path / "helpers").symlink_to(examples / "helpers")
-    (tmp_path / "fmha.py").write_text((examples / "blackwell/fmha.py").read_text("utf-8") + ENTRY)
-    (tmp_path / "case.yaml").write_text(CASE.format(s=s, d=d, h=h))
-    case = load_case(tmp_path / "case.yaml")
+    case = load_case(attention_case(s, d, h, tmp_path))
     problem = bind(case, case.sizes)
     built = ToolkitBuilder().build(problem, case.kernel, "sm_100a")
     inputs = generate(problem, choose(["integers"], problem)[0], 1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels for SM100 that Porter did not write, each as PTX with a launch file: two of this folder, and one of NVIDIA's
-tutorials, captured on the simulator from the package nvidia-cutlass. Inputs are small integers.
+"""Kernels for SM100, each as PTX with a launch file: two of this folder, NVIDIA's tutorials, captured on the simulator
+from the package nvidia-cutlass, and CuTe DSL kernels of other packages. Inputs are small integers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,22 @@ import ml_dtypes
 import numpy as np
 import yaml
 from click.testing import CliRunner
+from foreign.dsl_cases import attention_case, case_of
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.main import main
-from porter.verify.backends import RunResult
+from porter.verify.arguments import Raw
+from porter.verify.backends import RunResult, SimBackend
+from porter.verify.builder import ToolkitBuilder
+from porter.verify.capture.events import Block, Captured, CapturedLaunch
+from porter.verify.capture.write import write_cases
+from porter.verify.case import LAUNCH_FILE, load_case
+from porter.verify.dsl import made_up_addresses
+from porter.verify.images import make_image
+from porter.verify.inputs import choose, generate
 from porter.verify.launch_file import PtxLaunch, against_expected
+from porter.verify.problem import bind
+from porter.verify.settings import SimOptions
 
 HERE = Path(__file__).resolve().parent
 RNG_SEED = 7
@@ -99,6 +110,43 @@ def tutorial(name: str, folder: Path, m: int, n: int, k: int) -> Path:
     assert done.exit_code == 0, done.output
     (launch,) = folder.rglob("launch.yaml")
     return launch
+
+
+def dsl_gemm(name: str, folder: Path, m: int, n: int, k: int) -> Path:
+    """One of `dsl_cases.KERNELS`."""
+    return dsl(case_of(name, folder, M=m, N=n, K=k)[1])
+
+
+def dsl_attention(folder: Path, keys: int, depth: int, heads: int) -> Path:
+    """NVIDIA's."""
+    return dsl(attention_case(keys, depth, heads, folder))
+
+
+def dsl(case_path: Path) -> Path:
+    """The launch that the host code of a CuTe DSL case makes for Blackwell, with the outputs of a run."""
+    folder = case_path.parent
+    problem = bind(load_case(case_path))
+    built = ToolkitBuilder().build(problem, problem.case.kernel, "sm_100a")
+    assert built.recorded is not None
+    inputs = generate(problem, choose(["integers"], problem)[0], RNG_SEED)
+    images = {n: make_image(t, inputs.get(n), 0) for n, t in problem.tensors.items()}
+    values = built.launch(problem)
+    result = SimBackend(SimOptions()).run(built, problem, values, images)
+    assert result.status == "ok", result.findings
+    blocks = []
+    for tensor, address in made_up_addresses(problem).items():
+        before, after = folder / f"{tensor}.before", folder / f"{tensor}.after"
+        before.write_bytes(images[tensor].data.tobytes())
+        after.write_bytes(result.after[tensor].data.tobytes())
+        changed = before.read_bytes() != after.read_bytes()
+        blocks.append(Block(address, images[tensor].data.size, before, after if changed else None))
+    params = tuple(p.data for p in built.recorded.arguments if isinstance(p, Raw))
+    launch = CapturedLaunch(
+        built.entry, values.grid, values.block, values.cluster, values.dynamic_smem, params, tuple(blocks)
+    )
+    captured = Captured((launch,), (built.ptx.encode(),))
+    (case,) = write_cases(captured, folder / "launches", {"program": case_path.parent.name}, chip=100).cases
+    return case.parent / LAUNCH_FILE
 
 
 def right(path: Path, launch: PtxLaunch, result: RunResult) -> bool:

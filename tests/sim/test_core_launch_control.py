@@ -39,7 +39,7 @@ SINGLE = """@%p3 clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %
 
 
 def launch(
-    blocks: int, cluster: int, resident: int, first: str = VECTOR, schedule: Schedule = "late", **more: object
+    blocks: int, cluster: int, resident: int | None, first: str = VECTOR, schedule: Schedule = "late", **more: object
 ) -> tuple[Outcome, np.ndarray]:
     memory = GlobalMemory()
     out = memory.alloc(8 * blocks, fill=0)
@@ -65,13 +65,38 @@ def test_coordinates_one_by_one() -> None:
     assert launch(12, 2, 4, SINGLE)[1].tolist() == launch(12, 2, 4)[1].tolist()
 
 
-def test_checking_mode_follows_the_response() -> None:
-    outcome, work = launch(12, 2, 4, mode="checking", level="practice")
-    assert work[:, 0].tolist() == [1] * 12
-    assert not [(h.kind.id, h.missing) for h in outcome.hazards if h.severity == "error"]
-    unwaited = BODY.replace("WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], %r3; @!%p2 bra WAIT;", "")
+def test_by_default_there_is_work_to_take_over() -> None:
+    outcome, work = launch(12, 2, None, mode="checking", level="practice")
+    assert (outcome.status, work[:, 0].tolist()) == ("ok", [1] * 12)
+    assert set((work[:, 1] - 1).tolist()) == {0, 1, 2, 3}
+
+
+NEXT = "fence.proxy.async; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\nxor"
+WRONG = {
+    "no wait": ("WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], %r3; @!%p2 bra WAIT;", "", "H17"),
+    "relaxed wait": ("try_wait.parity.shared", "try_wait.parity.relaxed.cta.shared", "H17"),
+    "the phase before": ("xor.b32 %r3, %r3, 1;", "", "H17"),
+    "no bytes announced": ("arrive.expect_tx.shared::cta.b64 _, [%r2], 16", "arrive.shared::cta.b64 _, [%r2]", "H17"),
+    "the response is not read by all": (NEXT, "fence.proxy.async;\nxor", "H20"),
+    "a barrier of the block only": (NEXT, "fence.proxy.async; bar.sync 0;\nxor", "H20"),
+    "a request of each block": ("setp.eq.and.u32 %p1, %r20, 0, %p0", "setp.eq.u32 %p1, %r0, 0", "H17"),
+    "a request of each lane": ("setp.eq.and.u32 %p1, %r20, 0, %p0", "setp.eq.u32 %p1, %r20, 0", "H26"),
+    "for one block of two": ("{all}", "", "PT4003"),
+    "after one has failed": ("@%p3 bra WORK; ret", "bra WORK; ret", "PT4018"),
+    "without looking whether": ("@%p3 bra WORK; ret", "setp.ne.u32 %p3, %r10, 0; @%p3 bra WORK; ret", "PT4018"),
+    "no barrier behind the start": ("\nbarrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n", "\n", "H21"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [None, *WRONG])
+def test_checking_mode_follows_requests_and_responses(name: str | None) -> None:
+    """At practice level: right is clean, and each mistake an error."""
+    old, new, wanted = ("", "", "") if name is None else WRONG[name]
+    assert old in BODY
     memory = GlobalMemory()
     out = memory.alloc(96, fill=0)
-    text = module_text(["out"], unwaited.format(first=VECTOR, all=".multicast::cluster::all"), "sm_100a")
-    broken = run(text, [out], memory, 12, 32, 2, options=Options(mode="checking", level="practice", resident=4))
-    assert "H17" in {h.kind.id for h in broken.hazards if h.severity == "error"}
+    body = BODY.replace(old, new).format(first=VECTOR, all=".multicast::cluster::all")
+    options = Options(mode="checking", level="practice", max_warp_instructions=20_000)
+    outcome = run(module_text(["out"], body, "sm_100a"), [out], memory, 12, 64, 2, options=options)
+    errors = {h.kind.id for h in outcome.hazards if h.severity == "error"} | {f.code.id for f in outcome.findings}
+    assert wanted in errors if name is not None else not outcome.hazards + outcome.findings
