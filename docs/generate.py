@@ -20,6 +20,7 @@ from porter.cli.config import KEYS as KEYS_OF_CONFIG
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
 from porter.model.dsl.names import KINDS as PYTHON_FACTS
 from porter.model.facts import KINDS as FACTS
+from porter.model.spellings import MEANINGS
 from porter.passes.build_files import port_build_files
 from porter.ptx.forms.grammar import Form, expanded
 from porter.report.mapping import map_page
@@ -121,6 +122,10 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
     yield ""
     yield from _facts(FACTS)
     yield ""
+    yield "A `spelling` is the fact of a regex: a word that nothing but its spelling tells of. It is `of` one of these:"
+    yield "\n| `of` | what the word is |\n|---|---|"
+    yield from (f"| `{of}` | {what} |" for of, what in MEANINGS.items())
+    yield ""
     yield "In a rule with `language: python` a pattern is a qualified name, as imports lead to it, or a call of one:"
     yield "`house.ops.$NAME.$$$BELOW`, `house.multiply($A, $B, out=$D, $$$REST)`. `$X` stands for one step of the name"
     yield "or one argument, by position or by keyword, `$$$X` for any list of them. A call is replaced or refused; a"
@@ -144,6 +149,8 @@ def _rules_lines(rules: list[Rule]) -> Iterator[str]:
                 yield f"{shown} · recognized as `{rule.becomes}`"
             elif rule.names and rule.kind == "recognizer":
                 yield f"{', '.join(f'`{p.text}`' for p in rule.names)} · recognized as `{rule.becomes}`"
+            elif rule.spelling is not None:
+                yield f"recognized as `{rule.becomes}`:\n\n    {rule.spelling.pattern.pattern}"
             elif rule.advice is not None:
                 yield f"*read by `porter check --sm100`: {rule.becomes}*"
             elif rule.report:

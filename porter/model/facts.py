@@ -12,6 +12,7 @@ from enum import Enum
 
 from porter.model.dsl.names import KINDS as PYTHON_KINDS
 from porter.model.dsl.names import PythonFact
+from porter.model.spellings import Spelling
 from porter.ptx.table import opcode_modifiers
 from porter.ptx.wgmma import WgmmaOp
 
@@ -279,6 +280,7 @@ Fact = (
     | ArchTag
     | Extents
     | TileUse
+    | Spelling
     | Refused
     | Replaced
 )
@@ -310,6 +312,7 @@ KINDS: Mapping[str, type[Fact]] = {
     "arch_tag": ArchTag,
     "extents": Extents,
     "tile_use": TileUse,
+    "spelling": Spelling,
 }
 """By the name that rules have for them."""
 

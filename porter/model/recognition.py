@@ -23,6 +23,7 @@ from porter.model.functions import Call, Component, Function, Path
 from porter.model.names.outside import Verdict, qualified
 from porter.model.names.paths import path_of
 from porter.model.names.resolver import Names
+from porter.model.spellings import Spellings
 
 
 @dataclass(frozen=True)
@@ -180,11 +181,17 @@ class Emitter:
 
 
 class Vocabulary:
-    """What rules say: recognizers by the last name of their heads, and emitters."""
+    """What rules say: recognizers by the last name of their heads, emitters, and what words are."""
 
-    def __init__(self, words: Mapping[str, Sequence[Recognizer]], emitters: Sequence[Emitter] = ()) -> None:
+    def __init__(
+        self,
+        words: Mapping[str, Sequence[Recognizer]],
+        emitters: Sequence[Emitter] = (),
+        spellings: Spellings | None = None,
+    ) -> None:
         self.words = words
         self.emitters = emitters
+        self.spellings = spellings or Spellings()
 
     def __contains__(self, name: str) -> bool:
         return name in self.words

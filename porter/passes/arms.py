@@ -7,41 +7,42 @@ import re
 from collections.abc import Iterator, Sequence
 
 from porter.lang.cuda import CudaFile
-from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, Span
 from porter.model.program import Program
+from porter.model.spellings import Spellings
 
 RULE = "PTR675"
 _DIRECTIVE = re.compile(
     rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b[ \t]*((?:[^\\\n]|\\\r?\n|\\.)*)"
 )
-_LATER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==|>)\s*1[0-9]{3}\b|\b__CUDA_ARCH_FEAT_SM1\d\d_ALL\b")
-_HOPPER = re.compile(rb"__CUDA_ARCH__\s*(?:>=|==)\s*900\b|\b__CUDA_ARCH_FEAT_SM90_ALL\b")
-_OWN = re.compile(rb"\bSM100_(?:MMA|TMEM)_\w+")
 _JOINED = re.compile(rb"\\\r?\n")
-_NOT = re.compile(rb"!|\bnot\b|\|\||\bor\b")
+_NOT = re.compile(r"!|\bnot\b|\|\||\bor\b")
 
 
-def close_arms(sources: SourceSet) -> list[Edit]:
+def close_arms(program: Program) -> list[Edit]:
     """Edits that let nobody into the arms of conditionals that are for Blackwell alone."""
-    return [edit for path, file in sources.files.items() for edit in _closed(path, file)]
+    spellings = program.vocabulary.spellings
+    return [edit for path, file in program.sources.files.items() for edit in _closed(path, file, spellings)]
 
 
 def for_blackwell(program: Program, closed: Sequence[Edit]) -> Edit | None:
     """The first of these edits if functions of the sources use Tensor Memory, and so may need what they close."""
     own = any("tcgen05." in s.template for f in program.functions for s in f.asm)
-    named = any(_OWN.search(file.lexed.code) for file in program.sources.files.values())
+    spellings = program.vocabulary.spellings
+    texts = (file.lexed.code.decode("latin-1") for file in program.sources.files.values())
+    named = any(spellings.stand_in("tensor_memory", text) for text in texts)
     return closed[0] if closed and (own or named) else None
 
 
-def _closed(path: str, file: CudaFile) -> Iterator[Edit]:
+def _closed(path: str, file: CudaFile, spellings: Spellings) -> Iterator[Edit]:
     for arms in _chains(file):
         for word, span in arms:
             text = file.source[span.start : span.end]
-            said = _JOINED.sub(b" ", text)
-            if _HOPPER.search(said):
+            said = _JOINED.sub(b" ", text).decode("utf-8", "replace")
+            if spellings.stand_in("hopper_condition", said):
                 break
-            if word in (b"if", b"elif") and _LATER.search(said) and not _NOT.search(said):
+            asks = word in (b"if", b"elif") and spellings.stand_in("blackwell_condition", said)
+            if asks and not _NOT.search(said):
                 yield Edit(path, span, b"0 && (" + text + b")")
 
 

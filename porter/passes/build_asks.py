@@ -8,7 +8,8 @@ import ast
 import operator
 from collections.abc import Callable, Collection, Iterator
 
-from porter.passes.build_capabilities import PORTED, Capabilities, literal
+from porter.model.spellings import Spellings
+from porter.passes.build_capabilities import PORTED, Capabilities, asking_module, literal
 
 _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -16,15 +17,12 @@ _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
 }  # fmt: skip
 
 
-def lines_for_hopper(source: bytes, edited: Collection[int]) -> set[int]:
+def lines_for_hopper(source: bytes, edited: Collection[int], spellings: Spellings) -> set[int]:
     """Lines that ask for Hopper, without those that are `edited`; none where the source does not parse."""
-    if b"capability" not in source and b".major" not in source:
+    tree = asking_module(source, spellings)
+    if tree is None:
         return set()
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
-    kinds = Capabilities(tree)
+    kinds = Capabilities(tree, spellings)
     found = set(_lines(tree, kinds)) - set(edited)
     # a branch for Blackwell is told of with the one for Hopper
     return found - _for_blackwell(tree, kinds) or found

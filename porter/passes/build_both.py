@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from porter.lang.text import Edit, EditGroup, Safety, Span
+from porter.model.spellings import Spellings
 from porter.passes.build_variables import Variables
 
 RULE = "PTR231"
@@ -31,14 +32,12 @@ _APPENDED = re.compile(
 
 _FOLLOWED = re.compile(r"[\s,\"'\\]*(?:-gencode|--generate-code)[\s,=\"']*arch=compute_100a")
 
-OTHER_TOOL = re.compile(r"\b(?:ptxas|nvlink|cuobjdump|nvdisasm|nvprune|fatbinary|cicc)\b")
-"""Tools that take one real architecture, and no -gencode."""
 _ONE_OUTPUT = re.compile(r"(?<![\w-])--?(?:cubin|ptx)\b")
 """nvcc writes one such file, for one architecture."""
 
 
 def both_group(
-    path: str, text: str, kind: str, variables: Variables, runtime: bool
+    path: str, text: str, kind: str, variables: Variables, runtime: bool, said: Spellings
 ) -> tuple[EditGroup | None, list[Span]]:
     """What builds for Hopper builds for both chips; and the options for Hopper behind which those for Blackwell stand
     already. `runtime`: options may be NVRTC's, which compiles for one chip at a time."""
@@ -60,7 +59,7 @@ def both_group(
         if "100a" in line or _FOLLOWED.match(text, match.end()):
             settled.append(Span(match.start(), match.end()))
             continue
-        if _ONE_OUTPUT.search(line) or OTHER_TOOL.search(line):
+        if _ONE_OUTPUT.search(line) or said.stand_in("tool_of_one_target", line):
             continue
         made = _split(match) if match.re is _SPLIT else _options(text, match, kind)
         if made is not None:

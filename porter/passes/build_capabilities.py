@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from porter.lang.text import Edit, EditGroup, LineIndex, Safety, Span
+from porter.model.spellings import Spellings
 
 RULE = "PTR228"
 
@@ -16,16 +17,13 @@ PORTED = {(9, 0): (10, 0), 9: 10, 90: 100, "9.0": "10.0", "90": "100"}
 _Form = tuple[int, int] | int | str
 
 
-def capability_group(path: str, source: bytes, keep: bool) -> EditGroup | None:
+def capability_group(path: str, source: bytes, keep: bool, spellings: Spellings) -> EditGroup | None:
     """Comparisons for equality with Hopper's capability; with `keep` they admit both chips. None where there are none,
     and where the module asks for Blackwell too: which of its branches is for the port is not known."""
-    if b"capability" not in source and b".major" not in source:
+    tree = asking_module(source, spellings)
+    if tree is None:
         return None
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    found = list(_comparisons(tree))
+    found = list(_comparisons(tree, spellings))
     if any(values & set(PORTED.values()) for _, values in found):
         return None
     starts = LineIndex(source)
@@ -40,6 +38,16 @@ def capability_group(path: str, source: bytes, keep: bool) -> EditGroup | None:
         "sm_100a is compute capability 10.0. The comparison is taken to admit the GPU that the kernels are for.",
         ("CUDA C++ Programming Guide, Compute Capabilities",),
     )
+
+
+def asking_module(source: bytes, spellings: Spellings) -> ast.Module | None:
+    """A module that may ask for a capability; None for one that does not, or does not parse."""
+    if not spellings.stand_in("python_asked", source.decode("latin-1")):
+        return None
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
 
 
 def _edit(path: str, source: bytes, starts: LineIndex, node: ast.Compare, keep: bool) -> Edit:
@@ -76,9 +84,9 @@ def _written(value: object, manner: bytes) -> str:
     return repr(value).replace("'", '"') if manner.startswith(b'"') else repr(value)
 
 
-def _comparisons(tree: ast.Module) -> Iterator[tuple[ast.Compare, set[_Form]]]:
+def _comparisons(tree: ast.Module, spellings: Spellings) -> Iterator[tuple[ast.Compare, set[_Form]]]:
     """Comparisons of a capability for equality or membership, with the values that it is compared with."""
-    kinds = Capabilities(tree)
+    kinds = Capabilities(tree, spellings)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare) or len(node.ops) != 1:
             continue
@@ -108,7 +116,8 @@ def literal(node: ast.expr) -> _Form:
 class Capabilities:
     """What expressions of a module hold of a capability, told by Hopper's value of it: (9, 0), 9, 90, "9.0", "90"."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, spellings: Spellings) -> None:
+        self._spellings = spellings
         self.names: dict[str, _Form] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -132,7 +141,7 @@ class Capabilities:
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
             return 9 if self.of(node.value) == (9, 0) else None
         if isinstance(node, ast.Attribute):
-            return 9 if node.attr == "major" else None
+            return 9 if self._spellings.are("python_major", node.attr) else None
         if isinstance(node, ast.JoinedStr):
             return self._joined([v.value for v in node.values if isinstance(v, ast.FormattedValue)], node)
         if not isinstance(node, ast.BinOp):
@@ -147,7 +156,7 @@ class Capabilities:
 
     def _called(self, node: ast.Call) -> _Form | None:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name == "get_device_capability":
+        if self._spellings.are("python_capability", name):
             return (9, 0)
         one = node.args[0] if len(node.args) == 1 else None
         if name == "int" and one is not None and self.of(one) == "90":

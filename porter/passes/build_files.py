@@ -17,19 +17,20 @@ from pathlib import Path
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
+from porter.model.spellings import Spellings
 from porter.passes.build_asks import lines_for_hopper
-from porter.passes.build_both import OTHER_TOOL, both_group, logical_line
+from porter.passes.build_both import both_group, logical_line
 from porter.passes.build_capabilities import capability_group
 from porter.passes.build_kinds import kind_of
 from porter.passes.build_variables import Given, Variables, given_hopper, ported_variables, variables_of_both
 from porter.rules.engine import Selection, build_file_groups
-from porter.rules.load import own_names
+from porter.rules.load import own_names, own_spellings
+from porter.rules.recognize import spellings
 from porter.rules.rule import Region, Rule
 
 FAMILY = "build files"
 """Rules of this name are for every build file."""
 
-_PYTHON = re.compile(rb"get_device_capability|(?:sm|compute)_90a\b|TORCH_CUDA_ARCH_LIST|[\"']9\.0a[\"']")
 
 _PASSED_OVER = frozenset(
     {".git", ".venv", "venv", "node_modules", "__pycache__", "third_party", "3rdparty", "site-packages"}
@@ -60,7 +61,7 @@ def is_build_file(path: Path) -> bool:
     if path.suffix != ".py" or not path.is_file():
         return False
     source = path.read_bytes()
-    return _PYTHON.search(source) is not None and not _imports_dsl(source)
+    return own_spellings().stand_in("python_build", source.decode("latin-1")) and not _imports_dsl(source)
 
 
 def build_files_beside(source: Path, rules: Sequence[Rule]) -> list[Path]:
@@ -104,12 +105,13 @@ def port_build_text(
     `KINDS`; `given` is what other files of the project give variables."""
     source = text.encode("latin-1")
     given = given_hopper([text]) if given is None else given
-    runtime = _compiles_at_run_time(text) if kind == "python" else False
+    said = spellings(rules)
+    runtime = _compiles_at_run_time(text, said) if kind == "python" else False
     variables = Variables() if runtime else (variables_of_both if keep else ported_variables)(path, text, kind, given)
-    asked = capability_group(path, source, keep) if kind == "python" else None
+    asked = capability_group(path, source, keep, said) if kind == "python" else None
     settled: list[Span] = []
     if keep:
-        both, settled = both_group(path, text, kind, variables, runtime is not False)
+        both, settled = both_group(path, text, kind, variables, runtime is not False, said)
         groups = [g for g in (asked, both) if g is not None]
     else:
         own = [g for g in (asked, _variables(variables)) if g is not None]
@@ -117,8 +119,8 @@ def port_build_text(
     edits = [*settled, *(e.span for g in groups for e in g.edits)]
     open_options = [at for at in variables.open if not any(s.start <= at < s.end for s in edits)]
     changed = {text.count("\n", 0, e.span.start) + 1 for e in (asked.edits if asked is not None else ())}
-    asking = lines_for_hopper(source, changed) if kind == "python" else set()
-    return groups, list(_left_over(path, text, kind, edits, open_options, asking))
+    asking = lines_for_hopper(source, changed, said) if kind == "python" else set()
+    return groups, list(_left_over(path, text, kind, edits, open_options, asking, said))
 
 
 def _groups(
@@ -126,7 +128,7 @@ def _groups(
 ) -> list[EditGroup]:
     """The edits of the port alone: `own` and what rules say of the rest."""
     text_rules = [r if r.library != FAMILY else replace(r, files=("*",)) for r in rules if r.region is Region.TEXT]
-    renamed, undecided = _single_targets(path, text, kind)
+    renamed, undecided = _single_targets(path, text, kind, spellings(rules))
     own = [g for g in (*own, *renamed) if selection.takes(g.rule)]
     taken = [*undecided, *(e.span for g in own for e in g.edits)]
     kept = []
@@ -157,26 +159,22 @@ _OPTION = re.compile(
 )
 _TURNED = re.compile(r"(?i:replace)\W{1,4}[\"']90[\"'][\s,]+[\"']90a[\"']")
 """90 becomes 90a: Blackwell's 100 needs the suffix too."""
-_NVRTC = re.compile(
-    r"(?i)nvrtc|\bRawModule\b|\bRawKernel\b|\bProgramOptions\b|\bb[\"']--gpu-arch|--gpu-arch[^\n]*\.encode\("
-)
-_NVCC = re.compile(r"\bnvcc\b|cpp_extension|load_inline|CUDAExtension|extra_cuda_cflags")
 
 
-def _compiles_at_run_time(text: str) -> bool | None:
+def _compiles_at_run_time(text: str, said: Spellings) -> bool | None:
     """Whether Python's options are NVRTC's, which takes -arch=sm_100a as it is and has no -gencode; None if they may be
     those of nvcc too."""
-    if _NVRTC.search(text) is None:
+    if not said.stand_in("run_time_compiler", text):
         return False
-    return True if _NVCC.search(text) is None else None
+    return None if said.stand_in("nvcc", text) else True
 
 
-def _single_targets(path: str, text: str, kind: str) -> tuple[list[EditGroup], list[Span]]:
+def _single_targets(path: str, text: str, kind: str, said: Spellings) -> tuple[list[EditGroup], list[Span]]:
     """Options of tools other than nvcc, which are renamed; and those of which it is not known whose they are."""
-    runtime = _compiles_at_run_time(text) if kind == "python" else False
+    runtime = _compiles_at_run_time(text, said) if kind == "python" else False
     edits, undecided = [], [Span(m.start(), m.end()) for m in _TURNED.finditer(text)]
     for match in _OPTION.finditer(text):
-        if runtime or OTHER_TOOL.search(logical_line(text, match.start(), match.end())):
+        if runtime or said.stand_in("tool_of_one_target", logical_line(text, match.start(), match.end())):
             # the whole option, so that no rule makes another one of it
             new = match[0].replace("90a", "100a")
             edits.append(Edit(path, Span(match.start(), match.end()), new.encode("latin-1")))
@@ -197,30 +195,6 @@ def _single_targets(path: str, text: str, kind: str) -> tuple[list[EditGroup], l
 
 # What is left -----------------------------------------------------------------------------------------
 
-_NAMES_HOPPER = re.compile(r"(?:sm|compute|lto)_90a\b|(?<![\w#.])90a\b|(?<![\w.])9\.0a\b")
-_NUMBER = r"[\"']?(?:(?:sm_)?90|9\.0)[\"']?(?![.\w])"
-_ASKS_FOR_90 = re.compile(
-    rf"(?:==|!=|<=|-eq|-ne|\b(?:EQUAL|STREQUAL|VERSION_EQUAL|MATCHES|IS)\b)\s*\"?\^?\(?{_NUMBER}|\bMATCHES\s+\"?\^?\(?9\\*\.?0"
-    rf"|\bifn?eq\b[^\n]*(?<![\w.])(?:90|9\.0)(?![\w.])|[\"'](?:90|9\.0)[\"']\s+(?:not\s+)?in\b|\bIN_LIST\b.*(?<!\w)90(?!\w)"
-    rf"|^\s*{_NUMBER}(?:\s*\|[^)\n]*)?\)|(?<![\w.]){_NUMBER}\s*:(?!\d)|\bgrep\b[^|\n]*9\\?\.0"
-    rf"|(?i:replace)\W{{1,4}}[\"']90[\"']|\b(?:if|elif|assert|and|or|not|return)\b[^\n]*\bin\s*[(\[{{][^)\]}}\n]*(?<![\w.]){_NUMBER}"
-)
-_ASKS_FOR_PAIR = re.compile(r"(?<!>)(?<!>=)(?<!> )(?<!>= )[(\[]\s*9\s*,\s*0\s*[)\]]")
-_ASKS_FOR_9 = re.compile(
-    r"(?:==|!=|<=|-eq|-ne|\bEQUAL|\bIS|\bSTREQUAL)\s*[\"']?9\b(?![.\w])|\bifn?eq\b[^\n]*(?<![\w.])9(?![\w.])|\bcase\s+9\b"
-)
-_BELOW_BLACKWELL = re.compile(
-    r"(?:<|-lt|\b(?:VERSION_)?LESS)\s*[\"']?(?:\(\s*10\s*,\s*0\s*\)|100a?\b|10(?:\.0a?)?\b(?![.\d]))"
-)
-_SORTED = re.compile(r"\$\((?:last|first)word\s+\$\(sort\b")
-_NAMES_DEVICE = re.compile(
-    r"(?i)(?:\bifn?eq\b|==|!=|=~|\bin\b|startswith|\bgrep\b|\bMATCHES\b)[^\n]*\b(?:H100|H200|GH200|Hopper)\b"
-    r"|\b(?:H100|H200|GH200|Hopper)[\"']\s+(?:not\s+)?in\b|\b(?:runs-on|tags)\s*:.*\b(?:h100|h200|gh200|hopper)\b"
-)
-_ADMITS = re.compile(r"100a\b|(?<![\w.])10\.0a?\b|\b10\s*,\s*0\b|(?<![\w.])100?(?![\w.])")
-"""What stands for Blackwell on a line that names Hopper."""
-_COMPOSED = re.compile(r"(?:sm|compute)_(?:\$\(\w+\)|\$\{\w+\}|\{\w*\}|%[ds])a\b|[\"']\s*\+\s*\w+\s*\+\s*[\"']a\b")
-_OF_ARCHITECTURES = re.compile(r"(?i)arch|capab|major|gencode|compute|\bcc\b|\bcap\b|\bsm(?:\b|_)")
 _COMMENT = re.compile(r"(^|\s)#.*")
 
 _ADVICE: Mapping[str, str] = {
@@ -234,12 +208,18 @@ _ADVICE: Mapping[str, str] = {
 
 
 def _left_over(
-    path: str, text: str, kind: str, edits: Sequence[Span], places: Sequence[int], asking: Collection[int]
+    path: str,
+    text: str,
+    kind: str,
+    edits: Sequence[Span],
+    places: Sequence[int],
+    asking: Collection[int],
+    said: Spellings,
 ) -> Iterator[Diagnostic]:
     """Places that are for Hopper and of which nothing was made: what stands beside the `edits`, options at `places`,
     whose architecture is put together, and lines that are known to be `asking` for Hopper."""
-    composes = _COMPOSED.search(text) is not None
-    about = _NAMES_HOPPER.search(text) is not None or "capability" in text
+    composes = said.stand_in("composed_target", text)
+    about = said.stand_in("hopper_target", text) or "capability" in text
     rest = bytearray(text.encode("latin-1"))
     for span in edits:
         rest[span.start : span.end] = re.sub(rb"[^\n]", b" ", rest[span.start : span.end])
@@ -249,7 +229,7 @@ def _left_over(
         start, at = at, at + len(line)
         shown = whole[number - 1]
         code = line if kind == "presets" else _COMMENT.sub("", line)
-        what = _what_is_left(code, shown, about, composes)
+        what = _what_is_left(code, shown, about, composes, said)
         if what is None and any(start <= place < at for place in places):
             what = "open"
         if what is None and number in asking:
@@ -259,21 +239,21 @@ def _left_over(
             yield Diagnostic(Code.BUILD_FILE_LEFT, Location(path, number), values, f"by hand: {_ADVICE[what]}")
 
 
-def _what_is_left(code: str, shown: str, about: bool, composes: bool) -> str | None:
+def _what_is_left(code: str, shown: str, about: bool, composes: bool, said: Spellings) -> str | None:
     """What a line is for Hopper; `about`: the file names Hopper somewhere, `shown`: the line with what was edited."""
-    of_architectures = _OF_ARCHITECTURES.search(shown) is not None
-    if about and _SORTED.search(code):
+    of_architectures = said.stand_in("about_architectures", shown)
+    if about and said.stand_in("sorted_texts", code):
         return "sorted"
-    if about and of_architectures and _BELOW_BLACKWELL.search(code):
+    if about and of_architectures and said.stand_in("below_blackwell", code):
         return "asks"
-    if _ADMITS.search(shown):
+    if said.stand_in("blackwell_target", shown):
         return None
-    if _NAMES_HOPPER.search(code):
+    if said.stand_in("hopper_target", code):
         return "names"
-    asks = _ASKS_FOR_90.search(code) and (about or of_architectures)
-    asks = asks or (_ASKS_FOR_PAIR.search(code) and (about or of_architectures))
-    if asks or (of_architectures and _ASKS_FOR_9.search(code)):
+    asks = said.stand_in("asks_for_90", code) or said.stand_in("asks_for_pair", code)
+    asks = asks and (about or of_architectures)
+    if asks or (of_architectures and said.stand_in("asks_for_9", code)):
         return "asks"
     if composes and of_architectures and re.search(r"(?<![\w.])90(?![\w.])", code):
         return "composed"
-    return "device" if _NAMES_DEVICE.search(code) else None
+    return "device" if said.stand_in("asks_for_device", code) else None

@@ -23,6 +23,7 @@ from porter.lang.cuda import CudaFile, enclosing, find, location, parse_tree, sp
 from porter.lang.lexical import lexed
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
+from porter.model.spellings import Spellings
 from porter.passes.chip_names import Names, literal_value
 
 COMPARING = frozenset({"PTR210", "PTR213", "PTR214", "PTR215"})
@@ -52,10 +53,10 @@ class Checked:
     left: list[Diagnostic]
 
 
-def check_chips(sources: SourceSet, groups: Sequence[EditGroup], keep: bool) -> Checked:
+def check_chips(sources: SourceSet, groups: Sequence[EditGroup], keep: bool, spellings: Spellings) -> Checked:
     """The port's groups held against everything in the sources that asks for a chip. `keep`: the original's form stays
     beside the port's."""
-    names = Names(sources)
+    names = Names(sources, spellings)
     kept: list[EditGroup] = []
     unsure: set[tuple[str, int]] = set()
     for group in groups:
@@ -317,7 +318,7 @@ class _Reader:
     def _unit(self, left: Node, right: Node) -> int | None:
         """What the number stands in that a capability is written as: tens of the version where nothing tells."""
         text = f"{self._text(left)} {self._text(right)}"
-        if "__CUDA_ARCH" in text:
+        if self.names.spellings.stand_in("capability_in_hundreds", text):
             return 100
         values = [(n, v) for n in (left, right) for v in [self._constant_value(n)] if v is not None]
         if not values:
@@ -393,25 +394,22 @@ def _whole_condition(node: Node) -> Node:
 # What is told by its text -------------------------------------------------------------------------------
 
 _STRING_RULES = frozenset({"PTR209", "PTR211"})
-_CHIP = re.compile(r"(?:sm_?|compute_?)?90a?|9\.0a?|.*(?:\bH100|\bH200|\bGH200|Hopper).*")
-_COMPARES = re.compile(r"(?:.*\W)?(?:str(?:n?case)?n?cmp|strstr|r?find|compare|starts_with|contains|count|regex_\w+)")
-_PAIR = re.compile(
-    r"(?<![\w.])(?:make_pair|make_tuple|pair|tuple|Version\w*|\w*[Cc]apab\w*|=)\s*(?:<[^<>;]*>)?\s*[({]\s*9\s*,\s*0\s*[)}]"
-)
+_QUOTED = re.compile(r'"([^"\n]*)"')
 _KNOWN_VERSIONS = frozenset({50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
 _LIST = re.compile(r"\{\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*\}")
 
 
 def _told_by_text(file: CudaFile, names: Names) -> Iterator[Span]:
     """Hopper's names in strings that something is compared with, pairs of version numbers, lists of architectures."""
-    if re.search(rb'"[^"\n]*(?:90|9\.0|H[12]00|Hopper)[^"\n]*"', file.source):
+    spellings = names.spellings
+    if any(spellings.are("chip_text", quoted) for quoted in _QUOTED.findall(file.lexed.source_text)):
         for node in find(file.root, "string_literal"):
-            if _CHIP.fullmatch(file.text(node).strip('"')) is not None and _is_compared(file, node):
+            if spellings.are("chip_text", file.text(node).strip('"')) and _is_compared(file, node, spellings):
                 yield span(node)
     text = file.lexed.plain_text
-    for match in _PAIR.finditer(text):
-        if not re.search(r"[({]\s*10\s*,\s*0\s*[)}]", _line(text, match.start())):
-            yield Span(match.start(), match.end())
+    for start, end in spellings.places("capability_pair", text):
+        if not re.search(r"[({]\s*10\s*,\s*0\s*[)}]", _line(text, start)):
+            yield Span(start, end)
     for match in _LIST.finditer(text):
         versions = {int(n) for n in match[1].split(",") if len(n.strip()) < 5}
         if len(versions) > 1 and versions <= _KNOWN_VERSIONS and 90 in versions and 100 not in versions:
@@ -422,7 +420,7 @@ def _line(text: str, at: int) -> str:
     return text[text.rfind("\n", 0, at) + 1 : text.find("\n", at) if "\n" in text[at:] else len(text)]
 
 
-def _is_compared(file: CudaFile, node: Node) -> bool:
+def _is_compared(file: CudaFile, node: Node, spellings: Spellings) -> bool:
     holder = node.parent
     if holder is not None and holder.type == "binary_expression":
         return _operator(holder) in ("==", "!=")
@@ -430,4 +428,4 @@ def _is_compared(file: CudaFile, node: Node) -> bool:
         return False
     call = enclosing(node, "call_expression")
     function = call.child_by_field_name("function") if call is not None else None
-    return function is not None and _COMPARES.fullmatch(file.text(function)) is not None
+    return function is not None and spellings.are("comparison", file.text(function))

@@ -11,28 +11,11 @@ from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.sources import SourceSet
+from porter.model.spellings import Spellings
 
-_MAJOR = re.compile(r"\w*[mM]ajor(?:_?[vV]ersion)?")
-_MINOR = re.compile(r"\w*[mM]inor(?:_?[vV]ersion)?")
-_NUMBER = re.compile(
-    r"(?i:sm|cc|(?:cuda_?)?arch|sm_?(?:version|ver|arch|number|num)|(?:gpu|device|cuda)_?(?:arch|cc|sm)|arch_?version"
-    r"|(?:get_?)?(?:device_?|cuda_?|gpu_?)?(?:compute_?cap\w*|capability)|get_?(?:device_?|cuda_?|gpu_?)?(?:sm|arch|cc)_?(?:version)?"
-    r"|__cuda_arch(?:_specific|_family_specific)?__|cuda_arch_list)"
-)
-_QUICK = re.compile(rb"(?i)major|capab|compute_?cap|\bcc\b|(?:\b|_)sm(?:\b|_)|sm_?ver|arch|getsm")
-_ASKS_MAJOR = re.compile(r"ComputeCapabilityMajor|COMPUTE_CAPABILITY_MAJOR")
-_ASKS_MINOR = re.compile(r"ComputeCapabilityMinor|COMPUTE_CAPABILITY_MINOR")
 _LITERAL = re.compile(r"(0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?)(?:[fF]|[uUlLzZ]+)?")
 _FIRST = frozenset({"first", "x"})
-_MADE = ("static_cast", "int", "stoi", "atoi", "int32_t", "unsigned", "size_t")
-_FEATURE = re.compile(
-    r"defined\s*\(\s*(?:__CUDA_ARCH_FEAT_SM(?P<feature>90|100)_ALL|\w+_SM(?P<enabled>90|100)A?_ENABLED|\w+_TCGEN05\w+)\s*\)"
-)
-_ON_BOTH = re.compile(
-    r"defined\s*\(\s*(?:__CUDA_ARCH__|\w+_SM(?:90|100)A?_SUPPORTED|\w+_(?:TMA|STSM|CLUSTER|ELECT_ONE)_SM90_ENABLED)\s*\)"
-    r"|__CUDA_ARCH__"
-)
-"""Macros that are there for Hopper and for what came after it: TMA, stmatrix, clusters and elect.sync stay."""
+_DEFINED = re.compile(r"defined\s*\(\s*(\w+)\s*\)")
 _ROUNDS = 4
 
 
@@ -47,14 +30,15 @@ def literal_value(text: str) -> float | None:
 class Names:
     """What names mean, by what they are set from; a name of a function's own means that only there."""
 
-    def __init__(self, sources: SourceSet) -> None:
+    def __init__(self, sources: SourceSet, spellings: Spellings) -> None:
         self._files = sources.files
+        self.spellings = spellings
         self._kinds: dict[tuple[int, str], str] = {}
         self._set: dict[tuple[int, str], set[float]] = defaultdict(set)
         self._constants: dict[str, set[float]] = defaultdict(set)
         self._calls: dict[str, list[list[float | None]]] | None = None
         self._functions: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
-        files = [f for f in sources.files.values() if _QUICK.search(f.lexed.plain) or _QUICK.search(f.source)]
+        files = [f for f in sources.files.values() if spellings.stand_in("capability_asked", f.lexed.source_text)]
         for file in files:
             self._read_constants(file)
             self._read_functions(file)
@@ -68,19 +52,19 @@ class Names:
 
     def mentions(self, text: bytes) -> bool:
         """Whether a capability may be in a text."""
-        if _QUICK.search(text) is not None:
+        said = text.decode("utf-8", "replace")
+        if self.spellings.stand_in("capability_asked", said):
             return True
-        return any(name in self._names for name in re.findall(r"[A-Za-z_]\w*", text.decode("utf-8", "replace")))
+        return any(name in self._names for name in re.findall(r"[A-Za-z_]\w*", said))
 
     def defined(self, text: str) -> tuple[bool, bool] | None:
         """Whether a macro that a condition asks for is there for Hopper, and for the port's chip."""
-        if _ON_BOTH.fullmatch(text):
+        match = _DEFINED.fullmatch(text)
+        macro, are = match[1] if match is not None else text, self.spellings.are
+        if are("common_macro", macro):
             return True, True
-        match = _FEATURE.fullmatch(text)
-        if match is None:
-            return None
-        hopper = "90" in (match["feature"], match["enabled"])
-        return hopper, not hopper
+        hopper = match is not None and are("hopper_macro", macro)
+        return (hopper, not hopper) if hopper or (match is not None and are("blackwell_macro", macro)) else None
 
     def kind(self, node: Node, text: Callable[[Node], str], depth: int = 0) -> str | None:
         """`major`, `minor` or `number`, if that is what an expression holds."""
@@ -99,10 +83,8 @@ class Names:
             function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
             if function is None or arguments is None:
                 return None
-            if text(function).split("<")[0].rsplit("::", 1)[-1] in _MADE and len(arguments.named_children) == 1:
-                inner = arguments.named_children[0]
-            else:
-                inner = function
+            made = self.spellings.are("conversion", text(function).split("<")[0].rsplit("::", 1)[-1])
+            inner = arguments.named_children[0] if made and len(arguments.named_children) == 1 else function
         elif node.type == "subscript_expression":
             inner = node.child_by_field_name("argument")
             where = text(node)[len(text(inner)) :] if inner is not None else ""
@@ -121,11 +103,12 @@ class Names:
         for scope in (_scope(node), 0):
             if (scope, name) in self._kinds:
                 return self._kinds[scope, name]
-        if _MAJOR.fullmatch(name):
+        are = self.spellings.are
+        if are("capability_major", name):
             return "major"
-        if _MINOR.fullmatch(name):
+        if are("capability_minor", name):
             return "minor"
-        return "number" if _NUMBER.fullmatch(name) else None
+        return "number" if are("capability", name) else None
 
     def constant(self, node: Node, text: Callable[[Node], str]) -> float | None:
         """The number that a name stands for wherever it is used, or None."""
@@ -237,9 +220,7 @@ class Names:
             if called is not None and node.named_children and function is not None and function.type[0] == "f":
                 self._take(None, file.text(called).rsplit("::", 1)[-1], self._held(file, node.named_children[0]))
         for node in find(file.root, "call_expression"):
-            text = node.text or b""
-            if b"apability" in text or b"CAPABILITY" in text:
-                self._read_query(file, node)
+            self._read_query(file, node)
             self._hand_on(file, node)
 
     def _hand_on(self, file: CudaFile, call: Node) -> None:
@@ -277,13 +258,13 @@ class Names:
         function = call.child_by_field_name("function")
         if arguments is None or function is None:
             return
-        text = file.text(arguments)
-        kind = "major" if _ASKS_MAJOR.search(text) else "minor" if _ASKS_MINOR.search(text) else None
+        text, stand_in = file.text(arguments), self.spellings.stand_in
+        kind = "major" if stand_in("query_of_major", text) else "minor" if stand_in("query_of_minor", text) else None
         outputs = [n for a in arguments.named_children if a.type == "pointer_expression" for n in find(a, "identifier")]
         if kind is not None:
             for name in outputs:
                 self._take(name, file.text(name), kind)
-        elif "ComputeCapability" in file.text(function) and len(outputs) == 2:
+        elif len(outputs) == 2 and stand_in("query_of_both", file.text(function)):
             self._take(outputs[0], file.text(outputs[0]), "major")
             self._take(outputs[1], file.text(outputs[1]), "minor")
 

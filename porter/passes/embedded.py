@@ -22,6 +22,7 @@ from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, left_unread, port_part, port_sources
 from porter.rules.engine import Selection, pattern_groups
 from porter.rules.load import load_rules
+from porter.rules.recognize import spellings
 
 _NO_OPTIONS = PortOptions()
 
@@ -116,9 +117,8 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
     if inner.groups and not outer.groups:
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
         patterns = pattern_groups(rules, around, selection, True, own)
-        checked = check_chips(
-            around, [g for g in patterns.groups if g.safety is not Safety.SKETCH], bool(options.keep_hopper)
-        )
+        sure = [g for g in patterns.groups if g.safety is not Safety.SKETCH]
+        checked = check_chips(around, sure, bool(options.keep_hopper), spellings(rules))
         found_groups, outer.left_over = checked.groups, [] if options.select else checked.left
         diagnostics += patterns.diagnostics
         if options.keep_hopper:

@@ -87,7 +87,7 @@ def port_kernels(
 def _close_arms(ported: KernelPort) -> None:
     """Kernels for Hopper take Hopper's arm of a conditional, also where one for Blackwell stands in front of it."""
     sources = ported.program.sources
-    closed = close_arms(sources) if ported.edits else []
+    closed = close_arms(ported.program) if ported.edits else []
     shared = for_blackwell(ported.program, closed)
     if shared is not None:
         where = sources.files[shared.path].location(shared.span)

@@ -32,7 +32,7 @@ from porter.passes.plan import KernelPlan
 from porter.passes.replacements import replacement_groups
 from porter.rules.engine import OwnNames, Selection, pass_groups, pattern_groups
 from porter.rules.load import load_rules
-from porter.rules.recognize import vocabulary
+from porter.rules.recognize import spellings, vocabulary
 from porter.rules.rule import Rule
 
 _IN_HEADER = Placement()
@@ -120,7 +120,7 @@ def port_beside(result: PortResult, options: PortOptions, changed: frozenset[str
     rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
     found = pattern_groups(rules, sources, selection, True, []).groups
     groups = [g for g in found if g.safety is not Safety.SKETCH and not any(e.path in changed for e in g.edits)]
-    checked = check_chips(sources, groups, bool(options.keep_hopper))
+    checked = check_chips(sources, groups, bool(options.keep_hopper), spellings(rules))
     groups, left = checked.groups, [] if options.select else _elsewhere(checked.left, changed)
     if options.keep_hopper:
         both = keep_hopper(sources, groups, rules)
@@ -175,7 +175,8 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if has_stopped(diagnostics, left):
         return PortResult(sources, unchanged, [], diagnostics, needs=needs, common=common)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
-    checked = check_chips(sources, groups, bool(options.keep_hopper)) if groups else Checked([], [])
+    said = ported_kernels.program.vocabulary.spellings
+    checked = check_chips(sources, groups, bool(options.keep_hopper), said) if groups else Checked([], [])
     groups = plain = checked.groups
     if options.keep_hopper:
         asked = [e for rule in (BUILDER_RULE, CHOICE_RULE) for e in edits.get(rule, ())]

@@ -18,6 +18,7 @@ from porter.model.dsl.names import KINDS as PYTHON_KINDS
 from porter.model.dsl.names import PythonFact
 from porter.model.facts import KINDS, Doubt, Fact, kind_name
 from porter.model.program import build_program
+from porter.model.spellings import Spelling
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
 from porter.passes.port import PortOptions, PortResult, port_sources
@@ -70,7 +71,7 @@ class Tried:
 
     def accepted(self) -> dict[str, object]:
         """What the file has to say for the example to hold: values by key. Empty if what is wrong is for its author."""
-        if (self.rule.recognizers or self.rule.names) and not _ports(self.example):
+        if (self.rule.recognizers or self.rule.names or self.rule.spelling) and not _ports(self.example):
             facts = _found_facts(self)
             return {"facts": facts} if facts and self.example.facts else {}
         if self.example.diagnostics:
@@ -108,6 +109,9 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
         return _python_facts(path, rule)
     if rule.recognizers and not _ports(example):
         return _facts(path, rule)
+    if rule.spelling is not None:
+        is_one = rule.spelling.pattern.fullmatch(example.before) is not None
+        return Found(facts=(_stated(Spelling(rule.spelling.of)),) if is_one else ())
     if rule.advice is not None and rule.advice.sign == "feature":
         found = listed(features_in(load_sources(path).files[path.as_posix()], [rule]))
         return Found(text="\n".join(found), rules=frozenset({rule.id} if found else ()))
@@ -180,7 +184,7 @@ def _found_facts(tried: Tried) -> list[dict[str, dict[str, str | int | bool]]]:
 
 def differences(rule: Rule, example: Example, found: Found) -> Iterator[str]:
     """A sentence for each thing that is not as the example says."""
-    if (rule.recognizers or rule.names) and not _ports(example):
+    if (rule.recognizers or rule.names or rule.spelling) and not _ports(example):
         if example.is_near and not found.doubts:
             yield f"it is no near miss: {_listed(found.facts) or 'nothing is recognized'}"
         if not example.is_near and found.doubts:

@@ -23,6 +23,7 @@ from porter.model.dsl.names import KINDS as PYTHON_KINDS
 from porter.model.dsl.names import Names
 from porter.model.facts import KINDS, Fact, kind_name
 from porter.model.recognition import Emitter
+from porter.model.spellings import MEANINGS, Spelling, Spellings
 from porter.rules.emit import EMITTED, FACETS, words_in
 from porter.rules.pattern import PatternError
 from porter.rules.ptx import PtxPattern, ptx_patterns, unknown
@@ -31,12 +32,14 @@ from porter.rules.recognize import (
     LHS,
     FactPattern,
     Origin,
+    check_fields,
     check_literals,
     fact_patterns,
     refusal_patterns,
     replacement_patterns,
+    spellings,
 )
-from porter.rules.rule import Advice, Example, Region, Rule, When
+from porter.rules.rule import Advice, Example, Region, Rule, SpellingPattern, When
 
 FILES = {
     "cuda": ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl"),
@@ -229,9 +232,11 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         entry.get("map", {}),
     )
     asked = entry.get("recognize")
-    pattern, recognizers, names = None, tuple[FactPattern, ...](), tuple[NamePattern, ...]()
+    pattern, spelling, recognizers, names = None, None, tuple[FactPattern, ...](), tuple[NamePattern, ...]()
     instructions = tuple[PtxPattern, ...]()
-    if isinstance(asked, dict):
+    if isinstance(asked, dict) and "as" in entry:
+        spelling = _spelling(entry, asked["regex"])
+    elif isinstance(asked, dict):
         pattern = _regex(entry, asked["regex"])
     elif asked is not None and language == "ptx":
         instructions = _ptx_patterns(entry, origin, [asked] if isinstance(asked, str) else asked)
@@ -261,6 +266,7 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         recognizers=recognizers,
         names=names,
         instructions=instructions,
+        spelling=spelling,
         emitter=_emitter(entry, origin, recognizers),
         source=str(path),
         where=where,
@@ -296,6 +302,8 @@ def _recognizers(entry: dict[str, Any], origin: Origin, language: str, texts: li
         raise PatternError(f"`{texts[0]}`: a pattern of {language} is a regex")
     if "in" in entry or "files" in entry:
         raise PatternError("`in` and `files` are for a regex")
+    if kind_name(Spelling) in entry.get("as", ()):
+        raise PatternError(f"`{texts[0]}`: a spelling is a regex")
     where = entry.get("where", {})
     if "replace" in entry:
         return replacement_patterns(origin, texts, entry["replace"], where)
@@ -339,9 +347,26 @@ def own_names() -> Names:
     return names_of(_own_rules())
 
 
+def _spelling(entry: dict[str, Any], text: str) -> SpellingPattern:
+    if set(entry["as"]) != {kind_name(Spelling)}:
+        raise PatternError("a regex recognizes no fact but a spelling; write the call with its captures")
+    for word in ("in", "files", "definition", "emit"):
+        if word in entry:
+            raise PatternError(f"`{word}` says nothing of a spelling")
+    ((kind, values),) = entry["as"].items()
+    check_fields(Spelling, kind, values, frozenset())
+    if values["of"] not in MEANINGS:
+        raise PatternError(f"`{values['of']}` is nothing that a word is; there are {', '.join(MEANINGS)}")
+    return SpellingPattern(values["of"], _regex(entry, text))
+
+
+@cache
+def own_spellings() -> Spellings:
+    """What Porter's own rules say that words are."""
+    return spellings(_own_rules())
+
+
 def _regex(entry: dict[str, Any], text: str) -> re.Pattern[str]:
-    if "as" in entry:
-        raise PatternError("a regex recognizes no fact; write the call with its captures")
     for word in ("where", "map"):
         if word in entry:
             raise PatternError(f"`{word}` is for captures, and a regex has none")

@@ -11,6 +11,7 @@ from typing import Any
 from porter.diagnostics import Location
 from porter.model.facts import KINDS, TYPES, Fact, Mma, Refused, Replaced, Tile, numbers, places
 from porter.model.recognition import Bound, Piece, Recognizer, Vocabulary
+from porter.model.spellings import Spellings
 from porter.rules.conditions import OF_TYPE, Condition, Evaluate, Stated, condition
 from porter.rules.pattern import Pattern, PatternError, captures_in, compiled, filled
 
@@ -302,7 +303,13 @@ def vocabulary(rules: Iterable[Any]) -> Vocabulary:
     """What rules recognize, and the texts for it."""
     rules = list(rules)
     emitters = [rule.emitter for rule in rules if rule.emitter is not None]
-    return Vocabulary(_by_word(r for rule in rules for r in rule.recognizers if r.kind is not Replaced), emitters)
+    recognizers = (r for rule in rules for r in rule.recognizers if r.kind is not Replaced)
+    return Vocabulary(_by_word(recognizers), emitters, spellings(rules))
+
+
+def spellings(rules: Iterable[Any]) -> Spellings:
+    """What rules say that words are."""
+    return Spellings((rule.spelling.of, rule.spelling.pattern) for rule in rules if rule.spelling is not None)
 
 
 def replacements(rules: Iterable[Any]) -> Vocabulary:

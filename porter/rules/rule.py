@@ -75,11 +75,20 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class SpellingPattern:
+    """A regex, and what a text is that is a match."""
+
+    of: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True)
 class Rule:
     """One mapping. Exactly one of `replace`, `refusal`, `implemented_by`, `emitter`, `advice` and `recognizers` with a
     fact is set; a recognizer may have an emitter of its own.
 
-    `recognizers` say what a pattern is, `names` the same of names in Python, `instructions` of PTX. `replace` is a `re`
+    `recognizers` say what a pattern is, `names` the same of names in Python, `instructions` of PTX, `spelling`
+    of words that nothing else tells of. `replace` is a `re`
     template for what `pattern` matched, or a text with captures of the others; `refusal` what stops a port, (code,
     what, advice); `implemented_by` the pass in
     `porter.passes` that does the work.
@@ -105,6 +114,7 @@ class Rule:
     recognizers: tuple[Recognizer, ...] = ()
     names: tuple[NamePattern, ...] = ()
     instructions: tuple[PtxPattern, ...] = ()
+    spelling: SpellingPattern | None = None
     emitter: Emitter | None = None
     source: str = ""
     where: Location = field(default_factory=lambda: Location(""))
@@ -121,7 +131,7 @@ class Rule:
             return "refusal"
         if self.advice is not None:
             return "advice"
-        if self.replace is None and (self.recognizers or self.names or self.emitter is not None):
+        if self.replace is None and (self.recognizers or self.names or self.spelling or self.emitter is not None):
             return "emitter" if self.emitter is not None and not self.recognizers else "recognizer"
         return "pass" if self.implemented_by else "replacement"
 

@@ -22,6 +22,7 @@ WORDS = re.compile(
     r"|warpgroup_(?:arrive|commit|wait|fence)|INVALID_CONTROL_PATH|UNREACHABLE|elect_one"
     r"|CUTE_|CUTLASS_|hopper_helpers|sm90_utils|(?<!W)GMMA|SM90_64x|make_gmma|hopper::|ThunderKittens"
     r"|warp_?\??group_?\??(?:idx|index|id)|__(?:any|all|ballot|reduce\w*)_sync|__assert_fail|readfirstlane"
+    r"|_SM(?:90|100)A?_ENABLED|SM100_(?:MMA|TMEM)|ComputeCapability|get_device_capability|CUDAExtension|H100|nvrtc|_RS\\b"
 )
 
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import re
-
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
@@ -13,11 +11,6 @@ from porter.model.names.lookup import Site
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Multiply, Tiled
 
-_IN_REGISTERS = re.compile(r"\w+_RS(?:_\w+)?|rs_\w+")
-_IN_SHARED = re.compile(r"\w+_SS(?:_\w+)?|ss_\w+")
-"""Names of atoms, and of functions that choose one."""
-_ANY_REGISTERS = re.compile(rb"\w_RS(?:_\w+)?\b|\brs_\w+")
-_ANY_SHARED = re.compile(rb"\w_SS(?:_\w+)?\b|\bss_\w+")
 _WORDS = ("identifier", "type_identifier", "namespace_identifier")
 _DEEPEST = 12
 
@@ -31,8 +24,11 @@ def in_shared_memory(tiled: Tiled, multiply: Multiply) -> bool:
 
 def may_be_in_registers(tiled: Tiled) -> bool:
     """Whether a word in the sources may be the name of an MMA with A from registers, or none says where A is."""
-    text = b"\n".join(file.lexed.code for file in tiled.program.sources.files.values())
-    return _ANY_SHARED.search(text) is None or _ANY_REGISTERS.search(text) is not None
+    spellings = tiled.program.vocabulary.spellings
+    texts = [file.lexed.code.decode("latin-1") for file in tiled.program.sources.files.values()]
+    return not any(spellings.stand_in("a_in_shared", text) for text in texts) or any(
+        spellings.stand_in("a_in_registers", text) for text in texts
+    )
 
 
 class _Atoms:
@@ -40,6 +36,7 @@ class _Atoms:
 
     def __init__(self, tiled: Tiled) -> None:
         self.lookup = tiled.program.names.lookup
+        self.spellings = tiled.program.vocabulary.spellings
         self.shared = False
         self._seen: set[int] = set()
 
@@ -68,9 +65,9 @@ class _Atoms:
 
     def _word(self, text: str, site: Site, depth: int) -> bool:
         """What a name that is no variable says."""
-        if _IN_REGISTERS.fullmatch(text) or depth > _DEEPEST:
+        if self.spellings.are("a_in_registers", text) or depth > _DEEPEST:
             return False
-        if _IN_SHARED.fullmatch(text):
+        if self.spellings.are("a_in_shared", text):
             self.shared = True
             return True
         if text in self.lookup.macros or text in self.lookup.template_names(site):

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What words in sources and build files stand for, where nothing but the word tells: rules with a regex say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "capability": "a name of what holds a compute capability as one number, such as 90 or 900",
+        "capability_major": "a name of what holds the first number of one",
+        "capability_minor": "a name of what holds the second number of one",
+        "capability_in_hundreds": "a name of what holds one as a number such as 900",
+        "capability_asked": "a text in which a compute capability may be asked for",
+        "query_of_major": "in the arguments of a query, what asks for the first number",
+        "query_of_minor": "in the arguments of a query, what asks for the second number",
+        "query_of_both": "the name of a function that gives both numbers through its two pointers",
+        "capability_pair": "an expression that makes Hopper's capability of two numbers",
+        "conversion": "the name of a function or type that gives its argument as a number",
+        "chip_text": "the contents of a string that names Hopper",
+        "comparison": "the name of a function that holds texts against each other",
+        "hopper_macro": "a macro that is defined for Hopper alone",
+        "blackwell_macro": "a macro that is defined for datacenter Blackwell alone",
+        "common_macro": "a macro that is defined for both",
+        "hopper_condition": "a part of a preprocessor condition that Hopper meets",
+        "blackwell_condition": "a part of one that Blackwell meets and Hopper does not",
+        "tensor_memory": "a name of what uses Tensor Memory",
+        "a_in_registers": "a name of an MMA, or of a function that chooses one, with A from registers",
+        "a_in_shared": "the same with A in shared memory",
+        "python_capability": "a function of Python that gives a compute capability as a pair",
+        "python_major": "an attribute of Python that is the first number of one",
+        "python_asked": "a text of Python in which a compute capability may be asked for",
+        "hopper_target": "in a build file, a target that only Hopper is",
+        "blackwell_target": "in a build file, what stands for Blackwell",
+        "composed_target": "in a build file, a target whose number is put in",
+        "asks_for_90": "in a build file, a comparison with Hopper's capability",
+        "asks_for_9": "in a build file, a comparison with its first number",
+        "asks_for_pair": "in a build file, Hopper's capability as a pair that is no lower bound",
+        "asks_for_device": "in a build file, a comparison with the name of a device",
+        "below_blackwell": "in a build file, a bound that keeps Blackwell out",
+        "sorted_texts": "in a build file, the first or last of sorted texts",
+        "about_architectures": "a word that a line about architectures has",
+        "tool_of_one_target": "a tool that takes one architecture",
+        "run_time_compiler": "a name of what compiles at run time",
+        "nvcc": "nvcc, or what calls it",
+        "python_build": "what Python that chooses architectures has",
+    }
+)
+"""What a word may be said to be."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """A word, or a part of a text, is one of MEANINGS. Of several rules each may say the same."""
+
+    of: str
+
+
+class Spellings:
+    """What rules say that words are."""
+
+    def __init__(self, patterns: Iterable[tuple[str, re.Pattern[str]]] = ()) -> None:
+        self._patterns: dict[str, list[re.Pattern[str]]] = {}
+        for of, pattern in patterns:
+            self._patterns.setdefault(of, []).append(pattern)
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def are(self, of: str, word: str) -> bool:
+        """Whether a whole word is one."""
+        known = self._known.get((of, word))
+        if known is None:
+            known = any(p.fullmatch(word) is not None for p in self._patterns.get(of, ()))
+            self._known[of, word] = known
+        return known
+
+    def stand_in(self, of: str, text: str) -> bool:
+        """Whether there is one in a text."""
+        return any(p.search(text) is not None for p in self._patterns.get(of, ()))
+
+    def places(self, of: str, text: str) -> list[tuple[int, int]]:
+        """Where each of them begins and ends in a text."""
+        return sorted(m.span() for p in self._patterns.get(of, ()) for m in p.finditer(text))
