@@ -163,6 +163,53 @@ static cublasStatus_t by_lt(const void *alpha, const void *beta, void *a, void *
     return status;
 }
 
+// Products with a factor for each `blocks` elements along K, of A [m, k] and B [n, k] by rows: bytes by a rule, as
+// test_program_cublas.py has them.
+static std::vector<unsigned char> codes(size_t count, int step, int low, int range) {
+    std::vector<unsigned char> bytes(count);
+    for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<unsigned char>(low + i * step % range);
+    return bytes;
+}
+
+static void *on_device(const std::vector<unsigned char> &bytes) {
+    void *p = nullptr;
+    cudaMalloc(&p, bytes.size());
+    cudaMemcpy(p, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+    return p;
+}
+
+static cublasStatus_t by_blocks(int m, int n, int k, Type td, void *d) {
+    const int blocks = static_cast<int>(number("blocks")), bits = blocks == 16 ? 4 : 8;
+    const auto type = blocks == 16 ? static_cast<cudaDataType>(33) : CUDA_R_8F_E4M3;
+    const auto mode = blocks == 16 ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3 : CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+    const int low = blocks == 16 ? 0x28 : 120;
+    cublasLtHandle_t handle;
+    cublasLtCreate(&handle);
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto &value) {
+        if (cublasLtMatmulDescSetAttribute(desc, which, &value, sizeof value)) std::printf("attribute %d\n", which);
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, number("ta", 1) ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode);
+    if (!number("one_mode")) set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
+    const auto factors = [&](int outer, int step) {
+        const size_t count = (outer + 127) / 128 * 128 * static_cast<size_t>((k / blocks + 3) / 4 * 4);
+        return static_cast<const void *>(on_device(codes(number("short_factors") ? count - 1 : count, step, low, 13)));
+    };
+    if (!number("no_factors")) set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, factors(m, 5));
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, factors(n, 7));
+    if (const long epilogue = number("epilogue")) set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<cublasLtEpilogue_t>(epilogue));
+    cublasLtMatrixLayout_t la, lb, ld;
+    cublasLtMatrixLayoutCreate(&la, type, number("ta", 1) ? k : m, number("ta", 1) ? m : k, number("ta", 1) ? k : m);
+    cublasLtMatrixLayoutCreate(&lb, type, k, n, k);
+    cublasLtMatrixLayoutCreate(&ld, td.type, m, n, m);
+    const float one = 1, zero = 0;
+    const void *a = on_device(codes(static_cast<size_t>(m) * k * bits / 8, 37, 0, blocks == 16 ? 256 : 0x60));
+    const void *b = on_device(codes(static_cast<size_t>(n) * k * bits / 8, 41, 0, blocks == 16 ? 256 : 0x60));
+    return cublasLtMatmul(handle, desc, &one, a, la, b, lb, &zero, d, ld, d, ld, nullptr, nullptr, 0, nullptr);
+}
+
 int main(int argc, char **argv) {
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
@@ -219,6 +266,7 @@ int main(int argc, char **argv) {
         cudaMemcpy(p, places.data(), places.size() * sizeof(void *), cudaMemcpyHostToDevice);
         status = cublasGemmBatchedEx(handle, opa, opb, m, n, k, alpha, p, ta.type, lda, p + count, tb.type, ldb, beta, p + 2 * count, tc.type, ldc, count, compute, CUBLAS_GEMM_DEFAULT);
     }
+    if (api == "blocks") status = by_blocks(m, n, k, td, d);
     if (api == "lt") status = by_lt(alpha, beta, a, b, c, d, ta, tb, tc, td, ts, m, n, k, lda, ldb, ldc);
     if (api == "copies") {
         std::vector<float> host(12), back(12, -1.0f);

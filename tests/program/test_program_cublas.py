@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -236,6 +237,59 @@ def test_the_largest_value_is_taken_before_the_scale_of_d(program: Path) -> None
     assert read(outcome, "f32", 0)[0] == np.abs(reference.sums).max()
     wanted = reference.memory(reference.result(then=lambda x: 0.5 * x))
     np.testing.assert_array_equal(read(outcome, "e4m3"), wanted)
+
+
+def by_blocks(m: int, n: int, k: int, blocks: int) -> Floats:
+    """Exact sums of what the program multiplies with `api=blocks`."""
+
+    def codes(count: int, step: int, low: int, limit: int) -> npt.NDArray[np.uint8]:
+        return (low + np.arange(count) * step % limit).astype(np.uint8)
+
+    def operand(rows: int, step: int, factor_step: int) -> Floats:
+        if blocks == 16:
+            data = codes(rows * k // 2, step, 0, 256)
+            values = np.stack([data & 15, data >> 4], -1).reshape(rows, k).view(ml_dtypes.float4_e2m1fn).astype(float)
+        else:
+            values = codes(rows * k, step, 0, 0x60).view(ml_dtypes.float8_e4m3fn).reshape(rows, k).astype(float)
+        tiles = -(-rows // 128), -(-k // blocks // 4)
+        raw = codes(tiles[0] * tiles[1] * 512, factor_step, 0x28 if blocks == 16 else 120, 13)
+        kind = ml_dtypes.float8_e4m3fn if blocks == 16 else ml_dtypes.float8_e8m0fnu
+        factors = raw.view(kind).astype(float).reshape(*tiles, 32, 4, 4).transpose(0, 3, 2, 1, 4)
+        return values * np.repeat(factors.reshape(tiles[0] * 128, -1)[:rows, : k // blocks], blocks, axis=1)
+
+    return operand(m, 37, 5) @ operand(n, 41, 7).T
+
+
+@pytest.mark.parametrize("kind", ["bf16", pytest.param("f32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 7, 64), (130, 40, 96), (64, 200, 352)])
+@pytest.mark.parametrize("blocks", [16, 32])
+def test_scales_by_blocks(program: Path, blocks: int, m: int, n: int, k: int, kind: str) -> None:
+    """NVFP4 and MXFP8."""
+    options = {"api": "blocks", "blocks": blocks, "m": m, "n": n, "k": k, "a": "e4m3", "d": kind, "compute": "f32"}
+    found = read(run(program, **options, pad=0), kind).reshape(n, m).T
+    wanted = DTYPES["f32"].round(by_blocks(m, n, k, blocks))
+    assert np.unique(wanted).size > 10
+    np.testing.assert_array_equal(found, dtype(kind).round(wanted))
+    found = read(run(program, **options, pad=0, epilogue=2), kind).reshape(n, m).T
+    np.testing.assert_array_equal(found, dtype(kind).round(np.maximum(wanted, 0)))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "more", "target", "status"),
+    [
+        (16, {}, "sm_90a", "NOT_SUPPORTED"),
+        (32, {}, "sm_90a", "NOT_SUPPORTED"),
+        (16, {"ta": 0, "m": 64}, None, "NOT_SUPPORTED"),
+        (32, {"no_factors": 1}, None, "INVALID_VALUE"),
+        (16, {"short_factors": 1}, None, "EXECUTION_FAILED"),
+        (16, {"d": "e4m3"}, None, "NOT_SUPPORTED"),
+    ],
+)
+def test_scales_by_blocks_that_are_refused(
+    program: Path, blocks: int, more: dict[str, Any], target: str | None, status: str
+) -> None:
+    options = {"api": "blocks", "blocks": blocks, "k": 64, "a": "e4m3", "d": "bf16", "compute": "f32", "pad": 0, **more}
+    assert run(program, target, **options).stdout.splitlines()[0] == f"CUBLAS_STATUS_{status}"
 
 
 REFUSED = {

@@ -107,7 +107,18 @@ cublasStatus_t get(Field field, void *value, size_t size, size_t *written) {
 }
 
 bool is_fp8(uint32_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+bool is_fp4(uint32_t type) { return type == gemm::fp4; }
 bool is_half(uint32_t type) { return type == CUDA_R_16F || type == CUDA_R_16BF; }
+
+// Elements along K that have a factor of their own, 0 where A and B have not such factors.
+int block_of(const Desc &desc) {
+    if (desc.scale_modes[0] != desc.scale_modes[1]) return 0;
+    switch (desc.scale_modes[0]) {
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3: return 16;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0: return 32;
+    default: return 0;
+    }
+}
 
 // The types that the library's table of cublasLtMatmul has.
 bool is_supported(const Desc &desc, const Layout &a, const Layout &b, const Layout &c, const Layout &d) {
@@ -128,6 +139,11 @@ bool is_supported(const Desc &desc, const Layout &a, const Layout &b, const Layo
     default: return desc.scale_type == CUDA_R_32F && plain(CUDA_R_32F, CUDA_R_32F);
     }
     if (desc.scale_type != CUDA_R_32F) return false;
+    const int vector = block_of(desc);
+    if (is_fp4(a.type) || is_fp4(b.type) || vector == 16)
+        return vector == 16 && is_fp4(a.type) && is_fp4(b.type) && c.type == d.type &&
+               (is_half(d.type) || d.type == CUDA_R_32F);
+    if (vector && !is_fp8(a.type)) return false;
     if (is_fp8(a.type) && is_fp8(b.type)) {
         if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return false;
         if (is_fp8(d.type)) return is_half(c.type);
@@ -154,7 +170,7 @@ void check_covered(const Desc &desc, std::initializer_list<const Layout *> layou
     const uint32_t covered = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_RELU_BIAS | CUBLASLT_EPILOGUE_GELU;
     if (desc.epilogue & ~covered) not_covered("epilogue " + std::to_string(desc.epilogue));
     for (int i = 0; i < 4; ++i)
-        if (desc.scale_modes[i] != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+        if (!(i < 2 && block_of(desc)) && desc.scale_modes[i] != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
             (i > 1 || desc.scale_modes[i] != CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F))
             not_covered("scale mode " + std::to_string(desc.scale_modes[i]));
 }
@@ -187,10 +203,18 @@ cublasStatus_t shaped(const Desc &desc, const Layout &a, const Layout &b, const 
         return CUBLAS_STATUS_INVALID_VALUE;
     if (a.count != d.count || b.count != d.count || c.count != d.count) return CUBLAS_STATUS_INVALID_VALUE;
     if (!is_supported(desc, a, b, c, d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    const int vector = block_of(desc);
+    int major = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    if (vector) {
+        if (major < 10) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (!desc.scales[0] || !desc.scales[1]) return CUBLAS_STATUS_INVALID_VALUE;
+        if (d.count > 1) not_covered("scales by blocks of a batch");
+        if (is_fp4(a.type) && (p.a.row_step == 1 || p.b.row_step != 1 || a.ld % 32 || b.ld % 32))
+            return CUBLAS_STATUS_NOT_SUPPORTED;  // operands are K-major, with 16-byte rows
+    }
     if (is_fp8(a.type)) {
         // Hopper's products of FP8 are of K-major operands, with 16-byte rows.
-        int major = 0;
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
         if (major == 9 && (p.a.row_step == 1 || p.b.row_step != 1)) return CUBLAS_STATUS_NOT_SUPPORTED;
         if (a.ld % 16 || b.ld % 16) return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -217,10 +241,29 @@ gemm::Epilogue epilogue(const Desc &desc, const Layout &d, cudaDataType bias_typ
     };
 }
 
+int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+// Bytes of the factors of an operand with `outer` rows or columns.
+int64_t factor_bytes(int64_t outer, int64_t k, int vector) { return up(outer, 128) * up((k + vector - 1) / vector, 4); }
+
+// Factors by blocks lie in tiles of 128 rows of A, or columns of B, by four along K: row r of a tile at 16 (r % 32) +
+// 4 (r / 32).
+gemm::Factors block_factors(const float *pointer, int64_t k, int vector) {
+    const auto *bytes = reinterpret_cast<const uint8_t *>(pointer);
+    const int64_t tiles = up((k + vector - 1) / vector, 4) / 4;
+    return [=](int64_t i, int64_t at) {
+        const int64_t f = at / vector;
+        const int64_t place = (i / 128 * tiles + f / 4) * 512 + i % 32 * 16 + i % 128 / 32 * 4 + f % 4;
+        const uint8_t code = bytes[place];
+        if (vector == 16) return gemm::load(&code, CUDA_R_8F_E4M3, 0);
+        return code == 255 ? std::nan("") : std::ldexp(1.0, code - 127);
+    };
+}
+
 // The factors of A and B: one each, or one for each row of A and each column of B.
 gemm::Scale operand_scale(const Desc &desc) {
     const float *a = desc.scales[0], *b = desc.scales[1];
-    if (!a && !b) return {};
+    if ((!a && !b) || block_of(desc)) return {};
     const auto each = [&](int i) { return desc.scale_modes[i] == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F; };
     return [a, b, rows = each(0), cols = each(1)](int64_t row, int64_t col) {
         return (a ? a[rows ? row : 0] : 1.0f) * (b ? b[cols ? col : 0] : 1.0f);
@@ -410,12 +453,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     for (int i = 0; i < 4; ++i) {
         if (!desc.scales[i]) continue;
         const bool outer = desc.scale_modes[i] == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-        const int64_t count = outer ? (i ? p.d.cols : p.d.rows) : 1;
-        if (!gemm::in_device_memory(name, "of scales", Matrix::columns(desc.scales[i], CUDA_R_32F, count, 1, count), 1))
+        const int64_t each = i ? p.d.cols : p.d.rows;
+        int64_t count = outer ? each : 1;
+        const int vector = i < 2 ? block_of(desc) : 0;
+        if (vector) count = factor_bytes(each, p.a.cols, vector);
+        const auto type = vector ? CUDA_R_8I : CUDA_R_32F;
+        if (!gemm::in_device_memory(name, "of scales", Matrix::columns(desc.scales[i], type, count, 1, count), 1))
             return CUBLAS_STATUS_EXECUTION_FAILED;
     }
     if (desc.amax && !gemm::in_device_memory(name, "amax", Matrix::columns(desc.amax, CUDA_R_32F, 1, 1, 1), 1))
         return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (const int vector = block_of(desc)) {
+        p.a_factors = block_factors(desc.scales[0], p.a.cols, vector);
+        p.b_factors = block_factors(desc.scales[1], p.a.cols, vector);
+    }
     p.scale = operand_scale(desc);
     p.epilogue = epilogue(desc, of(d_layout), bias_type);
     return gemm::multiply(p);

@@ -56,14 +56,14 @@ __attribute__((target_clones("avx2", "default"))) void tile(const double *a, con
 }
 
 // An operand as tiles of `width` rows (of A) or columns (of B), each with its elements in order of k.
-std::vector<double> packed(const Matrix &matrix, int64_t product, int64_t width) {
+std::vector<double> packed(const Matrix &matrix, int64_t product, int64_t width, const Factors &factors) {
     const int64_t outer = matrix.rows, k = matrix.cols, tiles = (outer + width - 1) / width;
     std::vector<double> all(static_cast<size_t>(tiles * width * k), 0.0);
     const char *data = matrix.of(product);
     for (int64_t o = 0; o < outer; ++o)
         for (int64_t p = 0; p < k; ++p)
             all[static_cast<size_t>((o / width * k + p) * width + o % width)] =
-                load(data, matrix.type, o * matrix.row_step + p * matrix.col_step);
+                load(data, matrix.type, o * matrix.row_step + p * matrix.col_step) * (factors ? factors(o, p) : 1);
     return all;
 }
 
@@ -75,6 +75,7 @@ const char *Matrix::of(int64_t product) const {
 }
 
 size_t bits_of(cudaDataType type) {
+    if (type == fp4) return 4;
     switch (type) {
     case CUDA_R_64F: return 64;
     case CUDA_R_32F:
@@ -89,6 +90,11 @@ size_t bits_of(cudaDataType type) {
 }
 
 double load(const void *data, cudaDataType type, int64_t index) {
+    if (type == fp4) {
+        constexpr double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+        const int code = static_cast<const uint8_t *>(data)[index / 2] >> index % 2 * 4;
+        return code & 8 ? -values[code & 7] : values[code & 7];
+    }
     switch (type) {
     case CUDA_R_64F: return static_cast<const double *>(data)[index];
     case CUDA_R_32F: return static_cast<const float *>(data)[index];
@@ -122,7 +128,7 @@ void store(void *data, cudaDataType type, int64_t index, double value) {
 bool in_device_memory(const char *function, const char *name, const Matrix &matrix, int64_t count) {
     if (!matrix.rows || !matrix.cols) return true;
     const int64_t last = (matrix.rows - 1) * matrix.row_step + (matrix.cols - 1) * matrix.col_step;
-    const auto size = static_cast<size_t>((last + 1) * static_cast<int64_t>(bits_of(matrix.type)) / 8);
+    const auto size = static_cast<size_t>(((last + 1) * static_cast<int64_t>(bits_of(matrix.type)) + 7) / 8);
     for (int64_t i = 0; i < count; ++i)
         if (!porter_device_memory(matrix.of(i), size)) {
             std::fprintf(stderr, "porter: %s: the %zu bytes of matrix %s at %p are not device memory of one allocation\n",
@@ -158,8 +164,8 @@ cublasStatus_t multiply(const Product &p) {
     for (int64_t product = 0; product < p.count; ++product) {
         std::vector<double> a, b;
         if (multiplies) {
-            a = packed(p.a, product, tile_rows);
-            b = packed(p.b.transposed(), product, tile_cols);
+            a = packed(p.a, product, tile_rows, p.a_factors);
+            b = packed(p.b.transposed(), product, tile_cols, p.b_factors);
         }
         const char *c = p.c.of(product);
         auto *d = const_cast<char *>(p.d.of(product));

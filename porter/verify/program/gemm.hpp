@@ -36,6 +36,10 @@ struct Matrix {
     const char *of(int64_t product) const;
 };
 
+constexpr auto fp4 = static_cast<cudaDataType>(33);  // CUDA_R_4F_E2M1, which older toolkits have not
+
+// What an element of an operand is multiplied with: that of row i of A, or column i of B, at k.
+using Factors = std::function<double(int64_t i, int64_t k)>;
 // What the sum at (row, col) is multiplied with besides alpha.
 using Scale = std::function<float(int64_t row, int64_t col)>;
 // What becomes of a value in compute precision at (row, col) of product i.
@@ -48,6 +52,7 @@ struct Product {
     cudaDataType scale_type = CUDA_R_32F;
     const void *alpha = nullptr, *beta = nullptr;  // of scale_type
     int64_t count = 1;
+    Factors a_factors, b_factors;
     Scale scale;
     Epilogue epilogue;
 };
