@@ -23,6 +23,9 @@ $tile_type $tile;
 __device__ __forceinline__ void ${move}_$stem() { $call($member, $tile); }
 //@ end
 
+//@ section descriptor
+constexpr uint32_t idesc = $value;
+
 //@ section hopper_only
 #if defined($guard)
 

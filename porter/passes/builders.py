@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
@@ -14,6 +15,7 @@ from porter.lang.text import Edit, Span
 from porter.model.builders import Builders, Made, Meaning, Tag, plain
 from porter.model.facts import ArchTag, Builder, Schedule
 from porter.model.recognition import Bound, Vocabulary
+from porter.passes.emit import lines
 from porter.rules.load import mappings_directory
 
 RULE = "PTR650"
@@ -68,19 +70,22 @@ def port_builders(builders: Builders) -> BuilderPort:
 def header_text(vocabulary: Vocabulary) -> str:
     """The header that maps what templates choose, with the tags that rules know."""
     text = (mappings_directory() / "emit" / HEADER).read_text("utf-8")
-    lines = []
+    found = []
     for recognizer in sorted((r for w in vocabulary.words.values() for r in w), key=lambda r: (r.rule, r.head)):
         bound = recognizer.bind("", lambda _: None) if recognizer.kind in (Schedule, ArchTag) else None
         if not isinstance(bound, Bound):
             continue
         name, fact = "::".join(recognizer.head), bound.fact
         if isinstance(fact, ArchTag):
-            body = f"  using type = {fact.becomes};\n  static constexpr bool is_hopper = true;\n"
-            lines.append(f"template <>\nstruct Sm100Arch<{name}> {{\n{body}}};\n")
+            found.append(_cpp("arch_tag", name=name, becomes=fact.becomes))
         elif isinstance(fact, Schedule):
-            body = f"  using one = {fact.one};\n  using two = {fact.two};\n"
-            lines.append(f"template <>\nstruct Sm100Schedule<{name}> {{\n{body}}};\n")
-    return text.replace(_TAGS, "\n".join(lines))
+            found.append(_cpp("schedule_tag", name=name, one=fact.one, two=fact.two))
+    return text.replace(_TAGS, "\n\n".join(found) + "\n")
+
+
+def _cpp(section: str, **values: object) -> str:
+    """A section of the C++ of this pass."""
+    return lines(section, "cutlass_lines.hpp", **values)
 
 
 class _Port:
@@ -224,11 +229,11 @@ class _Port:
     def _port(self, made: Made) -> None:
         assert isinstance(made.fact, Builder)
         self._tile(made)
-        self._tag(made, "arch", lambda tag: tag.becomes if isinstance(tag, ArchTag) else "", "porter::sm100_arch<{}>")
+        self._tag(made, "arch", lambda tag: tag.becomes if isinstance(tag, ArchTag) else "", partial(_cpp, "arch"))
         pair = self.pairs[id(made)]
         tile, cluster = (made.text.of(made.places[name]) for name in ("tile", "cluster"))
-        wrapped = f"porter::{made.fact.part}_schedule<{{}}, {tile}, {cluster}{self._arch(made)}>"
         part = made.fact.part
+        wrapped = partial(_cpp, "schedule", part=part, tile=tile, cluster=cluster, arch=self._arch(made))
 
         def becomes(tag: Schedule | ArchTag) -> str:
             if not isinstance(tag, Schedule) or pair is None:
@@ -243,7 +248,7 @@ class _Port:
     def _arch(self, made: Made) -> str:
         """The last argument of what maps a choice, where the compiler has to tell the architecture."""
         span = made.places["arch"]
-        return f", {made.text.of(span)}" if self.builders.meaning(made.text, span).is_open else ""
+        return made.text.of(span) if self.builders.meaning(made.text, span).is_open else ""
 
     def _tile(self, made: Made) -> None:
         pair, tile, span = self.pairs[id(made)], self.tiles[id(made)], made.places["tile"]
@@ -255,19 +260,20 @@ class _Port:
             return
         given = made.text.of(span)
         if self._counted_elsewhere(made):
-            self._edit(CHOICE_RULE, made.text, span, f"porter::same_tile<{given}{self._arch(made)}>")
+            self._edit(CHOICE_RULE, made.text, span, _cpp("same_tile", tile=given, arch=self._arch(made)))
         else:
             cluster = made.text.of(made.places["cluster"])
-            self._edit(CHOICE_RULE, made.text, span, f"porter::mma_tile<{given}, {cluster}{self._arch(made)}>")
+            new = _cpp("mma_tile", tile=given, cluster=cluster, arch=self._arch(made))
+            self._edit(CHOICE_RULE, made.text, span, new)
 
     def _node(self, use: Made) -> None:
         span = use.places["tile"]
         tile = self._extents(use.text, span)
         changed = any((t.file.path, s) in self.edited for t, s in tile.places)
         if not changed and not (tile.rows and tile.rows < 256):
-            self._edit(CHOICE_RULE, use.text, span, f"porter::cta_tile<{use.text.of(span)}>")
+            self._edit(CHOICE_RULE, use.text, span, _cpp("cta_tile", tile=use.text.of(span)))
 
-    def _tag(self, made: Made, role: str, becomes: Becomes, wrapped: str) -> None:
+    def _tag(self, made: Made, role: str, becomes: Becomes, wrapped: Callable[..., str]) -> None:
         """Another tag in the place of one; where an alias stands for it and for nothing else, there."""
         span = plain(made.text, made.places[role])
         meaning = self.builders.meaning(made.text, span)
@@ -275,7 +281,7 @@ class _Port:
         new = texts.pop() if len(texts) == 1 else ""
         if not new:
             whole = made.places[role]
-            self._edit(CHOICE_RULE, made.text, whole, wrapped.format(made.text.of(whole)))
+            self._edit(CHOICE_RULE, made.text, whole, wrapped(tag=made.text.of(whole)))
         elif not meaning.aliases:
             self._edit(RULE, made.text, span, new)
         elif self._only_for(meaning, role, new):

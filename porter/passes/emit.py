@@ -99,9 +99,9 @@ def parsed(text: str, file: str, first: int = 1) -> dict[str, Block]:
     return found
 
 
-def lines(section: str, **values: Any) -> str:
-    """A section of the lines that a port writes among those of a kernel, without the last line break."""
-    return "".join(sections("kernel.cuh")[section].written(values)).strip("\n")
+def lines(section: str, file: str = "kernel.cuh", /, **values: Any) -> str:
+    """A section of what a port writes among the lines of a kernel, without the last line break."""
+    return "".join(sections(file)[section].written(values)).strip("\n")
 
 
 def emitted(file: str, values: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from porter.model.recognition import Emitter
 from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep, without_cast
 from porter.passes.context import PortContext, qualified
+from porter.passes.emit import lines
 from porter.passes.emitting import emitted
 from porter.passes.helpers import type_constant
 from porter.ptx.wgmma import umma_kind
@@ -59,7 +60,7 @@ def rewrite(
     if emitter is None or emitter.is_user:
         return emitter, [text]
     _request_helpers(context, step)
-    named_lines = [_wrap(f"constexpr uint32_t idesc = {descriptor};", indent)] if named else []
+    named_lines = [_wrap(lines("descriptor", value=descriptor), indent)] if named else []
     return emitter, [*named_lines, _wrap(text, indent)]
 
 

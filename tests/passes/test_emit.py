@@ -18,6 +18,7 @@ from porter.ptx.types import ElementType
 from porter.ptx.umma import Kind
 from porter.verify.builder import PORT_ARCH
 
+PASSES = Path(__file__).resolve().parents[2] / "porter" / "passes"
 F16, F8, BF16, F32 = ElementType.F16, ElementType.E4M3, ElementType.BF16, ElementType.F32
 FLOATS, HALVES, WORDS = ("f", False), ("r", True), ("r", False)
 
@@ -195,15 +196,28 @@ def test_conditions_lists_and_values() -> None:
     assert written(text, loud=False, end="!", these=[]) == "quiet\n"
 
 
-CPLUSPLUS = re.compile(r"__shared__|__forceinline__|__trap\(\)|__builtin_unreachable|\[&\] ?\{|asm volatile")
+CPLUSPLUS = re.compile(
+    r"__shared__|__forceinline__|__trap\(\)|__builtin_unreachable|\[&\] ?\{|asm volatile"
+    r"|porter::\w|decltype\(\w*$|constexpr \w+ \w|template <|struct \w"
+)
 
 
 def test_passes_hold_no_lines_of_kernels() -> None:
-    """What stands among the lines of a kernel is a section of `kernel.cuh`; tiled MMAs have their lines beside them."""
+    """What stands among the lines of a kernel is a section of a file."""
     found = []
-    for path in sorted((Path(__file__).resolve().parents[2] / "porter" / "passes").glob("*.py")):
+    for path in sorted(PASSES.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
             if path.name != "rule_examples.py" and CPLUSPLUS.search(text):
                 found.append(f"{path.name}:{node.lineno}: {text.strip()[:60]}")
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("file", "callers"), [("kernel.cuh", "*.py"), ("tiled.cuh", "tiled/*.py"), ("cutlass_lines.hpp", "builders.py")]
+)
+def test_every_section_is_written_by_a_pass(file: str, callers: str) -> None:
+    asked = re.compile(r'(?:\blines|cpp|partial\(_cpp,|cpp\(.* else) ?\(?\s*"(\w+)"(?: if \w+ else "(\w+)")?')
+    texts = [path.read_text("utf-8") for path in PASSES.glob(callers)]
+    written = {name for text in texts for found in asked.findall(text.replace("'", '"')) for name in found if name}
+    assert set(sections(file)) <= written

@@ -18,8 +18,9 @@ from porter.model.tiled.accumulators import Atom, Handle, Origin
 from porter.model.tiled.tensors import subscripted
 from porter.passes.partial import guarded
 from porter.passes.residency import drop_fence
-from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext, TiledKernel
+from porter.passes.tiled.context import Frame, TiledContext, TiledKernel
 from porter.passes.tiled.spelling import Unnamed
+from porter.passes.tiled.text import cpp
 
 RULE = "PTR671"
 TRAITS = ("cute/arch/mma_sm90_gmma_ext.hpp", "cute/atom/mma_traits_sm90_gmma_ext.hpp")
@@ -40,7 +41,7 @@ def rewrite_atoms(context: TiledContext) -> None:
         spelled = f"typename {op}" if "::" in op and _depends(context, function, atom) else op
         callee = atom.call.node.child_by_field_name("function")
         assert callee is not None
-        context.port.edit(RULE, function, function.span(callee), f"{NAMESPACE}::fma<{spelled}>")
+        context.port.edit(RULE, function, function.span(callee), cpp("fma", op=spelled))
         context.port.edit(RULE, function, atom.registers, function.text(atom.d))
     for handle in context.tiled.handles.values():
         if handle.array is not None and handle.origin is not Origin.FRAGMENT:
@@ -66,14 +67,13 @@ def _whole_type(handle: Handle) -> str:
     assert handle.array is not None
     several = ("Accumulator", "Accumulators")[len(handle.array.extents) - 1]
     extents = ", ".join(handle.function.text(e) for e in handle.array.extents)
-    half = ", true" if handle.array.half else ""
-    return f"{NAMESPACE}::{several}<{handle.array.element}, {extents}{half}>"
+    values = {"class": several, "element": handle.array.element, "extents": extents, "half": handle.array.half}
+    return cpp("array", **values)
 
 
 def _type(handle: Handle) -> str:
     assert handle.array is not None
-    half = ", true" if handle.array.half else ""
-    return f"{NAMESPACE}::Registers<{handle.array.element}{half}>"
+    return cpp("registers", element=handle.array.element, half=handle.array.half)
 
 
 def is_whole(context: TiledContext, handle: Handle) -> bool:

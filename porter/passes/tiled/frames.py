@@ -21,6 +21,7 @@ from porter.passes.tiled.names import Names
 from porter.passes.tiled.operands import Term, conditions_around, operand_terms
 from porter.passes.tiled.spelling import Place, Unnamed, spelled, template_parameters
 from porter.passes.tiled.state import warpgroup_at
+from porter.passes.tiled.text import cpp
 
 RULE = "PTR622"
 WARPGROUPS = "kWarpgroups"
@@ -116,7 +117,7 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
             own = ", ".join(_inside(function, n, d) for n, d in frame.taken.items())
             alone, several = (_value(f"{name}<{', '.join([w, own] if own else [w])}>()") for w in "12")
             state = warpgroup_at(context, handle.function, handle.declaration, handle.name)
-            column = f"{state}.column({alone}, {several})"
+            column = cpp("first_column", state=state, alone=alone, several=several)
         frame.first[id(handle)] = column
     if terms:
         frame.operands_name = context.port.names.fresh(f"{_word(function)}_operand_columns")
@@ -151,21 +152,21 @@ def _inside(function: Function, name: str, declared: str) -> str:
     """A template parameter of the functions beside a function, in the function itself."""
     param = function.param(name)
     if param is not None and declared == f"class {param.name}_type":
-        return f"{NAMESPACE}::remove_cvref_t<decltype({name})>"
+        return cpp("type_of", expression=name)
     return name
 
 
 def _function(frame: Frame, name: str, what: str, lines: list[str], result: str) -> str:
     head = ", ".join([f"int {WARPGROUPS}", *frame.taken.values()])
-    static = "static " if frame.function.style is Style.METHOD else ""
-    return "\n".join(
-        [
-            f"// {what} in Tensor Memory, in each of {WARPGROUPS} warpgroups.",
-            f"template <{head}>",
-            f"__device__ {static}auto {name}() {{",
-            *(f"    {line}" for line in [*lines, f"return {NAMESPACE}::Int<{result}>{{}};"]),
-            "}",
-        ]
+    return cpp(
+        "columns_function",
+        what=what,
+        warpgroups=WARPGROUPS,
+        head=head,
+        static=frame.function.style is Style.METHOD,
+        name=name,
+        body=[{"line": line} for line in lines],
+        result=result,
     )
 
 
@@ -181,7 +182,7 @@ def columns_of(context: TiledContext, names: Names, frame: Frame, place: Place, 
     if called:
         base = context.local(frame, "called_columns") if frame.fragments else greatest(called)
         if frame.fragments:
-            found.lines.append(f"constexpr int {base} = {greatest(called)};")
+            found.lines.append(cpp("constant", name=base, value=greatest(called)))
     ends: list[str] = [base] if base else []
     own: dict[int, str] = {}
     for handle in frame.fragments:
@@ -190,9 +191,9 @@ def columns_of(context: TiledContext, names: Names, frame: Frame, place: Place, 
             width = atoms.width(context, frame, handle)
         else:
             mma, fragment = _types(place, handle)
-            width = f"{NAMESPACE}::columns_of<{warpgroups}, {mma}, {fragment}>()"
+            width = cpp("columns_of", warpgroups=warpgroups, mma=mma, fragment=fragment)
         frame.widths[handle.name] = width
-        found.lines.append(f"constexpr int {name} = {width};")
+        found.lines.append(cpp("constant", name=name, value=width))
         others = [o for o in frame.fragments if id(o) in own]
         before = [own[id(o)] for o in others if o.array or handle.array or together(names, o, handle)]
         before = [base, *before] if base else before
@@ -209,7 +210,7 @@ def operands_of(context: TiledContext, frame: Frame, place: Place, warpgroups: s
     """Columns of the A operands that may come from registers, of a function and of what it calls. Raises Unnamed."""
     terms = operand_terms(context, frame, place, warpgroups)
     if isinstance(frame, TiledKernel) and atoms.reads_registers(context, frame):
-        terms.append(Term(f"8 * {NAMESPACE}::Operand::kSteps"))
+        terms.append(Term(cpp("atom_operand_columns")))
     for call, other in _calls(context, frame):
         if other.operands_name and other is not frame:
             shown = _stated(call, other, other.operands_name, place, warpgroups)
@@ -221,7 +222,7 @@ def greatest(expressions: list[str]) -> str:
     found = list(dict.fromkeys(expressions))
     text = found[0]
     for other in found[1:]:
-        text = f"{NAMESPACE}::max({text}, {other})"
+        text = cpp("greater", one=text, other=other)
     return text
 
 
@@ -235,20 +236,14 @@ def counted(context: TiledContext, frame: Frame, terms: list[Term]) -> tuple[lis
             continue
         name = context.local(frame, "operand")
         condition = " && ".join(term.conditions)
-        taken, other = f"{NAMESPACE}::Int<{term.columns}>{{}}", f"{NAMESPACE}::Int<0>{{}}"
-        lines += [
-            f"auto {name} = [] {{",
-            f"    if constexpr ({condition}) return {taken};",
-            f"    else return {other};",
-            "};",
-        ]
+        lines += cpp("columns_if", name=name, condition=condition, columns=term.columns).split("\n")
         values.append(_value(f"{name}()"))
     return lines, greatest(values)
 
 
 def _value(call: str) -> str:
     """The number that the type of a call's result is."""
-    return f"decltype({call})::value"
+    return cpp("number_of", call=call)
 
 
 def _types(place: Place, handle: Handle) -> tuple[str, str]:
@@ -257,7 +252,8 @@ def _types(place: Place, handle: Handle) -> tuple[str, str]:
     if handle.value is None:
         raise Unnamed(f"`{handle.name}` is declared without a value")
     holder, node = handle.mma
-    return f"decltype({spelled(holder, node, place)})", f"decltype({spelled(handle.function, handle.value, place)})"
+    mma, fragment = spelled(holder, node, place), spelled(handle.function, handle.value, place)
+    return cpp("declared_type", expression=mma), cpp("declared_type", expression=fragment)
 
 
 def _calls(context: TiledContext, frame: Frame) -> Iterator[tuple[Call, Frame]]:
@@ -298,7 +294,7 @@ def _stated(call: Call, frame: Frame, name: str, place: Place, warpgroups: str) 
         if of is not None:
             written = spelled(function, of, place)
             declared = re.fullmatch(rf"{NAMESPACE}::declval<(.*)&>\(\)", written)
-            kind = declared[1] if declared else f"{NAMESPACE}::remove_cvref_t<decltype({written})>"
+            kind = declared[1] if declared else cpp("type_of", expression=written)
             return _value(f"{kind}::template {shown}")
     if callee is not None and callee.type == "qualified_identifier":
         scope, last = callee.child_by_field_name("scope"), callee
@@ -330,7 +326,7 @@ def _arguments(call: Call, frame: Frame, place: Place) -> Iterator[str]:
 def _type_of(call: Call, index: int, place: Place) -> str:
     if index >= len(call.args) or any(a.type == PACK for a in call.args):
         raise Unnamed(f"`{call.caller.text(call.node)}` leaves an argument to its default")
-    return f"{NAMESPACE}::remove_cvref_t<decltype({spelled(call.caller, call.args[index], place)})>"
+    return cpp("type_of", expression=spelled(call.caller, call.args[index], place))
 
 
 def _template_argument(call: Call, target: Function, name: str, place: Place) -> str:

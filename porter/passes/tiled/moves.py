@@ -13,8 +13,9 @@ from porter.model.functions import Function
 from porter.model.tiled.accumulators import Handle, Origin
 from porter.model.tiled.activity import is_constant_branch, may_leave
 from porter.passes.tiled.atoms import is_whole
-from porter.passes.tiled.context import NAMESPACE, TiledContext
+from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.names import Names
+from porter.passes.tiled.text import cpp
 
 RULE = "PTR612"
 
@@ -46,7 +47,7 @@ def insert_loads(context: TiledContext, names: Names) -> None:
             continue
         kept.append((statement, name))
         context.loads.append((function, statement, handle))
-        at, text = _in_front(context, function, statement, f"{NAMESPACE}::load({name});")
+        at, text = _in_front(context, function, statement, cpp("load", name=name))
         context.port.edit(RULE, function, at, text)
 
 

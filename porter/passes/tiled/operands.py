@@ -17,8 +17,9 @@ from porter.model.tiled.accumulators import HandedIn
 from porter.model.tiled.activity import is_constant_branch
 from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
 from porter.model.tiled.tensors import initializer
-from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext
+from porter.passes.tiled.context import Frame, TiledContext
 from porter.passes.tiled.spelling import Place, Unnamed, spelled
+from porter.passes.tiled.text import cpp
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ def _term(context: TiledContext, one: HandedIn, conditions: tuple[str, ...], pla
         if not may_be_in_registers(context.tiled):
             return Term("")
         mma = spelled(*one.mma, place)
-        return Term(f"{NAMESPACE}::no_operand_columns<{warpgroups}, decltype({mma})>()", conditions)
-    return Term(f"{NAMESPACE}::operand_columns_of<{warpgroups}, decltype({operand})>()", conditions)
+        return Term(cpp("no_operand_columns", warpgroups=warpgroups, mma=mma), conditions)
+    return Term(cpp("operand_columns", warpgroups=warpgroups, operand=operand), conditions)
 
 
 def _negated(condition: str) -> str:

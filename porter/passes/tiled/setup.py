@@ -18,12 +18,13 @@ from porter.model.tiled.accumulators import Handle
 from porter.model.tiled.tensors import names_in
 from porter.passes import emitting
 from porter.passes.tiled import atoms
-from porter.passes.tiled.context import NAMESPACE, TiledContext, TiledKernel
+from porter.passes.tiled.context import TiledContext, TiledKernel
 from porter.passes.tiled.frames import Columns, columns_of, counted, find_frames, operands_of, state_frames
 from porter.passes.tiled.names import Names
 from porter.passes.tiled.operands import Term
 from porter.passes.tiled.spelling import Place, Unnamed, spelled, written
 from porter.passes.tiled.state import warpgroup_at
+from porter.passes.tiled.text import cpp
 from porter.ptx.wgmma import MOST_PENDING
 
 SETUP_RULE = "PTR613"
@@ -70,10 +71,7 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
         what = f"how many threads a block of `{function.name}` has is not known: give it __launch_bounds__"
         context.tiled.refuse(function, kernel.setup, what)
         return
-    count, lines = roles.count, ["// Tensor Memory for the accumulators of each warpgroup."]
-    if roles.value is None:
-        count = context.local(kernel, "warpgroups")
-        lines.append(f"constexpr int {count} = {roles.count};")
+    count = roles.count if roles.value is not None else context.local(kernel, "warpgroups")
     try:
         place = Place(function, kernel.setup)
         columns = columns_of(context, names, kernel, place, count)
@@ -88,18 +86,24 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
     kernel.threads = threads_of(context.tiled.program, function) or "unknown"
     kernel.warpgroups, kernel.first_warpgroup, kernel.ring = roles.count, roles.first, ring
     kernel.columns = columns.total
-    thread = f"{NAMESPACE}::thread_rank()" if several_dimensions(context.tiled.program) else "threadIdx.x"
+    thread = cpp("rank") if several_dimensions(context.tiled.program) else "threadIdx.x"
     index = "0" if roles.value == 1 else f"{thread} / 128 - {roles.first}" if roles.first else f"{thread} / 128"
-    first = f", {roles.first}" if roles.first else ""
-    lines += [
-        *columns.lines,
-        f"__shared__ {NAMESPACE}::Shared<{count}, {ring}> {own.shared};",
-        f"const {NAMESPACE}::Tmem<{columns.total}, {count}, {ring}{first}> {own.tmem}({own.shared});",
-        f"auto {own.warpgroup} = {own.tmem}.warpgroup({index});",
-    ]
-    if operand:
-        lines.append(f"{own.warpgroup}.operand = {own.warpgroup}.tmem + {operand};")
-    at, text = context.port.statement_before(function, kernel.setup, "\n".join(lines), above_comments=True)
+    lines = cpp(
+        "set_up",
+        named=roles.value is None,
+        count=count,
+        number=roles.count,
+        counted=[{"line": line} for line in columns.lines],
+        columns=columns.total,
+        ring=ring,
+        first=roles.first,
+        shared=own.shared,
+        tmem=own.tmem,
+        state=own.warpgroup,
+        index=index,
+        operand=operand,
+    )
+    at, text = context.port.statement_before(function, kernel.setup, lines, above_comments=True)
     context.port.edit(SETUP_RULE, function, at, text)
 
 
@@ -132,11 +136,11 @@ def _with_operands(context: TiledContext, kernel: TiledKernel, columns: Columns,
         return ""
     if not re.fullmatch(r"\w+", columns.total):
         name = context.local(kernel, "accumulator_columns")
-        columns.lines.append(f"constexpr int {name} = {columns.total};")
+        columns.lines.append(cpp("constant", name=name, value=columns.total))
         columns.total = name
     name, first = context.local(kernel, "operand_columns"), columns.total
     lines, most = counted(context, kernel, terms)
-    columns.lines += [*lines, f"constexpr int {name} = {most};"]
+    columns.lines += [*lines, cpp("constant", name=name, value=most)]
     columns.total = f"{first} + {name}"
     return first
 
@@ -158,10 +162,9 @@ def _declare(context: TiledContext, handle: Handle, column: str) -> None:
             what = f"the MMA of `{handle.name}` is not known where it is declared: {reason}"
             context.tiled.refuse(function, handle.declaration, what)
             return
-        mma = f"{NAMESPACE}::remove_cvref_t<decltype({shown})>{{}}"
-    last = f", {column}" if column else ""
+        mma = cpp("object_of", expression=shown)
     span, state = written(function, value), warpgroup_at(context, function, handle.declaration, handle.name)
-    text = f"{NAMESPACE}::accumulator({state}, {mma}, {function.file.text(span)}{last})"
+    text = cpp("accumulator", state=state, mma=mma, value=function.file.text(span), column=column)
     emitter, call = None, context.tiled.tensors.call(function, value)
     answer = context.tiled.program.facts.answer(call) if call is not None else None
     of_rules = emitting.fitting(context.port, answer, Tile, {})

@@ -14,7 +14,7 @@ from porter.lang.text import Span
 from porter.model.functions import ClassScope, Function, Style, outermost
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import initializer
-from porter.passes.tiled.context import NAMESPACE
+from porter.passes.tiled.text import cpp
 
 _LONGEST = 400
 """Characters of a type that a reader is asked to read."""
@@ -150,7 +150,7 @@ def _value(function: Function, name: Node, text: str, at: Place, depth: int) -> 
         if at.at is not None or variable.function is not at.function:
             raise Unnamed(f"`{text}` is a parameter of `{variable.function.name}`")
         at.taken[text] = f"class {text}_type"
-        return f"{NAMESPACE}::declval<{text}_type&>()"
+        return cpp("any_object", type=f"{text}_type")
     kind = declaration.child_by_field_name("type")
     if kind is None and value is None:
         raise Unnamed(f"`{text}` has no type that could be written there")
@@ -162,7 +162,7 @@ def _value(function: Function, name: Node, text: str, at: Place, depth: int) -> 
     # the name of a class template may be in place of a type: its arguments follow from the value
     deduced = kind is None or kind.type in ("placeholder_type_specifier", "type_identifier")
     if kind is not None and (value is None or not deduced or _alias(variable.function, kind) is not None):
-        return f"{NAMESPACE}::declval<{_spelled(variable.function, kind, at, depth + 1)}&>()"
+        return cpp("any_object", type=_spelled(variable.function, kind, at, depth + 1))
     assert value is not None
     shown = _spelled(variable.function, value, at, depth + 1)
     if value.type in ("initializer_list", "argument_list"):

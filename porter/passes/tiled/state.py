@@ -9,8 +9,9 @@ from tree_sitter import Node
 from porter.lang.text import Span
 from porter.model.functions import Function, Style
 from porter.passes.completion import add_first_parameter
-from porter.passes.tiled.context import NAMESPACE, TiledContext
+from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.sight import in_sight
+from porter.passes.tiled.text import cpp
 
 RULE = "PTR623"
 
@@ -22,7 +23,7 @@ def warpgroup_at(context: TiledContext, function: Function, node: Node, declared
         return context.port.names.warpgroup
     name = in_sight(context, function, node, declared)
     if name:
-        return f"{NAMESPACE}::warpgroup({name})"
+        return cpp("warpgroup_of", name=name)
     while function.style is Style.LAMBDA and function.captures_all and function.parent is not None:
         function = function.parent
     if function.style not in (Style.DEVICE, Style.METHOD):
@@ -38,7 +39,7 @@ def hand_on(context: TiledContext) -> None:
     while context.handed - done:
         function = next(f for f in program.functions if id(f) in context.handed - done)
         done.add(id(function))
-        declaration = f"{NAMESPACE}::Warpgroup& {name}"
+        declaration = cpp("warpgroup_parameter", name=name)
         for one in (function, *program.declarations(function)):
             add_first_parameter(context.port, RULE, one, name, declaration)
         for call in program.callers(function):

@@ -19,6 +19,7 @@ from porter.model.tiled.tensors import is_whole, names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 from porter.passes.tiled.sight import in_sight, is_visible
 from porter.passes.tiled.state import warpgroup_at
+from porter.passes.tiled.text import cpp
 
 RULE = "PTR611"
 FENCE_RULE = "PTR615"
@@ -40,18 +41,16 @@ def fence_copies(context: TiledContext) -> None:
     """What asynchronous copies brought is shown to MMAs by the threads that waited for them."""
     for call in context.tiled.copy_waits:
         at = call.caller.span(call.node)
-        context.port.edit(FENCE_RULE, call.caller, Span(at.end, at.end), f", {NAMESPACE}::written()")
+        context.port.edit(FENCE_RULE, call.caller, Span(at.end, at.end), cpp("written"))
 
 
 def _through(context: TiledContext, one: Synchronization) -> str:
     function, node = one.call.caller, one.call.node
     name = in_sight(context, function, node)
     pending = one.fact.pending if isinstance(one.fact, Wait) else ""
-    if name:
-        return f"{NAMESPACE}::wait<{pending}>({name})" if pending else f"{NAMESPACE}::commit({name})"
-    warpgroup = warpgroup_at(context, function, node)
-    if warpgroup:
-        return f"{warpgroup}.wait({pending})" if pending else f"{warpgroup}.commit()"
+    warpgroup = "" if name else warpgroup_at(context, function, node)
+    if name or warpgroup:
+        return cpp("wait" if pending else "commit", name=name, warpgroup=warpgroup, pending=pending)
     context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
     return ""
 
@@ -63,7 +62,7 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
     operands: dict[str, None] = {}
     for d, a in _issued(context, one):
         operands |= {a: None} if a else {}
-        text = f"{NAMESPACE}::arrive({d}, {a})" if a else f"{NAMESPACE}::arrive({d})"
+        text = cpp("arrive", name=d, operand=a)
         if text not in texts:
             texts.append(text)
     if not texts:
@@ -72,11 +71,11 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
             context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
             return ""
         name = in_sight(context, function, node)
-        texts = [f"{NAMESPACE}::arrive({name})" if name else f"{warpgroup}.arrive()"]
+        texts = [cpp("arrive", name=name, operand="") if name else cpp("arrive_alone", warpgroup=warpgroup)]
     if len(operands) > 1:
         # Only the types say which of them are in registers, and those have one place in Tensor Memory.
-        types = ", ".join(f"decltype({a})" for a in operands)
-        texts.insert(0, f"{NAMESPACE}::require_one_operand<{types}>()")
+        types = ", ".join(cpp("declared_type", expression=a) for a in operands)
+        texts.insert(0, cpp("one_operand", types=types))
     return ", ".join(texts)
 
 
