@@ -11,6 +11,7 @@ from porter.lang.asm import asm_in_macro, asm_statements, macro_definitions, str
 from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers
 from porter.lang.text import Span
 from porter.model.functions import Call, Function, Param, Style, declared_name
+from porter.model.names.paths import template_params
 
 
 def functions_of(file: CudaFile, macros: dict[str, str] | None = None) -> list[Function]:
@@ -163,15 +164,7 @@ def _template_params(file: CudaFile, node: Node) -> tuple[str, ...]:
     parent = node.parent
     if parent is None or parent.type != "template_declaration":
         return ()
-    parameters = parent.child_by_field_name("parameters")
-    names = []
-    for child in parameters.named_children if parameters is not None else ():
-        declarator = child.child_by_field_name("declarator") or child.child_by_field_name("name")
-        name = declared_name(declarator) if declarator is not None else None
-        if name is None:
-            name = next((c for c in reversed(child.named_children) if c.type.endswith("identifier")), None)
-        names.append(file.text(name) if name is not None else "")
-    return tuple(names)
+    return tuple(p.name for p in template_params(parent, file.text))
 
 
 def _last_name(node: Node) -> Node | None:

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tree_sitter import Node
-
 from porter.lang.cuda import enclosing, walk
 from porter.model.functions import Call, Function, Style, outermost
 from porter.model.program import PACK
@@ -19,7 +17,7 @@ from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext, TiledKer
 from porter.passes.tiled.lifetimes import together
 from porter.passes.tiled.names import Names
 from porter.passes.tiled.operands import Term, conditions_around, operand_terms
-from porter.passes.tiled.spelling import Place, Unnamed, spelled, template_parameters
+from porter.passes.tiled.spelling import Place, Unnamed, arguments_given, parameters_of, spelled, template_parameters
 from porter.passes.tiled.state import warpgroup_at
 from porter.passes.tiled.text import cpp
 
@@ -95,7 +93,8 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
     """The functions beside one function. What it does not declare or hand to MMAs, itself or through others, it does
     not say either."""
     function = frame.function
-    place = Place(function, hidden=frozenset(_declared_by_macros(context, function)))
+    hidden = frozenset(_declared_by_macros(context, function))
+    place = Place(context.tiled.program, function, hidden=hidden)
     try:
         columns = columns_of(context, names, frame, place, WARPGROUPS)
         terms = operands_of(context, frame, place, WARPGROUPS)
@@ -126,14 +125,30 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
         texts.append(_function(frame, frame.operands_name, f"Columns for {what}", lines, most))
     if not texts:
         return
-    node = function.node
+    beside = function
+    if function.style is Style.METHOD and enclosing(function.node, *_CLASSES) is None:
+        declared = context.tiled.program.declarations(function)
+        if len(declared) != 1 or not _names_class_alike(function):
+            context.tiled.refuse(function, function.body, f"`{function.name}` is defined outside of its class")
+            return
+        beside = declared[0]
+    node = beside.node
     if node.parent is not None and node.parent.type == "template_declaration":
         node = node.parent
-    if function.style is Style.METHOD and enclosing(node, *_CLASSES) is None:
-        context.tiled.refuse(function, function.body, f"`{function.name}` is defined outside of its class")
-        return
-    at, text = context.port.statement_before(function, node, "\n".join(texts) + "\n", above_comments=True)
-    context.port.edit(RULE, function, at, text)
+    at, text = context.port.statement_before(beside, node, "\n".join(texts) + "\n", above_comments=True)
+    context.port.edit(RULE, beside, at, text)
+
+
+def _names_class_alike(function: Function) -> bool:
+    """Whether a method that is defined outside of its class calls the parameters of the class's template as the class
+    does."""
+    owner, node, heads = function.owner_class, function.node.parent, list[str]()
+    if owner is None or owner.special is not None:
+        return False
+    while node is not None and node.type == "template_declaration":
+        heads = [*parameters_of(function, node), *heads]
+        node = node.parent
+    return heads == [*(p.name for p in owner.params), *function.template_params]
 
 
 def _declared_by_macros(context: TiledContext, function: Function) -> Iterator[str]:
@@ -331,7 +346,7 @@ def _type_of(call: Call, index: int, place: Place) -> str:
 
 def _template_argument(call: Call, target: Function, name: str, place: Place) -> str:
     """A template argument of a call, given or deduced from a parameter that is of that type alone."""
-    given = [n for n in _given(call) if n.type != "comment"]
+    given = [n for n in arguments_given(call) if n.type != "comment"]
     index = list(template_parameters(target)).index(name)
     if index < len(given):
         return spelled(call.caller, given[index], place)
@@ -340,17 +355,3 @@ def _template_argument(call: Call, target: Function, name: str, place: Place) ->
         if re.fullmatch(rf"(?:const\s+)?{name}(?:\s+const)?\s*&{{0,2}}\s*{param.name}", text.strip()):
             return _type_of(call, param.index, place)
     raise Unnamed(f"template argument `{name}` of `{call.caller.text(call.node)}` is not written there")
-
-
-def _given(call: Call) -> list[Node]:
-    """Template arguments that a call has."""
-    callee = call.node.child_by_field_name("function")
-    while callee is not None and callee.type != "template_argument_list":
-        arguments = callee.child_by_field_name("arguments") if callee.type.startswith("template") else None
-        if arguments is not None:
-            return arguments.named_children
-        inner = callee.child_by_field_name("name") or callee.child_by_field_name("field")
-        if inner is None and callee.type == "dependent_name" and callee.named_children:
-            inner = callee.named_children[-1]
-        callee = inner
-    return []

@@ -73,7 +73,7 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
         return
     count = roles.count if roles.value is not None else context.local(kernel, "warpgroups")
     try:
-        place = Place(function, kernel.setup)
+        place = Place(context.tiled.program, function, kernel.setup)
         columns = columns_of(context, names, kernel, place, count)
         terms = operands_of(context, kernel, place, count)
     except Unnamed as reason:
@@ -157,7 +157,7 @@ def _declare(context: TiledContext, handle: Handle, column: str) -> None:
     mma = holder.file.text(written(holder, node))
     if not all(_is_same(holder, n, function, handle.declaration) for n in names_in(holder, node)):
         try:
-            shown = spelled(holder, node, Place(outermost(function), handle.declaration))
+            shown = spelled(holder, node, Place(context.tiled.program, outermost(function), handle.declaration))
         except Unnamed as reason:
             what = f"the MMA of `{handle.name}` is not known where it is declared: {reason}"
             context.tiled.refuse(function, handle.declaration, what)

@@ -11,7 +11,8 @@ from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.lang.text import Span
-from porter.model.functions import ClassScope, Function, Style, outermost
+from porter.model.functions import Call, ClassScope, Function, Style, outermost
+from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import initializer
 from porter.passes.tiled.text import cpp
@@ -34,6 +35,7 @@ class Place:
     scope that declares it. There, types stand for its parameters: `taken` are those, and parameters of its template,
     that are asked for, with their declarations by name."""
 
+    program: Program = field(repr=False)
     function: Function
     at: Node | None = field(default=None, repr=False)
     taken: dict[str, str] = field(default_factory=dict)
@@ -48,8 +50,15 @@ class Place:
 def template_parameters(function: Function) -> dict[str, str]:
     """Declarations of the parameters of a function's template, without defaults, by name and in order."""
     around = function.node.parent
-    head = around.child_by_field_name("parameters") if around is not None else None
-    if around is None or around.type != "template_declaration" or head is None:
+    found = parameters_of(function, around) if around is not None else {}
+    # the template around a method that is defined outside of its class may be the class's
+    return {name: text for name, text in found.items() if name in function.template_params}
+
+
+def parameters_of(function: Function, around: Node) -> dict[str, str]:
+    """The same of a template that a function stands in."""
+    head = around.child_by_field_name("parameters")
+    if around.type != "template_declaration" or head is None:
         return {}
     found: dict[str, str] = {}
     for node in head.named_children:
@@ -142,7 +151,7 @@ def _require_seen(function: Function, name: Node, at: Place) -> None:
 def _value(function: Function, name: Node, text: str, at: Place, depth: int) -> str:
     variable = resolve(function, name, text)
     if variable is None:
-        return _outside(function, text, at)
+        return _outside(function, text, at, depth)
     if _is_seen(variable, at):
         return text
     value, declaration = initializer(variable), variable.declaration
@@ -225,10 +234,10 @@ def _type(function: Function, name: Node, text: str, at: Place, depth: int) -> s
             return text
         shown = _spelled(holder, meant, at, depth + 1)
         return shown.removeprefix("typename ") if name.type == "namespace_identifier" else shown
-    return _outside(function, text, at)
+    return _outside(function, text, at, depth)
 
 
-def _outside(function: Function, text: str, at: Place) -> str:
+def _outside(function: Function, text: str, at: Place, depth: int) -> str:
     """A name that no variable and no alias of a function has. Raises Unnamed if only the function or class around it
     has it."""
     if at.inside(function):
@@ -245,5 +254,38 @@ def _outside(function: Function, text: str, at: Place) -> str:
     scope = outer.owner_class
     own = scope is not None and (text in scope.aliases or text in scope.classes or text in _params(scope))
     if (own and scope is not at.function.owner_class) or text in (*outer.template_params, *function.template_params):
+        handed = _handed_in(outer, text, at, depth) if function is outer and not own else None
+        if handed is not None:
+            return handed
         raise Unnamed(f"type `{text}` is one of `{outer.name}` alone")
     return text
+
+
+def _handed_in(function: Function, text: str, at: Place, depth: int) -> str | None:
+    """What those who come to a function from a place give for a parameter of its template; None if they do not say it,
+    or not all the same. Raises Unnamed."""
+    names = list(template_parameters(function))
+    if text not in names:
+        return None
+    index, found = names.index(text), set[str]()
+    for call in at.program.callers(function):
+        if id(at.function) in at.program.reaching([call.caller]):
+            given = [n for n in arguments_given(call) if n.type != "comment"]
+            if index >= len(given):
+                return None
+            found.add(_spelled(call.caller, given[index], at, depth + 1))
+    return found.pop() if len(found) == 1 else None
+
+
+def arguments_given(call: Call) -> list[Node]:
+    """Template arguments that a call has."""
+    callee = call.node.child_by_field_name("function")
+    while callee is not None and callee.type != "template_argument_list":
+        arguments = callee.child_by_field_name("arguments") if callee.type.startswith("template") else None
+        if arguments is not None:
+            return arguments.named_children
+        inner = callee.child_by_field_name("name") or callee.child_by_field_name("field")
+        if inner is None and callee.type == "dependent_name" and callee.named_children:
+            inner = callee.named_children[-1]
+        callee = inner
+    return []
