@@ -40,7 +40,7 @@ PAGE = ROOT / "docs" / "ecosystem.md"
 PROGRAMS = (ROOT / "scripts" / "ecosystem_programs", ROOT / "tests" / "program")
 """Where headers of `unit` and `program` are."""
 NVCC = ("nvcc", "-ptx", "-arch=sm_100a", "-w")
-FLAGS = ("--expt-relaxed-constexpr",)
+FLAGS = ("--expt-relaxed-constexpr", "-DNDEBUG")
 STANDARD = "-std=c++17"
 _ERROR = re.compile(r"^error\[(PT\d+)\]: (.*)$", re.MULTILINE)
 _HOPPER_KERNEL = re.compile(r"\.entry\s+\w*MainloopSm90\w*")
@@ -140,7 +140,7 @@ def verify_one(entry: Entry, clones: Path, include: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="porter-ecosystem-") as folder:
         source = _source(entry, entry.get("program", entry.get("unit", "")), clones, Path(folder))
         command = [sys.executable, "-m", "porter", "--format", "json", "verify", "--no-hazards", str(source)]
-        command += [*(f"-I{d}" for d in (*_own(entry, clones), *include)), "--nvcc-flag=-w", "--nvcc-flag=-DNDEBUG"]
+        command += [*(f"-I{d}" for d in (*_own(entry, clones), *include)), "--nvcc-flag=-w"]
         command += [*(f"--nvcc-flag={f}" for f in _flags(entry)), "-l", "cuda"]
         done = subprocess.run([*command, "--", *entry.get("arguments", ())], capture_output=True, text=True, cwd=folder)
         return _verified(done.returncode, done.stdout)
