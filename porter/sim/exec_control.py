@@ -122,8 +122,6 @@ def _barrier_reduce(cg: Context, ins: Decoded, number: str) -> bool:
     predicate = cg.get("c")
     count = cg.get("b") if "b" in ins else "None"
     how = ins.modifiers.get("op", "popc")
-    if cg.guard is not None:
-        raise Unsupported("a predicated barrier reduction")
     call = f"barrier_reduce(M, {cg.at}, idx, n, mask, {number}, {count}, {predicate}, {how!r})"
     cg.narrow(call, ", result")
     cg.put("d" if how == "popc" else "p", "result")

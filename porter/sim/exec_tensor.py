@@ -212,8 +212,6 @@ def matrix_registers(ins: Decoded) -> frozenset[str]:
 def _wgmma(cg: Context, ins: Decoded) -> None:
     if "fence" in ins.modifiers:
         return
-    if cg.guard is not None:
-        raise Unsupported("a predicated wgmma")
     if "commit_group" in ins.modifiers:
         cg.line(cg.call("wgmma_commit"))
         return

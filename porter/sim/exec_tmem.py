@@ -20,7 +20,6 @@ from porter.sim.datapath import tmem_access
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 from porter.sim.effects import Effect, Tensor
 from porter.sim.footprints import access_bits, cells_from, column_bits
-from porter.sim.kinds import Unsupported
 from porter.sim.machine import Machine
 from porter.sim.operation import Operation
 from porter.sim.results import Stop
@@ -303,15 +302,12 @@ def tmem_use_loaded(M: Machine, at: int, idx: Any, n: int, mask: Any, used: froz
 
 @emits("tcgen05.alloc")
 def _alloc(cg: Context, ins: Decoded) -> None:
-    if cg.guard is not None:
-        raise Unsupported("a predicated tcgen05.alloc")
     address = shared_address(cg, "dst")
     cg.narrow(cg.call("tmem_alloc", address, cg.get("columns"), group_of(ins)))
 
 
 def _meet(cg: Context, ins: Decoded) -> None:
-    """Only a warp that executes it as a whole can stay at the instruction."""
-    if group_of(ins) == "2" and cg.machine.late and cg.guard is None:
+    if group_of(ins) == "2" and cg.machine.late:
         cg.narrow(cg.call("tmem_meet", repr(ins.parts[1]), "2"))
 
 

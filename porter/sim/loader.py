@@ -18,6 +18,9 @@ from porter.sim.scopes import Scope
 _SHARED_SIZE = 100
 """Called functions of more instructions than this are not copied to every call."""
 
+_MET = ("tcgen05.alloc", "tcgen05.dealloc", "tcgen05.relinquish_alloc_permit", "wgmma", "bar.red", "barrier.red")
+"""Warps come to these as a whole, and some stay there: a predicate is a branch around them."""
+
 
 @dataclass
 class _Shared:
@@ -130,7 +133,13 @@ class Loader:
 
     def _place(self, ins: ast.Instruction, scope: Scope, guard: ast.Guard | None) -> None:
         operands = tuple(self._operand(o, scope) for o in ins.operands)
-        self._append(replace(ins, operands=operands, guard=guard))
+        if guard is None or not ins.opcode.startswith(_MET):
+            self._append(replace(ins, operands=operands, guard=guard))
+            return
+        behind = self._unique("behind")
+        self._add(ins, "bra", ast.Sym(behind), guard=ast.Guard(guard.operand, not guard.negated))
+        self._append(replace(ins, operands=operands, guard=None))
+        self.program.labels[behind] = len(self.program.code)
 
     def _append(self, ins: ast.Instruction) -> None:
         """The instruction as the table reads it, a register of 128 bits as the vector of its halves, lower first."""

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import pytest
 from sm100_idiom_kernels import KERNELS
 from sm100_idioms import checked
@@ -18,6 +21,23 @@ def test_right_is_clean(name: str) -> None:
     """At practice level, with right values."""
     outcome, right = checked(KERNELS[name])
     assert (outcome.status, right, outcome.hazards) == ("ok", True, [])
+
+
+BRANCH = re.compile(r"setp.ne.u32 %p1, %warp, (\d); @%p1 bra (?:ALLOCATED|OUT);\n")
+LIFE = re.compile(r"^(tcgen05.(?:alloc|dealloc|relinquish))", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["specialized", "pair"])
+@pytest.mark.parametrize("schedule", ["late", "eager"])
+def test_a_predicate_may_stand_for_a_branch(name: str, schedule: Schedule) -> None:
+    """As in what Triton writes."""
+    body = LIFE.sub(r"@!%p1 \1", BRANCH.sub(r"setp.ne.u32 %p1, %warp, \1;\n", KERNELS[name].body))
+    assert body.count("@!%p1 tcgen05.") == 3
+    outcome, right = checked(dataclasses.replace(KERNELS[name], body=body), schedule=schedule)
+    assert (outcome.status, right, outcome.hazards) == ("ok", True, [])
+    body = body.replace("%p1, %warp, 5", "%p1, %r0, 160")
+    outcome, _ = checked(dataclasses.replace(KERNELS[name], body=body), schedule=schedule)
+    assert [f.code.id for f in outcome.findings] == ["PT4003"]
 
 
 @pytest.mark.slow

@@ -33,6 +33,14 @@ PROGRAMS = {
     "72_blackwell_narrow_precision_gemm/72a_blackwell_nvfp4_bf16_gemm": (
         "sm_100a", ("--m=512", "--n=256", "--k=512", "--iterations=0"), "Disposition: Passed",
     ),
+    # The same with NVFP4 results and their scale factors.
+    "72_blackwell_narrow_precision_gemm/72b_blackwell_nvfp4_nvfp4_gemm": (
+        "sm_100a", ("--m=512", "--n=256", "--k=512", "--iterations=0"), "Disposition: Passed",
+    ),
+    # MXFP8 by MXFP4.
+    "72_blackwell_narrow_precision_gemm/72c_blackwell_mixed_mxfp8_bf16_gemm": (
+        "sm_100a", ("--m=512", "--n=256", "--k=512", "--iterations=0"), "Disposition: Passed",
+    ),
 }  # fmt: skip
 
 
