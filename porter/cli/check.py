@@ -14,12 +14,16 @@ from porter.cli.porting import look, port_options
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
 from porter.report.exits import check_exit
-from porter.scan.check import Checked, faults_on_sm100, hopper_left
+from porter.scan.check import Checked, faults_on_sm100, for_porter, hopper_left
 
 
 @command
-def check(session: Session, paths: tuple[Path, ...], sm100: bool, include_dirs: tuple[Path, ...]) -> ExitCode:
+def check(
+    session: Session, paths: tuple[Path, ...], sm100: bool, pass_over: bool, include_dirs: tuple[Path, ...]
+) -> ExitCode:
     require_directories("-I", include_dirs)
+    if pass_over:
+        paths = for_porter(paths, include_dirs, tuple(map(str, session.rules)))
     with session.counting() as tell:
         if sm100:
             checked = faults_on_sm100(paths, include_dirs, tuple(map(str, session.rules)), tell)

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -119,9 +119,13 @@ class Session:
 
     def write_json(self, document: Mapping[str, Any]) -> None:
         """The one document of a command, in the format that was asked for; none in text."""
+        self.write_documents([document])
+
+    def write_documents(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        """The same of several, which only formats other than JSON can hold."""
         if self.json:
             with _to_standard_output():
-                click.echo(render(self.format, [document]), nl=False)
+                click.echo(render(self.format, documents), nl=False)
 
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Message blocks on standard error; notes only without -q, nothing under --format json."""

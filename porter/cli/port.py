@@ -22,6 +22,7 @@ from porter.cli.options import split_list
 from porter.cli.porting import port_paths
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.diff import file_diff, unified_diff
+from porter.passes.marks import marked
 from porter.passes.ported import Ported
 from porter.report import gate as report_gate
 from porter.report import json as report_json
@@ -43,6 +44,7 @@ def port(
     ignore: tuple[str, ...],
     include_dirs: tuple[Path, ...],
     inline: bool,
+    marks: bool,
     mends: bool,
     compiles: bool,
     defines: tuple[str, ...],
@@ -62,6 +64,8 @@ def port(
         ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore), inline, count, done)
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
+    if marks:
+        ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs)

@@ -58,7 +58,7 @@ def report(
     include_dirs: tuple[Path, ...],
 ) -> ExitCode:
     wanted = {"sarif": sarif_path, "junit": junit_path, "markdown": markdown_path}
-    if html_path is None and not any(wanted.values()):
+    if html_path is None and not any(wanted.values()) and not session.json:
         problem = "name at least one file to write"
         raise PorterError(Code.BAD_OPTION, option="--html, --sarif, --junit, --markdown", problem=problem)
     require_directories("-I", include_dirs)
@@ -77,7 +77,9 @@ def report(
     session.show(*(Text(f"wrote {path}") for path in files))
     code = worst_exit(ExitCode(d["exit_code"]) for d in subject.documents)
     body = {"written": [str(p) for p in files], "kinds": [d["kind"] for d in subject.documents], "diagnostics": []}
-    session.write_json(report_json.document("report", code, body))
+    # of JSON there is one document; the other formats hold all
+    made = report_json.document("report", code, body)
+    session.write_documents([made] if session.format == "json" else subject.documents)
     return code
 
 

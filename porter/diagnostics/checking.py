@@ -82,3 +82,10 @@ TMEM_KEPT = warning(
     "Columns that a kernel has at its end are lost to the SM: the next block that allocates waits for ever.",
     "Free them by tcgen05.dealloc of the allocating warp on every way out.",
 )
+KEEP_UNUSED = warning(
+    "PT7012",
+    "`porter: keep {id}` keeps nothing here",
+    "The comment asks for a finding or an edit to be left out that there is not: the code has changed, the ID is "
+    "misspelt, or the comment stands on another line than the first of the statement.",
+    "Remove the comment, or move it to the line of the finding or above it.",
+)

@@ -68,6 +68,7 @@ class Code(Enum):
     DSL_CONSTRUCT = porting.DSL_CONSTRUCT
     DSL_SUPPORT_TAKEN = porting.DSL_SUPPORT_TAKEN
     HOPPER_KEPT = porting.HOPPER_KEPT
+    PLACE_KEPT = porting.PLACE_KEPT
     DSL_PATCHED = porting.DSL_PATCHED
     DSL_COPIED = porting.DSL_COPIED
     LEFT_FOR_ONE_CHIP = porting.LEFT_FOR_ONE_CHIP
@@ -205,6 +206,7 @@ class Code(Enum):
     SWITCH_LOST = checking.SWITCH_LOST
     PLAIN_TARGET = checking.PLAIN_TARGET
     TMEM_KEPT = checking.TMEM_KEPT
+    KEEP_UNUSED = checking.KEEP_UNUSED
 
     @property
     def id(self) -> str:

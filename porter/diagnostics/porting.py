@@ -241,3 +241,10 @@ DSL_COPIED = note(
     "imports in full; modules that need no change are still imported from the package.",
     "Keep the copies with the port; port anew when the package is updated.",
 )
+PLACE_KEPT = note(
+    "PT2507",
+    "left as it is, as the comment asks: {rule}, {title}",
+    "A comment `porter: keep` names the rule, so its edit is not made in this place. Whether the port is right without "
+    "it, nobody has checked but `porter verify`.",
+    "Remove the comment to have the edit.",
+)

@@ -24,6 +24,7 @@ from porter.passes.chip_checks import Checked, check_chips
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.instructions import instruction_groups
+from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
 from porter.passes.needs import NOTHING, Common, Need, needs_of
 from porter.passes.partial import RULE as GUARD_RULE
@@ -163,6 +164,9 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     )
     patterns.groups[:0] = [*replaced.groups, *instructions.groups]
     patterns.diagnostics[:0] = [*replaced.diagnostics, *instructions.diagnostics]
+    kept = Kept(sources.sources())
+    patterns.groups, notes = kept.left(patterns.groups)
+    diagnostics += kept.refused(groups) + notes + kept.unused(sources.root, rules)
     diagnostics += patterns.diagnostics
     # what was not read may be what the other messages come from
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)

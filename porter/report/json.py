@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 KINDS = (
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "record", "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "report",
-    "error",
+    "stats", "clean", "error",
 )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
 from collections import Counter
@@ -54,17 +53,26 @@ class Construct:
     and flags), `dsl` (a name of CuTe DSL). `status`: `hopper` (for the source only: has to be ported), `beside`
     (changed with a kernel that is ported), `both` (on source and target), `unknown` (the instruction table does
     not have it, or it was not read). `since_hopper`: older architectures do not have it. `forms` counts the
-    shapes and types of `wgmma.mma_async`, and the sizes of a family of MMA atoms.
+    shapes and types of `wgmma.mma_async`, and the sizes of a family of MMA atoms. `rule` is the ID of the rule that it
+    is known by, if one is.
     """
 
     name: str
     status: str
-    count: int
-    first: Location
+    places: tuple[Location, ...]
     kind: str = "ptx"
     becomes: str = ""
     since_hopper: bool = False
     forms: tuple[tuple[str, int], ...] = ()
+    rule: str = ""
+
+    @property
+    def count(self) -> int:
+        return len(self.places)
+
+    @property
+    def first(self) -> Location:
+        return self.places[0]
 
 
 @dataclass(frozen=True)
@@ -258,14 +266,14 @@ def _form(instruction: Instruction) -> str:
 
 
 def _instructions(statements: Iterable[AsmStatement], target: str) -> list[Construct]:
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], tuple[Location, Instruction]] = {}
+    places: dict[tuple[str, str], list[Location]] = {}
+    first: dict[tuple[str, str], Instruction] = {}
     forms: dict[tuple[str, str], Counter[str]] = {}
     for statement in statements:
         for instruction in statement.ptx.instructions() if statement.ptx else ():
             key = (_family(instruction), _status(instruction, target))
-            counts[key] += 1
-            first.setdefault(key, (statement.where, instruction))
+            places.setdefault(key, []).append(statement.where)
+            first.setdefault(key, instruction)
             if key[0].startswith("wgmma.mma_async"):
                 forms.setdefault(key, Counter())[_form(instruction)] += 1
     order = {"hopper": 0, "unknown": 1, "both": 2}
@@ -273,13 +281,13 @@ def _instructions(statements: Iterable[AsmStatement], target: str) -> list[Const
         Construct(
             name=name,
             status=status,
-            count=counts[name, status],
-            first=first[name, status][0],
+            places=tuple(places[name, status]),
             becomes=_becomes(_PASS_OF_PTX[name]) if name in _PASS_OF_PTX else _UNCHANGED if status == "both" else "",
-            since_hopper=status != "unknown" and _since_hopper(first[name, status][1]),
+            since_hopper=status != "unknown" and _since_hopper(first[name, status]),
             forms=tuple(sorted(forms.get((name, status), Counter()).items())),
+            rule=_PASS_OF_PTX.get(name, ""),
         )
-        for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
+        for name, status in sorted(places, key=lambda k: (order[k[1]], k[0]))
     ]
 
 
@@ -310,17 +318,14 @@ def _unread_wgmma(file: CudaFile, statements: Iterable[AsmStatement]) -> list[Co
     if b"wgmma" not in file.source:
         return []
     read = sorted((s.span.start, s.span.end) for s in statements if s.ptx is not None)
-    count, first, at = 0, None, 0
+    places, at = [], 0
     for match in _WGMMA_TEXT.finditer(file.source):
         while at < len(read) and read[at][1] <= match.start():
             at += 1
         if (at < len(read) and read[at][0] <= match.start()) or _is_comment(file, match.start()):
             continue
-        count += 1
-        first = first or Span(match.start(), match.end())
-    if first is None:
-        return []
-    return [Construct("wgmma in text that was not read", "hopper", count, location(file, first))]
+        places.append(location(file, Span(match.start(), match.end())))
+    return [Construct("wgmma in text that was not read", "hopper", tuple(places))] if places else []
 
 
 def _is_comment(file: CudaFile, offset: int) -> bool:
@@ -348,8 +353,7 @@ def _from_rules(
     defines: set[str],
 ) -> list[Construct]:
     """What the patterns of rules match, by the name matched; names that the file itself defines go to `defines`."""
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], Location] = {}
+    places: dict[tuple[str, str], list[Location]] = {}
     of_rule: dict[str, Rule] = {}
     forms: dict[tuple[str, str], Counter[str]] = {}
     for rule in rules:
@@ -362,23 +366,22 @@ def _from_rules(
                 continue
             name, size = _of_family(rule.pattern, match.text)
             key = (_TEMPLATE.sub("", name) if kind == "library" else name.strip(), rule.id)
-            counts[key] += 1
+            places.setdefault(key, []).append(location(file, match.span))
             if size:
                 forms.setdefault(key, Counter())[size] += 1
-            first.setdefault(key, location(file, match.span))
             of_rule[rule.id] = rule
     return [
         Construct(
             name,
             "both" if status == "hopper" and of_rule[rule_id].becomes == _UNCHANGED else status,
-            counts[name, rule_id],
-            first[name, rule_id],
+            tuple(places[name, rule_id]),
             "guard" if of_rule[rule_id].region is Region.DIRECTIVE else kind,
             of_rule[rule_id].becomes,
             status == "hopper",
             tuple(sorted(forms.get((name, rule_id), Counter()).items())),
+            rule_id,
         )
-        for name, rule_id in sorted(counts)
+        for name, rule_id in sorted(places)
     ]
 
 
@@ -438,19 +441,17 @@ def build_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory | 
     except PorterError:
         return None
     index = LineIndex(source)
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], Location] = {}
+    places: dict[tuple[str, str, str], list[Location]] = {}
     for rule in _text_rules(rules):
         for match in text_matches(rule, str(path), source):
-            key = (match.text.strip(), rule.becomes)
-            counts[key] += 1
             line, column = index.line_column(match.span.start)
-            first.setdefault(key, Location(str(path), line, column, match.span.start, match.span.end))
-    if not counts:
+            where = Location(str(path), line, column, match.span.start, match.span.end)
+            places.setdefault((match.text.strip(), rule.becomes, rule.id), []).append(where)
+    if not places:
         return None
     constructs = tuple(
-        Construct(name, "beside", counts[name, becomes], first[name, becomes], "build", becomes)
-        for name, becomes in sorted(counts)
+        Construct(name, "beside", tuple(found), "build", becomes, rule=rule)
+        for (name, becomes, rule), found in sorted(places.items())
     )
     return FileInventory(path.as_posix(), _line_count(source), len(source), 1.0, (), constructs, (), kind="build")
 
@@ -464,22 +465,19 @@ def dsl_inventory(path: Path, rules: tuple[str, ...] = ()) -> FileInventory:
     known = load_rules(rules)
     names = names_of(known)
     file = parse_dsl(str(path), read_source(path), dialect=names.dialect)
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], ast.expr] = {}
+    places: dict[tuple[str, str], list[Location]] = {}
     for node, name in file.references():
         key = (name, "hopper" if names.hopper_only(name) else "both")
-        counts[key] += 1
-        first.setdefault(key, node)
+        places.setdefault(key, []).append(file.location(file.span(node)))
     order = {"hopper": 0, "both": 1}
     constructs = [
-        Construct(name, status, counts[name, status], file.location(file.span(first[name, status])), "dsl",
-                  _dsl_becomes(name, status, known))
-        for name, status in sorted(counts, key=lambda k: (order[k[1]], k[0]))
+        Construct(name, status, tuple(places[name, status]), "dsl", _dsl_becomes(name, status, known))
+        for name, status in sorted(places, key=lambda k: (order[k[1]], k[0]))
     ]  # fmt: skip
     texts = [m for r in known if r.refusal is not None for m in python_matches(r, file)]
     if texts:
-        where = file.location(texts[0].span)
-        constructs.insert(0, Construct("wgmma as inline PTX", "hopper", len(texts), where))
+        where = tuple(file.location(m.span) for m in texts)
+        constructs.insert(0, Construct("wgmma as inline PTX", "hopper", where))
     return FileInventory(
         path=path.as_posix(),
         lines=_line_count(file.source),

@@ -129,7 +129,7 @@ def take_inventory(
                 chosen.setdefault(source, False)
             builds += [p for p in files_below(path) if p.name in BUILD_FILES or p.suffix in (".mk", ".cmake")]
         else:
-            for source in _named(path, include_dirs, options.rule_directories):
+            for source in files_of(path, include_dirs, options.rule_directories):
                 chosen[source] = True
     sources, closures = with_headers(list(chosen), include_dirs)
     macros = _macros(s for s in sources if not is_python(s))
@@ -156,7 +156,7 @@ def take_inventory(
     return Inventory(target, tuple(files[k] for k in sorted(files)), tuple(problems), tuple(missing))
 
 
-def _named(path: Path, include_dirs: Sequence[Path], rules: Sequence[str]) -> list[Path]:
+def files_of(path: Path, include_dirs: Sequence[Path], rules: Sequence[str]) -> list[Path]:
     """A file that was named, with its local headers."""
     if not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)

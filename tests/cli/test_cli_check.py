@@ -102,3 +102,18 @@ def test_checks_of_accesses_are_for_a_gpu(tmp_path: Path) -> None:
     result = porter("verify", "--tmem-check", tmp_path / "k.cu")
     assert result.exit_code == 2
     assert "--tmem-check" in result.output
+
+
+def test_a_hook_names_files_that_hold_nothing_for_porter(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text("print(1)\n")
+    (tmp_path / "notes.txt").write_text("wgmma\n")
+    (tmp_path / "k.cu").write_text(HOPPER)
+    names = [tmp_path / n for n in ("tool.py", "notes.txt", "k.cu")]
+    assert porter("check", *names).exit_code == 2
+    result = porter("check", "--pass-over", *names)
+    assert result.exit_code == 1
+    assert "1 file checked: 1 PT7001" in result.output
+    assert porter("check", "--pass-over", *names[:2]).exit_code == 0
+    # what is not there is still said
+    assert porter("check", "--pass-over", tmp_path / "no.cu").exit_code == 2
+    assert porter("check", "--sm100", "--pass-over", *names[:2]).exit_code == 0

@@ -13,6 +13,8 @@ from porter.cli.commands.shared import Command, rules_option
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("--sm100", is_flag=True, help="Check code that is for SM100 already.")
+@click.option("--pass-over", is_flag=True,
+              help="Pass over named files that hold nothing for Porter, for hooks.")  # fmt: skip
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are.")  # fmt: skip
 @rules_option
@@ -23,6 +25,9 @@ def check() -> None:
     already, as CUDA (raw or CuTe C++), PTX, CuTe DSL and build files: loads from Tensor Memory of a width that is slow
     or does not fit the kernel's registers, that are used before they are waited for or stand among assertions,
     conditions and switches that leave SM100 out, targets without tcgen05, Tensor Memory that is not freed.
+
+    A place that is wanted as it is has a comment on its line or above it, `// porter: keep PT7001`; one that keeps
+    nothing is a finding.
 
     Exit codes: 1 with a finding, 0 without.
     """

@@ -26,6 +26,9 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
               help="Where else local headers are; they are ported with the file.")  # fmt: skip
 @click.option("--no-helper", "inline", is_flag=True,
               help="Write the helpers into the sources, not into a header beside them.")  # fmt: skip
+@click.option("--mark", "marks", is_flag=True,
+              help="Leave messages and edits to review as comments in the port: `// porter[PT2503]: ...`. "
+                   "`porter clean` removes them.")  # fmt: skip
 @click.option("--mend", "mends", is_flag=True,
               help="Also offer what the original itself lacks, found by running its case in the checking simulator: "
                    "fences and barriers, as groups of safety review.")  # fmt: skip

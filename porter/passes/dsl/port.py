@@ -21,6 +21,7 @@ from porter.passes.dsl import outputs
 from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
+from porter.passes.keeping import Kept
 from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules, names_of
 from porter.rules.rule import Region, Rule
@@ -161,6 +162,7 @@ class _Port:
             if module.name in self.places:
                 edits += ((IMPORT_RULE, edit) for edit in self._redirected(module))
         planned = pass_groups(self.rules, _by_rule(edits), self.selection)
+        said += Kept({m.file.path: m.file.source for m in self.closure.open}).refused(planned.groups)
         groups = [*planned.groups, *self._reworded(planned.groups)] if planned.groups else []
         paths = {self.closure.modules[n].path: path for n, path in self.places.items()}
         return Planned([_placed(group, paths) for group in groups], [*said, *planned.diagnostics])
