@@ -11,7 +11,7 @@ NO_TOOLKIT = error(
     "no CUDA compiler found",
     "Building and verifying need nvcc and ptxas of CUDA 12.8 or later. Porter looks at --toolkit, "
     "CUDA_HOME, CUDA_PATH, PATH and the CUDA packages of this Python, in this order.",
-    "Run pip install 'porter[cuda]', or pass --toolkit DIR. `porter doctor` shows what was looked at.",
+    "Run pip install 'porter-sm100[cuda]', or pass --toolkit DIR. `porter doctor` shows what was looked at.",
 )
 BAD_TOOLKIT = error(
     "PT3002",
@@ -144,7 +144,7 @@ NO_DSL = error(
     ExitCode.USAGE,
     "CuTe DSL is not installed: {problem}",
     "Compiling a .py kernel needs NVIDIA's package nvidia-cutlass-dsl in the Python that runs Porter.",
-    "Run pip install 'porter[dsl]'.",
+    "Run pip install 'porter-sm100[dsl]'.",
 )
 DSL_ERROR = error(
     "PT3051",

@@ -31,6 +31,7 @@ class Code(Enum):
     NOT_TRUSTED = files.NOT_TRUSTED
     TOO_LARGE = files.TOO_LARGE
     NOT_A_DOCUMENT = files.NOT_A_DOCUMENT
+    PACKAGE_MISSING = files.PACKAGE_MISSING
     INTERNAL = files.INTERNAL
 
     # PT1xxx: front ends

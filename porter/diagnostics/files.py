@@ -141,6 +141,14 @@ NOT_A_DOCUMENT = error(
     "A report is made of kernels, and of documents that commands wrote with --format json.",
     "Write the document anew, with this version of Porter: `porter --format json verify gemm.cu > verify.json`.",
 )
+PACKAGE_MISSING = error(
+    "PT0031",
+    ExitCode.USAGE,
+    "{what} needs the package {package}, which is not installed",
+    "Packages that only some commands need are extras of Porter's distribution, porter-sm100.",
+    "Install the extra: pip install 'porter-sm100[binaries]' for compressed images, 'porter-sm100[mcp]' for "
+    "`porter mcp`.",
+)
 INTERNAL = error(
     "PT0099",
     ExitCode.USAGE,

@@ -44,6 +44,9 @@ def probe(toolkit: Path | None = None) -> list[Probe]:
         _package("cuda-bindings", "verify on a GPU"),
         *_backends(),
         _guarded("CUPTI", lambda: _cupti(toolkit), "capture from programs on a GPU", False),
+        _package("lz4", "programs and libraries whose images are compressed", extra="binaries"),
+        _package("zstandard", "programs and libraries whose images are compressed", extra="binaries"),
+        _package("mcp", "porter mcp", extra="mcp"),
         Probe("git", shutil.which("git") is not None, shutil.which("git") or "not on PATH",
               "port --apply without --allow-dirty"),
         Probe("cache", True, str(default_directory()), "fast rebuilds"),
@@ -63,7 +66,7 @@ def _toolkits(explicit: Path | None) -> list[Probe]:
         what = attempt.toolkit.name + (" (not used: an earlier one is)" if chosen else "")
         rows.append(Probe(f"CUDA: {attempt.origin}", True, what, "build, verify"))
         chosen = True
-    summary = "the first found is used" if chosen else "none found (pip install 'cuda-toolkit[nvcc,cudart,cccl]')"
+    summary = "the first found is used" if chosen else "none found (pip install 'porter-sm100[cuda]')"
     return [*rows, Probe("CUDA compiler", chosen, summary, "build, verify", True)]
 
 
@@ -80,11 +83,12 @@ def _host_compiler() -> str:
     return f"{host.path} ({host.version})"
 
 
-def _package(name: str, needed_for: str) -> Probe:
+def _package(name: str, needed_for: str, extra: str = "") -> Probe:
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Probe(name, False, f"not installed (pip install {name})", needed_for)
+        wanted = f"'{porter.__distribution__}[{extra}]'" if extra else name
+        return Probe(name, False, f"not installed (pip install {wanted})", needed_for)
     return Probe(name, True, version, needed_for)
 
 

@@ -49,7 +49,7 @@ class Driver:
         try:
             from cuda.bindings import driver  # type: ignore[import-untyped,unused-ignore]
         except ImportError:
-            raise Unavailable("cuda-bindings is not installed (pip install 'porter[gpu]')") from None
+            raise Unavailable("cuda-bindings is not installed (pip install 'porter-sm100[gpu]')") from None
         self.cuda: Any = driver
         try:
             self._call("cuInit", 0)

@@ -21,8 +21,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import lz4.block
-import zstandard
+from porter.build.packages import require_package
 
 MAGIC = 0xBA55ED50
 KIND_PTX = 1
@@ -51,15 +50,28 @@ class Image:
 
     @functools.cached_property
     def data(self) -> bytes:
-        """The image itself. Raises FatbinError if it cannot be unpacked."""
-        try:
-            if self.compression == _LZ4:
-                return bytes(lz4.block.decompress(self.payload, uncompressed_size=self.unpacked))
-            if self.compression == _ZSTD:
-                return zstandard.ZstdDecompressor().decompress(self.payload, max_output_size=self.unpacked)
-        except (lz4.block.LZ4BlockError, zstandard.ZstdError) as error:
-            raise FatbinError(f"the image for sm_{self.arch} cannot be unpacked: {error}") from None
+        """The image itself.
+
+        Raises:
+            FatbinError: it cannot be unpacked.
+            PorterError: PACKAGE_MISSING: nothing is installed that could.
+        """
+        if self.compression == _LZ4:
+            lz4 = require_package("lz4.block", "binaries", "a compressed image")
+            try:
+                return bytes(lz4.decompress(self.payload, uncompressed_size=self.unpacked))
+            except lz4.LZ4BlockError as error:
+                raise self._damaged(error) from None
+        if self.compression == _ZSTD:
+            zstandard = require_package("zstandard", "binaries", "a compressed image")
+            try:
+                return bytes(zstandard.ZstdDecompressor().decompress(self.payload, max_output_size=self.unpacked))
+            except zstandard.ZstdError as error:
+                raise self._damaged(error) from None
         return self.payload
+
+    def _damaged(self, error: Exception) -> FatbinError:
+        return FatbinError(f"the image for sm_{self.arch} cannot be unpacked: {error}")
 
     @property
     def ptx(self) -> str:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The distribution: what it is called, what it needs, and that a wheel of it works where there is no repository."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import porter
+from porter.build.packages import require_package
+from porter.diagnostics import Code, PorterError
+from porter.verify.program.fatbin import KIND_PTX, Image
+
+ROOT = Path(__file__).parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = set(PROJECT["optional-dependencies"])
+_ASKED = re.compile(r"pip install\s+(?:-e\s+)?['\"]?(porter[\w.-]*)?(?:\[([\w,]+)\])?")
+
+
+def test_the_name_is_not_the_strangers() -> None:
+    assert PROJECT["name"] == porter.__distribution__ != "porter"
+    assert PROJECT["scripts"] == {"porter": "porter.cli.main:main"}
+
+
+def told() -> list[tuple[str, str, str]]:
+    """(file, distribution, extras) of what texts tell people to install of Porter."""
+    found = []
+    for path in [*ROOT.glob("porter/**/*.py"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "action.yml"]:
+        for match in _ASKED.finditer(path.read_text("utf-8")):
+            if match[1] is not None:
+                found.append((path.name, match[1], match[2] or ""))
+    return found
+
+
+def test_people_are_told_to_install_what_there_is() -> None:
+    assert told()
+    for file, name, extras in told():
+        assert name == porter.__distribution__, file
+        assert set(extras.split(",")) - {""} <= EXTRAS, file
+
+
+def test_pythons_that_are_named_are_those_that_are_allowed() -> None:
+    named = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)]
+    assert named == ["3.11", "3.12", "3.13", "3.14"]
+    assert PROJECT["requires-python"] == f">={named[0]}"
+
+
+@pytest.mark.parametrize(("flag", "package"), [(0x2000, "lz4"), (0x8000, "zstandard")])
+def test_a_compressed_image_names_the_extra_that_it_needs(
+    flag: int, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str, *args: Any) -> Any:
+        raise ImportError(name)
+
+    image = Image(KIND_PTX, 90, flag, b"\xff\xff", 10)
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        _ = image.data
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(PorterError) as raised:
+        _ = Image(KIND_PTX, 90, flag, b"", 1).target
+    assert raised.value.diagnostic.code is Code.PACKAGE_MISSING
+    assert f"{package} (pip install 'porter-sm100[binaries]')" in raised.value.diagnostic.message
+
+
+def test_a_package_that_is_there_is_given() -> None:
+    assert require_package("json", "none", "a test").loads("1") == 1
+
+
+@pytest.mark.slow
+def test_a_wheel_scans_ports_and_verifies_outside_the_repository(tmp_path: Path) -> None:
+    """In an environment of its own, with no CUDA but PyPI's."""
+
+    def run(*words: str | Path, code: int = 0) -> str:
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        asked = [str(word) for word in words]
+        done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path / "dist", ROOT], check=True)
+    (wheel,) = (tmp_path / "dist").iterdir()
+    assert wheel.name.startswith(f"porter_sm100-{porter.__version__}-py3-none-any")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
+    own = tmp_path / "env" / "bin"
+    subprocess.run([own / "python", *pip[1:], "install", f"{wheel}[cuda]"], check=True)
+    shutil.copytree(ROOT / "corpus" / "gemm_ws", tmp_path / "gemm")
+    assert porter.__version__ in run(own / "porter", "--version")
+    assert "wgmma.mma_async" in run(own / "porter", "scan", "gemm/gemm_ws.cu")
+    run(own / "porter", "port", "gemm/gemm_ws.cu", "-o", "out")
+    assert "tcgen05" in (tmp_path / "out" / "gemm_ws.cu").read_text()
+    verdict = run(own / "porter", "verify", "gemm/gemm_ws.cu", "--port", "out/gemm_ws.cu", "--families", "integers")
+    assert "verdict: clean" in verdict
+    assert "PTR110" in run(own / "porter", "report", "gemm/gemm_ws.cu", "--no-run", "--format", "markdown")
