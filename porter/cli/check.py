@@ -30,7 +30,7 @@ def check(
         else:
             checked = hopper_left(paths, include_dirs, port_options(session), look, tell)
     session.report([*checked.findings, *checked.problems])
-    session.show(_summary(checked))
+    session.conclude(_summary(checked))
     code = check_exit(checked.findings, checked.problems)
     body = {
         "files": checked.files,

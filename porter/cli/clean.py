@@ -14,6 +14,7 @@ from porter.lang.sources import read_source
 from porter.lang.trees import files_below
 from porter.passes.marks import unmarked
 from porter.report import json as report_json
+from porter.report.exits import clean_exit
 
 
 @command
@@ -29,7 +30,7 @@ def clean(session: Session, paths: tuple[Path, ...], check: bool) -> ExitCode:
     if not check:
         write_all({file.resolve(): text for file, text in changed.items()})
     session.show(*(Text(f"{'would change' if check else 'wrote'} {file}") for file in changed))
-    code = ExitCode.FINDINGS if check and changed else ExitCode.OK
+    code = clean_exit(check and bool(changed))
     written = [] if check else [str(file) for file in changed]
     body = {"files": [str(file) for file in changed], "written": written, "diagnostics": []}
     session.write_json(report_json.document("clean", code, body))

@@ -104,6 +104,12 @@ class Session:
                 for item in items:
                     self.out.print(item)
 
+    def conclude(self, item: RenderableType) -> None:
+        """What results come to, in a line: the one that -q leaves."""
+        if not self.json and self.verbosity >= -1:
+            with _to_standard_output():
+                self.out.print(item)
+
     def remark(self, *items: RenderableType) -> None:
         """The same on standard error, where standard output is for something else."""
         if not self.json and self.verbosity >= 0:

@@ -35,7 +35,7 @@ def options(hidden: bool = False) -> list[click.Option]:
                      help="How results are written.", **taken),
         click.Option(["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                      help="When to use colour; NO_COLOR in the environment means never.", **taken),
-        click.Option(["-q", "--quiet"], help="Only errors, and one line that sums up.", **counted),
+        click.Option(["-q", "--quiet"], help="Only errors, and a line that sums up; -qq without it.", **counted),
         click.Option(["-v", "--verbose"], help="More figures; tracebacks of internal errors.", **counted),
         click.Option(["--toolkit"], type=click.Path(path_type=Path), default=None, metavar="DIR",
                      help="CUDA toolkit to use instead of CUDA_HOME, PATH or the PyPI packages.", **taken),

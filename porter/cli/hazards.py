@@ -97,9 +97,11 @@ def _report(
     session: Session, runs: Sequence[HazardRun], errors: Sequence[Diagnostic], sarif_path: Path | None
 ) -> ExitCode:
     session.report(errors)
+    *lines, last = report_hazards.text(runs)
     if not session.json and session.verbosity >= 0:
-        for line in report_hazards.text(runs):
+        for line in lines:
             session.out.print(Text(line), soft_wrap=True)
+    session.conclude(Text(last, overflow="fold", no_wrap=True))
     document = report_hazards.document(runs, errors)
     session.write_json(document)
     if sarif_path is not None:

@@ -56,7 +56,8 @@ def scan(
     if found.totals:
         session.show(Text(""), _totals(found))
     session.show(*kernel_lines([s for f in found.files for s in f.summaries]))
-    session.show(*_reasons(found), _summary(found, not no_effort))
+    session.show(*_reasons(found))
+    session.conclude(_summary(found, not no_effort))
     if session.verbosity > 0:
         for file in found.files:
             session.show(*(Text(f"{where}: not read") for where in file.unread))

@@ -38,7 +38,7 @@ def stats(
         if found.of(by):
             session.show(_table(by, found), Text(""))
     left = f", {len(found.problems)} problems (porter scan -v names them)" if found.problems else ""
-    session.show(Text(f"{found.files} files{left}"))
+    session.conclude(Text(f"{found.files} files{left}"))
     body = {
         "files": found.files,
         "counts": [asdict(c) for c in found.counts],

@@ -22,7 +22,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import verification
 from porter.report.exits import verification_exit
-from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_table
+from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
 from porter.verify.case import Case, load_case
 from porter.verify.results import VerifyResult
 from porter.verify.sweep import Wanted, verify_cases
@@ -142,8 +142,9 @@ def _show(session: Session, result: VerifyResult) -> None:
                 session.out.print(Text(line), soft_wrap=True)
     session.report(result.errors)
     if result.rows:
-        session.show(verdict_table(result))
+        session.show(*verdict_tables(result))
     if session.verbosity > 0:
         for row in result.rows:
             session.show(*(Text(line) for line in detail_lines(row)))
-    session.show(summary_line(result), *not_run_lines(result))
+    session.conclude(summary_line(result))
+    session.show(*not_run_lines(result))

@@ -90,7 +90,8 @@ def file_diff(path: str, old: bytes | None, new: bytes, groups: Sequence[EditGro
 
     The path stands after `a/` and `b/` as `shown_path` gives it. Lines starting with `# rule` name the groups
     whose edits fall into each hunk. They stand before the `diff --git` line, where git expects free text,
-    and end in the `@@` header of their hunk.
+    and end in the `@@` header of their hunk. The header itself has the rules' IDs and safety, where git puts the name
+    of a function.
     """
     if old == new:
         return b""
@@ -100,9 +101,9 @@ def file_diff(path: str, old: bytes | None, new: bytes, groups: Sequence[EditGro
     index = LineIndex(old or b"")
     for hunk in hunks(old or b"", new):
         header = b"@@ -%s +%s @@" % (_range(hunk.old), _range(hunk.new))
-        for note in _notes(path, hunk, index, groups):
-            notes.append(b"# " + note + b"  " + header + b"\n")
-        body.append(header + b"\n")
+        there = _groups(path, hunk, index, groups)
+        notes += dict.fromkeys(b"# rule %s  %s\n" % (_title(group), header) for group in there)
+        body.append(b" ".join([header, *([_labels(there)] if there else [])]) + b"\n")
         for line in hunk.lines:
             body.append(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n")
     name_a, name_b = _quoted(b"a/" + shown), _quoted(b"b/" + shown)
@@ -128,9 +129,9 @@ def _range(lines: tuple[int, int]) -> bytes:
     return b"%d" % first if count == 1 else b"%d,%d" % (first, count)
 
 
-def _notes(path: str, hunk: Hunk, index: LineIndex, groups: Sequence[EditGroup]) -> list[bytes]:
-    """`rule ID safety: title` of each group with an edit in the hunk, in the order of `groups`."""
-    found: list[bytes] = []
+def _groups(path: str, hunk: Hunk, index: LineIndex, groups: Sequence[EditGroup]) -> list[EditGroup]:
+    """Each group with an edit in the hunk, in the order of `groups`."""
+    found: list[EditGroup] = []
     for group in groups:
         for edit in group.edits:
             if edit.path != path:
@@ -138,10 +139,18 @@ def _notes(path: str, hunk: Hunk, index: LineIndex, groups: Sequence[EditGroup])
             first = index.line_column(edit.span.start)[0] - 1
             last = index.line_column(max(edit.span.end - 1, edit.span.start))[0]
             if first <= hunk.old[1] and last >= hunk.old[0] and _touches(hunk, first, last):
-                title = group.title.splitlines()[0] if group.title else ""
-                found.append(f"rule {group.rule} {group.safety.value}: {title}".encode())
+                found.append(group)
                 break
-    return list(dict.fromkeys(found))
+    return found
+
+
+def _title(group: EditGroup) -> bytes:
+    title = group.title.splitlines()[0] if group.title else ""
+    return f"{group.rule} {group.safety.value}: {title}".encode()
+
+
+def _labels(groups: Sequence[EditGroup]) -> bytes:
+    return ", ".join(dict.fromkeys(f"{g.rule} {g.safety.value}" for g in groups)).encode()
 
 
 def _touches(hunk: Hunk, first: int, last: int) -> bool:

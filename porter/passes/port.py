@@ -31,7 +31,7 @@ from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.plan import KernelPlan
 from porter.passes.replacements import replacement_groups
-from porter.rules.engine import OwnNames, Selection, pass_groups, pattern_groups
+from porter.rules.engine import OwnNames, Planned, Selection, pass_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.recognize import spellings, vocabulary
 from porter.rules.rule import Rule
@@ -157,16 +157,7 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     planned = pass_groups(rules, edits, selection)
     groups = planned.groups
     diagnostics += planned.diagnostics
-    replaced = replacement_groups(rules, ported_kernels.program, selection, bool(groups), groups)
-    patterns = pattern_groups(rules, sources, selection, bool(groups), [*groups, *replaced.groups], own)
-    instructions = instruction_groups(
-        rules, ported_kernels.program, selection, bool(groups), [*groups, *replaced.groups, *patterns.groups]
-    )
-    patterns.groups[:0] = [*replaced.groups, *instructions.groups]
-    patterns.diagnostics[:0] = [*replaced.diagnostics, *instructions.diagnostics]
-    kept = Kept(sources.sources())
-    patterns.groups, notes = kept.left(patterns.groups)
-    diagnostics += kept.refused(groups) + notes + kept.unused(sources.root, rules)
+    patterns = _standing_alone(ported_kernels.program, sources, rules, selection, groups, own)
     diagnostics += patterns.diagnostics
     # what was not read may be what the other messages come from
     diagnostics.sort(key=lambda d: d.code is not Code.UNRESOLVED_INCLUDE)
@@ -205,6 +196,21 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
         built = port_build_files(texts, rules, selection, bool(options.keep_hopper))
         result.build_files, result.groups = built.files, groups + built.groups
     return result
+
+
+def _standing_alone(
+    program: Program, sources: SourceSet, rules: Sequence[Rule], selection: Selection, groups: Sequence[EditGroup],
+    own: OwnNames,
+) -> Planned:  # fmt: skip
+    """Edits beside those of the kernels' ports, `groups`, without places that comments keep."""
+    replaced = replacement_groups(rules, program, selection, bool(groups), groups)
+    found = pattern_groups(rules, sources, selection, bool(groups), [*groups, *replaced.groups], own)
+    taken = [*groups, *replaced.groups, *found.groups]
+    instructions = instruction_groups(rules, program, selection, bool(groups), taken)
+    kept = Kept(sources.sources())
+    left, notes = kept.left([*replaced.groups, *instructions.groups, *found.groups])
+    said = kept.refused(groups) + notes + kept.unused(sources.root, rules)
+    return Planned(left, [*said, *replaced.diagnostics, *instructions.diagnostics, *found.diagnostics])
 
 
 def _port_what_can_be(

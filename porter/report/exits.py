@@ -104,6 +104,11 @@ def port_exit(ported: ExitCode, results: Iterable[Gated], to_find: bool) -> Exit
     return gate_exit(results) or ported or (ExitCode.FINDINGS if to_find else ExitCode.OK)
 
 
+def clean_exit(to_remove: bool) -> ExitCode:
+    """FINDINGS where nothing was to be written and something would be."""
+    return ExitCode.FINDINGS if to_remove else ExitCode.OK
+
+
 def check_exit(findings: Sequence[Diagnostic], problems: Iterable[Diagnostic]) -> ExitCode:
     """FINDINGS for warnings too; a file that could not be read is no all-clear."""
     return worst_exit([*_of(problems), ExitCode.FINDINGS if findings else ExitCode.OK])

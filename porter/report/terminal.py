@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from rich import box
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -42,33 +45,46 @@ def verdict_text(verdict: Verdict) -> Text:
     return Text(verdict.value, style=_VERDICT_STYLES[verdict])
 
 
-def verdict_table(result: VerifyResult) -> Table:
-    """One row per case, size and input family. A column that no row fills is left out."""
+def verdict_tables(result: VerifyResult) -> Iterator[Text | Table]:
+    """A line for each input family, below one with its case and size. A column that no row fills is left out."""
+    columns = _verdict_columns(result)
+    cells = [[column.cell(row) for column in columns] for row in result.rows]
+    widths = [max([len(c.heading), *(cell_len(line) for row in cells for line in str(row[i]).split("\n"))])
+              for i, c in enumerate(columns)]  # fmt: skip
+    rows = zip(result.rows, cells, strict=True)
+    for n, ((case, sizes), same) in enumerate(groupby(rows, lambda r: (r[0].case, sizes_text(r[0].sizes)))):
+        yield Text.assemble(("\n" if n else ""), (case, "bold"), f"  {sizes}" if sizes else "")
+        table = Table(box=None, pad_edge=False, show_edge=False, show_header=not n, header_style="dim")
+        for column, width in zip(columns, widths, strict=True):
+            table.add_column(column.heading, overflow="fold", min_width=min(width, _WIDEST))
+        for _, row in same:
+            table.add_row(*row)
+        yield table
+
+
+_WIDEST = 32
+"""Columns that a cell takes for itself, to stand below those of other tables."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    heading: str
+    cell: Callable[[Row], str | Text]
+
+
+def _verdict_columns(result: VerifyResult) -> list[_Column]:
+    columns = [_Column("inputs", lambda row: row.inputs)]
+    whole = any(row.between and not row.original for row in result.rows)
     has_port = any(row.port for row in result.rows)
-    columns = ["case", "sizes", "inputs", "original / reference"]
-    if has_port:
-        columns += ["port / reference", "port / original"]
-    if whole := any(row.between and not row.original for row in result.rows):
-        columns = ["program", "arguments", "port / original"]
-    checked = any(row.hazards for row in result.rows)
-    if checked:
-        columns.append("hazards")
-    table = _table(*columns, "verdict")
-    for row in result.rows:
-        cells: list[str | Text] = [
-            row.case,
-            sizes_text(row.sizes),
-            row.inputs,
-            comparisons_text(row.original),
-        ]
+    if not whole:
+        columns.append(_Column("original / reference", lambda row: comparisons_text(row.original)))
         if has_port:
-            cells += [comparisons_text(row.port), comparisons_text(row.between)]
-        if whole:
-            cells = [row.case, row.inputs, comparisons_text(row.between)]
-        if checked:
-            cells.append(hazards_text(row.hazards))
-        table.add_row(*cells, verdict_text(row.verdict))
-    return table
+            columns.append(_Column("port / reference", lambda row: comparisons_text(row.port)))
+    if whole or has_port:
+        columns.append(_Column("port / original", lambda row: comparisons_text(row.between)))
+    if any(row.hazards for row in result.rows):
+        columns.append(_Column("hazards", lambda row: hazards_text(row.hazards)))
+    return [*columns, _Column("verdict", lambda row: verdict_text(row.verdict))]
 
 
 def hazards_text(runs: Sequence[HazardRun]) -> Text:

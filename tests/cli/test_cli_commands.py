@@ -330,8 +330,10 @@ def test_verify_json_holds_what_a_reader_needs_to_repeat_the_run(engine, cache, 
     assert sum(row["port"][0]["ulp_histogram"]["counts"]) == 64 * 128
 
 
-def test_verify_quiet_prints_errors_only(engine, cache, kernel):
-    assert porter("-q", "verify", kernel, "--families", "integers").output == ""
+def test_verify_quiet_is_one_line_and_quieter_none(engine, cache, kernel):
+    (line,) = porter("-q", "verify", kernel, "--families", "integers").output.splitlines()
+    assert line.startswith("verdict: clean (3 clean)")
+    assert porter("-qq", "verify", kernel, "--families", "integers").output == ""
 
 
 # --- build

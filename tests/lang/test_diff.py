@@ -115,6 +115,12 @@ def group(rule: str, edits: list[tuple[int, int, bytes]], safety: Safety = Safet
     )
 
 
+def split_header(line: bytes) -> tuple[str, str]:
+    """The line ranges of a hunk, and what stands behind them."""
+    ranges, _, labels = line.decode().removeprefix("@@").partition("@@")
+    return f"@@{ranges}@@", labels.strip()
+
+
 def test_hunks_name_their_rules(tmp_path: Path) -> None:
     old = {"k.cu": LINES}
     groups = [
@@ -131,8 +137,8 @@ def test_hunks_name_their_rules(tmp_path: Path) -> None:
     new = apply_groups(old, groups)
     diff = round_trip(tmp_path, old, new, groups)
     notes = [line.decode() for line in diff.splitlines() if line.startswith(b"# ")]
-    headers = [line.decode() for line in diff.splitlines() if line.startswith(b"@@")]
-    assert len(headers) == 2
+    headers, labels = zip(*(split_header(line) for line in diff.splitlines() if line.startswith(b"@@")), strict=True)
+    assert labels == ("PT2001 safe, PT2003 safe", "PT2002 review, PT2003 safe")
     assert notes == [
         f"# rule PT2001 safe: what PT2001 does  {headers[0]}",
         f"# rule PT2003 safe: what PT2003 does  {headers[0]}",
@@ -158,4 +164,7 @@ def test_every_changed_line_has_a_rule(tmp_path: Path) -> None:
             continue
         headers = [line for line in diff.splitlines() if line.startswith(b"@@")]
         for header in headers:
-            assert any(line.startswith(b"# rule") and line.endswith(header) for line in diff.splitlines()), trial
+            ranges, labels = split_header(header)
+            notes = [n.decode() for n in diff.splitlines() if n.startswith(b"# rule") and n.endswith(ranges.encode())]
+            assert notes, trial
+            assert [" ".join(n.split()[2:4]).rstrip(":") for n in notes] == labels.split(", ")

@@ -11,7 +11,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, worst_exit
 from porter.report import json as report_json
 from porter.report import verification
 from porter.report.exits import verification_exit
-from porter.report.terminal import comparison_text, verdict_table
+from porter.report.terminal import comparison_text, verdict_tables
 from porter.verify.compare import same_bits, same_values, within
 from porter.verify.dtypes import DTYPES
 from porter.verify.outcome import RunFinding, RunSummary, Verdict
@@ -98,7 +98,7 @@ def test_comparisons_in_words():
 
 def test_a_narrow_terminal_leaves_nothing_out():
     console = Console(width=40, file=io.StringIO(), record=True)
-    console.print(verdict_table(result(row())))
+    console.print(*verdict_tables(result(row())))
     text = console.export_text()
     assert "…" not in text
     lines = [line.split() for line in text.splitlines()]
