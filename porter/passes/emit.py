@@ -11,15 +11,17 @@ A condition is made of names with `not`, `and`, `or`, in this order of binding. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from string import Template
 from typing import Any
 
 from porter.rules.load import mappings_directory
 
 _SECTION = re.compile(r"//@ section (\w+)(?: (if|for) (\w[\w ]*))?")
+_BETWEEN = {".hpp": "\n", ".py": "\n\n"}
 _INNER = re.compile(r"//@ (?:(if|for) (\w[\w ]*)|else|end)")
 
 
@@ -108,3 +110,10 @@ def emitted(file: str, values: Mapping[str, Any]) -> str:
     """The sections that `values` ask for, with a blank line between them."""
     parts = (part.strip("\n") for block in sections(file).values() for part in block.written(values))
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def joined(file: str, parts: Sequence[str]) -> str:
+    """A file that stands in parts in a folder of its name, each of what stands in front of it."""
+    ending = Path(file).suffix
+    folder = mappings_directory() / "emit" / Path(file).stem
+    return _BETWEEN[ending].join((folder / f"{part}{ending}").read_text("utf-8") for part in parts)

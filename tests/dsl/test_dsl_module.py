@@ -23,14 +23,16 @@ from dsl_variants_accumulators import ADDS, FRAGMENT, PARTS, STORE, ZERO, loop, 
 
 from porter.build.dsl import DslRequest, compile_dsl
 from porter.diagnostics import Code, PorterError
+from porter.passes.dsl.outputs import support_module
 
 pytestmark = pytest.mark.external
-MODULE = Path(__file__).resolve().parents[2] / "mappings" / "emit" / "porter_dsl.py"
 
 
 @pytest.fixture(scope="module")
-def dsl() -> types.ModuleType:
-    spec = spec_from_file_location("porter_dsl_by_itself", MODULE)
+def dsl(tmp_path_factory: pytest.TempPathFactory) -> types.ModuleType:
+    path = tmp_path_factory.mktemp("whole") / "porter_dsl.py"
+    path.write_bytes(support_module())
+    spec = spec_from_file_location("porter_dsl_by_itself", path)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
@@ -306,7 +308,7 @@ def framed(variant: Variant) -> str:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("module")
-    (folder / "porter_dsl.py").write_bytes(MODULE.read_bytes())
+    (folder / "porter_dsl.py").write_bytes(support_module())
     known: dict[str, str] = {}
 
     def ptx(*texts: str, **values: Any) -> str:

@@ -15,6 +15,7 @@ from porter.lang.cute_dsl import SUPPORT
 from porter.passes.dsl.outputs import support_module
 from porter.passes.dsl.port import DslPortResult, port_python
 
+ROOT = Path(__file__).resolve().parents[2]
 HEAD = "import cutlass\nimport cutlass.cute as cute\nfrom cutlass.cute.nvgpu.warpgroup import fence\n"
 KERNEL = "@cute.kernel\ndef kernel():\n    fence()\n"
 MMA = HEAD + "def multiply():\n    fence()\n"
@@ -287,3 +288,14 @@ def test_apply_beside_committed_files(tmp_path: Path, site: Path) -> None:
     code, text = run_cli(*words)
     assert code == 0, text
     assert (root.parent / "pkg_sm100" / "mma.py").is_file()
+
+
+def test_the_support_module_is_as_a_linter_wants_it(tmp_path: Path) -> None:
+    """Its parts name what stands in others: the whole has nothing that is unknown or without use."""
+    path = tmp_path / "porter_dsl.py"
+    path.write_bytes(support_module())
+    for command in (["check", "--no-cache", "--config"], ["format", "--check", "--no-cache", "--config"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, str(ROOT / "pyproject.toml"), str(path)], capture_output=True
+        )
+        assert done.returncode == 0, done.stdout

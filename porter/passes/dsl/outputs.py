@@ -11,8 +11,10 @@ from pathlib import Path
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.cute_dsl import SUPPORT, read_dsl
 from porter.lang.dsl_modules import Closure, Module, module_paths
-from porter.rules.load import mappings_directory
+from porter.passes.emit import joined
 
+_PARTS = ("head", "calls", "values", "program", "threads", "flow", "code", "emitter")
+"""What the support module is made of, in `mappings/emit`; each part names what stands in others."""
 _COPY = "# Part of a port to sm_100a: the modules beside this file changed, all others are those of {0}.\nimport {0}\n"
 _SCAFFOLD = """\
 # Part of a port to sm_100a: modules that are not here come from the package that was ported.
@@ -25,7 +27,7 @@ __path__ = pkgutil.extend_path(__path__, __name__)
 @cache
 def support_module() -> bytes:
     """The module that every port of CuTe DSL imports."""
-    return (mappings_directory() / "emit" / f"{SUPPORT}.py").read_bytes()
+    return joined(f"{SUPPORT}.py", _PARTS).encode()
 
 
 def copied_name(name: str) -> str:

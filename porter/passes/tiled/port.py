@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from porter.diagnostics import Diagnostic, has_errors
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.activity import Activity
 from porter.passes.context import PortContext
+from porter.passes.emit import joined
 from porter.passes.findings import refused
 from porter.passes.header import insert_header
 from porter.passes.plan import KernelPlan
@@ -20,7 +19,6 @@ from porter.passes.tiled.plan import kernel_plan
 from porter.passes.tiled.setup import find_kernels, set_up
 from porter.passes.tiled.state import hand_on
 from porter.passes.tiled.sync import fence_copies, rewrite_synchronization
-from porter.rules.load import mappings_directory
 
 HEADER = "cute_sm100.hpp"
 CUTE = "CuTe C++"
@@ -31,8 +29,7 @@ _PARTS = ("types", "warpgroup", "accumulator", "moves", "mma", "atoms", "cute")
 
 def header_text() -> str:
     """The header beside ports, as one file."""
-    folder = mappings_directory() / "emit" / Path(HEADER).stem
-    return "\n".join((folder / f"{part}.hpp").read_text("utf-8") for part in _PARTS)
+    return joined(HEADER, _PARTS)
 
 
 def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[KernelPlan]]:
