@@ -55,7 +55,6 @@ class Limits:
     warps_per_sm: int = 64
     blocks_per_sm: int = 32
     named_barriers: int = 16
-    cluster_portable: int = 8
     cluster_max: int = 16
 
 

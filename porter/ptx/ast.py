@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -102,6 +102,13 @@ class SourceLoc:
     line: int
     column: int = 0
     inlined_at: SourceLoc | None = None
+
+    def outwards(self) -> Iterator[SourceLoc]:
+        """This place, and the ones that it was inlined into, the kernel's own last."""
+        loc: SourceLoc | None = self
+        while loc is not None:
+            yield loc
+            loc = loc.inlined_at
 
 
 @dataclass(frozen=True)

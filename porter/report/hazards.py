@@ -196,11 +196,8 @@ def hazard(h: Hazard) -> dict[str, Any]:
 
 
 def _site_json(site: Site) -> dict[str, Any]:
-    loc = site.loc
-    inlined = []
-    while loc is not None:
-        inlined.append({"path": loc.file, "line": loc.line, "column": loc.column or None})
-        loc = loc.inlined_at
+    places = site.loc.outwards() if site.loc is not None else ()
+    inlined = [{"path": loc.file, "line": loc.line, "column": loc.column or None} for loc in places]
     return {
         "what": site.what,
         "opcode": site.opcode,

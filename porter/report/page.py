@@ -151,10 +151,8 @@ def places_of(function: ast.Function) -> dict[int, list[tuple[str, int]]]:
     """The source lines of each line of PTX of a kernel, innermost first."""
     found: dict[int, list[tuple[str, int]]] = {}
     for instruction in ast.flattened(function.body or ()):
-        loc = instruction.loc
-        while loc is not None:
+        for loc in instruction.loc.outwards() if instruction.loc is not None else ():
             found.setdefault(instruction.line, []).append((loc.file, loc.line))
-            loc = loc.inlined_at
     return found
 
 

@@ -75,7 +75,7 @@ class LineMap:
 
     def same(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
         """Whether both places are one line that the port left alone, reached through the same lines by inlining."""
-        mine, theirs = _chain(port), _chain(original)
+        mine, theirs = chain(port), chain(original)
         return bool(mine) and len(mine) == len(theirs) and all(map(self._same, mine, theirs))
 
     def stands_for(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
@@ -85,7 +85,7 @@ class LineMap:
     def replaced(self, port: SourceLoc | None, original: SourceLoc | None) -> bool:
         """Whether the port's place stands where the original's stood: from the outermost function inwards the lines
         are the same, up to one that the port changed, in whose stead the original's line was."""
-        for mine, theirs in zip(_chain(port), _chain(original), strict=False):
+        for mine, theirs in zip(chain(port), chain(original), strict=False):
             if self._same(mine, theirs):
                 continue
             hunks = self._between(mine[0], theirs[0])
@@ -156,13 +156,9 @@ def _copied_from(name: Path) -> list[Path]:
     return [Path(top.removesuffix(COPY_SUFFIX) + ending, *name.parts[1:])] if top.endswith(COPY_SUFFIX) else []
 
 
-def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
+def chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
     """The outermost function's line first."""
-    found: list[tuple[str, int]] = []
-    while loc is not None:
-        found.insert(0, (loc.file, loc.line))
-        loc = loc.inlined_at
-    return found
+    return [(at.file, at.line) for at in loc.outwards()][::-1] if loc is not None else []
 
 
 def _copied(beside: str, original: Path) -> bool:

@@ -22,7 +22,7 @@ from porter.verify.case import Case
 from porter.verify.hazards import HazardRun, against_original, check_case, usual_level
 from porter.verify.images import make_image
 from porter.verify.inputs import choose, generate
-from porter.verify.line_map import LineMap
+from porter.verify.line_map import LineMap, chain
 from porter.verify.problem import bind
 from porter.verify.runner import changed_launch, launch_of
 from porter.verify.settings import SimOptions
@@ -176,16 +176,8 @@ def _texts(hazard: Hazard, threads: int) -> list[tuple[str, bool]]:
 
 def _apart(first: SourceLoc | None, second: SourceLoc | None) -> tuple[str, int, int] | None:
     """(file, line, line) in the innermost function that both places are in."""
-    chains = [_chain(first), _chain(second)]
+    chains = [chain(first), chain(second)]
     for (file, line), (other, other_line) in zip(*chains, strict=False):
         if (file, line) != (other, other_line):
             return (file, line, other_line) if file == other else None
     return None
-
-
-def _chain(loc: SourceLoc | None) -> list[tuple[str, int]]:
-    found: list[tuple[str, int]] = []
-    while loc is not None:
-        found.insert(0, (loc.file, loc.line))
-        loc = loc.inlined_at
-    return found

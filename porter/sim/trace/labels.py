@@ -86,10 +86,6 @@ def place(ins: ast.Instruction) -> dict[str, Any]:
     """Where an instruction comes from, for a slice's arguments: its own line, and the line of the kernel that it
     was inlined into."""
     found: dict[str, Any] = {"instruction": ins.opcode, "PTX line": ins.line}
-    loc = ins.loc
-    if loc is not None:
-        found["source"] = f"{loc.file}:{loc.line}"
-        while loc.inlined_at is not None:
-            loc = loc.inlined_at
-            found["inlined at"] = f"{loc.file}:{loc.line}"
+    for loc in ins.loc.outwards() if ins.loc is not None else ():
+        found["inlined at" if "source" in found else "source"] = f"{loc.file}:{loc.line}"
     return found
