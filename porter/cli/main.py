@@ -16,7 +16,7 @@ from porter.cli.everywhere import options
 
 _COMMANDS = (
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
-    "selfcheck", "record", "capture", "rules", "map", "report", "stats", "clean",
+    "selfcheck", "record", "capture", "rules", "map", "report", "stats", "clean", "mcp",
 )  # fmt: skip
 
 

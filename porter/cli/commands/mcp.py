@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `porter mcp`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from porter.cli.commands.shared import Command
+
+
+@click.command(cls=Command)
+@click.option("--root", type=click.Path(path_type=Path, file_okay=False), default=Path("."), metavar="DIR",
+              help="Where paths lead from; none may lead out  [default: the working directory].")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(min=1), default=300, show_default=True,
+              help="Time budget of a call that names none.")  # fmt: skip
+def mcp() -> None:
+    """Serve scan, plan, port, verify, hazards, explain and map as tools, on standard input and output.
+
+    For coding agents (docs/agents.md); needs the extra `mcp`: pip install 'porter-sm100[mcp]'. Nothing that sources
+    bring along is run: `--trust` is not given, and originals are not written over.
+    """
