@@ -6,10 +6,13 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +27,9 @@ from porter.scan.kernels import KernelSummary
 
 _ALL_SHOWN = 20
 """Inventories of so few files show every file, longer ones only those that hold something."""
+_ROOM = 12
+"""Columns that a table has to have beyond the longest words of its cells."""
+_ENDLESS = 10_000
 _HEADERS_SHOWN = 5
 """Headers not found that are named without -v."""
 _LEVEL_STYLES = {"none": "dim", "low": "green", "medium": "yellow", "high": "red"}
@@ -52,9 +58,9 @@ def scan(
     if as_csv:
         session.write(_csv(found).encode("utf-8", "surrogateescape"))
         return ExitCode.OK
-    session.show(_files(found, session.verbosity > 0))
+    session.show(*_files(found, session.verbosity > 0, session.out))
     if found.totals:
-        session.show(Text(""), _totals(found))
+        session.show(Text(""), *_totals(found, session.out))
     session.show(*kernel_lines([s for f in found.files for s in f.summaries]))
     session.show(*_reasons(found))
     session.conclude(_summary(found, not no_effort))
@@ -73,52 +79,79 @@ def _table(*headings: tuple[str, bool]) -> Table:
     return table
 
 
-def _files(found: Inventory, every: bool) -> Table:
-    table = _table(("file", False), ("lines", True), ("parsed", True), ("kernels", False),
-                   ("Hopper only", False), ("effort", False))  # fmt: skip
+def _files(found: Inventory, every: bool, console: Console) -> Iterator[Table | Text]:
+    """The files: as a table, without shapes of instructions if it is too wide; else a block of lines for each."""
     shown = found.files
     if len(shown) > _ALL_SHOWN and not every:
         shown = tuple(f for f in shown if f.hopper_only or f.effort.level not in ("none", "unknown") or _guarded(f))
-    for file in shown:
-        hopper = [c for c in file.constructs if c.status == "hopper"]
-        unknown = [c for c in file.constructs if c.status == "unknown"]
-        table.add_row(
-            file.path,
-            str(file.lines),
-            f"{file.coverage:.1%}",
-            "\n".join(file.kernels),
-            "\n".join([*map(_counted, hopper), *(f"{_counted(c)} (unknown)" for c in unknown)]),
-            Text(file.effort.level, style=_LEVEL_STYLES.get(file.effort.level, "")),
-        )
+    for forms in (True, False):
+        table = _file_table(shown, forms)
+        if _needs(console, table).maximum <= console.width:
+            yield table
+            return
+    yield from (line for file in shown for line in _block(file, console.width))
+
+
+def _needs(console: Console, table: Table) -> Measurement:
+    """The columns that a table takes where there is no end of them, and without breaking words."""
+    return Measurement.get(console, console.options.update(max_width=_ENDLESS), table)
+
+
+def _file_table(files: Iterable[FileInventory], forms: bool) -> Table:
+    table = _table(("file", False), ("lines", True), ("parsed", True), ("kernels", False),
+                   ("Hopper only", False), ("effort", False))  # fmt: skip
+    for file in files:
+        effort = Text(file.effort.level, style=_LEVEL_STYLES.get(file.effort.level, ""))
+        names = "\n".join(_hopper(file, forms))
+        table.add_row(file.path, str(file.lines), f"{file.coverage:.1%}", "\n".join(file.kernels), names, effort)
     return table
+
+
+def _block(file: FileInventory, width: int) -> Iterator[Text]:
+    style = _LEVEL_STYLES.get(file.effort.level, "")
+    yield Text.assemble((file.path, "bold"), f"  {file.lines} lines, {file.coverage:.1%} parsed, effort ",
+                        (file.effort.level, style))  # fmt: skip
+    for label, items in (("kernels", file.kernels), ("Hopper", _hopper(file, forms=False))):
+        listed = textwrap.wrap(", ".join(items), width - 11, break_long_words=False, break_on_hyphens=False)
+        yield from (Text.assemble("  ", ("" if i else label).ljust(9), line) for i, line in enumerate(listed))
+
+
+def _hopper(file: FileInventory, forms: bool) -> list[str]:
+    """`3 wgmma.mma_async`: what only Hopper has, and what is not known."""
+    hopper = [_counted(c, forms) for c in file.constructs if c.status == "hopper"]
+    return [*hopper, *(f"{_counted(c, forms)} (unknown)" for c in file.constructs if c.status == "unknown")]
 
 
 def _guarded(file: FileInventory) -> bool:
     return file.kind == "build" or (bool(file.kernels) and any(c.status == "beside" for c in file.constructs))
 
 
-def _counted(construct: Construct) -> str:
-    forms = ""
-    if construct.forms:
-        names = [name for name, _ in construct.forms if name]
-        forms = f" ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})" if names else ""
-    return f"{construct.count} {construct.name}{forms}"
+def _counted(construct: Construct, forms: bool) -> str:
+    name = construct.name
+    if not forms and construct.kind == "dsl":
+        name = ".".join(name.split(".")[-2:])
+    names = [form for form, _ in construct.forms if form] if forms else []
+    more = f" ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})" if names else ""
+    return f"{construct.count} {name}{more}"
 
 
 _KINDS = {"ptx": "instruction", "library": "library", "guard": "guard", "host": "host code", "build": "build flag",
           "dsl": "CuTe DSL"}  # fmt: skip
 
 
-def _totals(found: Inventory) -> Table:
-    """What has to change, and what of Hopper stays."""
-    table = _table(("construct", False), ("kind", False), ("count", True), ("files", True), ("becomes", False))
+def _totals(found: Inventory, console: Console) -> Iterator[Table | Text]:
+    """What has to change, and what of Hopper stays: as a table, or a line for each and what it becomes below."""
     kept = {c.name for f in found.files for c in f.constructs if c.status == "both" and c.since_hopper}
-    for total in found.totals:
-        if total.status == "both" and total.name not in kept:
-            continue
+    shown = [t for t in found.totals if t.status != "both" or t.name in kept]
+    table = _table(("construct", False), ("kind", False), ("count", True), ("files", True), ("becomes", False))
+    lines: list[Text] = []
+    for total in shown:
         becomes = total.becomes or ("not known" if total.status == "unknown" else "")
         table.add_row(total.name, _KINDS[total.kind], str(total.count), str(total.files), becomes)
-    return table
+        times = f"{total.count} in {total.files} file{'s' * (total.files != 1)}"
+        lines.append(Text.assemble((total.name, "bold"), f"  {_KINDS[total.kind]}, {times}"))
+        lines += [Text(f"  {line}") for line in textwrap.wrap(becomes, console.width - 2, break_long_words=False)]
+    yield from [table] if _needs(console, table).minimum + _ROOM <= console.width else lines
 
 
 def kernel_lines(summaries: Iterable[KernelSummary]) -> list[Text]:
