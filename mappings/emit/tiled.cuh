@@ -10,7 +10,9 @@ constexpr int $count = $number;
 //@ for counted
 $line
 //@ end
-__shared__ porter::Shared<$count, $ring> $shared;
+//@ for slots
+$line
+//@ end
 //@ if first
 const porter::Tmem<$columns, $count, $ring, $first> $tmem($shared);
 //@ else
@@ -42,10 +44,32 @@ __device__ auto $name() {
 constexpr int $name = $value;
 
 //@ section columns_if
-auto $name = [] {
+auto $name = [](auto $parameter) {
     if constexpr ($condition) return porter::Int<$columns>{};
     else return porter::Int<0>{};
 };
+
+//@ section call_with_number
+$name(porter::Int<$number>{})
+
+//@ section slots_static
+__shared__ porter::Shared<$count, $ring> $name;
+
+//@ section slots_type
+porter::Slots<$count, $ring>
+
+//@ section slots_member
+$kind& $name = reinterpret_cast<$storage*>($array)->$name;
+
+//@ section shared_fits
+//@ if beside
+static_assert(porter::SharedBytes<sizeof($storage) + sizeof($beside), $most>::kFit);
+//@ else
+static_assert(porter::SharedBytes<sizeof($storage), $most>::kFit);
+//@ end
+
+//@ section raw_pointer
+porter::raw_pointer_cast($iterator)
 
 //@ section columns_of
 porter::columns_of<$warpgroups, $mma, $fragment>()
@@ -111,10 +135,14 @@ $warpgroup.wait($pending)
 //@ end
 
 //@ section arrive
+//@ if operand and before
+porter::arrive<$before>($name, $operand)
+//@ else
 //@ if operand
 porter::arrive($name, $operand)
 //@ else
 porter::arrive($name)
+//@ end
 //@ end
 
 //@ section arrive_alone

@@ -45,6 +45,7 @@ def port(
     include_dirs: tuple[Path, ...],
     inline: bool,
     marks: bool,
+    storage: str,
     mends: bool,
     compiles: bool,
     defines: tuple[str, ...],
@@ -61,7 +62,7 @@ def port(
     count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
     with session.counting() as counted:
         done = partial(counted, "porting") if counted is not None else None
-        ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore), inline, count, done)
+        ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore), inline, count, done, storage)
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if marks:

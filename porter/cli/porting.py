@@ -44,9 +44,10 @@ def port_paths(
     inline: bool = False,
     jobs: int = 1,
     tell: Tell | None = None,
+    storage: str = "",
 ) -> Ported:
-    """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`:
-    without a header for the helpers.
+    """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
+    `storage`: see `Placement`.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -54,7 +55,7 @@ def port_paths(
     options = port_options(current())
     if select is not None and ignore is not None:
         options = replace(options, select=tuple(select), ignore=tuple(ignore))
-    options = replace(options, placement=Placement(inline=inline))
+    options = replace(options, placement=Placement(inline=inline, storage=storage))
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
 
 

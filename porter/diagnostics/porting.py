@@ -44,6 +44,14 @@ TMEM_TOO_LARGE = error(
     "Every m64nN tile takes N columns in half of the lanes; two warpgroups share columns.",
     "Use a smaller tile.",
 )
+PORT_DOES_NOT_FIT = error(
+    "PT2018",
+    ExitCode.UNPORTED,
+    "the port of {path} is refused: {what}",
+    "A port of CuTe C++ brings a header along that asks the compiler what only it knows: the types of tiled MMAs and "
+    "of tensors, and so their sizes. Nothing was written.",
+    "Do what the message says, take a smaller tile, or port this kernel by hand.",
+)
 NOT_ANALYSED = error(
     "PT2006",
     ExitCode.UNPORTED,

@@ -37,10 +37,12 @@ OPERAND_COLUMNS = 8
 @dataclass(frozen=True)
 class Placement:
     """`inline`: the helpers stand in the sources, without a header. `own`: what the header's name begins with, where
-    other ports in its directory need one that differs."""
+    other ports in its directory need one that differs. `storage`: the class of a CuTe C++ kernel's dynamic shared
+    memory that gets the port's mbarriers; empty for static shared memory."""
 
     inline: bool = False
     own: str = ""
+    storage: str = ""
 
 
 @dataclass

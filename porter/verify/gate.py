@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -279,12 +280,27 @@ def _original_refused(path: str, error: PorterError) -> Diagnostic:
     return Diagnostic(Code.ORIGINAL_DOES_NOT_COMPILE, error.diagnostic.where, values)
 
 
+HEADER = "cute_sm100.hpp"
+"""The header beside ports that asks the compiler about types; its other name is `porter.passes.tiled.port.HEADER`."""
+ASSERTED = re.compile(
+    r'static assertion failed with "(?P<what>[^"]*)"(?:(?!error:)[\s\S])*?'
+    r"(?:\[with kNeeded=(?P<needed>\d+), kThere=(?P<there>\d+)\]|\n\s*\n|\Z)"
+)
+"""What a static assertion of the header beside ports says, and with which numbers."""
+
+
 def _refused(path: str, error: PorterError, tree: Tree) -> list[Diagnostic]:
     if error.diagnostic.code is Code.DSL_OBSTACLE:
         return list(error.diagnostics)
     where = error.diagnostic.where
     if where is not None:
         where = replace(where, path=tree.original_names(where.path))
+    asserted = (
+        ASSERTED.search(error.diagnostic.detail) if where is not None and Path(where.path).name == HEADER else None
+    )
+    if asserted is not None:
+        numbers = f": {asserted['needed']}, and there are {asserted['there']}" if asserted["needed"] else ""
+        return [Diagnostic(Code.PORT_DOES_NOT_FIT, None, {"path": path, "what": asserted["what"] + numbers})]
     values = {"path": path, "arch": PORT_ARCH, "text": tree.original_names(_text(error))}
     return [Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))]
 

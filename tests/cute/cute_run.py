@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -75,7 +76,9 @@ def launched(
         addresses.append(memory.alloc(data.nbytes))
         memory.write(addresses[-1], np.ascontiguousarray(data).tobytes())
     result = memory.alloc(output.nbytes)
-    params = pack_params(unit.module.function(entry), [*addresses, result])
+    function = unit.module.function(entry)
+    values = [*addresses, result]
+    params = struct.pack(f"<{len(values)}Q", *values) if len(function.params) == 1 else pack_params(function, values)
     launch = Launch((blocks, 1, 1), (threads, 1, 1), dynamic_smem=shared)
     outcome = simulate(unit.module, entry, launch, params, memory, Options(mode="checking", **options))
     got = np.frombuffer(bytes(memory.read(result, output.nbytes)), output.dtype).reshape(output.shape)

@@ -4,23 +4,19 @@ forward and backward. Originals and ports are right."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from porter.build.nvcc import compile_ptx
-from porter.build.port_plan import PortPlan, materialize
 from porter.cli.main import main
-from porter.diagnostics import ExitCode, PorterError
+from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
 from porter.passes.port import port_sources
 from porter.verify.backends import SimBackend
-from porter.verify.builder import PORT_ARCH, ToolkitBuilder, compile_request
+from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.outcome import Verdict
-from porter.verify.problem import bind
 from porter.verify.runner import VerifyOptions, verify
 
 pytestmark = pytest.mark.external
@@ -53,21 +49,6 @@ def test_second_port_is_empty(name: str, tmp_path: Path) -> None:
     again = port_sources(load_sources(target))
     assert int(again.exit_code) == 0, [str(d) for d in again.diagnostics]
     assert not again.groups
-
-
-@pytest.mark.slow
-def test_two_fragments_in_registers_of_one_batch_do_not_compile(tmp_path: Path) -> None:
-    """They would be stored to the same columns before the MMAs of the first are issued."""
-    shutil.copytree(KERNELS / "cute_attention_bwd", tmp_path / "kernel")
-    case = load_case(tmp_path / "kernel" / "case.yaml")
-    apart = "        warpgroup_commit_batch();\n        warpgroup_arrive();\n"
-    text = case.kernel.read_text()
-    assert text.count(apart) == 1
-    case.kernel.write_text(text.replace(apart, ""))
-    result = port_sources(load_sources(case.kernel))
-    source = materialize(PortPlan(files=result.files), case.kernel, tmp_path / "port")
-    with pytest.raises(PorterError, match="two A fragments of one batch"):
-        compile_ptx(compile_request(bind(case), source, PORT_ARCH))
 
 
 @pytest.mark.slow

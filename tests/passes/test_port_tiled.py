@@ -18,6 +18,10 @@ OPERANDS = """  Mma mma;
   Tensor tA = thr.partition_fragment_A(a);
   Tensor tB = thr.partition_fragment_B(b);
 """
+SECOND = "  Tensor tA2 = thr.partition_fragment_A(b);\n  Tensor acc2 = partition_fragment_C(mma, Shape<_64, _64>{});\n"
+MULTIPLY = """template <class M, class A, class B, class C>
+__device__ void multiply(M const& m, A const& x, B const& y, C& z) { gemm(m, x, y, z); }
+"""
 ACC = "  Tensor acc = partition_fragment_C(mma, Shape<_64, _64>{});\n"
 BATCH = """  warpgroup_arrive();
   gemm(mma, tA, tB, acc);
@@ -35,23 +39,71 @@ def kernel(body: str, before: str = "", bounds: str = "__launch_bounds__(128)") 
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
-        ("gemm(mma, tA2, tB, acc2);", "porter::require_one_operand<decltype(tA), decltype(tA2)>(), porter::arrive("),
-        ("gemm(mma, tA, tB, acc2);", "porter::arrive(acc, tA), porter::arrive(acc2, tA);"),
+        ("gemm(mma, tA2, tB, acc2);", "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2);"),
+        ("gemm(mma, tA2, tB, acc);", "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc, tA2);"),
+        ("gemm(mma, tA, tB, acc2);", "  porter::arrive(acc, tA), porter::arrive(acc2);"),
+        (
+            "gemm(mma, tA2(_, _, 0), tB, acc2);\n  gemm(mma, tA2(_, _, 1), tB, acc2);",
+            "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2);",
+        ),
+        (
+            "gemm(mma, tA2(_, 0, 0), tB, acc2);\n  gemm(mma, tA2(_, 0, n), tB, acc2);",
+            "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2(_, 0, _));",
+        ),
+        (
+            "gemm(mma, tA2(_, _, 0), tB, acc2);",
+            "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2(_, _, 0));",
+        ),
+        ("[&] { gemm(mma, tA2, tB, acc2); }();", "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2);"),
+        ("multiply(mma, tA2, tB, acc2);", "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2);"),
+        ("later();", "  porter::arrive(acc, tA), porter::arrive<decltype(tA)>(acc2, tA2);"),
         (
             "warpgroup_commit_batch();\n  warpgroup_arrive();\n  gemm(mma, tA2, tB, acc2);",
             "  porter::arrive(acc2, tA2);",
         ),
     ],
 )
-def test_fragments_of_a_batch_have_one_place(tmp_path: Path, second: str, expected: str) -> None:
-    """Where several may be in registers, the compiler is asked: the model does not know their types."""
-    more = (
-        "  Tensor tA2 = thr.partition_fragment_A(b);\n  Tensor acc2 = partition_fragment_C(mma, Shape<_64, _64>{});\n"
-    )
+def test_fragments_of_a_batch_have_columns_of_their_own(tmp_path: Path, second: str, expected: str) -> None:
+    """Which of them are in registers, only the compiler knows. A function or lambda that multiplies counts where it is
+    called."""
+    later = "  auto later = [&] { gemm(mma, tA2, tB, acc2); };\n" if "later" in second else ""
     batch = BATCH.replace("acc);\n", f"acc);\n  {second}\n")
-    text = ported(tmp_path, kernel(OPERANDS + ACC + more + batch + STORE + STORE.replace("acc", "acc2")))
-    assert expected in text
-    assert ("require_one_operand" in text) == ("require_one_operand" in expected)
+    body = OPERANDS + SECOND + ACC + later + batch + STORE + STORE.replace("acc", "acc2")
+    assert expected in ported(tmp_path, kernel(body, MULTIPLY))
+
+
+_COUNT = "porter::operand_columns_of<1, decltype({})>()"
+
+
+@pytest.mark.parametrize(
+    ("batch", "columns"),
+    [
+        ("gemm(mma, tA, tB, acc);", "tA"),
+        ("gemm(mma, tA, tB, acc); gemm(mma, tA2, tB, acc2);", "tA + tA2"),
+        ("gemm(mma, tA, tB, acc); gemm(mma, tA, tB, acc2);", "tA"),
+        ("gemm(mma, tA, tB, acc); warpgroup_commit_batch(); warpgroup_arrive(); gemm(mma, tA2, tB, acc2);", "tA, tA2"),
+        ("multiply(mma, tA, tB, acc); multiply(mma, tA2, tB, acc2);", "tA + tA2"),
+        ("multiply(mma, tA, tB, acc); warpgroup_commit_batch(); warpgroup_arrive(); multiply(mma, tA2, tB, acc2);",
+         "tA, tA2"),
+        ("for (int k = 0; k < 4; ++k) { gemm(mma, tA(_, _, k), tB, acc); gemm(mma, tA2(_, _, k), tB, acc2); }",
+         "tA + tA2"),
+    ],
+)  # fmt: skip
+def test_columns_of_fragments_in_registers(tmp_path: Path, batch: str, columns: str) -> None:
+    """Those of a batch are counted together, batches share columns."""
+    batch = BATCH.replace("gemm(mma, tA, tB, acc);", batch)
+    body = OPERANDS + SECOND + ACC + batch + STORE + STORE.replace("acc", "acc2")
+    text = ported(tmp_path, kernel(body, MULTIPLY).replace("_SS<", "_RS<"))
+    sums = [" + ".join(_COUNT.format(n) for n in part.split(" + ")) for part in columns.split(", ")]
+    most = sums[0] if len(sums) == 1 else f"porter::max({', '.join(sums)})"
+    assert f"constexpr int operand_columns = {most};" in text
+
+
+@pytest.mark.parametrize("opened", ["begin();", "[](auto f) { f(); }([] { warpgroup_arrive(); });"])
+def test_a_fragment_whose_batch_opens_elsewhere_is_refused(tmp_path: Path, opened: str) -> None:
+    body = OPERANDS + ACC + BATCH.replace("warpgroup_arrive();", opened) + STORE
+    begin = "template <class T = int>\n__device__ void begin() { warpgroup_arrive(); }\n"
+    assert "no batch opens on the way" in refused(tmp_path, kernel(body, begin).replace("_SS<", "_RS<"))
 
 
 @pytest.mark.parametrize(

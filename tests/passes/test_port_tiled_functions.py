@@ -308,11 +308,11 @@ struct Softmax {{
         # the choice of a constant: what is in registers is counted where it is taken
         (
             "conditional_return<kFlag>(tP, tS)",
-            "if constexpr (kFlag) return porter::Int<porter::operand_columns_of<1, decltype(",
+            "if constexpr (kFlag) return porter::Int<porter::operand_columns_of<decltype(count)::value, decltype(",
         ),
         (
             "conditional_return<kFlag>(tP, tS)",
-            "if constexpr (!kFlag) return porter::Int<porter::operand_columns_of<1, decltype(tS)>",
+            "if constexpr (!kFlag) return porter::Int<porter::operand_columns_of<decltype(count)::value, decltype(tS)>",
         ),
         ("tP", "constexpr int operand_columns = porter::operand_columns_of<1, decltype("),
         # a view of it
@@ -347,8 +347,9 @@ def test_conditions_around_a_call_are_kept(tmp_path: Path) -> None:
 {BATCH.replace("tA", "tS")}  }}
 {STORE}"""
     text = ported(tmp_path, f"{BOTH}constexpr bool kFlag = true;\n{KERNEL}{body}}}\n")
-    assert "if constexpr (kFlag) return porter::Int<porter::operand_columns_of<1, decltype(tA)>()>{};" in text
-    assert "if constexpr (!kFlag) return porter::Int<porter::no_operand_columns<1, decltype(mma)>()>{};" in text
+    counted = "return porter::Int<porter::{}<decltype(count)::value, decltype({})>()>{{}};"
+    assert f"if constexpr (kFlag) {counted.format('operand_columns_of', 'tA')}" in text
+    assert f"if constexpr (!kFlag) {counted.format('no_operand_columns', 'mma')}" in text
 
 
 @pytest.mark.parametrize(
@@ -409,9 +410,9 @@ void run(int arch) {
             "is a pack",
         ),
         (
-            f"{HEAD}struct S {{ __device__ void run(float* out); }};\n"
-            "__device__ void S::run(float* out) {\n  Mma mma;\n"
-            f"{ACC}{BATCH}}}\n{KERNEL}  S s;\n  s.run(out);\n}}\n",
+            f"{HEAD}template <class T> struct S {{ __device__ void run(T* out); }};\n"
+            "template <class U> __device__ void S<U>::run(U* out) {\n  Mma mma;\n"
+            f"{ACC}{BATCH}}}\n{KERNEL}  S<float> s;\n  s.run(out);\n}}\n",
             "outside of its class",
         ),
         (
@@ -452,8 +453,12 @@ __device__ void multiply_all(M& mma, A const& tA, B const& tB, C& acc) {{
     )
     found = ported(tmp_path, text)
     assert "bool kFlag" in found.split("__device__ auto multiply_operand_columns()")[0].rsplit("template <", 1)[1]
-    assert "if constexpr (kFlag) return porter::Int<porter::operand_columns_of<kWarpgroups, decltype(" in found
-    assert "if constexpr (!kFlag) return porter::Int<porter::no_operand_columns<kWarpgroups, decltype(" in found
+    assert (
+        "if constexpr (kFlag) return porter::Int<porter::operand_columns_of<decltype(count)::value, decltype(" in found
+    )
+    assert (
+        "if constexpr (!kFlag) return porter::Int<porter::no_operand_columns<decltype(count)::value, decltype(" in found
+    )
 
 
 def test_what_a_macro_declares_has_no_name_beside_the_function(tmp_path: Path) -> None:

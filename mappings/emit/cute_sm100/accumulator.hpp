@@ -41,6 +41,7 @@ struct MirrorPtr {
     int offset;
     Home<F>* home;
 
+    CUTE_HOST_DEVICE operator T*() const { return base + offset; }
     CUTE_HOST_DEVICE T& operator*() const { return base[offset]; }
     template <class I>
     CUTE_HOST_DEVICE T& operator[](I const& i) const {
@@ -99,6 +100,10 @@ constexpr int extent() {
     }
 }
 
+// The layout of an A fragment, or of some steps of one, as (V, M, K).
+template <class Layout>
+using OperandLayout = remove_cvref_t<decltype(append<3>(Layout{}))>;
+
 // Of an A fragment's layout: registers of a group, which is an m64 tile's k-step.
 template <class Layout>
 constexpr int group_size() {
@@ -151,8 +156,9 @@ CUTE_HOST_DEVICE constexpr int operand_columns_of() {
     if constexpr (is_base_of<GMMA::DescriptorIterator, typename A::engine_type::iterator>::value) {
         return 0;
     } else {
-        constexpr int kM = extent<1, typename A::layout_type>(), kSteps = extent<2, typename A::layout_type>();
-        return 8 * kSteps * (kWarpgroups == 1 && run_of_halves<typename A::layout_type>() != 0 ? kM / 2 : kM);
+        using Layout = OperandLayout<typename A::layout_type>;
+        constexpr int kM = extent<1, Layout>(), kSteps = extent<2, Layout>();
+        return 8 * kSteps * (kWarpgroups == 1 && run_of_halves<Layout>() != 0 ? kM / 2 : kM);
     }
 }
 

@@ -114,12 +114,17 @@ CUTE_DEVICE void store(Registers<T, kHalf> const& d) {
 template <int kGroups, bool kHalf, class T>
 CUTE_DEVICE void load_groups(T* base, ArrayHome& home) {
     if (home.in_tmem == 0) return;
-    auto* registers = reinterpret_cast<uint32_t*>(base);
-    move_groups<false, kHalf, kGroups>(home.address + home.warpgroup->quarter(), registers, home.in_tmem);
+    constexpr int kGroup = kHalf ? 2 : 4;
+    uint32_t loaded[kGroups * kGroup];
+    move_groups<false, kHalf, kGroups>(home.address + home.warpgroup->quarter(), loaded, home.in_tmem);
     cutlass::arch::fence_view_async_tmem_load();
-    CUTE_UNROLL
-    for (int i = 0; i < kGroups * (kHalf ? 2 : 4); ++i) {
-        asm volatile("" : "+r"(registers[i]));  // no use of it in front of the wait
+    if (home.in_tmem == kAllGroups<kGroups>) {
+        take<kGroups * kGroup>(words(base), loaded);
+    } else {
+        CUTE_UNROLL
+        for (int i = 0; i < kGroups; ++i) {
+            if (home.in_tmem >> i & 1) take<kGroup>(words(base) + i * kGroup, loaded + i * kGroup);
+        }
     }
     home.in_tmem = 0;
 }

@@ -20,42 +20,77 @@ CUTE_DEVICE void wait(Acc const& acc) {
     warpgroup(acc).wait(kPending);
 }
 
-// Of the A fragments of one batch.
+// A fragment (V, M, K) of A into Tensor Memory as a whole, as fragment i of a batch.
+template <int i, class Acc, class Fragment>
+CUTE_DEVICE void store_operand(Acc const& acc, Fragment const& A, uint32_t address) {
+    using LayoutA = OperandLayout<typename Fragment::layout_type>;
+    const LayoutA layout{};
+    constexpr int kM = extent<1, LayoutA>(), kSteps = extent<2, LayoutA>(), kGroup = group_size<LayoutA>();
+    static_assert(i < Warpgroup::kFragments, "more than four A fragments of one batch are in registers");
+    Warpgroup& tc = warpgroup(acc);
+    Stored& stored = tc.stored[i];
+    stored = {address & ~kUpperHalf, tc.halves ? run_of_halves<LayoutA>() : 0, raw_pointer_cast(A.data()),
+              cosize_v<LayoutA> / kGroup};
+    tc.fragments = i + 1;
+    CUTE_UNROLL
+    for (int k = 0; k < kSteps; ++k) {
+        CUTE_UNROLL
+        for (int m = 0; m < kM; ++m) {
+            const int group = layout(0, m, k) / kGroup;
+            const uint32_t half = acc.data().home->tile(m) & kUpperHalf;
+            auto a = recast<uint32_t>(make_tensor(A.data(), layout)(_, m, k));
+            SM100_TMEM_STORE_16dp128b2x::copy(a(0), a(1), a(2), a(3), stored.group(group) + half + tc.quarter());
+        }
+    }
+    cutlass::arch::fence_view_async_tmem_store();
+}
+
+// Of A fragments of one batch that different functions count.
 template <class... Operands>
 CUTE_DEVICE constexpr void require_one_operand() {
     static_assert(((operand_columns_of<1, Operands>() > 0) + ... + 0) <= 1,
-                  "two A fragments of one batch are in registers: close the batch between their MMAs");
+                  "two A fragments of one batch are in registers, of which a caller declares one: declare both there");
 }
 
-// In front of a batch of MMAs whose A is this fragment (V, M, K), which goes to Tensor Memory as a whole.
-template <class Engine, class Layout, class EngineA, class LayoutA>
-CUTE_DEVICE void arrive(cute::Tensor<Engine, Layout> const& acc, cute::Tensor<EngineA, LayoutA> const& A,
-                        Operand& columns) {
+// In front of a batch of MMAs whose A is this fragment. Behind fragments of types Before, which the batch has as well:
+// in columns of its own.
+template <class... Before, class Acc, class Fragment>
+CUTE_DEVICE void arrive(Acc const& acc, Fragment const& A, Operand& columns) {
     Warpgroup& tc = warpgroup(acc);
-    if constexpr (!is_base_of<GMMA::DescriptorIterator, typename EngineA::iterator>::value) {
-        constexpr int kM = extent<1, LayoutA>(), kSteps = extent<2, LayoutA>(), kGroup = group_size<LayoutA>();
+    if constexpr (operand_columns_of<2, Fragment>() > 0) {
+        constexpr int kBefore = ((operand_columns_of<2, Before>() > 0) + ... + 0);
         if (columns.address == Operand::kNone) __trap();  // A would be stored over an accumulator
-        tc.release(columns);
-        columns.batch = tc.committed + 1;
-        tc.stored = {columns.address & ~kUpperHalf, tc.halves ? run_of_halves<LayoutA>() : 0,
-                     raw_pointer_cast(A.data())};
-        CUTE_UNROLL
-        for (int k = 0; k < kSteps; ++k) {
-            CUTE_UNROLL
-            for (int m = 0; m < kM; ++m) {
-                const int group = A.layout()(0, m, k) / kGroup;
-                const uint32_t half = acc.data().home->tile(m) & kUpperHalf;
-                auto a = recast<uint32_t>(A(_, m, k));
-                SM100_TMEM_STORE_16dp128b2x::copy(a(0), a(1), a(2), a(3), tc.stored.group(group) + half + tc.quarter());
-            }
+        if constexpr (kBefore == 0) {
+            tc.release(columns);
+            columns.batch = tc.committed + 1;
         }
-        cutlass::arch::fence_view_async_tmem_store();
+        const int behind = tc.halves ? (operand_columns_of<1, Before>() + ... + 0)
+                                     : (operand_columns_of<2, Before>() + ... + 0);
+        store_operand<kBefore>(acc, A, columns.address + behind);
     }
     tc.arrive();
 }
-template <class Engine, class Layout, class EngineA, class LayoutA>
-CUTE_DEVICE void arrive(cute::Tensor<Engine, Layout> const& acc, cute::Tensor<EngineA, LayoutA> const& A) {
-    arrive(acc, A, warpgroup(acc).operand);
+template <class... Before, class Acc, class Fragment>
+CUTE_DEVICE void arrive(Acc const& acc, Fragment const& A) {
+    arrive<Before...>(acc, A, warpgroup(acc).operand);
+}
+
+// Where the registers of a k-step of A are in Tensor Memory, `offset` behind `a`. Of several fragments the one that has
+// `a` is found by comparisons for equality, which alone let the compiler keep all of them in registers.
+template <int kGroup, class T>
+CUTE_DEVICE uint32_t stored_group(Warpgroup const& tc, T const* a, int offset) {
+    const auto registers = [&](int i) { return static_cast<T const*>(tc.stored[i].registers); };
+    if (tc.fragments == 1) return tc.stored[0].group((int(a - registers(0)) + offset) / kGroup);
+    uint32_t found = Operand::kNone;
+    CUTE_UNROLL
+    for (int i = 0; i < Warpgroup::kFragments; ++i) {
+        CUTE_UNROLL
+        for (int j = 0; i < tc.fragments && j < tc.stored[i].groups; ++j) {
+            if (a == registers(i) + j * kGroup) found = tc.stored[i].group(j + offset / kGroup);
+        }
+    }
+    if (found == Operand::kNone) __trap();  // no `arrive` has stored A
+    return found;
 }
 
 template <class Tensor>
@@ -88,11 +123,6 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
     const bool accumulate = mma.accumulate_ != GMMA::ScaleOut::Zero;
     if (accumulate) store(p, tiles);
     p.home->in_tmem |= tiles;
-    int first = 0;  // group of A's registers
-    if constexpr (!M::kSharedA) {
-        if (tc.stored.registers == nullptr) __trap();  // no `arrive` has stored A
-        first = int(raw_pointer_cast(A.data()) - static_cast<typename EngineA::value_type const*>(tc.stored.registers));
-    }
     tc.meet();
     if (tc.issues()) {
         CUTE_UNROLL
@@ -104,11 +134,11 @@ CUTE_DEVICE void issue(Mma const& mma, cute::Tensor<EngineA, LayoutA> const& A, 
                 const uint64_t a = element(A, m, k) | kDescriptorVersion;
                 porter::mma<M::kKind>(d, a, b, M::descriptor(), accumulate);
             } else {
-                int at = first;
-                if constexpr (LayoutA::rank == 3) at += A.layout()(0, m, k);
-                if constexpr (LayoutA::rank == 2) at += A.layout()(0, m);
-                const uint32_t a = tc.stored.group(at / group_size<LayoutA>()) + (d & kUpperHalf);
-                porter::mma<M::kKind>(d, a, b, M::descriptor(), accumulate);
+                int at = 0;
+                if constexpr (LayoutA::rank == 3) at = A.layout()(0, m, k);
+                if constexpr (LayoutA::rank == 2) at = A.layout()(0, m);
+                const uint32_t a = stored_group<group_size<LayoutA>()>(tc, raw_pointer_cast(A.data()), at);
+                porter::mma<M::kKind>(d, a + (d & kUpperHalf), b, M::descriptor(), accumulate);
             }
         }
     }

@@ -46,15 +46,20 @@ CUTE_DEVICE void move(uint32_t address, uint32_t* registers) {
     }
 }
 
-template <bool store, class T, class F>
-CUTE_DEVICE void move_tiles(T* base, Home<F> const& home, typename F::Mask tiles) {
+// The rest of a load, behind its wait: what has come, from registers of its own. A fragment may lie in local memory, to
+// which the compiler would write registers as soon as they are loaded.
+template <int kCount>
+CUTE_DEVICE void take(uint32_t* registers, uint32_t* loaded) {
     CUTE_UNROLL
-    for (int i = 0; i < F::kTiles; ++i) {
-        if (tiles >> i & 1) {
-            auto* registers = reinterpret_cast<uint32_t*>(const_cast<remove_cv_t<T>*>(base) + i * F::kTile);
-            move<store, F::kHalf, F::kN / 8>(home.tile(i) + home.warpgroup->quarter(), registers);
-        }
+    for (int i = 0; i < kCount; ++i) {
+        asm volatile("" : "+r"(loaded[i]));  // no use of it in front of the wait
+        registers[i] = loaded[i];
     }
+}
+
+template <class T>
+CUTE_DEVICE uint32_t* words(T* registers) {
+    return reinterpret_cast<uint32_t*>(const_cast<remove_cv_t<T>*>(registers));
 }
 
 // Registers -> Tensor Memory: those tiles that are newer in registers.
@@ -63,7 +68,12 @@ CUTE_DEVICE void store(MirrorPtr<T, F> const& p, typename F::Mask tiles = F::kAl
     auto& home = *p.home;
     tiles &= ~home.in_tmem;
     if (tiles == 0) return;
-    move_tiles<true>(p.base, home, tiles);
+    CUTE_UNROLL
+    for (int i = 0; i < F::kTiles; ++i) {
+        if (tiles >> i & 1) {
+            move<true, F::kHalf, F::kN / 8>(home.tile(i) + home.warpgroup->quarter(), words(p.base + i * F::kTile));
+        }
+    }
     cutlass::arch::fence_view_async_tmem_store();
     home.in_tmem |= tiles;
     home.warpgroup->arrive();
@@ -74,12 +84,18 @@ template <class T, class F>
 CUTE_DEVICE void load(MirrorPtr<T, F> const& p) {
     auto& home = *p.home;
     if (home.in_tmem == 0) return;
-    move_tiles<false>(p.base, home, home.in_tmem);
-    cutlass::arch::fence_view_async_tmem_load();
-    auto* registers = reinterpret_cast<uint32_t*>(const_cast<remove_cv_t<T>*>(p.base));
+    constexpr int kWords = F::kTile * int(sizeof(T)) / 4;
+    uint32_t loaded[F::kTiles][kWords];
     CUTE_UNROLL
-    for (int i = 0; i < F::kElements * int(sizeof(T)) / 4; ++i) {
-        asm volatile("" : "+r"(registers[i]));  // no use of it in front of the wait
+    for (int i = 0; i < F::kTiles; ++i) {
+        if (home.in_tmem >> i & 1) {
+            move<false, F::kHalf, F::kN / 8>(home.tile(i) + home.warpgroup->quarter(), loaded[i]);
+        }
+    }
+    cutlass::arch::fence_view_async_tmem_load();
+    CUTE_UNROLL
+    for (int i = 0; i < F::kTiles; ++i) {
+        if (home.in_tmem >> i & 1) take<kWords>(words(p.base + i * F::kTile), loaded[i]);
     }
     home.in_tmem = 0;
 }

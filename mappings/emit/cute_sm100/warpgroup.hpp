@@ -66,11 +66,12 @@ struct Operand {
     CUTE_DEVICE Operand(uint32_t address) : address(address) {}
 };
 
-// The A fragment that is in Tensor Memory.
+// An A fragment that is in Tensor Memory.
 struct Stored {
     uint32_t address = 0;
     int run = 0;  // 0, or two m64 tiles lie in the halves of the same columns, each this many groups
     const void* registers = nullptr;
+    int groups = 0;
 
     // Of a group of registers: an m64 tile's k-step.
     CUTE_DEVICE uint32_t group(int i) const { return address + 8 * (run ? i % run + i / (2 * run) * run : i); }
@@ -85,7 +86,9 @@ struct Warpgroup {
     uint32_t ring;
     bool halves;             // it has both halves of the lanes of its columns
     Operand operand{};
-    Stored stored{};
+    static constexpr int kFragments = 4;
+    Stored stored[kFragments]{};
+    int fragments = 0;       // that are stored for the MMAs of a batch
     uint32_t committed = 0;
     uint32_t completed = 0;  // batches, as far as known
     uint32_t phase = 0;      // of `met`
@@ -136,26 +139,36 @@ struct Warpgroup {
     }
     // Until nothing reads the columns of an operand.
     CUTE_DEVICE void release(Operand const& columns) {
+        if (columns.batch > committed) commit();  // MMAs of the open batch read them
         if (columns.batch > completed) complete(max(columns.batch, committed - min(committed, ring - 1)));
     }
     // Columns for the next k-step of A from registers.
     CUTE_DEVICE uint32_t next_step(Operand& columns) {
         if (columns.address == Operand::kNone) __trap();  // A would be stored over an accumulator
-        if (columns.next == Operand::kSteps) {
-            if (columns.batch > committed) commit();  // MMAs of the open batch read them
-            release(columns);
-        }
+        if (columns.next == Operand::kSteps) release(columns);
         if (columns.batch <= completed) columns.next = 0;
         columns.batch = committed + 1;
         return columns.address + 8 * columns.next++;
     }
 };
 
+// What a kernel needs, as its types say, and what there is.
+template <int kNeeded, int kThere>
+struct Columns {
+    static_assert(kNeeded <= kThere, "the accumulators need more columns than Tensor Memory has");
+    static constexpr bool kFit = true;
+};
+template <int kNeeded, int kThere>
+struct SharedBytes {
+    static_assert(kNeeded <= kThere, "the kernel's shared memory and the port's are more bytes than a block can have");
+    static constexpr bool kFit = true;
+};
+
 // Tensor Memory of a kernel: kColumns for each pair of warpgroups, kLast for the last one if it is alone.
 template <int kColumns, int kWarpgroups, int kRing = 1, int kFirstWarpgroup = 0, int kLast = kColumns>
 class Tmem {
     static constexpr int kNeeded = kWarpgroups / 2 * kColumns + kWarpgroups % 2 * kLast;
-    static_assert(kNeeded <= 512, "the accumulators need more columns than Tensor Memory has");
+    static_assert(Columns<kNeeded, 512>::kFit);
     static constexpr int kAllocated = kNeeded <= 32    ? 32
                                       : kNeeded <= 64  ? 64
                                       : kNeeded <= 128 ? 128
@@ -180,7 +193,6 @@ public:
                 initialize_barrier(slots.left, warps < 4 * kWarpgroups ? warps : 4 * kWarpgroups);
                 cutlass::arch::fence_barrier_init();
             }
-            __syncwarp();
         }
         fence_before_sync();
         __syncthreads();

@@ -29,6 +29,9 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
 @click.option("--mark", "marks", is_flag=True,
               help="Leave messages and edits to review as comments in the port: `// porter[PT2503]: ...`. "
                    "`porter clean` removes them.")  # fmt: skip
+@click.option("--shared-storage", "storage", default="", metavar="STRUCT",
+              help="CuTe C++: put the port's mbarriers into the struct that a kernel takes its dynamic shared memory "
+                   "for, instead of into 1 KB of static shared memory.")  # fmt: skip
 @click.option("--mend", "mends", is_flag=True,
               help="Also offer what the original itself lacks, found by running its case in the checking simulator: "
                    "fences and barriers, as groups of safety review.")  # fmt: skip

@@ -173,14 +173,15 @@ class Tiled:
     def handed_in(self, function: Function, node: Node) -> list[tuple[Function, Node]]:
         """An expression, and what stands for it in the callers of its function where it is, or is a part of, a
         parameter; as far out as that goes."""
-        return [(o.function, o.node) for o in self._handed_in(function, node, (function, node))]
+        return [(o.function, o.node) for o in self.handed_out(function, node, (function, node))]
 
     def operands(self, multiply: Multiply) -> list[HandedIn]:
         """The first operand of a multiply, as far out as it is handed in."""
         caller = multiply.call.caller
-        return self._handed_in(caller, multiply.a, (caller, multiply.mma))
+        return self.handed_out(caller, multiply.a, (caller, multiply.mma))
 
-    def _handed_in(self, function: Function, node: Node, mma: tuple[Function, Node]) -> list[HandedIn]:
+    def handed_out(self, function: Function, node: Node, mma: tuple[Function, Node]) -> list[HandedIn]:
+        """An operand of a tiled MMA as far out as it is handed in."""
         found: list[HandedIn] = []
         work, seen = [HandedIn(function, node, mma, node)], set[tuple[int, int, int]]()
         while work:
@@ -189,18 +190,18 @@ class Tiled:
             if key in seen:
                 continue
             seen.add(key)
-            variable = self._viewed(one.function, one.node)
+            variable = self.viewed(one.function, one.node)
             if variable is None or variable.param is None or variable.function.style is Style.KERNEL:
                 found.append(one)
                 continue
             index = variable.param.index
             for call in self.program.callers(variable.function):
                 if index < len(call.args):
-                    handed = _outwards(one.mma, variable.function, call)
+                    handed = outwards(one.mma, variable.function, call)
                     work.append(HandedIn(call.caller, call.args[index], handed, call.node))
         return found
 
-    def _viewed(self, function: Function, node: Node) -> Variable | None:
+    def viewed(self, function: Function, node: Node) -> Variable | None:
         """The variable that an expression names, or that one is a view of which it names."""
         variable = self.tensors.root(function, node)
         while variable is not None and variable.param is None:
@@ -263,7 +264,7 @@ class Search:
         self.tiled.handles[variable.key] = Handle(variable, Origin.PARAM)
         for call in self.program.callers(function):
             if param.index < len(call.args):
-                self._add(call.caller, call.args[param.index], _outwards(mma, function, call))
+                self._add(call.caller, call.args[param.index], outwards(mma, function, call))
 
     def _deduces(self, variable: Variable) -> bool:
         """Whether a parameter takes an accumulator of any type; refused if it does not."""
@@ -285,6 +286,10 @@ class Search:
         function, value, declaration = variable.function, initializer(variable), variable.declaration
         if declaration is None or len(declaration.children_by_field_name("declarator")) != 1:
             self.tiled.refuse(function, node, f"`{variable.name}` is declared together with others")
+            return
+        declared = variable.declarator.child_by_field_name("declarator") if variable.declarator is not None else None
+        if declared is not None and declared.type == "structured_binding_declarator":
+            self.tiled.refuse(function, node, f"`{variable.name}` is one of several that a structured binding declares")
             return
         viewed = self.tiled.tensors.root(function, value) if value is not None else None
         if viewed is not None and value is not None:
@@ -335,7 +340,7 @@ def _with_const_cast(function: Function, name: Node) -> Node:
     return above if is_cast and above is not None else name
 
 
-def _outwards(mma: tuple[Function, Node], function: Function, call: Call) -> tuple[Function, Node]:
+def outwards(mma: tuple[Function, Node], function: Function, call: Call) -> tuple[Function, Node]:
     """What the caller hands in for a function's tiled MMA."""
     holder, node = mma
     if holder is function and node.type == "identifier":

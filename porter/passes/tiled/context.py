@@ -10,6 +10,7 @@ from tree_sitter import Node
 from porter.model.functions import Function, Style, outermost
 from porter.model.tiled.accumulators import Handle, Tiled
 from porter.model.tiled.activity import Activity
+from porter.model.tiled.batches import Batches
 from porter.passes.context import PortContext
 
 NAMESPACE = "porter"
@@ -56,6 +57,7 @@ class TiledContext:
     port: PortContext
     tiled: Tiled
     activity: Activity
+    batches: Batches
     kernels: list[TiledKernel] = field(default_factory=list)
     frames: dict[int, Frame] = field(default_factory=dict)
     """Kernels and other functions with accumulators, by id of the function."""
@@ -65,6 +67,8 @@ class TiledContext:
     """ids of the functions that kernels come to."""
     loads: list[tuple[Function, Node, Handle]] = field(default_factory=list)
     """Statements in front of which an accumulator is loaded."""
+    members: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Types of members that structs get, by file and place."""
     _names: dict[str, str] = field(default_factory=dict)
 
     def local(self, kernel: Frame, wanted: str) -> str:

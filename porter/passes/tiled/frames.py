@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from porter.lang.cuda import enclosing, walk
 from porter.model.functions import Call, Function, Style, outermost
 from porter.model.program import PACK
+from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle
 from porter.passes.tiled import atoms
 from porter.passes.tiled.context import NAMESPACE, Frame, TiledContext, TiledKernel
 from porter.passes.tiled.lifetimes import together
 from porter.passes.tiled.names import Names
-from porter.passes.tiled.operands import Term, conditions_around, operand_terms
+from porter.passes.tiled.operands import COUNT, Term, conditions_around, counted_by, operand_terms
 from porter.passes.tiled.spelling import Place, Unnamed, arguments_given, parameters_of, spelled, template_parameters
 from porter.passes.tiled.state import warpgroup_at
 from porter.passes.tiled.text import cpp
@@ -121,7 +122,7 @@ def _state(context: TiledContext, names: Names, frame: Frame) -> None:
     if terms:
         frame.operands_name = context.port.names.fresh(f"{_word(function)}_operand_columns")
         what = f"A operands from registers of {function.name}"
-        lines, most = counted(context, frame, terms)
+        lines, most = counted(context, frame, terms, WARPGROUPS)
         texts.append(_function(frame, frame.operands_name, f"Columns for {what}", lines, most))
     if not texts:
         return
@@ -228,8 +229,9 @@ def operands_of(context: TiledContext, frame: Frame, place: Place, warpgroups: s
         terms.append(Term(cpp("atom_operand_columns")))
     for call, other in _calls(context, frame):
         if other.operands_name and other is not frame:
-            shown = _stated(call, other, other.operands_name, place, warpgroups)
-            terms.append(Term(shown, conditions_around(call.caller, call.node, place)))
+            conditions = conditions_around(call.caller, call.node, place)
+            shown = _stated(call, other, other.operands_name, place, counted_by(warpgroups, conditions))
+            terms.append(Term(shown, conditions))
     return list(dict.fromkeys(terms))
 
 
@@ -241,19 +243,21 @@ def greatest(expressions: list[str]) -> str:
     return text
 
 
-def counted(context: TiledContext, frame: Frame, terms: list[Term]) -> tuple[list[str], str]:
-    """Lines of a function that count its terms, and the greatest of them. What a condition excludes has no type."""
+def counted(context: TiledContext, frame: Frame, terms: list[Term], warpgroups: str) -> tuple[list[str], str]:
+    """Lines of a function that count its terms, those of a batch together, and the greatest number. What a condition
+    excludes has no type."""
     lines: list[str] = []
-    values: list[str] = []
-    for term in terms:
+    batches: dict[tuple[int, ...], list[str]] = {}
+    for number, term in enumerate(terms):
+        values = batches.setdefault(term.batch or (number,), [])
         if not term.conditions:
             values.append(term.columns)
             continue
         name = context.local(frame, "operand")
         condition = " && ".join(term.conditions)
-        lines += cpp("columns_if", name=name, condition=condition, columns=term.columns).split("\n")
-        values.append(_value(f"{name}()"))
-    return lines, greatest(values)
+        lines += cpp("columns_if", name=name, parameter=COUNT, condition=condition, columns=term.columns).split("\n")
+        values.append(_value(cpp("call_with_number", name=name, number=warpgroups)))
+    return lines, greatest([" + ".join(values) for values in batches.values()])
 
 
 def _value(call: str) -> str:
@@ -300,10 +304,14 @@ def _stated(call: Call, frame: Frame, name: str, place: Place, warpgroups: str) 
     function, target = call.caller, frame.function
     shown = f"{name}<{', '.join([warpgroups, *_arguments(call, frame, place)])}>()"
     callee = call.node.child_by_field_name("function")
-    if callee is not None and callee.type in ("identifier", "template_function"):
+    of = None
+    if callee is not None and callee.type == "identifier" and target.style is Style.METHOD:
+        # an object that is called, but for a method of the same class
+        of = callee if resolve(function, callee, function.text(callee)) is not None else None
+    if callee is not None and of is None and callee.type in ("identifier", "template_function"):
         return _value(shown)
-    if callee is not None and callee.type == "field_expression":
-        of = callee.child_by_field_name("argument")
+    if callee is not None and (of is not None or callee.type == "field_expression"):
+        of = of or callee.child_by_field_name("argument")
         if of is not None and function.text(of) == "this":
             return _value(shown)
         if of is not None:

@@ -10,16 +10,18 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
-from porter.model.facts import Choice, Descriptors
+from porter.model.facts import Choice, Descriptors, Fence
 from porter.model.functions import Function, outermost
 from porter.model.scopes import resolve
-from porter.model.tiled.accumulators import HandedIn
+from porter.model.tiled.accumulators import HandedIn, Multiply, Synchronization
 from porter.model.tiled.activity import is_constant_branch
 from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
 from porter.model.tiled.tensors import initializer
 from porter.passes.tiled.context import Frame, TiledContext
 from porter.passes.tiled.spelling import Place, Unnamed, spelled
 from porter.passes.tiled.text import cpp
+
+COUNT = "count"
 
 
 @dataclass(frozen=True)
@@ -28,41 +30,75 @@ class Term:
 
     columns: str
     conditions: tuple[str, ...] = ()
+    batch: tuple[int, ...] = ()
+    """Equal for operands that MMAs of one batch have, each of which has columns of its own; empty for one alone."""
+    name: str = ""
+    """Of an operand beside others in its batch."""
+
+
+def counted_by(warpgroups: str, conditions: tuple[str, ...]) -> str:
+    """The number of warpgroups for a term. Under conditions it depends on a parameter of the lambda that counts, so
+    that the compiler does not look at what is not taken."""
+    return cpp("number_of", call=COUNT) if conditions else warpgroups
 
 
 def operand_terms(context: TiledContext, frame: Frame, place: Place, warpgroups: str) -> list[Term]:
     """The A operands in a function that may come from registers. Where the type of one has no name, the C++ compiler
     is asked that its MMA has A in shared memory. Raises Unnamed."""
     found: list[Term] = []
-    for multiply in context.tiled.multiplies:
-        if in_shared_memory(context.tiled, multiply):
+    for multiply, one, batch in _operands(context):
+        if outermost(one.function) is not frame.function or in_shared_memory(context.tiled, multiply):
             continue
-        for one in context.tiled.operands(multiply):
-            if outermost(one.function) is not frame.function:
-                continue
-            for choice, conditions in _choices(context, one, place):
-                if not _has_descriptors(context, choice):
-                    found.append(
-                        _term(
-                            context,
-                            choice,
-                            (*conditions_around(one.function, one.place, place), *conditions),
-                            place,
-                            warpgroups,
-                        )
-                    )
-    return list(dict.fromkeys(t for t in found if t.columns))
+        around = conditions_around(one.function, one.place, place)
+        name = one.function.text(_whole(one.function, one.node))
+        for choice, conditions in _choices(context, one, place):
+            if not _has_descriptors(context, choice):
+                term = _term(context, choice, (*around, *conditions), place, warpgroups)
+                found.append(replace(term, batch=batch, name=name))
+    found = list(dict.fromkeys(t for t in found if t.columns))
+    beside = {t.batch for t in found if len({o.name for o in found if o.batch == t.batch}) > 1}
+    return list(dict.fromkeys(t if t.batch in beside else replace(t, batch=(), name="") for t in found))
+
+
+def _operands(context: TiledContext) -> Iterator[tuple[Multiply, HandedIn, tuple[int, ...]]]:
+    """Every first operand with what is equal for those of a batch that the same function counts: where the batch opens,
+    and the call that leads there from another function."""
+    known: set[int] = set()
+    for opened in context.tiled.synchronizations:
+        for issue in context.batches.issues(opened) if isinstance(opened.fact, Fence) else ():
+            known.add(id(issue.multiply))
+            for one in context.batches.operands(issue):
+                yield issue.multiply, one, (opened.call.node.id, _leading(opened, one))
+    for multiply in context.tiled.multiplies:
+        for one in context.tiled.operands(multiply) if id(multiply) not in known else ():
+            yield multiply, one, ()
+
+
+def _leading(opened: Synchronization, one: HandedIn) -> int:
+    return one.place.id if outermost(one.function) is not outermost(opened.call.caller) else 0
+
+
+def are_counted_together(context: TiledContext, opened: Synchronization) -> bool:
+    """Whether the operands of a batch that may be in registers are declared in the same functions, for the same
+    calls."""
+    found: set[frozenset[tuple[int, int]]] = set()
+    for issue in context.batches.issues(opened):
+        if not in_shared_memory(context.tiled, issue.multiply):
+            operands = context.batches.operands(issue)
+            found.add(frozenset((id(outermost(o.function)), _leading(opened, o)) for o in operands))
+    return len(found) <= 1
 
 
 def _term(context: TiledContext, one: HandedIn, conditions: tuple[str, ...], place: Place, warpgroups: str) -> Term:
+    count = counted_by(warpgroups, conditions)
     try:
         operand = spelled(one.function, _whole(one.function, one.node), place)
     except Unnamed:
         if not may_be_in_registers(context.tiled):
             return Term("")
         mma = spelled(*one.mma, place)
-        return Term(cpp("no_operand_columns", warpgroups=warpgroups, mma=mma), conditions)
-    return Term(cpp("operand_columns", warpgroups=warpgroups, operand=operand), conditions)
+        return Term(cpp("no_operand_columns", warpgroups=count, mma=mma), conditions)
+    return Term(cpp("operand_columns", warpgroups=count, operand=operand), conditions)
 
 
 def _negated(condition: str) -> str:

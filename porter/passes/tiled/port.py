@@ -6,6 +6,7 @@ from __future__ import annotations
 from porter.diagnostics import Diagnostic, has_errors
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.activity import Activity
+from porter.model.tiled.batches import Batches
 from porter.passes.context import PortContext
 from porter.passes.emit import joined
 from porter.passes.findings import refused
@@ -16,6 +17,7 @@ from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.moves import insert_loads
 from porter.passes.tiled.names import Names
 from porter.passes.tiled.plan import kernel_plan
+from porter.passes.tiled.pointers import cast_pointers
 from porter.passes.tiled.setup import find_kernels, set_up
 from porter.passes.tiled.state import hand_on
 from porter.passes.tiled.sync import fence_copies, rewrite_synchronization
@@ -34,7 +36,7 @@ def header_text() -> str:
 
 def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[KernelPlan]]:
     """Edit every kernel that multiplies with tiled MMAs; gives what stops it, and a plan of each."""
-    context = TiledContext(port, tiled, Activity(tiled))
+    context = TiledContext(port, tiled, Activity(tiled), Batches(tiled))
     program = tiled.program
     context.reached = {id(f) for f in program.functions}
     if not tiled.refusals:
@@ -45,6 +47,7 @@ def port_tiled(port: PortContext, tiled: Tiled) -> tuple[list[Diagnostic], list[
         fence_copies(context)
         rewrite_atoms(context)
         insert_loads(context, names)
+        cast_pointers(context)
         hand_on(context)
     found = [refused(program, r) for r in tiled.refusals]
     if not has_errors(found):

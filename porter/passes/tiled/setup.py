@@ -24,6 +24,7 @@ from porter.passes.tiled.names import Names
 from porter.passes.tiled.operands import Term
 from porter.passes.tiled.spelling import Place, Unnamed, spelled, written
 from porter.passes.tiled.state import warpgroup_at
+from porter.passes.tiled.storage import declare_slots
 from porter.passes.tiled.text import cpp
 from porter.ptx.wgmma import MOST_PENDING
 
@@ -81,7 +82,7 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
         context.tiled.refuse(function, kernel.setup, what)
         return
     kernel.first = columns.first
-    operand = _with_operands(context, kernel, columns, terms)
+    operand = _with_operands(context, kernel, columns, terms, count)
     ring = _ring(context)
     kernel.threads = threads_of(context.tiled.program, function) or "unknown"
     kernel.warpgroups, kernel.first_warpgroup, kernel.ring = roles.count, roles.first, ring
@@ -96,6 +97,7 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
         counted=[{"line": line} for line in columns.lines],
         columns=columns.total,
         ring=ring,
+        slots=[{"line": line} for line in declare_slots(context, kernel, count, ring)],
         first=roles.first,
         shared=own.shared,
         tmem=own.tmem,
@@ -129,7 +131,7 @@ def _ring(context: TiledContext) -> int:
     return int(1 << (most + 1).bit_length())
 
 
-def _with_operands(context: TiledContext, kernel: TiledKernel, columns: Columns, terms: list[Term]) -> str:
+def _with_operands(context: TiledContext, kernel: TiledKernel, columns: Columns, terms: list[Term], count: str) -> str:
     """Put columns for A operands from registers behind those of the accumulators: gives the first, empty if there are
     none."""
     if not terms:
@@ -139,7 +141,7 @@ def _with_operands(context: TiledContext, kernel: TiledKernel, columns: Columns,
         columns.lines.append(cpp("constant", name=name, value=columns.total))
         columns.total = name
     name, first = context.local(kernel, "operand_columns"), columns.total
-    lines, most = counted(context, kernel, terms)
+    lines, most = counted(context, kernel, terms, count)
     columns.lines += [*lines, cpp("constant", name=name, value=most)]
     columns.total = f"{first} + {name}"
     return first

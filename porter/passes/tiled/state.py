@@ -35,6 +35,10 @@ def warpgroup_at(context: TiledContext, function: Function, node: Node, declared
 def hand_on(context: TiledContext) -> None:
     """Give the state to every function that asks for it, and to its callers."""
     program, name = context.tiled.program, context.port.names.warpgroup
+    if program.kernels and not any(id(k.function) in context.frames for k in context.kernels):
+        for one in (f for f in program.functions if id(f) in context.handed):
+            what = f"no kernel is seen to call `{one.name}`, which declares accumulators or waits for MMAs"
+            context.tiled.refuse(one, one.body, what)
     done: set[int] = set()
     while context.handed - done:
         function = next(f for f in program.functions if id(f) in context.handed - done)

@@ -4,6 +4,7 @@ waits for it goes through any accumulator that is in sight."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tree_sitter import Node
@@ -14,9 +15,11 @@ from porter.model.facts import Commit, Fence, Wait
 from porter.model.functions import Function
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization
-from porter.model.tiled.operands import in_shared_memory
+from porter.model.tiled.batches import Issue
+from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
 from porter.model.tiled.tensors import is_whole, names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
+from porter.passes.tiled.operands import are_counted_together
 from porter.passes.tiled.sight import in_sight, is_visible
 from porter.passes.tiled.state import warpgroup_at
 from porter.passes.tiled.text import cpp
@@ -25,6 +28,8 @@ RULE = "PTR611"
 FENCE_RULE = "PTR615"
 _WHOLE = f"{NAMESPACE}::_"
 """All coordinates of a mode."""
+_STEP = re.compile(r"(\w+)\(((?:[\w:]+, )*[\w:]+), (\w+)\)")
+"""A fragment at the last of its coordinates."""
 
 
 def rewrite_synchronization(context: TiledContext) -> None:
@@ -35,6 +40,7 @@ def rewrite_synchronization(context: TiledContext) -> None:
         text = _opened(context, one) if isinstance(one.fact, Fence) else _through(context, one)
         if text:
             context.port.edit(RULE, one.call.caller, one.call.caller.span(one.call.node), text)
+    _require_batches(context)
 
 
 def fence_copies(context: TiledContext) -> None:
@@ -59,57 +65,91 @@ def _opened(context: TiledContext, one: Synchronization) -> str:
     """`arrive` for each accumulator of the batch, with the operand that may come from registers."""
     function, node = one.call.caller, one.call.node
     texts: list[str] = []
-    operands: dict[str, None] = {}
-    for d, a in _issued(context, one):
-        operands |= {a: None} if a else {}
-        text = cpp("arrive", name=d, operand=a)
-        if text not in texts:
-            texts.append(text)
+    operands: list[str] = []
+    arrived: set[str] = set()
+    issued = list(_issued(context, one))
+    whole = _of_all_steps([a for _, a in issued])
+    for d, part in issued:
+        a = whole.get(part, part)
+        if a and a not in operands:
+            # Only the types say which of them are in registers; each of those has columns of its own.
+            texts.append(cpp("arrive", name=d, operand=a, before=_types(operands)))
+            operands.append(a)
+        elif d not in arrived:
+            texts.append(cpp("arrive", name=d, operand="", before=""))
+        arrived.add(d)
+    if len(operands) > 1 and not are_counted_together(context, one):
+        texts.insert(0, cpp("one_operand", types=_types(operands)))
     if not texts:
         warpgroup = warpgroup_at(context, function, node)
         if not warpgroup:
             context.tiled.refuse(function, node, f"no accumulator is in sight of `{function.text(node)}`")
             return ""
         name = in_sight(context, function, node)
-        texts = [cpp("arrive", name=name, operand="") if name else cpp("arrive_alone", warpgroup=warpgroup)]
-    if len(operands) > 1:
-        # Only the types say which of them are in registers, and those have one place in Tensor Memory.
-        types = ", ".join(cpp("declared_type", expression=a) for a in operands)
-        texts.insert(0, cpp("one_operand", types=types))
+        own = cpp("arrive", name=name, operand="", before="") if name else cpp("arrive_alone", warpgroup=warpgroup)
+        texts = [own]
     return ", ".join(texts)
+
+
+def _types(operands: list[str]) -> str:
+    return ", ".join(cpp("declared_type", expression=o) for o in operands)
+
+
+def _of_all_steps(operands: list[str]) -> dict[str, str]:
+    """Operands that are steps of the same fragment, each with the fragment, which is stored once."""
+    steps: dict[str, dict[str, None]] = {}
+    for operand in operands:
+        match = _STEP.fullmatch(operand)
+        if match is not None and is_whole(match[2].split(", ")[0]):
+            steps.setdefault(f"{match[1]}({match[2]}", {})[operand] = None
+    found: dict[str, str] = {}
+    for front, several in steps.items():
+        callee, coordinates = front.split("(", 1)
+        all_of = coordinates.split(", ")[0]
+        fragment = callee if all(map(is_whole, coordinates.split(", "))) else f"{front}, {all_of})"
+        found |= dict.fromkeys(several, fragment) if len(several) > 1 else {}
+    return found
 
 
 def _issued(context: TiledContext, one: Synchronization) -> Iterator[tuple[str, str]]:
     """Names of accumulator and first operand of the MMAs behind a call that opens a batch, up to the next that opens or
     closes one."""
     function, node = one.call.caller, one.call.node
-    ends = [
-        s.call.node.start_byte
-        for s in context.tiled.synchronizations
-        if s.call.caller is function and s.call.node.start_byte > node.start_byte and not isinstance(s.fact, Wait)
-    ]
-    end = min(ends, default=function.body.end_byte)
     for atom in context.tiled.atoms:
         caller = atom.call.caller
-        if node.start_byte < atom.call.node.start_byte < end and _within(caller, function):
+        if context.batches.has_call(one, atom.call):
             handle = _seen(context, caller, atom.d, function, node)
             if handle is not None:
                 yield handle.name, ""
-    for multiply in context.tiled.multiplies:
-        at = multiply.call.node
-        if not (node.start_byte < at.start_byte < end and _within(multiply.call.caller, function)):
-            continue
-        handle = _seen(context, multiply.call.caller, multiply.d, function, node)
+    for issue in context.batches.issues(one):
+        holder = issue.holder
+        handle = _seen(context, holder, issue.d, function, node)
         if handle is None:
-            what = f"accumulator `{multiply.call.caller.text(multiply.d)}` is not in sight where its batch opens"
-            context.tiled.refuse(multiply.call.caller, at, what)
+            if issue.is_direct or _asks_for_operand(context, issue.multiply):
+                what = f"accumulator `{holder.text(issue.d)}` is not in sight where its batch opens"
+                context.tiled.refuse(holder, issue.d, what)
             continue
-        yield handle.name, _operand(context, multiply, function, node)
-        touched = _touched(context, multiply, node.end_byte, _closed(context, function, at.end_byte))
+        yield handle.name, _operand(context, issue, function, node)
+        touched = _touched(context, issue, node.end_byte, _closed(context, function, issue.at.end_byte))
         if touched is not None:
-            holder = multiply.call.caller
             what = f"operand `{holder.text(touched)}` is used between the call that opens a batch and the batch's end"
             context.tiled.refuse(holder, touched, what)
+
+
+def _asks_for_operand(context: TiledContext, multiply: Multiply) -> bool:
+    """Whether the first operand may have to be stored in front of an MMA."""
+    return may_be_in_registers(context.tiled) and not in_shared_memory(context.tiled, multiply)
+
+
+def _require_batches(context: TiledContext) -> None:
+    """Refuse MMAs whose operand would have to be stored where a batch opens that is not known."""
+    opened = [s for s in context.tiled.synchronizations if isinstance(s.fact, Fence)]
+    known = {id(i.multiply) for one in opened for i in context.batches.issues(one)}
+    for multiply in context.tiled.multiplies:
+        caller = multiply.call.caller
+        if id(multiply) not in known and id(caller) in context.reached and _asks_for_operand(context, multiply):
+            what = f"`{caller.text(multiply.call.node)}`: no batch opens on the way, where A would leave registers"
+            context.tiled.refuse(caller, multiply.call.node, what)
 
 
 def _closed(context: TiledContext, function: Function, start: int) -> int:
@@ -122,14 +162,14 @@ def _closed(context: TiledContext, function: Function, start: int) -> int:
     return min(ends, default=function.body.end_byte)
 
 
-def _touched(context: TiledContext, multiply: Multiply, start: int, end: int) -> Node | None:
+def _touched(context: TiledContext, issue: Issue, start: int, end: int) -> Node | None:
     """A mention of the first operand inside a batch, other than in a multiply. What comes from registers is stored when
     the batch opens."""
-    holder = multiply.call.caller
-    variable = context.tiled.tensors.root(holder, multiply.a)
-    if variable is None or in_shared_memory(context.tiled, multiply):
+    holder = issue.holder
+    variable = context.tiled.tensors.root(holder, issue.a)
+    if variable is None or in_shared_memory(context.tiled, issue.multiply):
         return None
-    issued = [m.call.node for m in context.tiled.multiplies]
+    issued = [issue.at, *(m.call.node for m in context.tiled.multiplies)]
     for name in names_in(holder, holder.body):
         if not start <= name.start_byte < end or holder.text(name) != variable.name:
             continue
@@ -139,13 +179,6 @@ def _touched(context: TiledContext, multiply: Multiply, start: int, end: int) ->
         if found is not None and found.key == variable.key and not context.tiled.only_asked(holder, name):
             return name
     return None
-
-
-def _within(inner: Function, outer: Function) -> bool:
-    current: Function | None = inner
-    while current is not None and current is not outer:
-        current = current.parent
-    return current is outer
 
 
 def _seen(context: TiledContext, holder: Function, d: Node, function: Function, at: Node) -> Handle | None:
@@ -162,9 +195,9 @@ def _seen(context: TiledContext, holder: Function, d: Node, function: Function, 
     return None
 
 
-def _operand(context: TiledContext, multiply: Multiply, function: Function, at: Node) -> str:
+def _operand(context: TiledContext, issue: Issue, function: Function, at: Node) -> str:
     """The first operand with all its k blocks, as it is named where the batch opens; empty if it cannot be."""
-    holder, node = multiply.call.caller, multiply.a
+    holder, node = issue.holder, issue.a
     if node.type == "call_expression":
         callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
         if callee is not None and arguments is not None and callee.type == "identifier":
@@ -175,8 +208,9 @@ def _operand(context: TiledContext, multiply: Multiply, function: Function, at: 
                 return holder.text(callee) if whole else f"{holder.text(callee)}({', '.join(kept)})"
     elif _is_named(holder, node, function, at):
         return holder.text(node)
-    what = f"operand `{holder.text(node)}` is not in sight where its batch opens"
-    context.tiled.refuse(holder, node, what)
+    if issue.is_direct or _asks_for_operand(context, issue.multiply):
+        what = f"operand `{holder.text(node)}` is not in sight where its batch opens"
+        context.tiled.refuse(holder, node, what)
     return ""
 
 

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Casts of an accumulator's iterator to a pointer of another type, as converters of registers write them: C++ has none
+from a class."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from porter.lang.cuda import walk
+from porter.model.functions import Function
+from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.text import cpp
+
+RULE = "PTR610"
+
+
+def cast_pointers(context: TiledContext) -> None:
+    """`reinterpret_cast<X*>(t.data())` where t is an accumulator or what a function is handed for one."""
+    for function in context.tiled.program.functions:
+        for node in walk(function.body):
+            data = _data(function, node)
+            if data is not None and _is_accumulator(context, function, data):
+                context.port.edit_once(
+                    RULE, function, function.span(data), cpp("raw_pointer", iterator=function.text(data))
+                )
+
+
+def _data(function: Function, node: Node) -> Node | None:
+    """`t.data()` in a cast."""
+    value = None
+    if node.type == "cast_expression":
+        value = node.child_by_field_name("value")
+    elif node.type == "call_expression":
+        callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        if callee is not None and arguments is not None and len(arguments.named_children) == 1:
+            value = arguments.named_children[0] if function.text(callee).startswith("reinterpret_cast<") else None
+    method = value.child_by_field_name("function") if value is not None and value.type == "call_expression" else None
+    field = method.child_by_field_name("field") if method is not None and method.type == "field_expression" else None
+    return value if field is not None and function.text(field) == "data" else None
+
+
+def _is_accumulator(context: TiledContext, function: Function, data: Node) -> bool:
+    method = data.child_by_field_name("function")
+    of = method.child_by_field_name("argument") if method is not None else None
+    if of is None:
+        return False
+    handed = context.tiled.handed_in(function, of)
+    return any(context.tiled.handle_of(holder, node) is not None for holder, node in handed)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels with tiled MMAs as other people write them: what is not understood is refused by name, and what a port writes
+around casts, classes and steps of operands is C++."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ported_text import ported, refused
+
+HEAD = """#include <cute/tensor.hpp>
+using namespace cute;
+using Mma = decltype(make_tiled_mma(SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>{}));
+using Tile = Shape<_64, _64>;
+"""
+OPERANDS = """  Mma mma;
+  auto thr = mma.get_slice(threadIdx.x);
+  Tensor tA = thr.partition_fragment_A(a);
+  Tensor tB = thr.partition_fragment_B(b);
+"""
+BATCH = """  warpgroup_arrive();
+  gemm(mma, tA, tB, ACC);
+  warpgroup_commit_batch();
+  warpgroup_wait<0>();
+"""
+ACC = "  Tensor acc = partition_fragment_C(mma, Tile{});\n"
+STORE = "  copy(acc, thr.partition_C(out));\n"
+
+
+def kernel(body: str, before: str = "") -> str:
+    head = "template <class A, class B, class C>\n__global__ void __launch_bounds__(128) k(A a, B b, C out, int n)"
+    return f"{HEAD}{before}{head} {{\n{OPERANDS}{body}}}\n"
+
+
+def batch(acc: str = "acc") -> str:
+    return BATCH.replace("ACC", acc)
+
+
+PAIR = ACC + ACC.replace("acc", "other")
+REFUSED = {
+    "an array of fragments": ("  decltype(partition_fragment_C(mma, Tile{})) accs[2];\n" + batch("accs[n]"),
+                              "`accs[n]` is no tensor of registers that a function declares"),
+    "a container": ("  cute::array<decltype(partition_fragment_C(mma, Tile{})), 2> accs;\n" + batch("accs[0]"),
+                    "`accs[0]` is no tensor of registers that a function declares"),
+    "a tuple": ("  auto accs = make_tuple(partition_fragment_C(mma, Tile{}), n);\n" + batch("get<0>(accs)"),
+                "`get<0>(accs)` is no tensor of registers that a function declares"),
+    "a structured binding": ("  auto [acc, x] = make_tuple(partition_fragment_C(mma, Tile{}), n);\n" + batch() + STORE,
+                             "`acc` is one of several that a structured binding declares"),
+    "pointers that are swapped": (PAIR + "  auto* now = &acc; auto* next = &other;\n" + batch("*now"),
+                                  "`*now` is no tensor of registers that a function declares"),
+    "one of two by a condition": (PAIR + "  auto& now = n ? acc : other;\n" + batch("now"),
+                                  "`now` refers to something that is no tensor's name"),
+    "a type without a value": ("  decltype(partition_fragment_C(mma, Tile{})) acc;\n" + batch() + STORE,
+                               "`acc` is declared without a value"),
+    "a member": ("  State<Mma> state;\n  state.step(mma, tA, tB);\n", "`acc` is no tensor of registers"),
+    "a copy": (ACC + "  auto other = acc;\n" + batch("other"), "`other` is a copy of accumulator `acc`"),
+    "five arguments": (ACC + batch().replace("tA, tB, acc", "acc, tA, tB, acc"), "is not ported yet"),
+}  # fmt: skip
+STATE = """template <class M>
+struct State {
+  decltype(partition_fragment_C(M{}, Tile{})) acc;
+  template <class A, class B>
+  __device__ void step(M& m, A const& x, B const& y) {
+    warpgroup_arrive();
+    gemm(m, x, y, acc);
+    warpgroup_commit_batch();
+    warpgroup_wait<0>();
+  }
+};
+"""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(tmp_path: Path, name: str) -> None:
+    body, why = REFUSED[name]
+    assert why in refused(tmp_path, kernel(body, STATE if name == "a member" else ""))
+
+
+CONVERT = """template <class To, class Engine, class Layout>
+__device__ auto convert(Tensor<Engine, Layout> const& tensor) {
+  return converted<To>(*reinterpret_cast<cutlass::Array<float, 32> const*>(tensor.data()));
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "before", "expected"),
+    [
+        ("  use(convert<half_t>(acc));\n", CONVERT, "const*>(porter::raw_pointer_cast(tensor.data())));"),
+        ("  use(*reinterpret_cast<X*>(acc.data()));\n", "", "<X*>(porter::raw_pointer_cast(acc.data()))"),
+        ("  use((X*)acc.data());\n", "", "(X*)porter::raw_pointer_cast(acc.data())"),
+        ("  use(reinterpret_cast<X*>(&acc(0)));\n", "", "reinterpret_cast<X*>(&acc(0))"),
+        ("  use(reinterpret_cast<X*>(out.data()));\n", "", "reinterpret_cast<X*>(out.data())"),
+        ("  use(convert<half_t>(out));\n", CONVERT, "const*>(tensor.data()));"),
+    ],
+)  # fmt: skip
+def test_casts_of_an_iterator(tmp_path: Path, body: str, before: str, expected: str) -> None:
+    assert expected in ported(tmp_path, kernel(ACC + batch() + body + STORE, before))
+
+
+CALLED = """struct Gemm {
+  template <class A, class B, class C>
+  __device__ void operator()(A a, B b, C out, int n) {
+OPERANDS  }
+};
+template <class K, class A, class B, class C>
+__global__ void __launch_bounds__(128) launch(A a, B b, C out, int n) {
+  K kernel;
+  CALL
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [("kernel(a, b, out, n);", True), ("kernel.operator()(a, b, out, n);", False), ("K{}(a, b, out, n);", False)],
+)
+def test_an_object_that_a_kernel_calls_says_its_columns_by_its_class(tmp_path: Path, call: str, said: bool) -> None:
+    text = HEAD + CALLED.replace("OPERANDS", OPERANDS + ACC + batch() + STORE).replace("CALL", call)
+    if said:
+        assert "::template call_columns<" in ported(tmp_path, text).split("__global__")[1]
+    else:
+        assert "accumulator not ported" in refused(tmp_path, text)
