@@ -128,7 +128,7 @@ add.u32 %r4, %r3, {a}; add.u32 %r5, %bar, {8 * slot};
 def descriptor(register: str, offset: int, leading: int, stride: int = 128) -> str:
     fields = leading >> 4 << 16 | stride >> 4 << 32 | VERSION
     return (
-        f"add.u32 %r6, %sm, {offset}; shr.u32 %r6, %r6, 4; cvt.u64.u32 {register}, %r6; "
+        f"add.u32 %r6, %sm, {offset}; and.b32 %r6, %r6, 0x3ffff; shr.u32 %r6, %r6, 4; cvt.u64.u32 {register}, %r6; "
         f"or.b64 {register}, {register}, {fields};\n"
     )
 

@@ -7,11 +7,14 @@ import dataclasses
 import re
 
 import pytest
-from sm100_idiom_kernels import KERNELS
+import sm100_idiom_kernels
+import sm100_idiom_loads
 from sm100_idioms import checked
 
+from porter.sim.check.rulings import Ruling
 from porter.sim.results import Schedule
 
+KERNELS = {**sm100_idiom_kernels.KERNELS, **sm100_idiom_loads.KERNELS}
 WRONG = [(name, mistake) for name, kernel in KERNELS.items() for mistake in kernel.wrong]
 FIRST = {name: next(iter(kernel.wrong)) for name, kernel in KERNELS.items()}
 
@@ -49,6 +52,21 @@ def test_right_is_no_error_at_strict_level(name: str, schedule: Schedule) -> Non
     # Whether a wait of block scope meets the peer's commit, no text says (docs/rulings.md, mbarrier-scope).
     assert {h.kind.id for h in outcome.hazards} <= ({"M1"} if name == "pair" else set())
     assert not [h for h in outcome.hazards if h.severity == "error"]
+
+
+FENCED = ("gathered", "waited for", "copied")
+FENCE = re.compile(r"^fence\.proxy\.async.*\n", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", FENCED)
+def test_what_threads_bring_needs_a_proxy_fence(name: str) -> None:
+    """By the threads that store it or by the one that multiplies; what cp.async writes is generic too."""
+    kernel = KERNELS[name]
+    without = dataclasses.replace(kernel, body=FENCE.sub("", kernel.body))
+    for level, severity in (("strict", "error"), ("practice", "review")):
+        outcome, right = checked(without, level=level)  # type: ignore[arg-type]
+        assert right
+        assert {(h.kind.id, h.severity, h.ruling) for h in outcome.hazards} == {("H16", severity, Ruling.PROXY_FENCE)}
 
 
 @pytest.mark.parametrize(

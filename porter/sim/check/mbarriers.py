@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.memory_order import Scope, mbarrier_scope
-from porter.sim.check.clocks import ASYNC, EXEC, ORDER, Done
+from porter.sim.check.clocks import ASYNC, EXACT, EXEC, ORDER, Done
 from porter.sim.check.judge import Verdict
 from porter.sim.check.reports import Reports
 from porter.sim.check.rulings import Ruling
@@ -23,6 +23,8 @@ from porter.sim.progress import GONE
 
 Array = npt.NDArray[Any]
 _BYTES = 8
+_GENERIC = ORDER, EXACT, EXEC
+"""Views of the clocks that know of what is over without a proxy fence."""
 
 
 class MbarrierCheck(Observer):
@@ -34,6 +36,7 @@ class MbarrierCheck(Observer):
         # What the arrivals of the current phases carry, and what those of complete ones have.
         self._messages: dict[Place, Array] = {}
         self._phases: dict[Place, Array] = {}
+        self._copied: dict[Place, int] = {}
         # Arrivals that are told of once the phase before theirs is complete.
         self._late: list[tuple[Place, Array]] = []
         self.inits: dict[Place, Access] = {}
@@ -54,6 +57,12 @@ class MbarrierCheck(Observer):
     def component(self, slot: int, cta: int) -> int:
         """What counts an mbarrier's phases in the clocks."""
         return self.check.clocks.component(("mbar", int(self.machine.cta_rank[cta]), slot))
+
+    def copied(self, slot: int, cta: int) -> int:
+        """What counts the phases that end copies of threads, which the asynchronous proxy does not know of."""
+        rank = int(self.machine.cta_rank[cta])
+        self._copied[slot, cta] = self.check.clocks.component(("copied", rank, slot))
+        return self._copied[slot, cta]
 
     def _access(self, kind: str, at: int, warp: int, write: bool = True) -> Access:
         return self.check.generic(kind, at, warp, write, 1, _BYTES)
@@ -271,7 +280,10 @@ class MbarrierCheck(Observer):
             self.told[place] = self.foreign.pop(place, [])
         component = self.component(slot, cta)
         news = clocks.merge(clocks.blank(), self._messages.pop(place, clocks.blank()))
-        news[:, component] = np.maximum(news[:, component], int(self.machine.mbar.phase[place]))
+        phase = int(self.machine.mbar.phase[place])
+        news[:, component] = np.maximum(news[:, component], phase)
+        if (copied := self._copied.get(place)) is not None:
+            news[_GENERIC, copied] = np.maximum(news[_GENERIC, copied], phase)
         self._phases[place] = clocks.merge(self._phases.get(place), news)
 
     def passed(self, at: int, named: Named) -> None:

@@ -208,7 +208,8 @@ class Operations(Observer):
             return
         if effect.kind in ("commit", "arrive"):
             life.count((slot, cta), effect.at)
-        proof = life.component(slot, cta), int(self.machine.mbar.phase[slot, cta]) + 1
+        component = life.copied(slot, cta) if effect.kind == "arrive" else life.component(slot, cta)
+        proof = component, int(self.machine.mbar.phase[slot, cta]) + 1
         if effect.kind == "commit":
             life.commit_arrives((slot, cta), effect.at, effect.warp)
             life.tell((slot, cta), effect.accesses[0].copy())
