@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -149,6 +150,27 @@ def _at_once(options: Options, program: Program, total: int) -> int:
     return min(MULTIPROCESSORS, -(-total // _TAKEN_OVER) if takes_over else total)
 
 
+class _Refused(Exception):
+    """A launch that does not begin: a GPU would refuse it, or it is not modelled."""
+
+    def __init__(self, code: Code, message: str, status: Status = "error") -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A launch with its code and the memory of its own. `resident`: how many blocks run at a time."""
+
+    program: Program
+    launch: Launch
+    internal: GlobalMemory
+    addresses: dict[str, int]
+    resident: int
+    total: int
+
+
 def simulate(
     module: ast.Module,
     entry: str,
@@ -168,47 +190,43 @@ def simulate(
     options = options or Options()
     started = time.perf_counter()
     stats = Stats()
+    try:
+        prepared = _prepare(module, entry, launch, params, options, variables or {})
+    except _Refused as refused:
+        outcome = Outcome(refused.status, [Finding(refused.code, str(refused), entry)], stats)
+    else:
+        outcome = _run(prepared, params, memory, options, prerequisite, stats)
+    stats.seconds = time.perf_counter() - started
+    return outcome
 
-    def refuse(code: Code, message: str) -> Outcome:
-        stats.seconds = time.perf_counter() - started
-        return Outcome("error", [Finding(code, message, entry)], stats)
 
-    problem = _check_launch(module, entry, launch, params)
-    if problem is not None:
-        return refuse(Code.SIM_LAUNCH, problem)
-    required = module.function(entry).directives.get("reqnctapercluster")
-    if required and launch.cluster == (1, 1, 1):
-        x, y, z = (*required, 1, 1)[:3]
-        launch = replace(launch, cluster=(x, y, z))
-        problem = _check_launch(module, entry, launch, params)
-        if problem is not None:
-            return refuse(Code.SIM_LAUNCH, problem)
+def _prepare(
+    module: ast.Module, entry: str, launch: Launch, params: bytes, options: Options, variables: Mapping[str, int]
+) -> _Prepared:
+    """Raises _Refused for a launch that cannot be run."""
+    launch = _accepted(module, entry, launch, params)
     try:
         program = load_program(module, entry)
     except ValueError as error:
-        stats.seconds = time.perf_counter() - started
-        return Outcome("incomplete", [Finding(Code.SIM_UNKNOWN_INSTRUCTION, str(error), entry)], stats)
+        raise _Refused(Code.SIM_UNKNOWN_INSTRUCTION, str(error), "incomplete") from error
     try:
         most = limits(module.target).shared_per_block
     except (KeyError, ValueError):
         most = SHARED_LIMIT
     shared = program.dynamic_offset + launch.dynamic_smem
     if shared > most:
-        return refuse(Code.SIM_LAUNCH, f"{shared} bytes of shared memory per block; at most {most}")
+        raise _Refused(Code.SIM_LAUNCH, f"{shared} bytes of shared memory per block; at most {most}")
     internal = GlobalMemory(INTERNAL_BASE)
-    addresses = _module_variables(program, internal, variables or {})
+    addresses = _module_variables(program, internal, variables)
     image = np.zeros(-(-max(len(params), 1) // 64) * 64, np.uint8)
     image[: len(params)] = np.frombuffer(params, np.uint8)
     internal.map(PARAM_WINDOW, image, "kernel parameters")
 
-    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    warps = -(-launch.block[0] * launch.block[1] * launch.block[2] // 32)
+    total, threads, cluster = (math.prod(extents) for extents in (launch.grid, launch.block, launch.cluster))
+    warps = -(-threads // 32)
     if total * warps > min(options.max_warp_instructions, _MOST_WARPS):
         # each warp executes one instruction at least
-        told = f"{total:,} blocks of {warps} warps, more than can be run"
-        return Outcome("incomplete", [Finding(Code.SIM_BUDGET, told, entry)], stats)
-    cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
-    threads = launch.block[0] * launch.block[1] * launch.block[2]
+        raise _Refused(Code.SIM_BUDGET, f"{total:,} blocks of {warps} warps, more than can be run", "incomplete")
     per_block = shared + 1024 + threads * (program.local_size + 8 * 400)
     resident = max(1, min(_at_once(options, program, total), _WAVE_BYTES // per_block))
     if launch.cooperative:
@@ -216,22 +234,46 @@ def simulate(
         resident = total
         addresses[GRID_WORKSPACE] = internal.alloc(_GRID_WORKSPACE_BYTES, fill=0, name="grid workspace")
         internal.write(addresses[GRID_WORKSPACE], struct.pack("<I", _GRID_WORKSPACE_BYTES))
-    resident = max(resident // cluster * cluster, cluster)
+    return _Prepared(program, launch, internal, addresses, max(resident // cluster * cluster, cluster), total)
+
+
+def _accepted(module: ast.Module, entry: str, launch: Launch, params: bytes) -> Launch:
+    """A launch with the clusters that its kernel requires. Raises _Refused for one that a GPU would refuse."""
+    problem = _check_launch(module, entry, launch, params)
+    required = module.function(entry).directives.get("reqnctapercluster") if problem is None else None
+    if required and launch.cluster == (1, 1, 1):
+        x, y, z = (*required, 1, 1)[:3]
+        launch = replace(launch, cluster=(x, y, z))
+        problem = _check_launch(module, entry, launch, params)
+    if problem is not None:
+        raise _Refused(Code.SIM_LAUNCH, problem)
+    return launch
+
+
+def _run(
+    prepared: _Prepared,
+    params: bytes,
+    memory: GlobalMemory,
+    options: Options,
+    prerequisite: Outcome | None,
+    stats: Stats,
+) -> Outcome:
+    """Run a launch, as many blocks at a time as fit, up to the first that does not end as it should."""
     status: Status = "ok"
     findings: list[Finding] = []
     hazards: list[Hazard] = []
-    before: Executor | None = None
-    checked = None
+    program, checked = prepared.program, None
+    machine: Executor | None = None
     if options.trace is not None:
-        options.trace.launches.append(Launched(entry, total))
-    pending = Pending(0, total)
-    while ctas := pending.take(resident):
-        seed = options.seed + ctas.start
-        machine = Executor(program, launch, params, memory, internal, addresses, options, ctas, seed)
+        options.trace.launches.append(Launched(program.entry.name, prepared.total))
+    pending = Pending(0, prepared.total)
+    while not findings and (ctas := pending.take(prepared.resident)):
+        before, seed = machine, options.seed + ctas.start
+        internal, addresses = prepared.internal, prepared.addresses
+        machine = Executor(program, prepared.launch, params, memory, internal, addresses, options, ctas, seed)
         machine.pending = pending
         machine.instructions = stats.warp_instructions
         machine.follow(before)
-        before = machine
         observers: list[Observer] = []
         if options.mode == "checking":
             from porter.sim.check.run import CheckedWave
@@ -251,18 +293,20 @@ def simulate(
             status = "incomplete" if incomplete else "error"
         if machine.observer is not None:
             machine.observer.finish()
-        stats.lines |= machine.lines_reached()
         if checked is not None:
             collect(hazards, checked.check.hazards.values())
             stats.waits |= {program.code[at].line for at in checked.check.waits}
-        stats.warp_instructions = machine.instructions
-        stats.steps += machine.steps
-        for opcode, times in machine.opcode_counts().items():
-            stats.opcodes[opcode] = stats.opcodes.get(opcode, 0) + times
-        if findings:
-            break
-    stats.seconds = time.perf_counter() - started
+        _count(stats, machine)
     return Outcome(status, findings, stats, hazards, None if checked is None else checked.check.global_memory.state)
+
+
+def _count(stats: Stats, machine: Executor) -> None:
+    """Add what the blocks of one machine did."""
+    stats.lines |= machine.lines_reached()
+    stats.warp_instructions = machine.instructions
+    stats.steps += machine.steps
+    for opcode, times in machine.opcode_counts().items():
+        stats.opcodes[opcode] = stats.opcodes.get(opcode, 0) + times
 
 
 def _finding(machine: Executor, stop: Stop) -> Finding:
