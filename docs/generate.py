@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from porter.cli.config import KEYS as KEYS_OF_CONFIG
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, Severity
 from porter.model.dsl.names import KINDS as PYTHON_FACTS
@@ -538,6 +540,20 @@ def with_blocks(text: str) -> str:
     return BLOCK.sub(lambda m: f"{m[1]}{BLOCKS[m[2]]()}\n{m[3]}", text)
 
 
+def features_page() -> str:
+    """What tools of this kind have, and the command that shows it."""
+    rows = yaml.safe_load((DOCS / "features.yaml").read_text("utf-8"))
+    lines = ["# Features", "", "What porting tools have, and the command that shows Porter's. `tests/test_features.py` "
+             "carries the commands out.", "", "| # | feature | shown by |", "|---|---|---|"]  # fmt: skip
+    for number, row in enumerate(rows, 1):
+        shown = [f"`porter {row['run']}`"] if "run" in row else []
+        shown += [f"`{row['test']}`"] if "test" in row else []
+        shown += [f"not there: {row['todo']}"] if "todo" in row else []
+        shown += [f"none: {row['none']}"] if "none" in row else []
+        lines.append(f"| {number} | {row['feature']} | {'; '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> dict[Path, str]:
     by_hand = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]
     texts = {path: path.read_text("utf-8") for path in by_hand if path.exists()}
@@ -547,6 +563,7 @@ def pages() -> dict[Path, str]:
         DOCS / "rules.md": rules_page(),
         DOCS / "configuration.md": configuration_page(),
         DOCS / "map.md": mapping_page(),
+        DOCS / "features.md": features_page(),
         DOCS / "cases.md": cases_page(),
         DOCS / "launches.md": launches_page(),
         DOCS / "hazards.md": hazards_page(),

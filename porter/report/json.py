@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 
 SCHEMA_VERSION = 1
 KINDS = (
@@ -35,7 +35,29 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def document(kind: str, exit_code: int, body: Mapping[str, Any]) -> dict[str, Any]:
-    return {"schema_version": SCHEMA_VERSION, "kind": kind, "exit_code": int(exit_code), **body}
+    """A document with its body, and the messages in it by their cause."""
+    head = {"schema_version": SCHEMA_VERSION, "kind": kind, "exit_code": int(exit_code)}
+    return {**head, **body, "causes": causes(body)}
+
+
+_GRAVEST = {severity.value: i for i, severity in enumerate((Severity.ERROR, Severity.WARNING, Severity.NOTE))}
+_PLACES_SHOWN = 20
+
+
+def causes(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a body, those with one ID and one text together, the gravest first: how often each was met, and
+    the first places."""
+    said = [*body.get("diagnostics", ()), *body.get("findings", ())]
+    said += [d for row in body.get("rows", ()) for d in row.get("diagnostics", ())]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    # what a run ended with has a form of its own
+    for d in (d for d in said if "severity" in d):
+        one = {"id": d["id"], "severity": d["severity"], "message": d["message"], "next_step": d["next_step"]}
+        cause = found.setdefault((d["id"], d["message"]), one | {"count": 0, "locations": []})
+        cause["count"] += 1
+        if d["location"] is not None and d["location"] not in cause["locations"][:_PLACES_SHOWN]:
+            cause["locations"] = [*cause["locations"], d["location"]][:_PLACES_SHOWN]
+    return sorted(found.values(), key=lambda cause: _GRAVEST[cause["severity"]])
 
 
 def checked(path: Path, found: Any) -> dict[str, Any]:

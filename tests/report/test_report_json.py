@@ -61,6 +61,24 @@ def test_the_error_document_is_valid():
     assert [d["message"] for d in parsed["diagnostics"]] == ["no such file or directory: x"]
 
 
+def test_messages_stand_together_by_their_cause():
+    def left(line, name="wgmma"):
+        return Diagnostic(Code.HOPPER_LEFT, Location("a.cu", line), {"name": name, "times": ""})
+
+    note = Diagnostic(Code.NOTHING_TO_PORT, None, {"path": "b.cu"})
+    said = [note, left(1), left(2), left(2), left(3, "other")]
+    found = report_json.document("check", 1, {"diagnostics": report_json.diagnostics(said)})["causes"]
+    assert [(c["id"], c["count"], len(c["locations"])) for c in found] == [
+        ("PT7001", 3, 2),
+        ("PT7001", 1, 1),
+        ("PT0007", 1, 0),
+    ]
+    assert all(c["next_step"] for c in found)
+    many = report_json.document("check", 1, {"findings": report_json.diagnostics([left(n) for n in range(1, 50)])})
+    assert many["causes"][0]["count"] == 49
+    assert len(many["causes"][0]["locations"]) == 20
+
+
 @pytest.mark.parametrize(
     ("codes", "worst"),
     [
