@@ -35,6 +35,7 @@ from porter.verify.mutation_record import read_record
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from grade_page import grade_page
 from hazards_page import hazards_page
 from instructions.lowered import lowering
 from instructions.simulated import Support, survey
@@ -566,6 +567,7 @@ def pages() -> dict[Path, str]:
         DOCS / "features.md": features_page(),
         DOCS / "cases.md": cases_page(),
         DOCS / "launches.md": launches_page(),
+        DOCS / "grade.md": grade_page(),
         DOCS / "hazards.md": hazards_page(),
         DOCS / "instructions.md": instructions_page(),
         DOCS / "mutation.md": mutation_page(),

@@ -15,6 +15,7 @@ from porter.cli.context import SIGNALLED, leave
 from porter.cli.everywhere import options
 
 _COMMANDS = (
+    "grade",
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "selfcheck", "record", "capture", "rules", "map", "report", "stats", "clean", "mcp",
 )  # fmt: skip

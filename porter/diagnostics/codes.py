@@ -180,6 +180,7 @@ class Code(Enum):
     CAPTURE_NOTHING = verification.CAPTURE_NOTHING
     CAPTURE_LEFT_OUT = verification.CAPTURE_LEFT_OUT
     CAPTURE_NO_SOURCE = verification.CAPTURE_NO_SOURCE
+    GRADE_UNKNOWN = verification.GRADE_UNKNOWN
 
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE

@@ -339,3 +339,12 @@ CAPTURE_NO_SOURCE = error(
     "The kernel of a captured case is PTX or a binary; ports are made of CUDA C++.",
     "Add `source: FILE` to the case, or give --source FILE to `porter capture` or `porter verify`.",
 )
+
+GRADE_UNKNOWN = error(
+    "PT5066",
+    ExitCode.INCONCLUSIVE,
+    "{kernel} is not graded; not known: {facts}",
+    "A grade needs the shape of the MMAs, the bytes and number of stages and which warp loads. Porter reads them from "
+    "the PTX and from a launch: a case, a launch file, or a run of the program.",
+    "Give a case or --launch FILE, or state what is missing with --what-if, such as stages=4.",
+)

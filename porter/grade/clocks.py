@@ -76,11 +76,12 @@ def drain(shape: Shape) -> float:
 
 
 def resident(shape: Shape) -> int:
-    """Blocks that share an SM, by what is known of what one takes; at least 1."""
+    """Blocks that share an SM, by what is known of what one takes; at least 1. Where nobody knows its shared memory,
+    the stages alone count."""
     chip, one = limits(shape.arch), shape.residency
     most = [chip.blocks_per_sm]
-    if one.smem:
-        most.append(chip.shared_per_sm // (one.smem + chip.shared_reserved))
+    if smem := one.smem or (shape.stages or 0) * (shape.load_bytes or 0):
+        most.append(chip.shared_per_sm // (smem + chip.shared_reserved))
     if one.tmem_columns:
         most.append(tmem.COLUMNS // one.tmem_columns)
     if one.threads:

@@ -13,7 +13,7 @@ from porter.grade.changes import changes
 from porter.grade.chips import Chip, chip_of, values
 from porter.grade.clocks import Clocks, Term, clocks, resident
 from porter.grade.schedule import Schedule, schedule
-from porter.grade.shape import Epilogue, Problem, Shape
+from porter.grade.shape import Problem, Shape
 
 STANDARD = Problem(4096, 4096, 4096)
 """The problem that published figures share."""
@@ -24,6 +24,9 @@ _STEPS = 96
 _TILES = 3
 _NOTHING = 0.005
 """A gain below this share is none."""
+
+_BLAMED = 0.1
+"""A part whose time costs more than this share is to blame."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,10 @@ def grade(shape: Shape, problem: Problem | None = STANDARD, chip: Chip | None = 
         gains.append(("uncoalesced access", run(through, on, asked).rate / base.rate - 1))
     terms = sorted(((t, g) for t, g in gains if g > _NOTHING), key=lambda item: -item[1])
     cap = on.power_cap.get(str(shape.kind), 1.0)
-    limit: str = terms[0][0] if terms else "tensor core"
+    # Another block on the SM hides what other parts cost: it is none itself while one of them is to blame.
+    parts = [(term, gain) for term, gain in terms if term != "occupancy"]
+    blamed = parts if parts and parts[0][1] > _BLAMED else terms
+    limit: str = blamed[0][0] if blamed else "tensor core"
     if base.rate > cap:
         limit = "power"
     raised = _lifts(shape, on, asked, base.rate) if lifts else ()
@@ -203,9 +209,18 @@ def grade(shape: Shape, problem: Problem | None = STANDARD, chip: Chip | None = 
                  resident(shape), limit, tuple(terms), raised)  # fmt: skip
 
 
+def timeline(found: Grade, tiles: int = 2) -> Schedule:
+    """What happens on one SM of the first tiles, with every activity."""
+    shape = found.shape
+    assert shape.stages is not None
+    stages = 1 if shape.roles == "serial" else shape.stages
+    steps = _STEPS if found.problem is None or not shape.tile_k else min(_STEPS, -(-found.problem.k // shape.tile_k))
+    return schedule(shape, clocks(shape, found.chip), steps, tiles, found.blocks, stages, keep=True)
+
+
 def _lifts(shape: Shape, chip: Chip, problem: Problem | None, rate: float) -> tuple[tuple[str, float], ...]:
     found = [(text, run(changed, chip, problem).rate / rate - 1) for text, changed in changes(shape, chip)]
     return tuple(sorted(((t, g) for t, g in found if g > 2 * _NOTHING), key=lambda item: -item[1]))
 
 
-__all__ = ["STANDARD", "Epilogue", "Grade", "Run", "grade", "missing", "run"]
+__all__ = ["STANDARD", "Grade", "Run", "grade", "missing", "run", "timeline"]

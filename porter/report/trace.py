@@ -33,14 +33,14 @@ def group_name(recorder: Recorder, group: Group) -> str:
     return f"{group.name}{launch}, {kernel_name(group.kernel)}"
 
 
-def events(recorder: Recorder) -> Iterator[dict[str, Any]]:
+def events(recorder: Recorder, axis: str = AXIS) -> Iterator[dict[str, Any]]:
     """All events: names first, then each track's in order."""
     tracks = sorted_tracks(recorder)
     place = {track: (track.group.number + 1, i + 1) for i, track in enumerate(tracks)}
     for group in recorder.groups:
         pid = group.number + 1
-        yield _meta("process_name", pid, 0, name=f"{group_name(recorder, group)} ({AXIS})")
-        yield _meta("process_labels", pid, 0, labels=AXIS)
+        yield _meta("process_name", pid, 0, name=f"{group_name(recorder, group)} ({axis})")
+        yield _meta("process_labels", pid, 0, labels=axis)
         yield _meta("process_sort_index", pid, 0, sort_index=pid)
     for track, (pid, tid) in place.items():
         yield _meta("thread_name", pid, tid, name=track.name)
@@ -84,8 +84,14 @@ def left_out(recorder: Recorder) -> str:
     return ", ".join(parts)
 
 
-def write(recorder: Recorder, path: Path) -> int:
-    """Write the file; returns the number of events.
+def write(
+    recorder: Recorder,
+    path: Path,
+    axis: str = AXIS,
+    producer: str = "porter sim",
+    unit: str = "1 us is one step or event of the simulator, whatever it costs on a GPU",
+) -> int:
+    """Write the file; returns the number of events. `axis` and `unit` say what its microseconds stand for.
 
     Raises:
         PorterError: WRITE_FAILED.
@@ -93,8 +99,8 @@ def write(recorder: Recorder, path: Path) -> int:
     head = {
         "displayTimeUnit": "ns",
         "otherData": {
-            "producer": "porter sim",
-            "axis": f"{AXIS}: 1 us is one step or event of the simulator, whatever it costs on a GPU",
+            "producer": producer,
+            "axis": f"{axis}: {unit}",
             "left out": left_out(recorder) or "nothing",
         },
     }
@@ -102,7 +108,7 @@ def write(recorder: Recorder, path: Path) -> int:
     try:
         with path.open("w", encoding="utf-8") as out:
             out.write(json.dumps(head)[:-1] + ', "traceEvents": [')
-            for event in events(recorder):
+            for event in events(recorder, axis):
                 out.write((",\n" if count else "\n") + json.dumps(event))
                 count += 1
             out.write("\n]}\n")

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of `porter grade`: what it says, how it comes to it, and how far it agrees with what others measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from porter.grade.calibration import ladder_points, ladders, mean_error, pairs, recorded_mainloop
+from porter.grade.chips import chips, constants, read
+
+_INTRO = """# How fast a port will be
+
+Made by `make docs` from `porter/grade`, its model, and the measurements in `porter/grade/data`.
+
+`porter grade FILE` predicts, without the chip, how near to its nominal rate a kernel comes, and which part of it holds
+it there. With a case the original on an H100 stands beside its port on a B200. PTX, files with PTX in them, launch
+files (`--ptx`, `--launch`) and programs with their own `main()` are read as well; a program is run on the simulator for
+what it launches.
+
+**How far to trust it.** Trust the order of kernels for the same problem, and the limiting part. Do not trust rates:
+published ones differ by up to two for the same kernel, and the model knows power only as a cap. What the text of a
+kernel does not say is named (PT5066) and not guessed; what is concluded stands as *assumed*.
+
+## What it says
+
+| figure | meaning |
+|---|---|
+| % of nominal | operations per second of the chip's dense rate for that type, before power |
+| capped | what is left of it where power is known to cap it |
+| clocks a tile, a stage | of one SM, per output tile of a block and per stage of the loop over K |
+| waves | output tiles by the blocks that run at a time; the last wave is as long as a full one |
+| limited by | the part of the kernel without which it would gain most |
+| costs | that gain, for each part |
+| would lift | gains of changes that the chip has room for |
+
+| limited by | what it is |
+|---|---|
+| tensor core | MMAs take longer than the nominal rate: M = 64, or operands that shared memory delivers too slowly |
+| TMA fill | bytes of a stage by the share of L2 that one SM gets; rows of boxes below 128 bytes are slower |
+| barrier latency | load, wait, issue and commit, with too few stages to hide it |
+| epilogue | results are stored while the tensor core waits |
+| uncoalesced access | each thread stores a row of its own: half of each sector |
+| launch | barriers, Tensor Memory and the first load of a block |
+| waves | tiles do not fill the last wave |
+| MUFU, instruction issue | what threads compute in each stage: `ex2` and the like, and all their instructions |
+| HBM | operands and results by the memory's rate |
+| occupancy | another block on the SM would hide what this one waits for |
+| power | the kernel asks for more than the chip's power allows |
+
+## What if
+
+`--what-if stages=6`, `--what-if tile=128x256x64,stages=4`, `--what-if pair`, `m128`, `specialize`, `overlap` and
+`problem=8192x8192x1024` grade another kernel beside this one; repeat the option for more. What nobody knows can be
+stated: `--what-if stages=4`. `--problem MxNxK` grades all at another size. `--timeline FILE` writes what one SM does
+when, in clocks, for ui.perfetto.dev.
+
+```
+porter grade gemm.cu --what-if tile=128x256 --what-if pair,tile=256x256 --timeline gemm.json
+```
+
+## How it comes to it
+
+From the PTX: the loop over K, the MMAs in it with their M, N and the home of A, the bytes that an mbarrier expects, the
+index that wraps around the ring, which loop loads, whether MMAs are waited for one batch at a time, columns of Tensor
+Memory, how results leave. From the launch: shared memory, threads, the rows of tensor maps, parameters such as
+instruction descriptors. From ptxas: registers. A schedule puts loads, MMAs, work of threads and epilogues of the blocks
+on one SM as early as what they wait for allows; each part is then left out in turn.
+
+Not modelled: bank conflicts of kernels' own accesses to shared memory, multicast, the rasters of tiles and L2 between
+them, clock and power over time, loads through registers."""
+
+
+def grade_page() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRO
+    yield ""
+    yield "## Chips"
+    yield ""
+    yield "| chip | SMs | GHz | operations a clock and SM | HBM TB/s | sources |"
+    yield "|---|---|---|---|---|---|"
+    for chip in chips().values():
+        yield (
+            f"| {chip.name} ({chip.arch}) | {chip.sms} | {chip.clock_ghz} | {chip.mma_clocks} | {chip.hbm_tb_per_s} "
+            f"| {'; '.join(chip.sources)} |"
+        )
+    yield ""
+    yield "## Constants"
+    yield ""
+    yield "| constant | value | from | fitted to |"
+    yield "|---|---|---|---|"
+    for one in constants().values():
+        yield f"| `{one.name}` | {one.value:g} | {one.source} | {one.fitted or '–'} |"
+    yield ""
+    yield from _sweeps()
+    yield from _ladders()
+
+
+def _sweeps() -> Iterator[str]:
+    yield "## Calibration: single MMAs and main loops"
+    yield ""
+    yield "Errors are means of |ln(predicted / measured)|. Constants were fitted to the BF16 rows alone; all other"
+    yield "types are held out. `tests/grade/test_calibration.py` repeats this where the files are."
+    yield ""
+    yield "| repository and file | points | fitted | error, fitted | held out | error, held out |"
+    yield "|---|---|---|---|---|---|"
+    for row in read("measured")["whole"]:
+        held = row["points"] - row["fitted"]
+        yield (
+            f"| SemiAnalysisAI/microbench-blackwell {row['file']} | {row['points']} | {row['fitted']} "
+            f"| {100 * row['fitted_error']:.1f} % | {held} | {100 * row['held_out_error']:.1f} % |"
+        )
+    yield ""
+    yield "Main loops with stages of 128 bytes of K, % of an SM's peak:"
+    yield ""
+    points = recorded_mainloop()
+    yield f"| loop | measured | predicted | (mean error {100 * mean_error(points):.1f} %) |"
+    yield "|---|---|---|---|"
+    for p in points:
+        yield f"| {p.name} | {p.measured:g} | {p.predicted:.0f} | {100 * p.error:+.0f} % |"
+    yield ""
+
+
+def _ladders() -> Iterator[str]:
+    yield "## Calibration: published series of kernels"
+    yield ""
+    yield "% of a B200's nominal rate, before the cap of power. No constant was fitted to these but the fill rate, to"
+    yield "one rung. *assumed*: fields of a rung that its source does not state."
+    for which in ("ladders", "further"):
+        for ladder in ladders(which):
+            points = ladder_points(ladder)
+            found = pairs(ladder, points)
+            right = sum(p.right for p in found)
+            yield ""
+            yield f"### {ladder.name}"
+            yield ""
+            yield f"{ladder.repository}, {ladder.problem}: {right} of {len(found)} pairs in their order."
+            yield ""
+            yield "| kernel | measured | predicted | assumed |"
+            yield "|---|---|---|---|"
+            for rung, p in zip(ladder.rungs, points, strict=True):
+                yield f"| {rung.name} | {p.measured:g} | {p.predicted:.1f} | {', '.join(rung.assumed) or '–'} |"
+            for wrong in (p for p in found if not p.right):
+                yield ""
+                yield f"Not in order: *{wrong.slower}* and *{wrong.faster}*, measured {wrong.factor:.2f} apart."

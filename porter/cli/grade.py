@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter grade`: how near to its chip's nominal rate a kernel would come, and what holds it there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from porter.cli.context import Session, command
+from porter.cli.grading import Candidate, of_case, of_launch, of_program, of_ptx
+from porter.cli.inputs import require_directories, require_file, require_program
+from porter.cli.launches import require_launch
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
+from porter.grade.model import Grade, missing
+from porter.grade.model import grade as grade_shape
+from porter.grade.shape import Problem
+from porter.grade.whatif import apply, read_problem
+from porter.lang.sources import CUDA_ENDINGS, is_python
+from porter.report import grade as report_grade
+from porter.report import json as report_json
+from porter.verify.case import cases_if_any, load_case
+
+
+@command
+def grade(
+    session: Session,
+    path: Path | None,
+    arguments: tuple[str, ...],
+    case_path: Path | None,
+    port_path: Path | None,
+    kernel: str | None,
+    problem: str,
+    what_if: tuple[str, ...],
+    timeline: Path | None,
+    include_dirs: tuple[Path, ...],
+    ptx_path: Path | None,
+    launch_path: Path | None,
+) -> ExitCode:
+    require_directories("-I", include_dirs)
+    size = _problem(problem)
+    launch = require_launch(path, ptx_path, launch_path)
+    notes: list[Diagnostic] = []
+    if launch is not None:
+        found = of_launch(launch, ptx_path)
+    else:
+        assert path is not None
+        found, notes = _read(session, path, arguments, case_path, port_path, include_dirs)
+    where = path or launch
+    if kernel is not None:
+        found = [c for c in found if kernel in c.kernel]
+    graded: list[tuple[str, Candidate, Grade]] = []
+    unknown: list[Diagnostic] = []
+    shown = [c for c in found if c.reading.shape is not None] or found
+    for candidate in shown:
+        _grade(candidate, size, what_if, graded, unknown, str(where))
+    if not shown:
+        facts = f"a kernel called {kernel}" if kernel is not None else "a kernel"
+        unknown.append(Diagnostic(Code.GRADE_UNKNOWN, None, {"kernel": str(where), "facts": facts}))
+    session.report([*notes, *unknown])
+    session.show(*report_grade.text(graded))
+    body = report_grade.body(graded)
+    if timeline is not None and graded:
+        body["timeline"] = {"path": str(timeline), "events": report_grade.write_timeline(graded, timeline)}
+    code = exit_code_of([*notes, *unknown])
+    diagnostics = report_json.diagnostics([*notes, *unknown])
+    session.write_json(report_json.document("grade", code, {**body, "diagnostics": diagnostics}))
+    return code
+
+
+def _problem(text: str) -> Problem:
+    try:
+        return read_problem(text)
+    except ValueError as error:
+        raise PorterError(Code.BAD_OPTION, option="--problem", problem=str(error)) from None
+
+
+def _read(
+    session: Session, path: Path, arguments: tuple[str, ...], case_path: Path | None, port_path: Path | None,
+    include_dirs: tuple[Path, ...],
+) -> tuple[list[Candidate], list[Diagnostic]]:  # fmt: skip
+    require_file(path, "grade")
+    if path.suffix in (".yaml", ".yml"):
+        return of_case(session, load_case(path), port_path)
+    beside = case_path or next(iter(cases_if_any(path)), None)
+    if beside is not None:
+        case = load_case(beside).on(path)
+        return of_case(session, replace(case, include_dirs=(*case.include_dirs, *include_dirs)), port_path)
+    if path.suffix.lower() in CUDA_ENDINGS or is_python(path):
+        require_program(path)
+        return of_program(session, path, arguments, include_dirs)
+    return of_ptx(path), []
+
+
+def _grade(
+    candidate: Candidate, size: Problem, what_if: tuple[str, ...],
+    graded: list[tuple[str, Candidate, Grade]], unknown: list[Diagnostic], where: str,
+) -> None:  # fmt: skip
+    """Grade a kernel, and what it would be if; what lacks facts is named."""
+    for change in ("", *what_if):
+        shape = candidate.reading.shape
+        problem = size
+        try:
+            if change and shape is not None:
+                shape, problem = apply(change, shape, size)
+            gaps = missing(shape) if shape is not None else candidate.reading.unknown
+            if shape is not None and not gaps:
+                graded.append((change, candidate, grade_shape(shape, problem)))
+                continue
+        except ValueError as error:
+            raise PorterError(Code.BAD_OPTION, option="--what-if", problem=f"{change}: {error}") from None
+        facts = "; ".join(candidate.reading.unknown or gaps)
+        said = Diagnostic(Code.GRADE_UNKNOWN, Location(where), {"kernel": candidate.kernel, "facts": facts})
+        if said not in unknown and not what_if:
+            unknown.append(said)
+    if what_if and not any(c is candidate for _, c, _ in graded):
+        facts = "; ".join(candidate.reading.unknown)
+        unknown.append(Diagnostic(Code.GRADE_UNKNOWN, Location(where), {"kernel": candidate.kernel, "facts": facts}))

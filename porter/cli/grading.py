@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels that are to be graded, with what is known of their launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.build.entry import kernel_name
+from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
+from porter.cli.context import Session
+from porter.cli.porting import plan_of_case
+from porter.cli.programs import program_request
+from porter.diagnostics import Diagnostic
+from porter.grade.reading import Launch, Reading, read_shape
+from porter.verify.builder import BuiltKernel, parse_ptx
+from porter.verify.case import Case
+from porter.verify.launch_file import load_launch
+from porter.verify.launched import launched, launched_record
+from porter.verify.prepare import prepare
+from porter.verify.problem import LaunchValues, Problem
+from porter.verify.program.source import run_source_or_executable
+from porter.verify.ptx_files import ptx_texts
+from porter.verify.settings import SimOptions
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel that was read: `label` says whether it is an original, a port or just a kernel."""
+
+    label: str
+    kernel: str
+    arch: str
+    reading: Reading
+
+
+def of_case(session: Session, case: Case, port: Path | None) -> tuple[list[Candidate], list[Diagnostic]]:
+    """The original of a case and its port; diagnostics say why a port is missing.
+
+    Raises:
+        PorterError: what binding, porting and compiling raise.
+    """
+    builder = make_builder(find_toolkit(session.toolkit))
+    found, notes = prepare(
+        case,
+        ["original", "port"],
+        builder,
+        case.sizes,
+        0,
+        lambda one: plan_of_case(one, port),
+        finished=port is not None,
+    )
+    return [_candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None], notes
+
+
+def of_launch(launch: Path, ptx: Path | None) -> list[Candidate]:
+    """The kernel of a launch file.
+
+    Raises:
+        PorterError: what `load_launch` raises.
+    """
+    found = load_launch(launch, ptx)
+    return [_candidate("kernel", found.kernel, found.problem, found.launch)]
+
+
+def _candidate(label: str, kernel: BuiltKernel, problem: Problem, launch: LaunchValues) -> Candidate:
+    function = kernel.function
+    assert function is not None
+    facts = launched(kernel, problem, launch)
+    if kernel.assembled is not None:
+        used = kernel.assembled().resources.get(kernel.entry)
+        facts["registers"] = used.registers if used is not None else None
+    reading = read_shape(kernel.module, function, Launch(**facts))
+    return Candidate(label, kernel_name(kernel.entry), kernel.arch, reading)
+
+
+def of_ptx(path: Path) -> list[Candidate]:
+    """All kernels in a file that holds PTX, of those for several chips each.
+
+    Raises:
+        PorterError: what `ptx_texts` and `parse_ptx` raise.
+    """
+    modules = [parse_ptx(text, str(path)) for text in ptx_texts(path)]
+    return [
+        Candidate("kernel", kernel_name(entry.name), module.target, read_shape(module, entry))
+        for module in modules for entry in module.entries()
+    ]  # fmt: skip
+
+
+def of_program(
+    session: Session, path: Path, arguments: Sequence[str], include_dirs: Iterable[Path]
+) -> tuple[list[Candidate], list[Diagnostic]]:
+    """The kernels that a program launches, in the order of their first launches.
+
+    Raises:
+        PorterError: what building and running raise.
+    """
+    request = program_request(path, arguments, None, tuple(include_dirs))
+    outcome = run_source_or_executable(request, SimOptions(), find_toolkit(session.toolkit))
+    first = {record.kernel: record for record in reversed(outcome.launches)}
+    found = []
+    for record in reversed(first.values()):
+        module = parse_ptx(record.ptx, str(path))
+        function = module.function(record.kernel)
+        reading = read_shape(module, function, Launch(**launched_record(record, function)))
+        found.append(Candidate("kernel", kernel_name(record.kernel), module.target, reading))
+    return found, list(outcome.diagnostics)

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The instructions of a kernel in a row, the loops they stand in, and registers whose values its text says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from porter.ptx import ast
+
+_ENDS = ("ret", "exit", "trap")
+_SIZES = {"u8": 1, "s8": 1, "b8": 1, "u16": 2, "s16": 2, "b16": 2, "u32": 4, "s32": 4, "b32": 4, "u64": 8, "s64": 8,
+          "b64": 8}  # fmt: skip
+_DEEPEST = 8
+"""Calls in calls that are followed, and steps from one register's value to another's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """`body` holds the indices of its instructions, in their order."""
+
+    head: int
+    body: tuple[int, ...]
+
+    @cached_property
+    def members(self) -> frozenset[int]:
+        return frozenset(self.body)
+
+
+@dataclass
+class _Scope:
+    """Names of a `{ }` block, with those around it."""
+
+    outer: _Scope | None
+    registers: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def register(self, name: str) -> str:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.registers:
+                return scope.registers[name]
+            scope = scope.outer
+        return name
+
+    def label(self, name: str) -> str:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.labels:
+                return scope.labels[name]
+            scope = scope.outer
+        return name
+
+
+class Code:
+    """A kernel with the functions that it calls in the places of their calls. `parameters`: the bytes of those that a
+    launch gives it, by name."""
+
+    def __init__(self, module: ast.Module, entry: ast.Function, parameters: Mapping[str, bytes] | None = None) -> None:
+        self.module = module
+        self.entry = entry
+        self._parameters = parameters or {}
+        self.code: list[ast.Instruction] = []
+        self._labels: dict[str, int] = {}
+        self._jumps: dict[int, str] = {}
+        self._scopes: list[_Scope] = []
+        self._names = 0
+        self._functions = {f.name: f for f in module.functions if f.body is not None and not f.is_entry}
+        self._walk(entry.body or (), None, 0)
+        self._definitions: dict[str, list[int]] = defaultdict(list)
+        for at, ins in enumerate(self.code):
+            if ins.operands and ins.parts[0] not in ("st", "bra", "red", "call", "tcgen05", "wgmma"):
+                for name in _written(ins.operands[0]):
+                    self._definitions[self._scopes[at].register(name)].append(at)
+
+    def _walk(self, body: tuple[ast.Statement, ...], outer: _Scope | None, depth: int) -> None:
+        scope = _Scope(outer)
+        for s in body:
+            if isinstance(s, ast.Label):
+                self._names += 1
+                scope.labels[s.name] = f"{s.name}#{self._names}"
+            elif isinstance(s, ast.RegDecl) and outer is not None and s.count is None:
+                self._names += 1
+                scope.registers[s.name] = f"{s.name}#{self._names}"
+        for s in body:
+            if isinstance(s, ast.Block):
+                self._walk(s.body, scope, depth)
+            elif isinstance(s, ast.Label):
+                self._labels[scope.label(s.name)] = len(self.code)
+            elif isinstance(s, ast.Instruction):
+                self._add(s, scope, depth)
+
+    def _add(self, ins: ast.Instruction, scope: _Scope, depth: int) -> None:
+        if ins.parts[0] == "call" and depth < _DEEPEST:
+            called = next((o.name for o in ins.operands if isinstance(o, ast.Sym) and o.name in self._functions), None)
+            if called is not None:
+                # What returns goes on behind the call; names of its own are those of another scope.
+                inner = _Scope(scope)
+                self._walk(self._functions[called].body or (), inner, depth + 1)
+                return
+        if ins.parts[0] == "bra":
+            target = next((o.name for o in ins.operands if isinstance(o, ast.Sym)), None)
+            if target is not None:
+                self._jumps[len(self.code)] = scope.label(target)
+        if depth and ins.parts[0] == "ret":
+            return
+        self.code.append(ins)
+        self._scopes.append(scope)
+
+    # Values -------------------------------------------------------------------------------------------
+
+    def value(self, at: int, operand: ast.Operand | None, depth: int = 0) -> int | None:
+        """The number that an operand of the instruction at `at` has in any run, or None."""
+        if isinstance(operand, ast.Imm):
+            return int(operand.value) if not operand.is_float else None
+        if not isinstance(operand, ast.Reg) or depth > _DEEPEST:
+            return None
+        return self._register(self._scopes[at].register(operand.name), depth)
+
+    def _register(self, name: str, depth: int) -> int | None:
+        places = self._definitions.get(name, [])
+        if not places or len(places) > 2:
+            return None
+        values = {self._computed(at, depth + 1) for at in places}
+        return values.pop() if len(values) == 1 else None
+
+    def _computed(self, at: int, depth: int) -> int | None:
+        ins = self.code[at]
+        if ins.parts[:2] == ("ld", "param"):
+            return self._given(ins)
+        given = [self.value(at, o, depth) for o in ins.operands[1:]]
+        if not given or any(v is None for v in given) or ins.guard is not None:
+            return None
+        return _result(ins.parts, [v for v in given if v is not None])
+
+    def _given(self, ins: ast.Instruction) -> int | None:
+        """What an ld.param of one integer reads."""
+        where, size = ins.operands[-1], _SIZES.get(ins.parts[-1])
+        if size is None or not isinstance(where, ast.Mem) or not isinstance(where.base, ast.Sym):
+            return None
+        start = where.base.offset + where.offset
+        data = self._parameters.get(where.base.name, b"")[start : start + size]
+        return int.from_bytes(data, "little") if len(data) == size else None
+
+    def definitions(self, at: int, operand: ast.Operand) -> list[int]:
+        """Where the register that an operand of the instruction at `at` names is written."""
+        if not isinstance(operand, ast.Reg):
+            return []
+        return self._definitions.get(self._scopes[at].register(operand.name), [])
+
+    # Loops --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _successors(self) -> list[tuple[int, ...]]:
+        found: list[tuple[int, ...]] = []
+        for at, ins in enumerate(self.code):
+            following = (at + 1,) if at + 1 < len(self.code) else ()
+            head = ins.parts[0]
+            if head == "bra" and at in self._jumps:
+                target = (self._labels.get(self._jumps[at], at + 1),)
+                found.append(target if ins.guard is None else (*target, *following))
+            elif head in _ENDS and ins.guard is None:
+                found.append(())
+            else:
+                found.append(following)
+        return found
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """All loops, inner ones first."""
+        after = self._successors
+        before: dict[int, list[int]] = defaultdict(list)
+        for at, following in enumerate(after):
+            for target in following:
+                before[target].append(at)
+        bodies: dict[int, set[int]] = {}
+        for source, head in _back_edges(after):
+            body = bodies.setdefault(head, {head})
+            todo = [source]
+            while todo:
+                at = todo.pop()
+                if at not in body:
+                    body.add(at)
+                    todo += before[at]
+        found = [Loop(head, tuple(sorted(body))) for head, body in bodies.items() if 0 not in body or head == 0]
+        return tuple(sorted(found, key=lambda loop: len(loop.body)))
+
+    def around(self, at: int) -> list[Loop]:
+        """The loops that an instruction stands in, the innermost first; those that only wait for an mbarrier are
+        none."""
+        return [loop for loop in self._working if at in loop.members]
+
+    @cached_property
+    def _working(self) -> tuple[Loop, ...]:
+        return tuple(loop for loop in self.loops if not self.is_wait(loop))
+
+    @cached_property
+    def waits(self) -> dict[int, int]:
+        """The mbarrier waits: the place of each loop's first test, by the places of all its tests."""
+        found: dict[int, int] = {}
+        for loop in self.loops:
+            if self.is_wait(loop):
+                tests = [at for at in loop.body if is_test(self.code[at])]
+                found |= dict.fromkeys(tests, tests[0])
+        for at, ins in enumerate(self.code):
+            if is_test(ins):
+                found.setdefault(at, at)
+        return found
+
+    def is_wait(self, loop: Loop) -> bool:
+        """Whether a loop does nothing but test an mbarrier."""
+        tests = sum(is_test(self.code[at]) for at in loop.body)
+        return tests > 0 and all(_is_idle(self.code[at]) for at in loop.body)
+
+    def trips(self, loop: Loop) -> int | None:
+        """How often a loop runs, where it counts from one number to another in its text."""
+        for at in loop.body:
+            ins = self.code[at]
+            if ins.parts[:2] not in (("setp", "ne"), ("setp", "eq"), ("setp", "lt"), ("setp", "gt")):
+                continue
+            if (found := self._counted(loop, at)) is not None:
+                return found
+        return None
+
+    def _counted(self, loop: Loop, at: int) -> int | None:
+        last = self.value(at, self.code[at].operands[-1])
+        if last is None:
+            return None
+        counter = self.code[at].operands[1]
+        for _ in range(3):
+            places = self.definitions(at, counter)
+            steps = [p for p in places if p in loop.members]
+            starts = [self._computed(p, 0) for p in places if p not in loop.members]
+            if len(steps) == 1 and self.code[steps[0]].parts[0] == "add":
+                step = self.value(steps[0], self.code[steps[0]].operands[2])
+                if step and not starts:
+                    at, counter = steps[0], self.code[steps[0]].operands[1]
+                    if set(self.definitions(at, counter)) == set(places):
+                        return None
+                    continue
+                if step and len(starts) == 1 and starts[0] is not None and (last - starts[0]) % step == 0:
+                    return (last - starts[0]) // step or None
+            if len(steps) == 1 and self.code[steps[0]].parts[0] == "mov":
+                at, counter = steps[0], self.code[steps[0]].operands[1]
+                continue
+            return None
+        return None
+
+
+def _back_edges(after: list[tuple[int, ...]]) -> Iterator[tuple[int, int]]:
+    """Edges to an instruction that a depth-first walk has entered and not left."""
+    state = [0] * len(after)
+    stack: list[tuple[int, int]] = [(0, 0)] if after else []
+    if after:
+        state[0] = 1
+    while stack:
+        at, which = stack.pop()
+        if which >= len(after[at]):
+            state[at] = 2
+            continue
+        stack.append((at, which + 1))
+        target = after[at][which]
+        if state[target] == 1:
+            yield at, target
+        elif state[target] == 0:
+            state[target] = 1
+            stack.append((target, 0))
+
+
+def is_test(ins: ast.Instruction) -> bool:
+    """mbarrier.try_wait or test_wait."""
+    return ins.parts[0] == "mbarrier" and ins.parts[1] in ("try_wait", "test_wait")
+
+
+_IDLE = frozenset(
+    ("setp", "selp", "mov", "add", "sub", "bra", "and", "or", "not", "nanosleep", "cvt", "cvta", "shl", "shr", "xor")
+)
+
+
+def _is_idle(ins: ast.Instruction) -> bool:
+    return is_test(ins) or ins.parts[0] in _IDLE
+
+
+def _written(operand: ast.Operand) -> Iterator[str]:
+    if isinstance(operand, ast.Reg):
+        yield operand.name
+    elif isinstance(operand, ast.Vec):
+        for item in operand.items:
+            yield from _written(item)
+    elif isinstance(operand, ast.Pair):
+        yield from _written(operand.first)
+        yield from _written(operand.second)
+
+
+def _result(parts: tuple[str, ...], given: list[int]) -> int | None:
+    match parts[0], given:
+        case ("mov" | "cvt" | "cvta", [a]):
+            return a
+        case "add", [a, b]:
+            return a + b
+        case "sub", [a, b]:
+            return a - b
+        case "mul", [a, b] if "hi" not in parts:
+            return a * b
+        case "mad", [a, b, c] if "hi" not in parts:
+            return a * b + c
+        case "shl", [a, b]:
+            return a << b
+        case "shr", [a, b]:
+            return a >> b
+        case "or", [a, b]:
+            return a | b
+        case "and", [a, b]:
+            return a & b
+        case "xor", [a, b]:
+            return a ^ b
+    return None

@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of a kernel from its PTX.
+
+Loops, constants and the order of instructions say what a stage is. What they do not say stays None; what is concluded
+rather than read stands in `assumed`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from porter.grade.code import Code, Loop
+from porter.grade.ring import ring_stages
+from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work
+from porter.grade.tiling import USUAL_ROW, Tiling, solve
+from porter.ptx import ast
+from porter.ptx.arch import WARP
+from porter.ptx.idesc import M_FIELD, M_SHIFT, N_SHIFT, OPERAND_FIELDS
+from porter.ptx.table import decode
+from porter.ptx.umma import Kind, UmmaOp
+from porter.ptx.wgmma import THREADS as WARPGROUP
+from porter.ptx.wgmma import WgmmaOp
+
+MUFU = frozenset(("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"))
+"""Functions that the multi-function unit evaluates."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the host says of a launch; None where nobody knows. `smem`: dynamic bytes. `row_bytes`: the narrowest row of
+    the tensor maps' boxes. `parameters`: the kernel's, by name."""
+
+    threads: int | None = None
+    smem: int | None = None
+    cluster: int | None = None
+    registers: int | None = None
+    row_bytes: int | None = None
+    parameters: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """`shape` is None where the kernel has no MMAs that this model knows. `unknown`: facts that were looked for and
+    not found."""
+
+    shape: Shape | None
+    unknown: tuple[str, ...]
+
+
+def read_shape(module: ast.Module, entry: ast.Function, launch: Launch | None = None) -> Reading:
+    """What the text of a kernel and its launch say."""
+    known = launch or Launch()
+    return _Reader(Code(module, entry, known.parameters), module, known).read()
+
+
+class _Reader:
+    def __init__(self, code: Code, module: ast.Module, launch: Launch) -> None:
+        self.code = code
+        self.module = module
+        self.launch = launch
+        self.unknown: list[str] = []
+        self.assumed: list[str] = []
+        rows = code.code
+        self.mma_at = [i for i, ins in enumerate(rows) if _is_mma(ins)]
+        self.loads = [i for i, ins in enumerate(rows) if _is_load(ins)]
+        self.commits = [i for i, ins in enumerate(rows) if ins.parts[:2] == ("tcgen05", "commit")]
+
+    def read(self) -> Reading:
+        if not self.mma_at:
+            return Reading(None, ("tensor-core instructions: there is no tcgen05.mma and no wgmma",))
+        loop = self._stage_loop()
+        inside = [at for at in self.mma_at if loop is None or at in loop.members]
+        found = [(at, self._mma(at)) for at in inside]
+        if any(mma is None for _, mma in found):
+            return Reading(None, (*self.unknown, "M and N of its MMAs: the instruction descriptor is no constant"))
+        if loop is None:
+            self.assumed.append("no loop over K was found: what is graded is all MMAs as one stage")
+        mmas = Counter[Mma]()
+        for at, mma in found:
+            assert mma is not None
+            mmas[mma] += self._times(at, loop)
+        shape = self._shape(loop, mmas)
+        return Reading(shape, tuple(dict.fromkeys(self.unknown)))
+
+    # MMAs ---------------------------------------------------------------------------------------------
+
+    def _stage_loop(self) -> Loop | None:
+        """The innermost loop around MMAs that also waits, loads or commits: the one over K. Loops in it are over parts
+        of a stage. Of several, such as a loop and what was left over when it was unrolled, that with most MMAs."""
+        best: Counter[Loop] = Counter()
+        for at in self.mma_at:
+            around = self.code.around(at)
+            chosen = next((loop for loop in around if self._synchronizes(loop)), around[0] if around else None)
+            if chosen is not None:
+                best[chosen] += 1
+        inner = [loop for loop in best if not any(other.members < loop.members for other in best)]
+        return max(inner, key=lambda loop: best[loop], default=None)
+
+    def _synchronizes(self, loop: Loop) -> bool:
+        events = {*self.code.waits, *self.loads, *self.commits}
+        return any(
+            at in events or self.code.code[at].parts[:2] == ("wgmma", "wait_group")
+            or self.code.code[at].parts[0] in ("bar", "barrier")
+            for at in loop.body
+        )  # fmt: skip
+
+    def _times(self, at: int, stage: Loop | None) -> int:
+        """How often an instruction runs in one pass of the stage's loop."""
+        times = 1
+        for loop in self.code.around(at):
+            if stage is None or loop is stage:
+                break
+            trips = self.code.trips(loop)
+            if trips is None:
+                self.unknown.append("how often a loop inside a stage runs; it counts once")
+            times *= trips or 1
+        return times
+
+    def _mma(self, at: int) -> Mma | None:
+        ins = decode(self.code.code[at])
+        if ins.parts[0] == "wgmma":
+            op = WgmmaOp.of(ins.modifiers)
+            a = ins.rows["a"][1] if "a" in ins.rows else None
+            return Mma(64, op.n, _wgmma_kind(op), 1, "registers" if isinstance(a, ast.Vec) else "shared", True)
+        umma = UmmaOp.of(ins.modifiers)
+        word = self.code.value(at, ins.get("idesc"))
+        if word is None:
+            return None
+        a_operand = ins["a"] if "a" in ins else ins.operands[1]
+        where = "tensor" if isinstance(a_operand, ast.Mem) else "shared"
+        m, n = M_FIELD.get(word) << M_SHIFT, OPERAND_FIELDS["n"].get(word) << N_SHIFT
+        if not m or not n:
+            return None
+        return Mma(m, n, umma.kind, umma.cta_group, "tensor" if where == "tensor" else "shared")
+
+    # The stage ----------------------------------------------------------------------------------------
+
+    def _shape(self, loop: Loop | None, mmas: Counter[Mma]) -> Shape:
+        threads = self._threads()
+        roles = self._roles(loop)
+        first = next(iter(mmas))
+        nbytes, phases = self._stage_bytes(loop, roles)
+        groups = self._issuing_groups(first, threads, roles)
+        suggested = self._phases(loop, phases if roles != "specialized" else 0)
+        tiling = solve(mmas, nbytes, groups, suggested, self.launch.row_bytes or USUAL_ROW)
+        if tiling is None and nbytes is not None:
+            self.assumed.append("a stage is no plain product: no output tile is known")
+            own = first.wgmma or self._reads_results(loop)
+            tiling = Tiling.of_all(mmas, self._operand_bytes(mmas, nbytes), groups[-1] if own else 1)
+        elif tiling is None:
+            tiling = Tiling.of_all(mmas, None, 1)
+        smem = self._smem()
+        stages = ring_stages(self.code, self._ring_loops(loop), tiling.load_bytes or nbytes, smem)
+        if roles == "serial":
+            stages = 1
+        if stages is None:
+            self.unknown.append("the number of stages")
+        columns = self._columns()
+        persistent = loop is not None and self._has_outer(loop)
+        if self.launch.row_bytes is None:
+            self.assumed.append("boxes of TMA have rows of 128 bytes")
+        return Shape(
+            self.module.target, tiling.mmas, tiling.m, tiling.n, tiling.load_bytes, stages, roles,
+            self.launch.row_bytes, self._waits_each(loop), tiling.issuers, self._cluster(), persistent,
+            self._epilogue(loop, tiling, columns, persistent),
+            self._work(loop, threads, tiling), Residency(smem, columns, threads, self.launch.registers),
+            tuple(dict.fromkeys(self.assumed)),
+        )  # fmt: skip
+
+    def _phases(self, loop: Loop | None, expected: int) -> tuple[int, ...]:
+        """How many stages a pass of the loop may hold: batches of MMAs, phases that loads are expected in, waits."""
+        if loop is None:
+            return ()
+        rows = self.code.code
+        batches = sum(at in loop.members for at in self.commits)
+        batches += sum(rows[at].parts[:2] == ("wgmma", "commit_group") for at in loop.body)
+        waits = len({self.code.waits[at] for at in loop.body if at in self.code.waits})
+        return (expected, batches, waits, waits // 2)
+
+    def _reads_results(self, loop: Loop | None) -> bool:
+        """Whether those who issue MMAs also read what they give: then each warpgroup issues its own."""
+        rows = self.code.code
+        return loop is not None and any(rows[at].parts[:2] == ("tcgen05", "ld") for at in loop.body)
+
+    def _roles(self, loop: Loop | None) -> Roles | None:
+        if not self.loads:
+            self.unknown.append("loads: there is neither TMA nor cp.async into shared memory")
+            return None
+        if loop is None:
+            return "serial"
+        inside = [at for at in self.loads if at in loop.members]
+        if not inside:
+            return "specialized"
+        # Loads ahead of the loop are of its first stages if no MMA stands between; others belong to copies of its body.
+        start = loop.body[0]
+        last = max((at for at in self.mma_at if at < start), default=-1)
+        return "pipelined" if any(last < at < start for at in self.loads) else "serial"
+
+    def _load_loops(self, loop: Loop | None, roles: Roles | None) -> list[Loop]:
+        """The loops that loads of stages stand in."""
+        if roles in ("serial", "pipelined"):
+            return [loop] if loop is not None else []
+        found = [around[0] for at in self.loads if (around := self.code.around(at))]
+        return list(dict.fromkeys(found))
+
+    def _ring_loops(self, loop: Loop | None) -> list[Loop]:
+        return [*([loop] if loop is not None else []), *self._load_loops(loop, self._roles(loop))]
+
+    def _stage_bytes(self, loop: Loop | None, roles: Roles | None) -> tuple[int | None, int]:
+        """Bytes that one mbarrier expects per phase, and how many such phases a pass of the loader's loop has."""
+        rows = self.code.code
+        loops = self._load_loops(loop, roles)
+        expects = [
+            at for at, ins in enumerate(rows)
+            if "expect_tx" in ins.parts and (not loops or any(at in one.members for one in loops))
+        ]  # fmt: skip
+        values = Counter(self.code.value(at, rows[at].operands[-1]) for at in expects)
+        values.pop(None, None)
+        if values:
+            (value, count), *others = values.most_common()
+            if others:
+                self.assumed.append(f"stages have {value} bytes; some mbarriers expect others")
+            return value, count
+        copies = [at for at in self.loads if rows[at].parts[:2] == ("cp", "async") and "bulk" not in rows[at].parts]
+        inside = [at for at in copies if loop is None or at in loop.members]
+        threads = self._threads()
+        if inside and threads:
+            sizes = [self.code.value(at, rows[at].operands[2]) or 16 for at in inside]
+            self.assumed.append("every thread of the block runs each cp.async of a stage")
+            return sum(size * self._times(at, loop) for at, size in zip(inside, sizes, strict=True)) * threads, 1
+        self.unknown.append("the bytes of a stage: no mbarrier expects a constant number")
+        return None, 1
+
+    def _operand_bytes(self, mmas: Counter[Mma], nbytes: int) -> int:
+        """Of a stage that is no plain product: B of all its MMAs, if loads come in such parts."""
+        b = sum(32 * mma.n * count for mma, count in mmas.items())
+        return b if b % nbytes == 0 else nbytes
+
+    def _issuing_groups(self, first: Mma, threads: int | None, roles: Roles | None) -> Sequence[int]:
+        """How many warpgroups (wgmma, and ports that keep them) may issue MMAs of their own."""
+        if threads is None:
+            return (1, 2, 3)
+        groups = max(1, threads // WARPGROUP)
+        most = groups - 1 if roles == "specialized" and groups > 1 else groups
+        return tuple(range(1, most + 1))
+
+    def _waits_each(self, loop: Loop | None) -> bool:
+        """Whether MMAs of a stage are waited for before more are issued."""
+        if loop is None:
+            return True
+        rows = self.code.code
+        groups = [at for at in loop.body if rows[at].parts[:2] == ("wgmma", "wait_group")]
+        if groups:
+            return all(self.code.value(at, rows[at].operands[0]) == 0 for at in groups)
+        order = [at for at in loop.body if at in set(self.commits) or at in set(self.mma_at) or at in self.code.waits]
+        kinds = ["W" if at in self.code.waits else "C" if at in set(self.commits) else "M" for at in order]
+        if "C" not in kinds:
+            return False
+        # Once round from behind the last commit: a ring has one wait there, for the next stage's load.
+        start = len(kinds) - 1 - kinds[::-1].index("C") + 1
+        behind = [at for at, kind in zip(order[start:], kinds[start:], strict=True) if kind == "W"]
+        ahead = [at for at, kind in zip(order, kinds, strict=True)][: kinds.index("M")] if "M" in kinds else []
+        places = {self.code.waits[at] for at in (*behind, *ahead) if at in self.code.waits}
+        waits = len(places)
+        loads = any(at in loop.members for at in self.loads)
+        return waits >= 2 or (loads and waits >= 1 and bool(behind))
+
+    # The block ----------------------------------------------------------------------------------------
+
+    def _threads(self) -> int | None:
+        if self.launch.threads is not None:
+            return self.launch.threads
+        for name in ("reqntid", "maxntid"):
+            if given := self.code.entry.directives.get(name):
+                product = 1
+                for x in given:
+                    product *= x
+                return product
+        return None
+
+    def _cluster(self) -> int:
+        if self.launch.cluster is not None:
+            return self.launch.cluster
+        product = 1
+        for x in self.code.entry.directives.get("reqnctapercluster", ()):
+            product *= x
+        return product
+
+    def _smem(self) -> int | None:
+        if self.launch.smem is None:
+            return None
+        used = {o.name for ins in self.code.code for o in ins.operands if isinstance(o, ast.Sym)}
+        used |= {o.base.name for ins in self.code.code for o in ins.operands
+                 if isinstance(o, ast.Mem) and isinstance(o.base, ast.Sym)}  # fmt: skip
+        static = sum(v.size for v in self.module.variables if v.space == "shared" and not v.extern and v.name in used)
+        return static + self.launch.smem
+
+    def _columns(self) -> int:
+        found = [
+            self.code.value(at, ins.operands[-1])
+            for at, ins in enumerate(self.code.code) if ins.parts[:2] == ("tcgen05", "alloc")
+        ]  # fmt: skip
+        if any(value is None for value in found):
+            self.unknown.append("columns of Tensor Memory that are allocated")
+        return sum(value or 0 for value in found)
+
+    def _has_outer(self, loop: Loop) -> bool:
+        return any(loop.members < other.members for other in self.code.loops if not self.code.is_wait(other))
+
+    # The epilogue -------------------------------------------------------------------------------------
+
+    def _epilogue(self, loop: Loop | None, tiling: Tiling, columns: int, persistent: bool) -> Epilogue:
+        rows = self.code.code
+        behind = [at for at in range(len(rows)) if loop is None or at not in loop.members]
+        by_tma = [
+            at for at in behind if rows[at].parts[:3] == ("cp", "async", "bulk") and "bulk_group" in rows[at].parts
+        ]
+        loads = [at for at in behind if rows[at].parts[:2] == ("tcgen05", "ld")]
+        store: Store = "tma" if by_tma else "threads"
+        if not by_tma and any("32x32b" in rows[at].parts for at in loads):
+            store = "rows"
+        narrow = any(p in ins.parts for ins in rows for p in ("f16x2", "bf16x2") if ins.parts[0] == "cvt")
+        narrow = narrow or any(ins.parts[0] == "cvt" and ins.parts[-1] == "f32" and
+                               ("f16" in ins.parts or "bf16" in ins.parts) for ins in rows)  # fmt: skip
+        width = max((_columns_of(rows[at]) for at in loads), default=None)
+        overlapped = persistent and bool(tiling.n) and columns >= 2 * (tiling.columns or columns) and any(
+            self._another_role(at, loop) for at in loads)  # fmt: skip
+        return Epilogue(2 if narrow else 4, store, max(1, len(by_tma)), overlapped, width)
+
+    def _another_role(self, at: int, loop: Loop | None) -> bool:
+        """Whether an instruction stands in a loop over tiles that is not the one around the MMAs."""
+        outer = self.code.around(at)
+        return bool(outer) and loop is not None and not any(loop.members < one.members for one in outer)
+
+    def _work(self, loop: Loop | None, threads: int | None, tiling: Tiling) -> Work:
+        """What threads compute in a stage: in the MMAs' loop, or in one that reads Tensor Memory and evaluates."""
+        if loop is None or threads is None:
+            return Work()
+        rows = self.code.code
+        chosen, warps = loop, tiling.issuers * 4
+        if not tiling.mmas[0][0].wgmma:
+            reading = [
+                one for one in self.code.loops
+                if one is not loop and not self.code.is_wait(one) and not loop.members <= one.members
+                and any(rows[at].parts[:2] == ("tcgen05", "ld") for at in one.body)
+                and any(rows[at].parts[0] in MUFU for at in one.body)
+            ]  # fmt: skip
+            own = any(rows[at].parts[0] in MUFU for at in loop.body)
+            if not reading and not own:
+                return Work()
+            if reading:
+                chosen = max(reading, key=lambda one: len(one.body))
+                warps = max(4, (threads // WARP - 2) // 4 * 4)
+                self.assumed.append(f"{warps} warps work on results in each stage")
+        mufu = sum(rows[at].parts[0] in MUFU for at in chosen.body)
+        if not mufu:
+            return Work()
+        return Work(len(chosen.body) * warps, mufu * warps * WARP, True)
+
+
+def _is_mma(ins: ast.Instruction) -> bool:
+    p = ins.parts
+    return (p[0] == "tcgen05" and p[1] == "mma") or (p[0] == "wgmma" and p[1] == "mma_async")
+
+
+def _is_load(ins: ast.Instruction) -> bool:
+    """Whether an instruction copies from global to shared memory without the thread's waiting for it."""
+    p = ins.parts
+    if p[:2] != ("cp", "async") or "commit_group" in p or "wait_group" in p or "wait_all" in p:
+        return False
+    if "bulk" in p:
+        return "prefetch" not in p and any(x.startswith("mbarrier::complete_tx") for x in p)
+    return "global" in p and any(x.startswith("shared") for x in p)
+
+
+def _wgmma_kind(op: WgmmaOp) -> Kind:
+    return {16: Kind.F16, 8: Kind.TF32}.get(op.k, Kind.I8 if op.d_type.value == "s32" else Kind.F8F6F4)
+
+
+def _columns_of(ins: ast.Instruction) -> int:
+    """Columns of Tensor Memory that a tcgen05.ld reads."""
+    number = next((int(p[1:]) for p in ins.parts if p[:1] == "x" and p[1:].isdigit()), 1)
+    shape = next((p for p in ins.parts if "x" in p and p.endswith("b") and p[0].isdigit()), "32x32b")
+    return max(1, int(shape.partition("x")[2].rstrip("b")) // 32) * number

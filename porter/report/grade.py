@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grades: the table, one line of it, JSON, and a timeline for Perfetto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from porter.grade.model import Grade, timeline
+from porter.report import trace as report_trace
+from porter.sim.trace.recorder import Kind, Launched, Recorder, Track
+
+TRUST = "order and limiting part can be trusted, rates cannot: docs/grade.md"
+_SHOWN = 3
+
+
+class Graded(Protocol):
+    """What was graded."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def kernel(self) -> str: ...
+
+
+Row = tuple[str, Graded, Grade]
+"""The change that was asked for (empty: the kernel as it is), the kernel, its grade."""
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def line(found: Grade) -> str:
+    """One line: `54.4 % of a B200's nominal rate, limited by TMA fill`."""
+    capped = f" (power allows {percent(found.capped)})" if found.capped < found.rate else ""
+    return f"{percent(found.rate)} of {found.chip.name}'s nominal rate{capped}, limited by {found.limit}"
+
+
+def text(rows: Sequence[Row]) -> Iterator[RenderableType]:
+    """A table of all, and below it what holds and lifts each."""
+    if not rows:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("kernel", "on", "% of nominal", "capped", "clocks a tile", "a stage", "waves", "blocks an SM",
+                    "limited by"):  # fmt: skip
+        table.add_column(heading, overflow="fold")
+    for change, what, one in rows:
+        name = f"{what.label}: {what.kernel}" if not change else f"  if {change}"
+        waves = f"{one.waves:.2f}" if one.problem is not None else "-"
+        table.add_row(name, one.chip.name, f"{100 * one.rate:.1f}", f"{100 * one.capped:.1f}", f"{one.tile_clocks:.0f}",
+                      f"{one.stage_clocks:.0f}", waves, str(one.blocks), one.limit)  # fmt: skip
+    yield table
+    for change, what, one in rows:
+        if change:
+            continue
+        yield Text(f"{what.label}: {what.kernel}: {_structure(one)}")
+        if one.terms:
+            yield Text("  costs        " + ", ".join(f"{t} {100 * g:.0f} %" for t, g in one.terms[:_SHOWN]))
+        if one.lifts:
+            yield Text("  would lift   " + ", ".join(f"{t} {100 * g:+.0f} %" for t, g in one.lifts[:_SHOWN]))
+        for assumed in one.shape.assumed:
+            yield Text(f"  assumed      {assumed}")
+    yield Text(TRUST)
+
+
+def _structure(one: Grade) -> str:
+    shape = one.shape
+    mmas = ", ".join(f"{count} MMAs of {m.m} x {m.n}" for m, count in shape.mmas)
+    tile = f"tile {shape.tile_m} x {shape.tile_n} x {shape.tile_k}, " if shape.is_product else ""
+    of = f" of {one.problem}" if one.problem is not None else ", one long loop"
+    pair = " by pairs of blocks" if shape.cta_group == 2 else ""
+    return f"{tile}{mmas} a stage{pair}, {shape.stages} stages of {shape.load_bytes} bytes, {shape.roles}{of}"
+
+
+def body(rows: Sequence[Row]) -> dict[str, Any]:
+    """What the JSON document holds."""
+    return {"trust": TRUST, "kernels": [_kernel(*row) for row in rows]}
+
+
+def _kernel(change: str, what: Graded, one: Grade) -> dict[str, Any]:
+    shape = one.shape
+    return {
+        "program": what.label,
+        "kernel": what.kernel,
+        "what_if": change,
+        "chip": one.chip.name,
+        "arch": shape.arch,
+        "problem": None if one.problem is None else [one.problem.m, one.problem.n, one.problem.k],
+        "percent_of_nominal": round(100 * one.rate, 2),
+        "capped_percent": round(100 * one.capped, 2),
+        "clocks_per_tile": round(one.tile_clocks, 1),
+        "clocks_per_stage": round(one.stage_clocks, 1),
+        "waves": round(one.waves, 3),
+        "blocks_per_sm": one.blocks,
+        "limit": one.limit,
+        "terms": [{"term": t, "gain_percent": round(100 * g, 2)} for t, g in one.terms],
+        "lifts": [{"change": t, "gain_percent": round(100 * g, 2)} for t, g in one.lifts],
+        "shape": {
+            "mmas": [
+                {"m": m.m, "n": m.n, "kind": str(m.kind), "cta_group": m.cta_group, "a": m.a, "count": count}
+                for m, count in shape.mmas
+            ],
+            "tile": [shape.tile_m, shape.tile_n, shape.tile_k] if shape.is_product else None,
+            "load_bytes": shape.load_bytes,
+            "stages": shape.stages,
+            "roles": shape.roles,
+            "waits_each": shape.waits_each,
+            "issuers": shape.issuers,
+            "persistent": shape.persistent,
+            "store": shape.epilogue.store,
+            "overlapped": shape.epilogue.overlapped,
+        },
+        "assumed": list(shape.assumed),
+    }
+
+
+_KINDS: dict[str, Kind] = {
+    "TMA": "TMA", "tensor core": "tensor core", "epilogue": "store", "issue": "warp", "MUFU": "copy",
+}  # fmt: skip
+
+
+def write_timeline(rows: Sequence[Row], path: Path) -> int:
+    """Write what happens on one SM to a file for Perfetto; a microsecond of it is a clock. The number of events.
+
+    Raises:
+        PorterError: WRITE_FAILED.
+    """
+    recorder = Recorder(limit=10**9)
+    for change, what, one in rows:
+        name = f"{what.label} {what.kernel}" + (f" if {change}" if change else "")
+        recorder.launches.append(Launched(name, one.blocks))
+        found = timeline(one)
+        for block in sorted({a.block for a in found.activities}):
+            group = recorder.add_group((block, 0, 0))
+            free: dict[str, list[float]] = {}
+            tracks: dict[tuple[str, int], Track] = {}
+            for at in sorted((a for a in found.activities if a.block == block), key=lambda a: a.start):
+                # Loads overlap: each gets the first row that is free.
+                ends = free.setdefault(at.lane, [])
+                row = next((i for i, end in enumerate(ends) if end <= at.start), len(ends))
+                ends[row:] = [at.end, *ends[row + 1 :]]
+                if (at.lane, row) not in tracks:
+                    tracks[at.lane, row] = recorder.add_track(group, _KINDS[at.lane], at.lane, 0, row)
+                taken = {"clocks": round(at.end - at.start)}
+                recorder.open(tracks[at.lane, row], "operation", at.name, round(at.start), round(at.end), taken)
+    return report_trace.write(recorder, path, "clocks of one SM", "porter grade", "1 us is one clock, as predicted")

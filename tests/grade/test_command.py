@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter grade` as a command: PTX, what if, the timeline, JSON, and what it does not know."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+from grade.kernels import kernel
+
+from porter.cli.main import main
+from porter.grade.calibration import ladders
+from porter.grade.shape import Shape
+from porter.report import json as report_json
+
+RUNGS = {rung.name: rung.shape for ladder in ladders() for rung in ladder.rungs}
+RING = RUNGS["v4: warp specialized, 7 stages"]
+
+
+def porter(*arguments: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(main, ["--no-config", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def graded(*arguments: str | Path, code: int = 0) -> Any:
+    document = json.loads(porter("--format", "json", "grade", *arguments, code=code))
+    if document["kind"] == "grade":
+        jsonschema.validate(document, report_json.schema("grade"))
+    return document
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def written(shape: Shape, *changes: tuple[str, str]) -> Path:
+        text = kernel(shape)
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        path = tmp_path / "kernel.ptx"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def test_ptx_is_graded(write: Any) -> None:
+    found = graded(write(RING))["kernels"]
+    assert len(found) == 1
+    one = found[0]
+    assert one["chip"] == "B200"
+    assert one["shape"]["tile"] == [128, 128, 64]
+    assert one["shape"]["stages"] == 7
+    assert one["limit"] == "TMA fill"
+    assert 40 < one["percent_of_nominal"] < 70
+    assert one["problem"] == [4096, 4096, 4096]
+    assert any("128 bytes" in text for text in one["assumed"])
+
+
+def test_the_table_names_what_limits_and_what_lifts(write: Any) -> None:
+    text = porter("grade", write(RING))
+    assert "TMA fill" in text
+    assert "would lift" in text
+    assert "order and limiting part can be trusted" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "rises"),
+    [
+        ("tile=128x256", True),
+        ("pair", True),
+        ("stages=2", False),
+        ("problem=256x256x4096", False),
+        ("problem=8192x8192x8192", True),
+    ],
+)
+def test_what_if(write: Any, change: str, rises: bool) -> None:
+    before, after = graded(write(RING), "--what-if", change)["kernels"]
+    assert before["what_if"] == ""
+    assert after["what_if"] == change
+    assert (after["percent_of_nominal"] > before["percent_of_nominal"]) is rises
+
+
+def test_what_if_changes_what_is_asked_for_and_nothing_else(write: Any) -> None:
+    before, after = graded(write(RING), "--what-if", "stages=3")["kernels"]
+    assert after["shape"] == {**before["shape"], "stages": 3}
+    _, paired = graded(write(RING), "--what-if", "pair")["kernels"]
+    assert paired["shape"]["mmas"][0]["cta_group"] == 2
+    assert paired["shape"]["tile"] == [256, 128, 64]
+    assert paired["shape"]["load_bytes"] == before["shape"]["load_bytes"] * 3 // 4
+
+
+def test_the_order_of_more_stages(write: Any) -> None:
+    asked = [x for n in range(2, 8) for x in ("--what-if", f"stages={n}")]
+    rates = [k["percent_of_nominal"] for k in graded(write(RING), *asked)["kernels"][1:]]
+    assert rates == sorted(rates)
+    assert rates[0] < rates[-1]
+
+
+@pytest.mark.parametrize(
+    "change", ["stages", "tile=128", "stages=99", "tile=100x128", "tile=128x512x64,pair,overlap", "overlap,overlap",
+               "problem=1x2", "m128", "faster"],
+)  # fmt: skip
+def test_changes_that_are_none_or_do_not_fit_are_refused(write: Any, change: str) -> None:
+    document = graded(write(RING), "--what-if", change, code=2)
+    assert "--what-if" in document["diagnostics"][0]["message"]
+
+
+def test_a_fact_that_is_missing_is_named_and_can_be_stated(write: Any) -> None:
+    path = write(RING, ("selp.b32", "min.s32 %r99, %r98, %r97; //"))
+    document = graded(path, code=6)
+    assert document["diagnostics"][0]["id"] == "PT5066"
+    assert "the number of stages" in document["diagnostics"][0]["message"]
+    stated = graded(path, "--what-if", "stages=7")["kernels"]
+    assert [k["what_if"] for k in stated] == ["stages=7"]
+    assert stated[0]["percent_of_nominal"] == graded(write(RING))["kernels"][0]["percent_of_nominal"]
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--problem", "4096"], 2), (["--kernel", "other"], 6)])
+def test_options_that_name_nothing(write: Any, arguments: list[str], code: int) -> None:
+    assert graded(write(RING), *arguments, code=code)["diagnostics"]
+
+
+def test_files_that_hold_no_kernel(tmp_path: Path) -> None:
+    assert graded(tmp_path / "none.ptx", code=2)["diagnostics"]
+    (tmp_path / "empty.ptx").write_text(".version 8.7\n.target sm_100a\n.address_size 64\n")
+    assert graded(tmp_path / "empty.ptx", code=6)["diagnostics"]
+
+
+@pytest.mark.parametrize("name", ["v1: serial, rows of 16 bytes", "v6: persistent, epilogue overlapped"])
+def test_the_timeline_is_in_clocks(write: Any, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "timeline.json"
+    document = graded(write(RUNGS[name]), "--timeline", out)
+    trace = json.loads(out.read_text())
+    assert len(trace["traceEvents"]) == document["timeline"]["events"]
+    assert "clock" in trace["otherData"]["axis"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    slices = [(names[e["pid"], e["tid"]], e["ts"], e["ts"] + e["dur"]) for e in trace["traceEvents"] if e["ph"] == "X"]
+    products = sorted((start, end) for lane, start, end in slices if lane == "tensor core")
+    stores = sorted((start, end) for lane, start, end in slices if lane == "epilogue")
+    assert products
+    assert len(stores) == 2
+    assert all(a[1] <= b[0] + 1 for a, b in itertools.pairwise(products))
+    overlap = any(start < end_of and end > start_of for start, end in products for start_of, end_of in stores)
+    assert overlap is RUNGS[name].epilogue.overlapped
+
+
+def test_a_timeline_that_cannot_be_written(write: Any, tmp_path: Path) -> None:
+    assert graded(write(RING), "--timeline", tmp_path / "no" / "t.json", code=2)["diagnostics"]
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("v1: serial, rows of 16 bytes", "TMA fill"),
+        ("v4: warp specialized, 7 stages", "TMA fill"),
+        ("6: TMA and tcgen05, serial", "barrier latency"),
+        ("3: 128-byte swizzle", "barrier latency"),
+    ],
+)
+def test_what_limits(write: Any, name: str, limit: str) -> None:
+    assert graded(write(RUNGS[name]))["kernels"][0]["limit"] == limit
+
+
+def test_m64_is_limited_by_the_tensor_core(write: Any) -> None:
+    wide = RUNGS["8: 128 x 256, epilogue in pieces"]
+    half = replace(wide, mmas=((replace(wide.mmas[0][0], m=64), 2 * wide.mmas[0][1]),))
+    one = graded(write(half), "--what-if", "m128")["kernels"]
+    assert one[0]["limit"] == "tensor core"
+    assert one[1]["percent_of_nominal"] > 1.2 * one[0]["percent_of_nominal"]

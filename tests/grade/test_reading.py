@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes that are read from PTX: kernels made for each rung of the published ladders, and variations of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from grade.kernels import kernel
+
+from porter.grade.calibration import BIG_STEP, Ladder, Point, Rung, ladders, pairs
+from porter.grade.chips import chips
+from porter.grade.model import missing, run
+from porter.grade.reading import Launch, Reading, read_shape
+from porter.grade.shape import Mma, Shape
+from porter.ptx.parser import parse_module
+from porter.ptx.umma import Kind
+
+RUNGS = [(ladder, rung) for ladder in ladders() for rung in ladder.rungs]
+
+
+def read(text: str, launch: Launch | None = None) -> Reading:
+    module = parse_module(text)
+    return read_shape(module, module.entries()[0], launch)
+
+
+def launch_of(shape: Shape) -> Launch:
+    return Launch(shape.residency.threads, (shape.residency.smem or 0) + 1024, row_bytes=shape.row_bytes)
+
+
+def shape_of(shape: Shape) -> Shape:
+    found = read(kernel(shape), launch_of(shape)).shape
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("ladder", "rung"), RUNGS, ids=lambda x: f"{x.name}")
+def test_the_shape_of_a_rung_is_read(ladder: Ladder, rung: Rung) -> None:
+    found, given = shape_of(rung.shape), rung.shape
+    assert found.mmas == given.mmas
+    assert (found.tile_m, found.tile_n, found.tile_k) == (given.tile_m, given.tile_n, given.tile_k)
+    assert (found.load_bytes, found.stages, found.roles) == (given.load_bytes, given.stages, given.roles)
+    assert (found.waits_each, found.persistent, found.row_bytes) == (
+        given.waits_each,
+        given.persistent,
+        given.row_bytes,
+    )
+    assert found.epilogue == replace(given.epilogue, load_columns=found.epilogue.load_columns)
+    assert found.residency.tmem_columns == given.residency.tmem_columns
+
+
+def test_kernels_of_the_ladders_are_in_their_order() -> None:
+    """What is read from PTX is graded: 64 of the 67 pairs, and all big steps."""
+    found = []
+    for ladder in ladders():
+        points = [
+            Point(ladder.name, r.name, r.measured, run(shape_of(r.shape), chips()["B200"], ladder.problem).rate)
+            for r in ladder.rungs
+        ]
+        found += pairs(ladder, points)
+    assert len(found) == 67
+    assert sum(p.right for p in found) >= 64
+    assert not [p for p in found if p.factor >= BIG_STEP and not p.right]
+
+
+# --- Variations
+
+SERIAL = next(r.shape for _, r in RUNGS if r.shape.roles == "serial")
+RING = next(r.shape for _, r in RUNGS if r.shape.roles == "specialized" and r.shape.stages == 7)
+
+
+@pytest.mark.parametrize("stages", range(2, 9))
+def test_the_number_of_stages_is_read(stages: int) -> None:
+    given = replace(RING, stages=stages, residency=replace(RING.residency, smem=stages * (RING.load_bytes or 0)))
+    assert shape_of(given).stages == stages
+
+
+def test_stages_are_unknown_where_no_text_says_them() -> None:
+    lines = [line for line in kernel(RING).splitlines() if not line.startswith("selp")]
+    found = read("\n".join(lines), Launch(row_bytes=128))
+    assert found.shape is not None
+    assert missing(found.shape) == ("the number of stages",)
+    assert "the number of stages" in found.unknown
+
+
+def test_shared_memory_that_a_launch_fills_says_the_stages() -> None:
+    lines = [line for line in kernel(RING).splitlines() if not line.startswith("selp")]
+    found = read("\n".join(lines), launch_of(RING)).shape
+    assert found is not None
+    assert found.stages == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        pytest.param(
+            ("mov.b32 %r6, ", "ld.param.u32 %r6, [kernel_param_2]; // "), "M and N", id="idesc of a parameter"
+        ),
+        pytest.param(("mov.b32 %r5, ", "ld.param.u32 %r5, [kernel_param_2]; // "), "bytes of a stage", id="bytes"),
+        pytest.param(("tcgen05.mma.", "// "), "tensor-core", id="no MMA"),
+        pytest.param(("cp.async.bulk.tensor.2d.shared", "// "), "loads", id="no loads"),
+    ],
+)
+def test_what_is_not_known_is_said(change: tuple[str, str], name: str) -> None:
+    found = read(kernel(RING).replace(*change), launch_of(RING))
+    assert any(name in text for text in found.unknown)
+    assert found.shape is None or missing(found.shape)
+
+
+def test_a_parameter_of_the_launch_says_the_shape() -> None:
+    text = kernel(RING)
+    word = int(text.split("mov.b32 %r6, ")[1].split(";")[0])
+    text = text.replace("mov.b32 %r6, ", "ld.param.u32 %r6, [kernel_param_2]; // ")
+    given = replace(launch_of(RING), parameters={"kernel_param_2": word.to_bytes(4, "little")})
+    found = read(text, given).shape
+    assert found is not None
+    assert found.mmas == RING.mmas
+
+
+def test_a_loop_that_was_unrolled_has_the_same_stage() -> None:
+    """Two stages a pass, as ptxas and nvcc like to have them."""
+    text = kernel(SERIAL)
+    start, end = text.index("$L_1:\n") + len("$L_1:\n"), text.index("add.s32 %r60")
+    body = text[start:end]
+    found = read(text[:start] + body + text[start:], launch_of(SERIAL)).shape
+    assert found is not None
+    assert (found.mmas, found.tile_m, found.tile_n, found.load_bytes) == (
+        SERIAL.mmas, SERIAL.tile_m, SERIAL.tile_n, SERIAL.load_bytes
+    )  # fmt: skip
+
+
+def variants() -> Iterator[tuple[str, Shape]]:
+    mma = Mma(64, 128, Kind.F16)
+    base = replace(RING, mmas=((mma, 8),), tile_m=128, tile_n=128)
+    yield "two tiles of 64 rows", base
+    yield "fp8", replace(RING, mmas=((Mma(128, 128, Kind.F8F6F4), 4),))
+    yield "N = 64", replace(RING, mmas=((Mma(128, 64, Kind.F16), 4),), tile_n=64, load_bytes=24576)
+    yield "N = 192", replace(RING, mmas=((Mma(128, 192, Kind.F16), 4),), tile_n=192, load_bytes=40960, stages=4)
+    yield "two tiles of 128 rows", replace(RING, mmas=((Mma(128, 128, Kind.F16), 8),), tile_m=256, load_bytes=49152,
+                                           stages=4)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given"), list(variants()), ids=lambda x: x if isinstance(x, str) else "")
+def test_other_tiles_are_read(name: str, given: Shape) -> None:
+    given = replace(given, residency=replace(given.residency, smem=(given.stages or 0) * (given.load_bytes or 0)))
+    found = shape_of(given)
+    assert found.mmas == given.mmas
+    assert (found.tile_m, found.tile_n, found.load_bytes) == (given.tile_m, given.tile_n, given.load_bytes)
