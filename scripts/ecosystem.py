@@ -139,7 +139,17 @@ def verify_one(entry: Entry, clones: Path, include: Sequence[str]) -> str:
         return str(unlike["outcome"])
     with tempfile.TemporaryDirectory(prefix="porter-ecosystem-") as folder:
         source = _source(entry, entry.get("program", entry.get("unit", "")), clones, Path(folder))
-        command = [sys.executable, "-m", "porter", "--format", "json", "verify", "--no-hazards", str(source)]
+        command = [
+            sys.executable,
+            "-m",
+            "porter",
+            "--format",
+            "json",
+            "verify",
+            "--no-hazards",
+            "--no-keep-hopper",
+            str(source),
+        ]
         command += [*(f"-I{d}" for d in (*_own(entry, clones), *include)), "--nvcc-flag=-w"]
         command += [*(f"--nvcc-flag={f}" for f in _flags(entry)), "-l", "cuda"]
         done = subprocess.run([*command, "--", *entry.get("arguments", ())], capture_output=True, text=True, cwd=folder)
