@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from porter.diagnostics import Code
+from porter.lang.cuda import walk
 from porter.model.functions import Call, Function, Param, Style, array_extents
 from porter.model.homes import Home, Key, Member, Scalars, TileSize
 from porter.model.members import (
@@ -51,6 +52,13 @@ class AccumulatorParam:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(p.name for p in self.params)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the parameter's type, where it is no scalar, has all registers: it is a reference or an object."""
+        node = self.params[0].node
+        is_reference = node is not None and any(n.type.endswith("reference_declarator") for n in walk(node))
+        return self.is_scalars or bool(self.path) or is_reference
 
     @property
     def rank(self) -> int:

@@ -100,6 +100,9 @@ class _Tracker:
             self._place(node, to_registers=False)
         for node in self.waits:
             self._place(node, to_registers=True)
+        if self.result.moves and self.holder.param is not None and not self.holder.param.is_whole:
+            what = "the function is handed a pointer, which does not say how many registers move; make it a reference"
+            self._problem(self.result.moves[0].statement, what)
         return self.result
 
     # --- where

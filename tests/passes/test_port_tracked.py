@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from kernels import LOOP, STORE, kernel, port_text, ported
 
+from porter.diagnostics import ExitCode
+
 BATCH = """
         arrive();
         mma(acc, a + k * 2, b + k * 2);
@@ -118,6 +120,64 @@ __device__ void step(float (&d)[8], uint64_t a, uint64_t b) {
     assert "step(tc, acc, acc_tmem, a + k, b + k);" in text
     assert "tcgen05::to_tensor_memory(d, d_tmem);\n    mma(d_tmem, a, b);" in text
     assert "wait<0>(tc);\n    tcgen05::to_registers(d, d_tmem);" in text
+
+
+STEP = """
+{before}
+__device__ void step({param}, uint64_t a, uint64_t b) {{
+    arrive();
+    mma({name}, a, b);
+    commit();
+    wait<0>();
+    {name}[0] += 1.f;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("param", "before"),
+    [
+        ("float* d", ""),
+        ("float d[8]", ""),
+        ("float d[]", ""),
+        ("float *const d", ""),
+        ("float* __restrict__ d", ""),
+        ("T* d", "template <class T>"),
+        ("T d", "template <class T>"),
+        ("Row d", "using Row = float[8];"),
+        ("Pointer d", "using Pointer = float*;"),
+        ("auto* d", ""),
+        ("float d[kN]", "constexpr int kN = 8;"),
+    ],
+)
+def test_a_pointer_does_not_say_how_many_registers_move(tmp_path: Path, param: str, before: str) -> None:
+    """What has the size of a pointer would move none of them."""
+    step = STEP.format(param=param, before=before, name="d")
+    text = kernel("    float acc[8] = {0};\n" + loop("step(acc, a + k, b + k);") + STORE, before=step)
+    result = port_text(tmp_path, text)
+    assert result.exit_code is ExitCode.UNPORTED
+    assert not result.changed
+
+
+@pytest.mark.parametrize(
+    ("param", "before"),
+    [
+        ("float (&d)[8]", ""),
+        ("float (&d)[kN]", "template <int kN>"),
+        ("T& d", "template <class T>"),
+        ("Row& d", "using Row = float[8];"),
+    ],
+)
+def test_a_reference_moves_all_registers(tmp_path: Path, param: str, before: str) -> None:
+    step = STEP.format(param=param, before=before, name="d")
+    text = kernel("    float acc[8] = {0};\n" + loop("step(acc, a + k, b + k);") + STORE, before=step)
+    result = port_text(tmp_path, text)
+    if result.exit_code is ExitCode.OK:
+        made = result.files[str(tmp_path / "kernel.cu")].decode()
+        assert "tcgen05::to_tensor_memory(d, d_tmem);" in made
+        assert "tcgen05::to_registers(d, d_tmem);" in made
+    else:
+        assert not result.changed
 
 
 @pytest.mark.parametrize(

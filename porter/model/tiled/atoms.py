@@ -98,6 +98,10 @@ def _atom(program: Program, call: Call) -> Atom | str:
         if shared is None:
             return "the operands are not those of an MMA that is ported"
         return Atom(call, op, d, function.span(arguments[last]), not shared)
+    written_out = _written_out(program, function, arguments)
+    if written_out is not None:
+        last, d, shared = written_out
+        return Atom(call, op, d, function.span(arguments[last]), not shared)
     for front in (_SHARED, _REGISTERS):
         for behind in (0, 1):
             nodes: list[Node | None] = [*arguments[front : len(arguments) - behind]]
@@ -107,6 +111,32 @@ def _atom(program: Program, call: Call) -> Atom | str:
                 registers = Span(function.span(arguments[front]).start, function.span(nodes[-1] or d).end)
                 return Atom(call, op, d, registers, front == _REGISTERS)
     return "the registers of D are no array from its first register on"
+
+
+def _written_out(program: Program, function: Function, arguments: list[Node]) -> tuple[int, Node, bool] | None:
+    """A macro of the sources that lists the registers of D: which argument it is, the array it is handed, and whether A
+    is in shared memory. A's registers may be such a list, too."""
+    lists = {i: found for i, a in enumerate(arguments) if (found := _listed(program, function, a)) is not None}
+    last = max(lists, default=0)
+    if last not in lists or len(arguments) - last > 2:
+        return None
+    front = sum(lists[i][1] if i in lists else 1 for i in range(last))
+    return (last, lists[last][0], front == _SHARED) if front in (_SHARED, _REGISTERS) else None
+
+
+def _listed(program: Program, function: Function, node: Node) -> tuple[Node, int] | None:
+    """The array whose elements from the first on a macro's use stands for, and how many they are."""
+    callee, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+    if callee is None or given is None or function.text(callee) not in program.macros.by_name:
+        return None
+    texts = program.macros.expand(function.text(node))
+    elements = [e.strip() for e in texts[0].split(",")] if len(texts) == 1 else []
+    for array in given.named_children:
+        pattern = re.escape(function.text(array)).replace(r"\ ", r"\s*")
+        indices = [re.fullmatch(rf"\(?\s*{pattern}\s*\)?\s*\[\s*(\d+)\s*\]", e) for e in elements]
+        if len(elements) > 1 and all(m is not None and int(m[1]) == i for i, m in enumerate(indices)):
+            return array, len(elements)
+    return None
 
 
 def _in_front(arguments: list[Node]) -> bool | None:
