@@ -31,6 +31,7 @@ from typing import Any
 
 import yaml
 
+from porter.build.tree import mirrored
 from porter.verify.rows import as_rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,8 +85,8 @@ def run_one(entry: Entry, clones: Path, include: Sequence[str], compiles: bool) 
         if not compiles:
             return {"outcome": "ported"}
         # what was ported comes in front of what it was ported from
-        mirrored = [str(p) for d in own for p in output.rglob(Path(d).name) if p.is_dir()]
-        return _compile(port, _flags(entry), [*mirrored, *own, *include], Path(folder, "port.ptx"))
+        include = [*map(str, mirrored(source, port, [Path(d) for d in own])), *own, *include]
+        return _compile(port, _flags(entry), include, Path(folder, "port.ptx"))
 
 
 def _unlike(entry: Entry, clones: Path) -> Outcome:

@@ -84,7 +84,7 @@ def test_the_port_gives_the_bits_of_its_original(
         f"#include <cutlass/numeric_types.h>\nusing Element = cutlass::{element};\n"
         "using ElementOut = cutlass::bfloat16_t;\n"
         f"constexpr int kHeadDim = {d}, kHeadDimV = {dv};\nconstexpr bool kCausal = {str(causal).lower()};\n"
-        f'#include "{DRIVER.name}"\n'
+        f'#include "{DRIVER.name}"\nint main() {{ return run(); }}\n'
     )
     (tmp_path / DRIVER.name).write_bytes(DRIVER.read_bytes())
     folder = tmp_path / "port"

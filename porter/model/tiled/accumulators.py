@@ -262,9 +262,18 @@ class Search:
         if not self._deduces(variable):
             return
         self.tiled.handles[variable.key] = Handle(variable, Origin.PARAM)
+        self._refuse_macros(function)
         for call in self.program.callers(function):
             if param.index < len(call.args):
                 self._add(call.caller, call.args[param.index], outwards(mma, function, call))
+
+    def _refuse_macros(self, function: Function) -> None:
+        """What macros hand to a function is not followed."""
+        called = re.compile(rf"(?<![\w.>]){re.escape(function.name)}\s*(?:<[^;{{}}]*>)?\s*\(")
+        for name, definitions in self.program.macros.by_name.items():
+            if any(called.search(m.joined.decode("latin-1")) for m in definitions):
+                what = f"macro `{name}` calls `{function.name}`, which is handed accumulators"
+                self.tiled.refuse(function, function.body, what)
 
     def _deduces(self, variable: Variable) -> bool:
         """Whether a parameter takes an accumulator of any type; refused if it does not."""
