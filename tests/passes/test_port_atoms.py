@@ -47,6 +47,51 @@ def test_names_of_atoms(tmp_path: Path, before: str, op: str) -> None:
     assert "  porter::wait<0>(acc);\n  porter::load(acc);\n  for (int i" in text
 
 
+LISTED = ", ".join(f"x[{i}]" for i in range(8))
+EIGHT = f"#define EIGHT(x) {LISTED}\n"
+FOUR_OF_A = "#define A4(x) x[0], x[1], x[2], x[3]\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "operands", "expected"),
+    [
+        (EIGHT, "a, b, EIGHT(acc)", "a, b, acc"),
+        (EIGHT, "a, b, EIGHT(acc), GMMA::ScaleOut::Zero", "a, b, acc, GMMA::ScaleOut::Zero"),
+        (EIGHT.replace("x[", "(x)["), "a, b, EIGHT(acc)", "a, b, acc"),
+        (EIGHT.replace(", x[4]", ", \\\n    x[4]"), "a, b, EIGHT(acc)", "a, b, acc"),
+        (EIGHT.replace("EIGHT(x)", "EIGHT(x, y)"), "a, b, EIGHT(acc, 0)", "a, b, acc"),
+        (f"#define TWO(x, i) x[i], x[i + 1]\n{EIGHT}", "a, b, EIGHT( acc )", "a, b, acc"),
+        (FOUR_OF_A + EIGHT, "A4(x), b, EIGHT(acc)", "A4(x), b, acc"),
+        (FOUR_OF_A + EIGHT, "x[0], x[1], x[2], x[3], b, EIGHT(acc)", "x[0], x[1], x[2], x[3], b, acc"),
+        (FOUR_OF_A + EIGHT, "A4(x), b, EIGHT(acc), GMMA::ScaleOut::One", "A4(x), b, acc, GMMA::ScaleOut::One"),
+        (f"{EIGHT}#define ALL(x) EIGHT(x)\n", "a, b, ALL(acc)", "a, b, acc"),
+    ],
+)
+def test_registers_that_a_macro_lists(tmp_path: Path, before: str, operands: str, expected: str) -> None:
+    a = "  uint32_t x[4] = {0};\n" if "x[3]" in operands or "A4" in operands else ""
+    text = ported(tmp_path, kernel(f"{a}{ACC}{ARRIVE}  Op::fma({operands});\n{WAIT}{STORE}", before))
+    assert f"  porter::fma<Op>({expected});\n" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "operands"),
+    [
+        (EIGHT.replace("x[7]", "x[6]"), "a, b, EIGHT(acc)"),
+        (EIGHT.replace("x[0]", "x[8]"), "a, b, EIGHT(acc)"),
+        (EIGHT.replace("x[3]", "y[3]"), "a, b, EIGHT(acc)"),
+        (EIGHT.replace("x[3]", "x[n]"), "a, b, EIGHT(acc)"),
+        (f"#ifdef SWAPPED\n{EIGHT.replace('x[0], x[1]', 'x[1], x[0]')}#else\n{EIGHT}#endif\n", "a, b, EIGHT(acc)"),
+        (EIGHT, "a, EIGHT(acc)"),
+        (EIGHT, "a, b, n, EIGHT(acc)"),
+    ],
+)
+def test_a_macro_that_does_not_list_all_registers_in_order_is_refused(
+    tmp_path: Path, before: str, operands: str
+) -> None:
+    body = f"{ACC}{ARRIVE}  Op::fma({operands});\n{WAIT}{STORE}"
+    assert "wgmma is not ported here" in refused(tmp_path, kernel(body, before))
+
+
 @pytest.mark.parametrize(
     ("operands", "expected"),
     [

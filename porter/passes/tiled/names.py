@@ -158,6 +158,10 @@ class Names:
 
     def _is_operand(self, function: Function, name: Node) -> bool:
         """Whether a name is what MMAs add to, or is handed to a function that is looked at on its own."""
+        atoms = self.context.tiled.atoms
+        if any(a.call.caller is function and a.d.start_byte <= name.start_byte < a.d.end_byte for a in atoms):
+            # an argument, or what a macro there is handed
+            return True
         node = name
         while node.parent is not None and node.parent.type != "argument_list":
             node = node.parent
