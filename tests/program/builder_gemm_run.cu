@@ -15,29 +15,30 @@
 using namespace cute;
 
 using Element = cutlass::bfloat16_t;
-using Tile = Shape<_128, _128, _64>;
+using TileShape = Shape<_128, _128, _64>;
 #ifdef BIASED
-using Cluster = Shape<_2, _1, _1>;
-using Fusion = cutlass::epilogue::fusion::LinCombPerRowBias<Element, float, Element>;
+using ClusterShape = Shape<_2, _1, _1>;
+using FusionOperation = cutlass::epilogue::fusion::LinCombPerRowBias<Element, float, Element>;
 using Schedule = cutlass::gemm::KernelTmaWarpSpecializedPingpong;
 using Plan = cutlass::epilogue::TmaWarpSpecialized;
 #else
-using Cluster = Shape<_1, _1, _1>;
-using Fusion = cutlass::epilogue::fusion::LinearCombination<Element, float>;
+using ClusterShape = Shape<_1, _1, _1>;
+using FusionOperation = cutlass::epilogue::fusion::LinearCombination<Element, float>;
 using Schedule = cutlass::gemm::KernelTmaWarpSpecializedCooperative;
 using Plan = cutlass::epilogue::TmaWarpSpecializedCooperative;
 #endif
 
-using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
+using CollectiveEpilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
+    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
     cutlass::epilogue::collective::EpilogueTileAuto, float, float, Element, cutlass::layout::RowMajor, 8, Element,
-    cutlass::layout::RowMajor, 8, Plan, Fusion>::CollectiveOp;
-using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
+    cutlass::layout::RowMajor, 8, Plan, FusionOperation>::CollectiveOp;
+using CollectiveMainloop = typename cutlass::gemm::collective::CollectiveBuilder<
     cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, cutlass::layout::RowMajor, 8, Element,
-    cutlass::layout::ColumnMajor, 8, float, Tile, Cluster,
-    cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(sizeof(typename Epilogue::SharedStorage))>,
+    cutlass::layout::ColumnMajor, 8, float, TileShape, ClusterShape,
+    cutlass::gemm::collective::StageCountAutoCarveout<
+        static_cast<int>(sizeof(typename CollectiveEpilogue::SharedStorage))>,
     Schedule>::CollectiveOp;
-using Kernel = cutlass::gemm::kernel::GemmUniversal<Shape<int, int, int, int>, Mainloop, Epilogue>;
+using Kernel = cutlass::gemm::kernel::GemmUniversal<Shape<int, int, int, int>, CollectiveMainloop, CollectiveEpilogue>;
 using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
 
 template <class T>

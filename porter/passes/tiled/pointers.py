@@ -8,10 +8,13 @@ from tree_sitter import Node
 
 from porter.lang.cuda import walk
 from porter.model.functions import Function
+from porter.model.tiled.tensors import initializer
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.text import cpp
 
 RULE = "PTR610"
+_VIEWS = 8
+"""Views of views that are followed."""
 
 
 def cast_pointers(context: TiledContext) -> None:
@@ -44,5 +47,16 @@ def _is_accumulator(context: TiledContext, function: Function, data: Node) -> bo
     of = method.child_by_field_name("argument") if method is not None else None
     if of is None:
         return False
-    handed = context.tiled.handed_in(function, of)
-    return any(context.tiled.handle_of(holder, node) is not None for holder, node in handed)
+    return any(_is_view(context, holder, node) for holder, node in context.tiled.handed_in(function, of))
+
+
+def _is_view(context: TiledContext, function: Function, node: Node) -> bool:
+    """Whether an expression names an accumulator, or a variable that is declared as a view of one."""
+    tensors, handles = context.tiled.tensors, context.tiled.handles
+    variable = tensors.root(function, node)
+    for _ in range(_VIEWS):
+        if variable is None or variable.key in handles:
+            break
+        value = initializer(variable)
+        variable = tensors.root(variable.function, value) if value is not None else None
+    return variable is not None and variable.key in handles
