@@ -46,6 +46,7 @@ STANDARD = "-std=c++17"
 _ERROR = re.compile(r"^error\[(PT\d+)\]: (.*)$", re.MULTILINE)
 _HOPPER_KERNEL = re.compile(r"\.entry\s+\w*MainloopSm90\w*")
 _COMPILER = re.compile(r"error: (.*)")
+_FOLDERS = re.compile(r"/(?:[\w.+-]+/)+")
 
 Entry = Mapping[str, Any]
 Outcome = dict[str, Any]
@@ -165,8 +166,9 @@ def _verified(status: int, report: str) -> str:
     compared = [c for row in found.get("rows", ()) for c in row["between"]]
     if status == 0 and compared and all(c["ok"] for c in compared):
         return SAME
-    said = found.get("diagnostics", ()) or [d for row in found.get("rows", ()) for d in row["diagnostics"]]
-    return next((str(d["message"]) for d in said if d.get("severity") == "error"), f"exit status {status}")
+    said = found.get("diagnostics", ()) or [d for row in found.get("rows", ()) for d in row.get("diagnostics", ())]
+    first = next((str(d["message"]) for d in said if d.get("severity") == "error"), f"exit status {status}")
+    return _FOLDERS.sub("", first.split("\n", 1)[0])
 
 
 def judged(ptx: str) -> Outcome:

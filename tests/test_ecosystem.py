@@ -40,7 +40,11 @@ def test_the_page_is_made_from_the_results(ecosystem: ModuleType) -> None:
     assert ecosystem.PAGE.read_text("utf-8") == ecosystem.page(entries, results)
     assert set(results) <= {ecosystem.name_of(e) for e in entries}
     compiled = [r for r in results.values() if r["outcome"] == "compiled"]
-    assert len(compiled) >= 12
+    builders = {ecosystem.name_of(e) for e in entries if e["kind"] == "builder"}
+    assert len(entries) - len(builders) >= 40
+    assert sum(results[name]["outcome"] == "compiled" for name in builders) >= 12
+    assert len(compiled) - 12 >= 30
+    assert sum(map(ecosystem.is_verified, results.values())) >= 12
     assert all(r["tcgen05.mma"] and not r["wgmma"] and not r["kernels of Hopper"] for r in compiled)
 
 
@@ -55,6 +59,29 @@ def test_the_page_is_made_from_the_results(ecosystem: ModuleType) -> None:
 )
 def test_what_counts_as_compiled(ecosystem: ModuleType, ptx: str, outcome: str) -> None:
     assert ecosystem.judged(ptx)["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("status", "report", "said"),
+    [
+        (0, {"rows": [{"between": [{"ok": True}]}]}, "same bits"),
+        (0, {"rows": [{"between": []}]}, "exit status 0"),
+        (1, {"rows": [{"between": [{"ok": True}], "diagnostics": []}]}, "exit status 1"),
+        (
+            1,
+            {"rows": [{"between": [{"ok": False}], "diagnostics": [{"severity": "error", "message": "2 differ"}]}]},
+            "2 differ",
+        ),
+        (
+            3,
+            {"diagnostics": [{"severity": "error", "message": "/home/me/k.cu is refused\nat length"}]},
+            "k.cu is refused",
+        ),
+        (137, None, "exit status 137"),
+    ],
+)
+def test_what_counts_as_verified(ecosystem: ModuleType, status: int, report: object, said: str) -> None:
+    assert ecosystem._verified(status, "" if report is None else json.dumps(report)) == said
 
 
 def test_another_version_of_a_file_is_not_run(ecosystem: ModuleType, tmp_path: Path) -> None:
