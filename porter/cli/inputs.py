@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics.reading import read_file
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import Lexed
 from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
+from porter.report import json as report_json
 from porter.verify.case import cases_of
 
 _MAIN = re.compile(rb"\bmain\s*\(")
@@ -88,3 +92,18 @@ def cases_beside(path: Path) -> list[Path]:
         if error.diagnostic.code is Code.CASE_NOT_FOUND and path.is_file():
             require_source(path)
         raise
+
+
+def read_document(path: Path, kind: str | None = None) -> dict[str, Any]:
+    """A result that a command wrote with --format json.
+
+    Raises:
+        PorterError: FILE_NOT_FOUND, UNREADABLE_SOURCE; NOT_A_DOCUMENT, also for one that is not of this kind.
+    """
+    try:
+        found = report_json.checked(path, json.loads(read_file(path)))
+    except ValueError as error:
+        raise PorterError(Code.NOT_A_DOCUMENT, path=path, problem=f"it is no JSON: {error}") from None
+    if kind is not None and found["kind"] != kind:
+        raise PorterError(Code.NOT_A_DOCUMENT, path=path, problem=f"it is of `porter {found['kind']}`")
+    return found

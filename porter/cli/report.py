@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from porter.build.table import ResourceRow
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import compilable, make_builder
 from porter.cli.context import Session, command
-from porter.cli.inputs import require_directories, require_file, require_source
+from porter.cli.inputs import read_document, require_directories, require_file, require_source
 from porter.cli.options import sim_options
 from porter.cli.port import port_document
 from porter.cli.porting import plan_of_case, port_paths
@@ -62,7 +61,7 @@ def report(
         problem = "name at least one file to write"
         raise PorterError(Code.BAD_OPTION, option="--html, --sarif, --junit, --markdown", problem=problem)
     require_directories("-I", include_dirs)
-    documents = [_read(path) for path in paths if path.suffix == ".json"]
+    documents = [read_document(path) for path in paths if path.suffix == ".json"]
     kernels = [path for path in paths if path.suffix != ".json"]
     if len(kernels) > 1:
         raise PorterError(Code.BAD_OPTION, option="report", problem="takes one kernel, and documents of others")
@@ -81,14 +80,6 @@ def report(
     made = report_json.document("report", code, body)
     session.write_documents([made] if session.format == "json" else subject.documents)
     return code
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_file(path))
-    except ValueError as error:
-        raise PorterError(Code.NOT_A_DOCUMENT, path=path, problem=f"it is no JSON: {error}") from None
-    return report_json.checked(path, found)
 
 
 class _Kernel:

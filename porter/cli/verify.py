@@ -14,7 +14,7 @@ from porter.build.host_headers import host_headers_note
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
-from porter.cli.inputs import cases_beside, require_directories, require_file
+from porter.cli.inputs import cases_beside, read_document, require_directories, require_file
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.cli.porting import plan_of_case
 from porter.cli.verify_program import is_program, verify_program
@@ -23,6 +23,7 @@ from porter.report import hazards as report_hazards
 from porter.report import verification
 from porter.report.exits import verification_exit
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
+from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
 from porter.verify.results import VerifyResult
 from porter.verify.sweep import Wanted, verify_cases
@@ -53,13 +54,15 @@ def verify(
     gpu_timeout: float,
     tmem_check: bool,
     against: Path | None,
+    seconds: float | None,
+    resume_path: Path | None,
 ) -> ExitCode:
     if port_path is not None and original_only:
         raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
     _require_options(include_dirs, tmem_check, backend)
     settings = sim_options(seed, schedule, arithmetic, budget)
     if case_path is None and is_program(path, arguments):
-        _require_for_program(families, sizes, backend, against, original_only)
+        _require_for_program(families, sizes, backend, against, original_only, seconds, resume_path)
         build = (include_dirs, defines, flags, libraries)
         found = verify_program(session, path, port_path, arguments, build, settings, hazards is not False)
         return _finish(session, found)
@@ -79,6 +82,7 @@ def verify(
         source,
         include_dirs,
         path.is_dir(),
+        Budget(seconds, settled(read_document(resume_path, "verify")) if resume_path is not None else {}),
     )
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     with session.progress() as tell:
@@ -96,7 +100,13 @@ def _require_options(include_dirs: Sequence[Path], tmem_check: bool, backend: st
 
 
 def _require_for_program(
-    families: Sequence[str], sizes: Sequence[str], backend: str, against: Path | None, original_only: bool
+    families: Sequence[str],
+    sizes: Sequence[str],
+    backend: str,
+    against: Path | None,
+    original_only: bool,
+    seconds: float | None,
+    resume: Path | None,
 ) -> None:
     """Options that only cases have.
 
@@ -105,6 +115,7 @@ def _require_for_program(
     """
     given = {"--families": families, "--sizes": sizes, "--against": against, "--original-only": original_only}
     given["--backend"] = backend not in ("sim", "auto")
+    given |= {"--seconds": seconds is not None, "--resume": resume}
     for option, value in given.items():
         if value:
             raise PorterError(Code.BAD_OPTION, option=option, problem="is for kernels with a case, not whole programs")

@@ -144,6 +144,7 @@ class Code(Enum):
     CASE_PARAMETERS = verification.CASE_PARAMETERS
     UNKNOWN_FAMILY = verification.UNKNOWN_FAMILY
     BACKEND_UNAVAILABLE = verification.BACKEND_UNAVAILABLE
+    TIME_SPENT = verification.TIME_SPENT
     PTX_UNREADABLE = verification.PTX_UNREADABLE
     ORIGINAL_DIFFERS = verification.ORIGINAL_DIFFERS
     PORT_DIFFERS = verification.PORT_DIFFERS

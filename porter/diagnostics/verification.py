@@ -339,7 +339,6 @@ CAPTURE_NO_SOURCE = error(
     "The kernel of a captured case is PTX or a binary; ports are made of CUDA C++.",
     "Add `source: FILE` to the case, or give --source FILE to `porter capture` or `porter verify`.",
 )
-
 GRADE_UNKNOWN = error(
     "PT5066",
     ExitCode.INCONCLUSIVE,
@@ -347,4 +346,11 @@ GRADE_UNKNOWN = error(
     "A grade needs the shape of the MMAs, the bytes and number of stages and which warp loads. Porter reads them from "
     "the PTX and from a launch: a case, a launch file, or a run of the program.",
     "Give a case or --launch FILE, or state what is missing with --what-if, such as stages=4.",
+)
+TIME_SPENT = error(
+    "PT5090",
+    ExitCode.INCONCLUSIVE,
+    "not run: the {seconds} seconds of --seconds were spent",
+    "No new input family is begun when the time is over. What was not run has no verdict.",
+    "Give more time, or go on from the document of this run: `--format json verify ... --resume verify.json`.",
 )

@@ -39,7 +39,7 @@ def row_exit(row: Row) -> ExitCode:
 
 def verification_exit(result: VerifyResult) -> ExitCode:
     codes = [*map(row_exit, result.rows), *_of(result.errors)]
-    if not result.rows and not result.errors:
+    if not result.rows and not result.errors and not result.earlier:
         return ExitCode.INCONCLUSIVE
     return worst_exit(codes)
 

@@ -137,6 +137,8 @@ def summary_line(result: VerifyResult) -> Text:
     parts = [f"{n} {v.value}" for v, n in counts.items() if n]
     if result.errors:
         parts.append(f"{len(result.errors)} not run")
+    if result.earlier:
+        parts.append(f"{len(result.earlier)} of the earlier run")
     text = Text("verdict: ")
     text.append_text(verdict_text(result.verdict))
     text.append(f" ({', '.join(parts) or 'nothing was run'})")

@@ -23,7 +23,7 @@ def document(result: VerifyResult) -> dict[str, Any]:
         "arithmetic": result.arithmetic,
         "seed": result.seed,
         "seconds": result.seconds,
-        "rows": [_row(row) for row in result.rows],
+        "rows": [*result.earlier, *(_row(row) for row in result.rows)],
         "not_run": [_not_run(c) for c in result.coverage],
         "diagnostics": report_json.diagnostics(result.errors),
     }
@@ -38,6 +38,7 @@ def _row(row: Row) -> dict[str, Any]:
         "schedule": row.schedule,
         "schedule_seed": row.schedule_seed,
         "added": row.added or None,
+        "digest": row.digest or None,
         "seed": row.seed,
         "verdict": row.verdict.value,
         "controls": row.controls,

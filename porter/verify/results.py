@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from porter.diagnostics import Diagnostic
 from porter.verify.compare import Comparison
@@ -35,6 +36,8 @@ class Row:
     schedule_seed: int | None = None
     hazards: tuple[HazardRun, ...] = ()
     added: str = ""
+    digest: str = ""
+    """Of all that the row depends on: case, programs, inputs, settings."""
 
     @property
     def inputs(self) -> str:
@@ -57,11 +60,13 @@ class VerifyResult:
     seconds: float = 0.0
     errors: tuple[Diagnostic, ...] = field(default=())
     coverage: tuple[Coverage, ...] = ()
+    earlier: tuple[Mapping[str, Any], ...] = ()
+    """Rows of the document of an earlier run that were not made again; all are clean or to review."""
 
     @property
     def verdict(self) -> Verdict:
         order = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.REVIEW, Verdict.CLEAN)
-        found = {row.verdict for row in self.rows}
+        found = {row.verdict for row in self.rows} | {Verdict(row["verdict"]) for row in self.earlier}
         if self.errors:
             found.add(Verdict.INCOMPLETE)
         if not found:

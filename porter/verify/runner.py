@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from porter.build.gate import same_code
 from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 from porter.verify.backends import Backend
+from porter.verify.budget import Budget, digest_of
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case
 from porter.verify.checked import Checking, checked_run, hazard_diagnostics, judged
@@ -48,7 +50,8 @@ class VerifyOptions:
     schedules: the family with exact sums is run under each once more, at the first size; ports of CuTe DSL kernels
     whatever families were asked for. `checking` gives, for original or port, a backend that also looks for hazards,
     which the first family of each size is run on. `under` gives a backend with a schedule of that name: an original
-    that is wrong is run on others, to tell a race from a wrong result."""
+    that is wrong is run on others, to tell a race from a wrong result. `budget`: how long new rows are begun, and those
+    that there are."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
@@ -58,6 +61,7 @@ class VerifyOptions:
     again: Sequence[Again] = ()
     checking: Callable[[str], Checking] | None = None
     further: Plan = field(default_factory=Plan)
+    budget: Budget = field(default_factory=Budget)
     under: Callable[[str], Backend] | None = None
 
 
@@ -107,6 +111,7 @@ def verify(
         seed=options.seed,
         seconds=time.perf_counter() - began,
         coverage=(session.coverage(rows, left_out),),
+        earlier=tuple(session.earlier),
     )
 
 
@@ -116,6 +121,7 @@ class _Session:
     ) -> None:
         self.case, self.port, self.builder, self.backend, self.options = case, port, builder, backend, options
         self._executed = Executed()
+        self.earlier: list[Mapping[str, Any]] = []
 
     def size(self, problem: Problem, families: Sequence[Family], first: bool = False) -> list[Row]:
         """The rows of one size; the first one's also under other schedules."""
@@ -124,12 +130,14 @@ class _Session:
             programs = self._programs(problem)
         except PorterError as error:
             return [self._refused(problem, f, error) for f in families]
-        rows = [self._family(problem, f, programs, check=i == 0) for i, f in enumerate(families)]
+        made = (self._family(problem, f, programs, check=i == 0) for i, f in enumerate(families))
+        rows = [row for row in made if row is not None]
         family = self._scheduled(families) if first else None
         for other in self.options.again if family is not None else ():
             # Where a schedule already shows an error, another one has nothing to add.
             if family is not None and all(r.verdict in _GOOD for r in rows):
-                rows.append(self._again(problem, family, programs, other))
+                again = self._again(problem, family, programs, other)
+                rows += [again] if again is not None else []
         return rows
 
     def _scheduled(self, families: Sequence[Family]) -> Family | None:
@@ -143,6 +151,8 @@ class _Session:
         shows that it is not legal."""
         if not tried:
             return self.size(problem, [family]), ""
+        if self.options.budget.is_spent:
+            return [self._left(problem, family)], ""
         self._tell(problem, "building")
         try:
             original = self._original(problem)
@@ -158,7 +168,8 @@ class _Session:
             programs = [original, *self._ports(problem)]
         except PorterError as error:
             return [self._refused(problem, family, error)], ""
-        return [self._family(problem, family, programs, check=True, first=(trial, ran))], ""
+        row = self._family(problem, family, programs, check=True, first=(trial, ran))
+        return [row] if row is not None else [], ""
 
     def coverage(self, rows: Sequence[Row], left_out: Sequence[tuple[str, str]]) -> Coverage:
         """What the rows leave open."""
@@ -201,6 +212,12 @@ class _Session:
         return Row(self.case.name, problem.sizes, family.name, self.options.seed, Verdict.ERROR,
                    diagnostics=error.diagnostics)  # fmt: skip
 
+    def _left(self, problem: Problem, family: Family) -> Row:
+        """For what is not begun, as the time is over."""
+        said = (Diagnostic(Code.TIME_SPENT, None, {"seconds": self.options.budget.seconds}),)
+        settings = self.case.name, problem.sizes, family.name, self.options.seed
+        return Row(*settings, Verdict.INCOMPLETE, diagnostics=said)
+
     # Runs ---------------------------------------------------------------------------------------------
 
     def _trial(self, problem: Problem, family: Family) -> Trial:
@@ -223,8 +240,13 @@ class _Session:
         programs: Sequence[Program],
         check: bool = False,
         first: tuple[Trial, tuple[Ran, list[HazardRun]]] | None = None,
-    ) -> Row:
-        """One row; `first` is the original's run, where it was made before."""
+    ) -> Row | None:
+        """One row; `first` is the original's run, where it was made before. None for one that there is."""
+        digest = self._digest(problem, family, programs, f"hazards {check}")
+        if self._is_there(digest):
+            return None
+        if self.options.budget.is_spent and first is None:
+            return self._left(problem, family)
         trial, done = first or (self._trial(problem, family), None)
         diagnostics = list(trial.failed)
         runs: list[Ran] = []
@@ -244,10 +266,28 @@ class _Session:
             diagnostics += [d for d in ran.diagnostics if not (wrong and d.code is Code.PORT_DIFFERS)]
         checked = judged(hazards, [p.source for p in programs])
         diagnostics += hazard_diagnostics(self.case.kernel, checked)
-        return self._row(trial, runs, checked, diagnostics)
+        return dataclasses.replace(self._row(trial, runs, checked, diagnostics), digest=digest)
 
-    def _again(self, problem: Problem, family: Family, programs: Sequence[Program], other: Again) -> Row:
-        """The same inputs under another schedule, on which both were right under the usual one."""
+    def _is_there(self, digest: str) -> bool:
+        found = self.options.budget.done.get(digest)
+        self.earlier += [found] if found is not None else []
+        return found is not None
+
+    def _digest(self, problem: Problem, family: Family, programs: Sequence[Program], how: str) -> str:
+        """Of all that a row depends on."""
+        settings = [self.backend.name, self.backend.arithmetic, self.options.schedule, str(self.options.seed), how]
+        inputs = [problem.case.name, sorted(problem.sizes.items()), family.name]
+        return digest_of(problem.case, [p.kernel for p in programs], [*settings, *map(repr, inputs)])
+
+    def _again(self, problem: Problem, family: Family, programs: Sequence[Program], other: Again) -> Row | None:
+        """The same inputs under another schedule, on which both were right under the usual one. None for a row that
+        there is."""
+        digest = self._digest(problem, family, programs, f"{other.schedule} {other.seed}")
+        if self._is_there(digest):
+            return None
+        if self.options.budget.is_spent:
+            row = self._left(problem, family)
+            return dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed)
         trial = self._trial(problem, family)
         runs = [self._run(trial, program, other.backend, check=False)[0] for program in programs]
         diagnostics = list(trial.failed)
@@ -259,7 +299,7 @@ class _Session:
         if row.verdict is Verdict.INCOMPLETE and any(d.code is Code.ORIGINAL_RACES for d in diagnostics):
             # The usual schedule has told all that there is to tell of the port.
             row = dataclasses.replace(row, verdict=Verdict.REVIEW)
-        return dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed)
+        return dataclasses.replace(row, schedule=other.schedule, schedule_seed=other.seed, digest=digest)
 
     def _row(
         self, trial: Trial, runs: Sequence[Ran], checked: tuple[HazardRun, ...], diagnostics: list[Diagnostic]

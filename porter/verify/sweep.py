@@ -7,14 +7,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.verify.backends import Backend
+from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.case import Case, load_case
 from porter.verify.checked import Checking
@@ -54,6 +55,7 @@ class Wanted:
     source: Path | None = None
     include_dirs: tuple[Path, ...] = ()
     all_named: bool = False
+    budget: Budget = field(default_factory=Budget)
 
 
 def verify_cases(
@@ -72,11 +74,13 @@ def verify_cases(
     rows: list[Row] = []
     errors: list[Diagnostic] = []
     coverage: list[Coverage] = []
+    earlier: list[Mapping[str, Any]] = []
     for item in items:
         try:
             found, left = sweep.case(item if isinstance(item, Case) else load_case(item))
             if found is not None:
                 rows += found.rows
+                earlier += found.earlier
                 coverage += found.coverage
             errors += left
         except PorterError as error:
@@ -92,6 +96,7 @@ def verify_cases(
         time.perf_counter() - began,
         tuple(errors),
         tuple(coverage),
+        tuple(earlier),
     )
 
 
@@ -137,6 +142,7 @@ class _Sweep:
             again=other_schedules(dsl_port, settings) if self.on_simulator else (),
             checking=self._checking if self.checks and wanted.hazards is not False else None,
             under=partial(_under, settings) if self.checks else None,
+            budget=wanted.budget,
         )
         return replace(options, further=further_sizes(case)) if on_default else options
 

@@ -45,6 +45,10 @@ from porter.verify.backend_names import BACKENDS
 @tmem_check_option
 @click.option("--against", type=click.Path(path_type=Path), metavar="FILE",
               help="A record to compare the port with, instead of running the original.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(min=0), default=None, metavar="N",
+              help="Begin no new input family after N seconds; what is left has no verdict (exit code 6).")  # fmt: skip
+@click.option("--resume", "resume_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="Do not run again what the JSON document of an earlier run has, of the same programs.")  # fmt: skip
 @rules_option
 @keep_option
 @trust_option

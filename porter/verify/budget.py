@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a verification may take, and what of it was done before."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from porter.diagnostics.reading import read_file
+from porter.verify.builder import BuiltKernel
+from porter.verify.case import Case
+
+_SETTLED = ("clean", "review")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`seconds` after `began` no new row is begun; None: no end. `done`: settled rows of an earlier run's document, by
+    their digest."""
+
+    seconds: float | None = None
+    done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    began: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def is_spent(self) -> bool:
+        return self.seconds is not None and time.monotonic() - self.began >= self.seconds
+
+
+def settled(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The rows of a document of `porter verify` that need not be made again, by their digest."""
+    return {row["digest"]: row for row in document["rows"] if row.get("digest") and row["verdict"] in _SETTLED}
+
+
+def digest_of(case: Case, kernels: Sequence[BuiltKernel], words: Iterable[str]) -> str:
+    """Of a case with the Python files beside it, of compiled programs, and of more words."""
+    found = hashlib.sha256()
+    python = sorted(case.path.parent.glob("*.py"))
+    for part in [*(read_file(path) for path in (case.path, *python)), *(k.cubin or k.ptx.encode() for k in kernels),
+                 *(word.encode() for word in words)]:  # fmt: skip
+        found.update(f"{len(part)}:".encode() + part)
+    return found.hexdigest()
