@@ -361,6 +361,7 @@ def _number_names(template: str, names: list[str | None]) -> str:
     return re.sub(r"%\[(\w+)\]", number, template)
 
 
+@lru_cache(maxsize=8192)
 def _read_ptx(text: str, operands: int) -> tuple[Template | None, str | None]:
     from porter.ptx.inline import parse_template
     from porter.ptx.parser import PtxSyntaxError

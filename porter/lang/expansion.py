@@ -32,12 +32,14 @@ _BLANKS = re.compile(r"(?:\s+|\\\r?\n|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DULL = (
     r"(?:\s+|\\\r?\n|//[^\n]*|/\*.*?\*/"
+    r'|(?:(?<=[,:(])|(?<=[,:(]\s))"[^"\\\n]*"(?=\()'
     r'|(?!(?:u8|[uUL])?R?")%s[A-Za-z_]\w*'
     r"|\.?\d(?:[\w.]|'\w|[eEpP][+-])*"
     r"|'(?:[^'\\\n]|\\.)+'"
     r'|[^\w\s\\"\'])++'
 )
-"""Code without strings, and without names of which what is put in front of a name says that they are macros."""
+"""Code without strings other than an operand's constraint, and without names of which what is put in front of a name
+says that they are macros."""
 _MOST_TOKENS = 200_000
 """Of one expansion. More is a macro that nobody writes by hand."""
 _MOST_DEFINITIONS = 4

@@ -69,7 +69,9 @@ def load_rules(extra_directories: Sequence[str] = ()) -> list[Rule]:
             FILE_NOT_FOUND (a file or directory that does not exist).
     """
     rules = list(_own_rules())
-    read = {Path(r.source).resolve() for r in rules}
+    if not extra_directories:
+        return rules
+    read = {Path(source).resolve() for source in {r.source for r in rules}}
     for directory in extra_directories:
         path = Path(directory)
         if not path.exists():

@@ -13,7 +13,7 @@ from porter.lang.cuda import CudaFile
 from porter.lang.cute_dsl import DslFile
 from porter.lang.sources import CUDA_ENDINGS
 from porter.lang.text import Span
-from porter.rules.pattern import required
+from porter.rules.pattern import beginnings, required
 from porter.rules.rule import Region, Rule
 
 
@@ -68,7 +68,28 @@ def _reads(rule: Rule, path: str) -> bool:
 
 def _may_match(pattern: re.Pattern[str], text: str) -> bool:
     """Whether a match in some part of the text is possible. An anchor may hold at the edge of a part only."""
-    return _ANCHOR.search(pattern.pattern) is not None or pattern.search(text) is not None
+    if _ANCHOR.search(pattern.pattern) is not None:
+        return True
+    return next(found_in(pattern, text, 0, len(text)), None) is not None
+
+
+def found_in(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """What `pattern.finditer` finds; it is tried only where a match can begin."""
+    words = beginnings(pattern)
+    if "" in words:
+        yield from pattern.finditer(text, start, end)
+        return
+    for at in sorted({at for word in words for at in _places(word, text, start, end)}):
+        if at >= start and (found := pattern.match(text, at, end)) is not None:
+            yield found
+            start = found.end()
+
+
+def _places(word: str, text: str, start: int, end: int) -> Iterator[int]:
+    at = text.find(word, start, end)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + 1, end)
 
 
 def text_matches(rule: Rule, path: str, source: bytes) -> Iterator[Match]:
@@ -121,7 +142,7 @@ _CONDITION = re.compile(rb"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:[^\n\\]|\
 def _in_text(rule: Rule, path: str, source: bytes, region: Span, text: str) -> Iterator[Match]:
     """`text` has a character for each byte, so that offsets are byte offsets."""
     assert rule.pattern is not None
-    for found in rule.pattern.finditer(text, region.start, region.end):
+    for found in found_in(rule.pattern, text, region.start, region.end):
         if found.end() == found.start():
             continue
         span = Span(found.start(), found.end())

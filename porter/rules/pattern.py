@@ -234,6 +234,38 @@ def _ends(given: tuple[str, ...], start: int, many: bool) -> Iterator[int]:
         yield at
 
 
+_LETTERS = re.compile(r"(?:\w|::)+")
+
+
+@cache
+def beginnings(pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """Texts of which every match begins with one; one that is empty says nothing of the matches."""
+    text = pattern.pattern
+    if pattern.flags & (re.IGNORECASE | re.VERBOSE) or not text.startswith(r"\b"):
+        return ("",)
+    rest = _OPAQUE.sub("\0", text[2:])
+    first = rest[:3] if rest.startswith("(?:") else ""
+    rest = _without_groups(rest[len(first) :])
+    inside, closing, behind = rest.partition(")") if first else (rest, "", "")
+    if "|" in behind or behind[:1] in ("?", "*", "{") or bool(first) is not bool(closing):
+        return ("",)
+    return tuple(dict.fromkeys(_first_letters(branch) for branch in inside.split("|")))
+
+
+def _without_groups(text: str) -> str:
+    while (shorter := re.sub(r"\([^()]*\)", "\0", text)) != text:
+        text = shorter
+    return text
+
+
+def _first_letters(text: str) -> str:
+    found = _LETTERS.match(text)
+    if found is None:
+        return ""
+    # what a quantifier follows need not be there
+    return found[0][:-1] if text[found.end() : found.end() + 1] in ("?", "*", "{") else found[0]
+
+
 _OPAQUE = re.compile(r"\\(?:x..|u.{4}|U.{8}|\d+|.)|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
@@ -243,9 +275,7 @@ def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
     that is empty says nothing of the matches."""
     if pattern.flags & (re.IGNORECASE | re.VERBOSE):
         return ("",)
-    rest = _OPAQUE.sub("\0", pattern.pattern)
     # A group may be optional, have branches, or look at what is no part of the match.
-    while (shorter := re.sub(r"\([^()]*\)", "\0", rest)) != rest:
-        rest = shorter
+    rest = _without_groups(_OPAQUE.sub("\0", pattern.pattern))
     rest = re.sub(r".(?:[*?]|\{[\d,]*\})", "\0", rest)
     return tuple(max(re.findall(r"[\w:]*", branch), key=len) for branch in rest.split("|"))
