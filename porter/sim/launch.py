@@ -20,7 +20,7 @@ from porter.sim.check.hazard import Hazard, collect
 from porter.sim.executor import Executor, instruction_at
 from porter.sim.loader import load_program
 from porter.sim.memories import INTERNAL_BASE, PARAM_WINDOW
-from porter.sim.memory import GlobalMemory
+from porter.sim.memory import MOST_BYTES, GlobalMemory
 from porter.sim.observer import Observer, Observers
 from porter.sim.pending import Pending
 from porter.sim.program import Program
@@ -34,6 +34,8 @@ _FORMATS = {
 }  # fmt: skip
 _WAVE_BYTES = 1 << 30
 _GRID_WORKSPACE_BYTES = 8
+_MOST_LOCAL = 512 << 10
+"""Local memory of a thread on every GPU since Fermi (CUDA C++ Programming Guide, technical specifications)."""
 
 
 def pack_params(function: ast.Function, values: Sequence[int | float | bytes]) -> bytes:
@@ -216,6 +218,9 @@ def _prepare(
     shared = program.dynamic_offset + launch.dynamic_smem
     if shared > most:
         raise _Refused(Code.SIM_LAUNCH, f"{shared} bytes of shared memory per block; at most {most}")
+    if program.local_size > _MOST_LOCAL:
+        told = f"{program.local_size} bytes of local memory per thread; at most {_MOST_LOCAL}"
+        raise _Refused(Code.SIM_LAUNCH, told)
     internal = GlobalMemory(INTERNAL_BASE)
     addresses = _module_variables(program, internal, variables)
     image = np.zeros(-(-max(len(params), 1) // 64) * 64, np.uint8)
@@ -232,6 +237,8 @@ def _prepare(
     if launch.cooperative:
         # All blocks are there at a time, and share a workspace of two words: its size, and a barrier.
         resident = total
+        if total * (shared + 1024) > MOST_BYTES:
+            raise _Refused(Code.SIM_LAUNCH, f"{total:,} blocks of a cooperative launch cannot be there at one time")
         addresses[GRID_WORKSPACE] = internal.alloc(_GRID_WORKSPACE_BYTES, fill=0, name="grid workspace")
         internal.write(addresses[GRID_WORKSPACE], struct.pack("<I", _GRID_WORKSPACE_BYTES))
     return _Prepared(program, launch, internal, addresses, max(resident // cluster * cluster, cluster), total)

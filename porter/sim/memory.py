@@ -13,6 +13,8 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 
 FIRST_ADDRESS = 0x4000_0000_0000
+MOST_BYTES = 8 << 30
+"""Bytes of all allocations of a memory at one time, whatever the machine has."""
 _PAD = 64
 _TYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype("u1"),
@@ -76,14 +78,23 @@ class GlobalMemory:
         self._starts: list[int] = []
         self._allocations: list[Allocation] = []
         self._next = first_address
+        self._held = 0
         self._multicasts: list[Multicast] = []
 
     def alloc(self, nbytes: int, *, align: int = 256, fill: int = 0xFF, name: str = "") -> int:
-        """Allocate `nbytes` bytes, each holding `fill`; returns the device address."""
+        """Allocate `nbytes` bytes, each holding `fill`; returns the device address.
+
+        Raises:
+            MemoryError: more than `MOST_BYTES` at one time.
+        """
         if nbytes < 0 or align < 1:
             raise ValueError("negative size or alignment")
+        if self._held + nbytes > MOST_BYTES:
+            raise MemoryError(f"{nbytes:,} bytes for {name or 'an allocation'}; {MOST_BYTES:,} are simulated in all")
         start = -(-self._next // align) * align
-        data = np.full(-(-max(nbytes, 1) // _PAD) * _PAD, fill, dtype=np.uint8)
+        size = -(-max(nbytes, 1) // _PAD) * _PAD
+        # zeros are pages that nothing has touched yet
+        data = np.full(size, fill, dtype=np.uint8) if fill else np.zeros(size, np.uint8)
         # A guard gap keeps an overrun of one allocation from landing in the next.
         self._next = start + data.size + 4096
         self._insert(Allocation(start, nbytes, data, name))
@@ -113,6 +124,7 @@ class GlobalMemory:
         i = bisect_right(self._starts, a.start)
         if (i and self._allocations[i - 1].end > a.start) or (i < len(self._starts) and self._starts[i] < a.end):
             raise ValueError(f"address {a.start:#x} is taken")
+        self._held += a.data.size
         self._starts.insert(i, a.start)
         self._allocations.insert(i, a)
 
@@ -121,6 +133,7 @@ class GlobalMemory:
         i = bisect_right(self._starts, address) - 1
         if i < 0 or self._starts[i] != address:
             raise MemoryAccessError(address, 0, "no allocation begins here")
+        self._held -= self._allocations[i].data.size
         del self._starts[i], self._allocations[i]
 
     def find(self, address: int) -> Allocation | None:

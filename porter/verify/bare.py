@@ -28,6 +28,8 @@ from porter.verify.params import param_number_bytes
 from porter.verify.problem import LaunchValues
 from porter.verify.settings import SimOptions
 
+_MOST_ELEMENTS = 1 << 28
+"""Elements of one buffer."""
 _BUFFER = re.compile(r"([a-z0-9]+)\[(\d+)\](?:=(.+))?")
 
 
@@ -69,6 +71,8 @@ def read_argument(text: str) -> Argument:
             raise _bad(f"no number format {name} in `{text}` (there are: {', '.join(DTYPES)})")
         if fill is not None and fill not in FILLS and not fill.startswith("@"):
             raise _bad(f"no fill {fill} in `{text}` (there are: {', '.join(FILLS)}, @file.npy)")
+        if len(count) > len(str(_MOST_ELEMENTS)) or int(count) > _MOST_ELEMENTS:
+            raise _bad(f"`{text[:80]}` has more than {_MOST_ELEMENTS} elements")
         return Buffer(DTYPES[name], int(count), fill)
     try:
         return int(text, 0)

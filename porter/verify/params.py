@@ -84,6 +84,8 @@ def param_number_bytes(value: int | float | bool, param: ast.Param) -> bytes:
     Raises:
         ValueError: the number is none of that type, or the parameter is no number.
     """
+    if param.size > 8:
+        raise ValueError(f"a parameter of {param.size} bytes is no number")
     kind = "f" if param.type.lstrip(".").startswith("f") else "x"
     return scalar_bytes(value, f"{kind}{param.size * 8}")
 

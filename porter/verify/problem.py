@@ -21,8 +21,10 @@ from porter.verify.expr import ExpressionError, Number, evaluate, names_in
 from porter.verify.scope import Scope
 from porter.verify.tensor import Tensor
 
-_MOST_BYTES = 1 << 37
-"""Bytes of all tensors of a case, as much as a large GPU has."""
+_MOST_BYTES = 1 << 33
+"""Bytes of all tensors of a case, whatever the machine has."""
+_MOST_ELEMENTS = 1 << 28
+"""Elements of them: each is worked with as a number and as an index, of eight bytes each."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,9 @@ def bind(case: Case, sizes: Mapping[str, Number] | None = None) -> Problem:
     total = sum(t.nbytes for t in tensors.values())
     if total > _MOST_BYTES:
         raise scope.error("tensors", f"{total} bytes in all; at most {_MOST_BYTES} are worked with")
+    elements = sum(math.prod(t.shape) for t in tensors.values())
+    if elements > _MOST_ELEMENTS:
+        raise scope.error("tensors", f"{elements} elements in all; at most {_MOST_ELEMENTS} are worked with")
     maps = {name: bound_map(scope, spec, tensors[spec.tensor]) for name, spec in case.tensor_maps.items()}
     reduction = scope.integer("reduction", case.reduction, 1)
     tile = _tile(scope)

@@ -50,9 +50,52 @@ def test_two_billion_blocks(tmp_path: Path) -> None:
     assert "PT4002" in porter("sim", tmp_path / "k.ptx", "--grid", "2000000000", *LAUNCH, code=6).output
 
 
-def test_a_variable_of_a_terabyte(tmp_path: Path) -> None:
-    (tmp_path / "k.ptx").write_text(PTX % ".global .align 16 .b8 huge[1099511627776];")
-    assert "PT0099" not in porter("sim", tmp_path / "k.ptx", "--grid", "1", *LAUNCH, code=2).output
+@pytest.mark.parametrize("command", ["sim", "hazards"])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        ".global .align 16 .b8 huge[1099511627776];", ".global .b8 huge[20000000000];", ".const .b8 huge[20000000000];",
+        ".global .b32 huge[1048576][1048576];", ".global .f64 huge[20000000000] = {1.0, 2.0};",
+        "\n".join(f".global .b8 huge{i}[1000000000];" for i in range(20)),
+    ],
+    ids=["a terabyte", "20 GB", "constants", "two dimensions", "values", "several"],
+)  # fmt: skip
+def test_variables_larger_than_what_is_simulated(command: str, variables: str, tmp_path: Path) -> None:
+    (tmp_path / "k.ptx").write_text(PTX % variables)
+    began = time.process_time()
+    output = " ".join(porter(command, tmp_path / "k.ptx", "--grid", "1", *LAUNCH, code=2).output.split())
+    assert "PT0018" in output
+    assert "8,589,934,592 are simulated in all" in output
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        (".local .b8 huge[1099511627776]; ret;", 524288), (".local .b8 huge[20000000]; ret;", 524288),
+        ("{ .param .b8 huge[1099511627776]; } ret;", 524288),
+        (".shared .b8 huge[1099511627776]; .reg .b32 %r<2>; mov.u32 %r1, huge; ret;", 232448),
+        (".shared .b8 huge[300000]; .reg .b32 %r<2>; mov.u32 %r1, huge; ret;", 232448),
+    ],
+)  # fmt: skip
+def test_memory_of_threads_and_blocks_larger_than_a_gpu_has(body: str, limit: int, tmp_path: Path) -> None:
+    (tmp_path / "k.ptx").write_text((PTX % "").replace("ret;", body))
+    output = porter("sim", tmp_path / "k.ptx", "--grid", "1", *LAUNCH, code=5).output
+    assert "PT4013" in output
+    assert f"at most {limit}" in " ".join(output.split())
+
+
+@pytest.mark.parametrize("count", ["1000000000000", "268435457", "9" * 5_000])
+def test_a_buffer_larger_than_what_is_simulated(count: str, tmp_path: Path) -> None:
+    (tmp_path / "k.ptx").write_text(PTX % "")
+    output = porter("sim", tmp_path / "k.ptx", "--grid", "1", "--block", "32", "--arg", f"f32[{count}]", code=2).output
+    assert "more than 268435456 elements" in " ".join(output.split())
+
+
+def test_a_parameter_of_a_terabyte(tmp_path: Path) -> None:
+    (tmp_path / "k.ptx").write_text((PTX % "").replace(".u64 p", ".b8 p[1099511627776]"))
+    output = porter("sim", tmp_path / "k.ptx", "--grid", "1", "--block", "32", "--arg", "0", code=2).output
+    assert "a parameter of 1099511627776 bytes is no number" in " ".join(output.split())
 
 
 @pytest.mark.parametrize(
