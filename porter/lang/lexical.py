@@ -115,8 +115,15 @@ class Lexed:
             text[span.start : span.end] = blanked(bytes(text[span.start : span.end]))
         return bytes(text)
 
-    def macros(self) -> Iterator[MacroText]:
+    def macros(self) -> tuple[MacroText, ...]:
         """Every `#define` in file order, also in branches of `#if` that may not be taken."""
+        return self._macros
+
+    @cached_property
+    def _macros(self) -> tuple[MacroText, ...]:
+        return tuple(self._defined())
+
+    def _defined(self) -> Iterator[MacroText]:
         for span in self.directives:
             head = _DEFINE.match(self.code, span.start, span.end)
             if head is None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from porter.lang.cuda import CudaFile
+from porter.lang.lexical import Lexed
 from porter.lang.text import Span
 
 _WORD = re.compile(rb"[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)")
@@ -31,10 +33,15 @@ class Conditional:
 
 def conditionals(file: CudaFile) -> tuple[Conditional, ...]:
     """Every complete conditional of a file, by where it begins."""
-    source = file.source
+    return _conditionals(file.lexed)
+
+
+@lru_cache(maxsize=128)
+def _conditionals(text: Lexed) -> tuple[Conditional, ...]:
+    source = text.source
     found: list[Conditional] = []
     open_: list[tuple[Span, bytes, bool]] = []
-    for span in file.lexed.directives:
+    for span in text.directives:
         match = _WORD.match(source, span.start, span.end)
         if match is None:
             continue

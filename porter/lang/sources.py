@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from porter.diagnostics import Code, PorterError
+from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import is_file, read_file
 from porter.lang.asm import string_macros
 from porter.lang.cuda import CudaFile, parse_cuda
@@ -22,6 +22,9 @@ from porter.project.include_dirs import stated_directories
 from porter.project.root import project_root
 
 CUDA_ENDINGS = frozenset({".cu", ".cuh", ".h", ".hpp", ".hh", ".cpp", ".cc", ".cxx", ".inl"})
+MOST_INCLUDES = 2_000
+"""`#include` lines of one file. Each header is looked for in many directories."""
+_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include\b", re.MULTILINE)
 HEADER_ENDINGS = frozenset({".cuh", ".h", ".hpp", ".hh", ".inl"})
 PYTHON_ENDINGS = frozenset({".py"})
 
@@ -88,13 +91,16 @@ def read_source(path: Path) -> bytes:
     """The bytes of a source file, unchanged.
 
     Raises:
-        PorterError: what `read_file` raises; NOT_TEXT (NUL bytes; other encodings than UTF-8 are kept as they are).
+        PorterError: what `read_file` raises; NOT_TEXT (NUL bytes; other encodings than UTF-8 are kept as they are);
+            TOO_LARGE: more than `MOST_INCLUDES` includes.
     """
     if path.is_dir():
         raise PorterError(Code.UNKNOWN_SOURCE_KIND, path=str(path))
     data = read_file(path)
     if b"\0" in data:
         raise PorterError(Code.NOT_TEXT, path=str(path))
+    if data.count(b"include") > MOST_INCLUDES and (count := len(_INCLUDE.findall(data))) > MOST_INCLUDES:
+        raise PorterError(Code.TOO_LARGE, Location(str(path)), what=f"{count} #include lines; at most {MOST_INCLUDES}")
     return data
 
 

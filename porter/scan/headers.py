@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from porter.diagnostics import Diagnostic, PorterError
-from porter.diagnostics.reading import is_file, read_file
+from porter.diagnostics.reading import is_file
 from porter.lang.coverage import missing_includes
 from porter.lang.cuda import CudaFile
 from porter.lang.known_headers import is_known
 from porter.lang.lexical import lexed
-from porter.lang.sources import HEADER_ENDINGS, Headers, Include, SourceSet, is_python, tidy
+from porter.lang.sources import HEADER_ENDINGS, Headers, Include, SourceSet, is_python, read_source, tidy
 from porter.project.include_dirs import stated_directories
 
 _QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.MULTILINE)
@@ -54,7 +54,7 @@ class _Walk:
                 continue
             found = self.includes[path.as_posix()] = []
             try:
-                names = [(q == b'"', os.fsdecode(n)) for q, n in _QUOTED.findall(read_file(path))]
+                names = [(q == b'"', os.fsdecode(n)) for q, n in _QUOTED.findall(read_source(path))]
             except PorterError:
                 continue
             names = [(quoted, name) for quoted, name in names if not is_known(name)]
@@ -77,7 +77,7 @@ def headers_not_found(
     found: dict[str, Diagnostic] = {}
     for path in paths:
         try:
-            source = read_file(path)
+            source = read_source(path)
         except PorterError:
             continue
         names = {n.decode("utf-8", "surrogateescape") for n in _INCLUDE.findall(source)}

@@ -45,6 +45,26 @@ def test_an_include_of_five_thousand_characters(tmp_path: Path) -> None:
     assert "PT0099" not in porter("scan", tmp_path / "k.cu", code=None).output
 
 
+@pytest.mark.parametrize("command", ["scan", "plan", "port"])
+@pytest.mark.parametrize("line", ['#include "m%d.h"', "# include <m%d.h>", "  #  include  NAME%d"])
+def test_more_includes_than_headers_are_looked_for(line: str, command: str, tmp_path: Path) -> None:
+    lines = "\n".join(line % i for i in range(200_000))
+    (tmp_path / "k.cu").write_text(f"{lines}\n__global__ void k() {{}}\n")
+    began = time.process_time()
+    output = " ".join(porter(command, tmp_path / "k.cu", code=2).output.split())
+    assert "PT0018" in output
+    assert "200000 #include lines; at most 2000" in output
+    assert time.process_time() - began < 5
+
+
+def test_headers_that_are_not_there_take_no_time_each(tmp_path: Path) -> None:
+    lines = "\n".join(f'#include "m{i}.h"' for i in range(1_500))
+    (tmp_path / "k.cu").write_text(f"{lines}\n__global__ void k() {{}}\n")
+    began = time.process_time()
+    porter("scan", tmp_path / "k.cu", code=0)
+    assert time.process_time() - began < 10
+
+
 def test_two_billion_blocks(tmp_path: Path) -> None:
     (tmp_path / "k.ptx").write_text(PTX % "")
     assert "PT4002" in porter("sim", tmp_path / "k.ptx", "--grid", "2000000000", *LAUNCH, code=6).output

@@ -11,7 +11,7 @@ import pytest
 from porter.lang.text import Span
 from porter.rules.engine import touches
 from porter.rules.load import load_rules
-from porter.rules.match import required
+from porter.rules.match import beginnings, found_in, required
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,38 @@ def test_touching_is_overlap_with_any() -> None:
         assert touches(claimed, span) == expected, (claimed, span)
         hits += expected
     assert 200 < hits < 1800
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        (r"\bFoo\b", ("Foo",)), (r"\b(?:Foo|Bar)Baz", ("Foo", "Bar")), (r"\bcute::Foo\w*", ("cute::Foo",)),
+        (r"\bFoos?\b", ("Foo",)), (r"\bFo{2}\b", ("F",)), (r"\b(?:A_|A::(?:B::)?C)x", ("A_", "A::")),
+        (r"\b(?:Foo)?Bar", ("",)), (r"\bFoo|Bar\b", ("Foo", "Bar")), (r"\b(?:Foo|Bar)|Baz", ("",)),
+        (r"\b\w+Foo", ("",)), (r"Foo", ("",)), (r"\b(?i:foo)", ("",)), (r"\b(?:Foo|\w)x", ("Foo", "")),
+        (r"\b[FG]oo", ("",)), (r"\b(Foo)", ("",)), (r"(?<!\w)Foo", ("",)),
+    ],
+)  # fmt: skip
+def test_what_matches_begin_with(pattern: str, words: tuple[str, ...]) -> None:
+    assert beginnings(re.compile(pattern)) == words
+
+
+TEXT = """GMMA::Major cutlass::PipelineTmaAsync<2> KernelTmaWarpSpecialized xKernelTma SM90_64x64x16_F32F16F16_SS
+copy(a, b, c); warpgroup_wait<0>(); warpgroup_arrive(); ClusterBarrierClusterBarrier ClusterBarrier NamedBarrier::sync
+SM90_TMA_LOAD_MULTICAST SM90_TMA_LOAD SM90_U32x4_STSM_N __CUDA_ARCH__ == 900 __CUDA_ARCH__<1000 FooFooFoo_Foo FooBarFoo
+"""
+
+
+@pytest.mark.parametrize("cut", [0, 3, 40])
+def test_patterns_find_what_they_match_wherever_they_are_tried(cut: int) -> None:
+    patterns = [rule.pattern for rule in load_rules() if rule.pattern is not None]
+    patterns += [
+        re.compile(p) for p in (r"\bFoo", r"\bFoo(?!B)", r"\b(?:Foo|FooFoo)+", r"\b(?:FooFoo|Foo)", r"\bFoo\w*?F")
+    ]
+    assert sum("" not in beginnings(p) for p in patterns) > 25
+    found = 0
+    for pattern in patterns:
+        plain = [m.span() for m in pattern.finditer(TEXT, cut, len(TEXT) - cut) if m.group()]
+        assert [m.span() for m in found_in(pattern, TEXT, cut, len(TEXT) - cut) if m.group()] == plain
+        found += len(plain)
+    assert found > 10
