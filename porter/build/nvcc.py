@@ -271,25 +271,67 @@ def _run_nvcc(
     with tempfile.TemporaryDirectory(prefix="porter-") as name:
         directory = Path(name)
         absent.write(directory)
+        links = _Links(directory)
+        if '"' in str(source.parent):
+            unit = unit.replace(source.as_posix(), f"{links.of(str(source.parent))}/{source.name}", 1)
         (directory / _UNIT).write_text(unit, encoding="utf-8", errors="surrogateescape")
         done = run(
-            [toolkit.nvcc, *flags, "-ccbin", host, "-MD", "-MF", "unit.d", "-o", "unit.ptx", _UNIT],
+            [
+                toolkit.nvcc,
+                *map(links.in_option, flags),
+                "-ccbin",
+                host,
+                "-MD",
+                "-MF",
+                "unit.d",
+                "-o",
+                "unit.ptx",
+                _UNIT,
+            ],
             cwd=directory,
         )
         # People know the file by the path they gave.
-        log = done.log.replace(str(source), str(request.source))
+        log = links.undone(done.log).replace(str(source), str(request.source))
         if done.status != 0:
             errors = [m for m in messages(log) if m.kind == "error"]
             if errors and all(m.where is not None and Path(m.where.path).name == _UNIT for m in errors):
                 raise _ProbeRefused(log)
             if errors and errors[0].where is not None and errors[0].where.path == "unit.ptx":
                 # nvcc has ptxas look at inline assembly; the text is still there.
-                text = (directory / "unit.ptx").read_text(encoding="utf-8", errors="surrogateescape")
+                text = links.undone((directory / "unit.ptx").read_text(encoding="utf-8", errors="surrogateescape"))
                 raise refusal(log, text.replace(str(source), str(request.source)), request.arch)
             raise failure(Code.NVCC_ERROR, log, path=str(request.source), arch=request.arch)
         files = dependencies((directory / "unit.d").read_text(encoding="utf-8", errors="surrogateescape"))
-        text = (directory / "unit.ptx").read_text(encoding="utf-8", errors="surrogateescape")
+        files = [Path(links.undone(str(file))) for file in files]
+        text = links.undone((directory / "unit.ptx").read_text(encoding="utf-8", errors="surrogateescape"))
     return text, log, [f for f in files if f.name != _UNIT]
+
+
+class _Links:
+    """Directories by other names: nvcc takes a comma for the end of an option, and its shell quotes for quotes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._links: dict[str, str] = {}
+
+    def of(self, directory: str) -> str:
+        if directory not in self._links:
+            link = self._directory / f"porter_link_{len(self._links)}_"
+            link.symlink_to(directory)
+            self._links[directory] = str(link)
+        return self._links[directory]
+
+    def in_option(self, option: str) -> str:
+        """An option with the directory in it, if it has one, as nvcc takes it."""
+        head = "-I" if option.startswith("-I") else ""
+        directory = option.removeprefix(head)
+        return head + self.of(directory) if directory.startswith("/") and re.search("[\"',]", directory) else option
+
+    def undone(self, text: str) -> str:
+        """A text of the compiler with the directories' own names."""
+        for directory, link in self._links.items():
+            text = text.replace(link, directory)
+        return text
 
 
 def compilers(toolkit: Toolkit, host: HostCompiler) -> list[str]:

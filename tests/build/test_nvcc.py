@@ -263,3 +263,37 @@ def test_headers_beside_the_original_do_not_stand_in_for_the_systems(
         include_dirs=tree.include_dirs([tmp_path / "p"]), quote_dirs=tree.quote_dirs,
     )  # fmt: skip
     assert compile_ptx(request, toolkit, cache).entries == ("_Z1kPi",)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        """a 'b', "c" é""",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("a b", "it's", 'd"d', "c,d", "-dash", "ünï", "p(1)", "s;t", "b\\n", "x&y", "h#h", "x%y", "l=m")
+        ),
+    ],
+)
+def test_directories_may_have_any_name(
+    name: str, tmp_path: Path, toolkit: Toolkit, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, headers, quoted = (tmp_path / name / part for part in ("src", "in, c", "q'"))
+    for directory in (folder, headers, quoted):
+        directory.mkdir(parents=True)
+    (folder / "k.cu").write_text(
+        '#include "a b.h"\n#include <g.h>\n#include "q.h"\n__global__ void k(int* p) { *p = A + G + Q; }\n'
+    )
+    (folder / "a b.h").write_text("#define A 1\n")
+    (headers / "g.h").write_text("#define G 1\n")
+    (quoted / "q.h").write_text("#define Q 1\n")
+    monkeypatch.chdir(tmp_path)
+    request = CompileRequest(Path(name) / "src" / "k.cu", "sm_90a", "k", include_dirs=(headers,), quote_dirs=(quoted,))
+    found = compile_ptx(request, toolkit, cache)
+    assert found.display_name == "k(int*)"
+    assert "porter_link" not in found.ptx + found.log
+    (headers / "g.h").write_text("#error changed\n")
+    with pytest.raises(PorterError) as caught:
+        compile_ptx(request, toolkit, cache)
+    assert caught.value.diagnostic.where is not None
+    assert caught.value.diagnostic.where.path.endswith("in, c/g.h")
