@@ -192,7 +192,8 @@ def _lines(entries: Sequence[Entry], results: Mapping[str, Outcome]) -> Iterator
     yield "nvcc makes PTX for sm_100a of the port, with tcgen05.mma, without wgmma, and without a kernel of a mainloop"
     yield "of Hopper; *ported* is a port of which it does not. *verified*: original and port ran whole in the simulator"
     yield "and after each launch they hold the same bits in memory; where a source is no program, one of Porter's own"
-    yield "calls it. INC stands for `--include CUTLASS/include --include CUTLASS/tools/util/include`:"
+    yield "calls it, and the port is compiled for sm_100a as that program."
+    yield "INC stands for `--include CUTLASS/include --include CUTLASS/tools/util/include`:"
     yield ""
     yield "    python scripts/ecosystem.py run --clones CLONES INC"
     yield "    python scripts/ecosystem.py verify --clones CLONES INC"
@@ -230,6 +231,8 @@ def is_verified(result: Outcome) -> bool:
 
 
 def _why(result: Outcome) -> str:
+    if result["outcome"] == "compiled" and "program" in result:
+        return "as a program"
     if result["outcome"] == "compiled":
         return f"{result['tcgen05.mma']} `tcgen05.mma`"
     if "compiler" in result:
@@ -244,6 +247,13 @@ def _plain(text: str) -> str:
     return text if len(text) <= 160 else f"{text[:160]}…"
 
 
+def verified(outcome: Outcome, said: str) -> Outcome:
+    """An outcome with what is said of the whole program. Where that ran, the port was compiled for sm_100a."""
+    if said == SAME and outcome["outcome"] in ("not run", "ported"):
+        outcome = {"outcome": "compiled", "program": True}
+    return outcome | {"verified": said}
+
+
 def _run(options: argparse.Namespace) -> None:
     results: dict[str, Outcome] = json.loads(options.results.read_text("utf-8")) if options.results.is_file() else {}
     for entry in (e for e in manifest() if options.only in name_of(e)):
@@ -251,7 +261,7 @@ def _run(options: argparse.Namespace) -> None:
         if options.what == "verify":
             if not can_be_verified(entry):
                 continue
-            outcome = results.get(name, NOT_RUN) | {"verified": verify_one(entry, options.clones, options.include)}
+            outcome = verified(results.get(name, NOT_RUN), verify_one(entry, options.clones, options.include))
         else:
             kept = {k: v for k, v in results.get(name, {}).items() if k == "verified"}
             outcome = run_one(entry, options.clones, options.include, not options.no_compile) | kept

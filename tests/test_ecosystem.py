@@ -45,7 +45,9 @@ def test_the_page_is_made_from_the_results(ecosystem: ModuleType) -> None:
     assert sum(results[name]["outcome"] == "compiled" for name in builders) >= 12
     assert len(compiled) - 12 >= 30
     assert sum(map(ecosystem.is_verified, results.values())) >= 12
-    assert all(r["tcgen05.mma"] and not r["wgmma"] and not r["kernels of Hopper"] for r in compiled)
+    of_ptx = [r for r in compiled if "program" not in r]
+    assert all(r["tcgen05.mma"] and not r["wgmma"] and not r["kernels of Hopper"] for r in of_ptx)
+    assert all(r["verified"] == ecosystem.SAME for r in compiled if r not in of_ptx)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,23 @@ def test_what_counts_as_compiled(ecosystem: ModuleType, ptx: str, outcome: str) 
 )
 def test_what_counts_as_verified(ecosystem: ModuleType, status: int, report: object, said: str) -> None:
     assert ecosystem._verified(status, "" if report is None else json.dumps(report)) == said
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "after"),
+    [
+        ("not run", "same bits", "compiled"),
+        ("ported", "same bits", "compiled"),
+        ("compiled", "same bits", "compiled"),
+        ("not run", "2 differ", "not run"),
+        ("ported", "exit status 3", "ported"),
+        ("refused", "exit status 3", "refused"),
+    ],
+)
+def test_a_program_that_ran_was_compiled(ecosystem: ModuleType, before: str, said: str, after: str) -> None:
+    found = ecosystem.verified({"outcome": before}, said)
+    assert (found["outcome"], found["verified"]) == (after, said)
+    assert ("program" in found) == (before != after)
 
 
 def test_another_version_of_a_file_is_not_run(ecosystem: ModuleType, tmp_path: Path) -> None:
