@@ -18,6 +18,7 @@ from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortResult
 from porter.passes.ported import port_root, roots
+from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.rules.load import load_rules
 from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
@@ -55,7 +56,7 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     for path, ported in python:
         _show_python(session, path, ported)
     body = {
-        "kernels": [asdict(p) for p in plans],
+        "kernels": [asdict(p) | {"ceiling": _ceiling(p)} for p in plans],
         "summaries": [asdict(s) for s in summaries],
         "left": [asdict(k) for k in left],
         "files": [{"path": path, "rules": sorted({g.rule for g in ported.groups})} for path, ported in python],
@@ -94,6 +95,12 @@ def _show_stopped(session: Session, summary: KernelSummary) -> None:
             session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
 
 
+def _ceiling(one: KernelPlan) -> float | None:
+    """The share of the nominal rate that the MMAs of a port allow; None where a library's types say their N."""
+    widths = [a.columns for a in one.accumulators if isinstance(a.columns, int)]
+    return report_grade.ceiling(widths) if widths else None
+
+
 def _show(session: Session, one: KernelPlan, summary: KernelSummary | None) -> None:
     first = one.first_warpgroup
     who = f"{one.warpgroups} that run MMAs" + (f", from warpgroup {first} on" if first else "")
@@ -105,6 +112,7 @@ def _show(session: Session, one: KernelPlan, summary: KernelSummary | None) -> N
         ("Tensor Memory", f"{one.columns} columns a warpgroup; two warpgroups share columns"),
         ("MMA batches", f"{one.in_flight} in flight, one completion barrier each"),
         *([("named barriers", f"{one.barrier} and downwards, one a warpgroup")] if one.barrier else []),
+        *([("grade", report_grade.ceiling_line(bound))] if (bound := _ceiling(one)) is not None else []),
         *(("note", note) for note in one.notes),
     ]
     for label, text in facts:

@@ -38,6 +38,11 @@ def latency(mma: Mma) -> float:
     return alone + (c["mma_latency_pair"] if mma.cta_group == 2 else 0)
 
 
+def ceiling(mma: Mma, chip: Chip) -> float:
+    """The share of the chip's nominal rate that no kernel of such MMAs exceeds, whatever else it does."""
+    return mma.operations / (interval(mma) * mma.cta_group * chip.mma_clocks * mma.speed)
+
+
 def load_latency(nbytes: int, clock_ghz: float, far: bool = False) -> tuple[float, float]:
     """Clocks of a TMA load of `nbytes` on an idle chip, until the wait for it ends: those that any load takes, and
     those that its bytes take. `far`: from DRAM."""

@@ -12,9 +12,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from porter.grade import clocks
+from porter.grade.chips import chip_of
 from porter.grade.model import Grade, timeline
+from porter.grade.shape import Mma
+from porter.ptx.wgmma import M as ROWS
 from porter.report import trace as report_trace
 from porter.sim.trace.recorder import Kind, Launched, Recorder, Track
+from porter.verify.builder import PORT_ARCH
 
 TRUST = "order and limiting part can be trusted, rates cannot: docs/grade.md"
 _SHOWN = 3
@@ -41,6 +46,17 @@ def line(found: Grade) -> str:
     """One line: `54.4 % of a B200's nominal rate, limited by TMA fill`."""
     capped = f" (power allows {percent(found.capped)})" if found.capped < found.rate else ""
     return f"{percent(found.rate)} of {found.chip.name}'s nominal rate{capped}, limited by {found.limit}"
+
+
+def ceiling(widths: Sequence[int]) -> float | None:
+    """The share of a B200's nominal rate that a port's MMAs allow, with accumulators of these numbers of columns."""
+    chip = chip_of(PORT_ARCH)
+    return None if chip is None else max(clocks.ceiling(Mma(ROWS, n), chip) for n in widths)
+
+
+def ceiling_line(share: float) -> str:
+    """What `porter plan` says of it."""
+    return f"MMAs of M = {ROWS} allow {percent(share)} of a B200's nominal rate; `porter grade` says what else counts"
 
 
 def text(rows: Sequence[Row]) -> Iterator[RenderableType]:
