@@ -29,6 +29,7 @@ def grade(
     case_path: Path | None,
     port_path: Path | None,
     kernel: str | None,
+    arch: str | None,
     problem: str,
     what_if: tuple[str, ...],
     timeline: Path | None,
@@ -44,7 +45,7 @@ def grade(
         found = of_launch(launch, ptx_path)
     else:
         assert path is not None
-        found, notes = _read(session, path, arguments, case_path, port_path, include_dirs)
+        found, notes = _read(session, path, arguments, arch, case_path, port_path, include_dirs)
     where = path or launch
     if kernel is not None:
         found = [c for c in found if kernel in c.kernel]
@@ -75,8 +76,8 @@ def _problem(text: str) -> Problem:
 
 
 def _read(
-    session: Session, path: Path, arguments: tuple[str, ...], case_path: Path | None, port_path: Path | None,
-    include_dirs: tuple[Path, ...],
+    session: Session, path: Path, arguments: tuple[str, ...], arch: str | None, case_path: Path | None,
+    port_path: Path | None, include_dirs: tuple[Path, ...],
 ) -> tuple[list[Candidate], list[Diagnostic]]:  # fmt: skip
     require_file(path, "grade")
     if path.suffix in (".yaml", ".yml"):
@@ -87,7 +88,7 @@ def _read(
         return of_case(session, replace(case, include_dirs=(*case.include_dirs, *include_dirs)), port_path)
     if path.suffix.lower() in CUDA_ENDINGS or is_python(path):
         require_program(path)
-        return of_program(session, path, arguments, include_dirs)
+        return of_program(session, path, arguments, arch, include_dirs)
     return of_ptx(path), []
 
 

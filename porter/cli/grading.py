@@ -90,14 +90,14 @@ def of_ptx(path: Path) -> list[Candidate]:
 
 
 def of_program(
-    session: Session, path: Path, arguments: Sequence[str], include_dirs: Iterable[Path]
+    session: Session, path: Path, arguments: Sequence[str], arch: str | None, include_dirs: Iterable[Path]
 ) -> tuple[list[Candidate], list[Diagnostic]]:
     """The kernels that a program launches, in the order of their first launches.
 
     Raises:
         PorterError: what building and running raise.
     """
-    request = program_request(path, arguments, None, tuple(include_dirs))
+    request = program_request(path, arguments, arch, tuple(include_dirs))
     outcome = run_source_or_executable(request, SimOptions(), find_toolkit(session.toolkit))
     first = {record.kernel: record for record in reversed(outcome.launches)}
     found = []

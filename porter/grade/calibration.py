@@ -162,7 +162,7 @@ def _rung(given: Mapping[str, Any]) -> Rung:
     epilogue = Epilogue(2, given["store"], given.get("pieces", 1), given.get("overlapped", False))
     shape = Shape("sm_100a", ((mma, count),), m, n, nbytes, given["stages"], given["roles"],
                   given.get("row_bytes", 128), given.get("waits_each", False), 1, group,
-                  given.get("persistent", False), epilogue,
+                  given.get("persistent", False), epilogue=epilogue,
                   residency=Residency(given["stages"] * nbytes, given["tmem"], 128), assumed=assumed)  # fmt: skip
     return Rung(given["name"], shape, float(given["rate"]), assumed)
 

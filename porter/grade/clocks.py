@@ -52,8 +52,14 @@ def load_latency(nbytes: int, clock_ghz: float, far: bool = False) -> tuple[floa
 
 
 def fill_rate(shape: Shape, chip: Chip) -> float:
-    """Bytes a clock that TMA brings into one SM while all others load too. Rows of boxes below 128 bytes cost."""
+    """Bytes a clock that TMA brings into one SM while all others load too. Rows of boxes below 128 bytes cost.
+    What is multicast does not come from L2 for each, and threads have only so much on its way to registers."""
     c = values()
+    if shape.by_threads:
+        threads = shape.residency.threads or WARP
+        return threads * c["register_bytes_in_flight"] / (c["load_latency_l2_ns"] * chip.clock_ghz)
+    if shape.multicast:
+        return c["load_bytes_per_clock_l2"]
     full = c["fill_bytes_per_clock" if chip.arch != "sm_90a" else "fill_bytes_per_clock_h100"]
     row, narrow, wide = shape.row_bytes, c["narrow_row_bytes"], c["full_row_bytes"]
     if row is None or row >= wide:

@@ -164,6 +164,7 @@ class _Reader:
         return Shape(
             self.module.target, tiling.mmas, tiling.m, tiling.n, tiling.load_bytes, stages, roles,
             self.launch.row_bytes, self._waits_each(loop), tiling.issuers, self._cluster(), persistent,
+            self._multicast(), not self.loads and bool(nbytes),
             self._epilogue(loop, tiling, columns, persistent),
             self._work(loop, threads, tiling), Residency(smem, columns, threads, self.launch.registers),
             tuple(dict.fromkeys(self.assumed)),
@@ -185,6 +186,8 @@ class _Reader:
         return loop is not None and any(rows[at].parts[:2] == ("tcgen05", "ld") for at in loop.body)
 
     def _roles(self, loop: Loop | None) -> Roles | None:
+        if not self.loads and self._copies(loop):
+            return "serial"
         if not self.loads:
             self.unknown.append("loads: there is neither TMA nor cp.async into shared memory")
             return None
@@ -230,8 +233,20 @@ class _Reader:
             sizes = [self.code.value(at, rows[at].operands[2]) or 16 for at in inside]
             self.assumed.append("every thread of the block runs each cp.async of a stage")
             return sum(size * self._times(at, loop) for at, size in zip(inside, sizes, strict=True)) * threads, 1
+        if not self.loads and threads and (copied := self._copies(loop)):
+            self.assumed.append("every thread of the block runs each load of a stage")
+            return copied * threads, 1
         self.unknown.append("the bytes of a stage: no mbarrier expects a constant number")
         return None, 1
+
+    def _copies(self, loop: Loop | None) -> int:
+        """Bytes that a thread loads to registers in a stage, where it stores some to shared memory."""
+        rows = self.code.code
+        inside = [at for at in range(len(rows)) if loop is None or at in loop.members]
+        if not any(rows[at].parts[0] == "st" and "shared" in "".join(rows[at].parts) for at in inside):
+            return 0
+        loads = [at for at in inside if rows[at].parts[0] == "ld" and "global" in rows[at].parts]
+        return sum(_bytes(rows[at]) * self._times(at, loop) for at in loads)
 
     def _operand_bytes(self, mmas: Counter[Mma], nbytes: int) -> int:
         """Of a stage that is no plain product: B of all its MMAs, if loads come in such parts."""
@@ -287,6 +302,9 @@ class _Reader:
         for x in self.code.entry.directives.get("reqnctapercluster", ()):
             product *= x
         return product
+
+    def _multicast(self) -> bool:
+        return any("multicast::cluster" in self.code.code[at].parts for at in self.loads)
 
     def _smem(self) -> int | None:
         if self.launch.smem is None:
@@ -373,6 +391,12 @@ def _is_load(ins: ast.Instruction) -> bool:
     if "bulk" in p:
         return "prefetch" not in p and any(x.startswith("mbarrier::complete_tx") for x in p)
     return "global" in p and any(x.startswith("shared") for x in p)
+
+
+def _bytes(ins: ast.Instruction) -> int:
+    """Bytes that a load or store of a thread moves."""
+    vector = next((int(p[1:]) for p in ins.parts if p in ("v2", "v4", "v8")), 1)
+    return vector * int(ins.parts[-1].lstrip("bufs") or 0) // 8
 
 
 def _wgmma_kind(op: WgmmaOp) -> Kind:

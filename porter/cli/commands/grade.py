@@ -18,6 +18,7 @@ from porter.cli.commands.shared import Command, keep_option, launch_options, rul
 @click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
               help="A finished port to grade; without it Porter makes one.")  # fmt: skip
 @click.option("--kernel", default=None, metavar="NAME", help="Only kernels whose name has NAME in it.")
+@click.option("--arch", default=None, metavar="ARCH", help="Compile a program for this target (default sm_90a).")
 @click.option("--problem", default="4096x4096x4096", show_default=True, metavar="MxNxK",
               help="Size of the product; it need not be one that is run.")  # fmt: skip
 @click.option("--what-if", "what_if", multiple=True, metavar="CHANGE,...",
