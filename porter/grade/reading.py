@@ -243,7 +243,8 @@ class _Reader:
         """Bytes that a thread loads to registers in a stage, where it stores some to shared memory."""
         rows = self.code.code
         inside = [at for at in range(len(rows)) if loop is None or at in loop.members]
-        if not any(rows[at].parts[0] == "st" and "shared" in "".join(rows[at].parts) for at in inside):
+        elsewhere = {"global", "local", "param", "async"}
+        if not any(rows[at].parts[0] == "st" and not elsewhere & set(rows[at].parts) for at in inside):
             return 0
         loads = [at for at in inside if rows[at].parts[0] == "ld" and "global" in rows[at].parts]
         return sum(_bytes(rows[at]) * self._times(at, loop) for at in loads)

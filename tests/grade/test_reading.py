@@ -147,3 +147,46 @@ def test_other_tiles_are_read(name: str, given: Shape) -> None:
     found = shape_of(given)
     assert found.mmas == given.mmas
     assert (found.tile_m, found.tile_n, found.load_bytes) == (given.tile_m, given.tile_n, given.load_bytes)
+
+
+def by_threads(bytes_of_one: int) -> str:
+    """The serial rung with loads through registers: 128 threads load a stage in pieces."""
+    text = kernel(SERIAL)
+    start, end = text.index("mbarrier.arrive.expect_tx"), text.index("{\n.reg .pred P1")
+    pieces = (SERIAL.load_bytes or 0) // 128 // bytes_of_one
+    vector = {16: "v4.b32 {%r70, %r71, %r72, %r73}", 2: "u16 %rs1"}[bytes_of_one]
+    kind, register = vector.split(" ", 1)
+    return text[:start] + f"ld.global.{kind} {register}, [%rd5];\nst.{kind} [%rd6], {register};\n" * pieces + text[end:]
+
+
+@pytest.mark.parametrize("width", [2, 16])
+def test_loads_through_registers_are_read_and_are_slower(width: int) -> None:
+    found = read(by_threads(width), launch_of(SERIAL)).shape
+    assert found is not None
+    assert found.by_threads
+    assert (found.tile_m, found.tile_n, found.load_bytes) == (SERIAL.tile_m, SERIAL.tile_n, SERIAL.load_bytes)
+    chip, problem = chips()["B200"], ladders()[0].problem
+    assert run(found, chip, problem).rate < 0.8 * run(SERIAL, chip, problem).rate
+
+
+def test_loads_that_blocks_share_are_read_and_are_faster() -> None:
+    text = kernel(RING).replace("complete_tx::bytes [", "complete_tx::bytes.multicast::cluster [")
+    text = text.replace("[%r4+8];\ncp", "[%r4+8], %rs1;\ncp").replace("%r14}], [%r4+8];", "%r14}], [%r4+8], %rs1;")
+    found = read(text, launch_of(RING)).shape
+    assert found is not None
+    assert found.multicast
+    chip, problem = chips()["B200"], ladders()[0].problem
+    assert run(found, chip, problem).rate > 1.1 * run(RING, chip, problem).rate
+
+
+def test_the_order_of_a_tutorial_whose_steps_each_add_one_thing() -> None:
+    """NVIDIA's SM100 tutorials: loads by threads, TMA, multicast, pairs; then results by TMA."""
+    tile = replace(SERIAL, mmas=((Mma(128, 256, Kind.F16), 4),), tile_n=256, load_bytes=49152, roles="serial",
+                   epilogue=replace(SERIAL.epilogue, store="threads", pieces=1, element_bytes=4),
+                   residency=replace(SERIAL.residency, smem=49280, tmem_columns=512))  # fmt: skip
+    shared = replace(tile, multicast=True, cluster=16)
+    pair = replace(shared, mmas=((Mma(256, 256, Kind.F16, 2), 4),), tile_m=256, load_bytes=32768)
+    last = replace(pair, epilogue=replace(pair.epilogue, store="tma", pieces=4))
+    chip, problem = chips()["B200"], ladders()[0].problem
+    steps = [run(s, chip, problem).rate for s in (replace(tile, by_threads=True), tile, shared, pair, last)]
+    assert steps == sorted(set(steps))
