@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_kernels import CASES, compiled
 
 from porter.verify.backends import SimBackend, SimOptions
 from porter.verify.builder import ToolkitBuilder
@@ -15,13 +16,10 @@ from porter.verify.images import make_image
 from porter.verify.inputs import choose, generate
 from porter.verify.problem import bind
 
-CORPUS = Path(__file__).resolve().parents[2] / "corpus"
-CASES = sorted(path.parent.name for path in CORPUS.glob("*/case.yaml"))
 
-
-@pytest.mark.parametrize("name", CASES)
-def test_original(name: str, benchmark: Any) -> None:
-    case = load_case(CORPUS / name / "case.yaml")
+@pytest.mark.parametrize("path", compiled(CASES))
+def test_original(path: Path, benchmark: Any) -> None:
+    case = load_case(path)
     problem = bind(case)
     kernel = ToolkitBuilder().build(problem, case.kernel, "sm_90a")
     inputs = generate(problem, choose(None, problem)[0], seed=0)

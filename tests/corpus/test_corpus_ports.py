@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from corpus_kernels import CUDA, compiled
 
 from porter.build.nvcc import compile_ptx
 from porter.build.port_plan import PortPlan, materialize
@@ -20,9 +21,6 @@ from porter.ptx.parser import parse_module
 from porter.verify.builder import PORT_ARCH, compile_request
 from porter.verify.case import Case, load_case
 from porter.verify.problem import bind
-
-CORPUS = Path(__file__).parents[2] / "corpus"
-CASES = [p for p in sorted(CORPUS.glob("*/case.yaml")) if load_case(p).kernel.suffix == ".cu"]
 
 
 def instructions(function: Function) -> list[Instruction]:
@@ -39,7 +37,7 @@ def instructions(function: Function) -> list[Instruction]:
     return found
 
 
-@pytest.fixture(params=CASES, ids=lambda path: path.parent.name)
+@pytest.fixture(params=compiled(CUDA))
 def case(request: pytest.FixtureRequest) -> Case:
     return load_case(request.param)
 
@@ -48,8 +46,8 @@ def test_port_is_sm_100a_code(case: Case, tmp_path: Path) -> None:
     result = port_sources(load_sources(case.kernel))
     source = materialize(PortPlan(files=result.files), case.kernel, tmp_path)
     request = compile_request(bind(case), source, PORT_ARCH)
-    compiled = compile_ptx(dataclasses.replace(request, assemble=True))
-    opcodes = [i.opcode for i in instructions(parse_module(compiled.ptx).function(compiled.entry))]
+    made = compile_ptx(dataclasses.replace(request, assemble=True))
+    opcodes = [i.opcode for i in instructions(parse_module(made.ptx).function(made.entry))]
     assert any(o.startswith("tcgen05.mma.") for o in opcodes)
     assert not any(o.startswith("wgmma.") for o in opcodes)
     assert sum(o.startswith("tcgen05.alloc.") for o in opcodes) == 1

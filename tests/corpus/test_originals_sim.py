@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from corpus_kernels import CASES, QUICK, compiled
 
 from porter.verify.backends import SimBackend, SimOptions
 from porter.verify.builder import ToolkitBuilder
@@ -14,13 +15,9 @@ from porter.verify.outcome import Verdict
 from porter.verify.results import VerifyResult
 from porter.verify.runner import VerifyOptions, verify
 
-CORPUS = Path(__file__).parents[2] / "corpus"
-CASES = sorted(CORPUS.glob("*/case.yaml"))
 
-
-@pytest.fixture(params=CASES, ids=lambda path: path.parent.name)
-def path(request: pytest.FixtureRequest) -> Path:
-    return request.param
+def each(quick: str = "") -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", compiled(CASES, quick))
 
 
 def whole_numbers(path: Path) -> str:
@@ -42,6 +39,7 @@ def assert_clean(result: VerifyResult) -> None:
         assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
 
 
+@each(QUICK)
 def test_late_completion_at_all_sizes(path: Path) -> None:
     """Asynchronous work lands as late as its waits allow: a kernel that relied on luck would fail here."""
     result = run(path, "late", (whole_numbers(path),), all_sizes=True)
@@ -49,6 +47,7 @@ def test_late_completion_at_all_sizes(path: Path) -> None:
     assert_clean(result)
 
 
+@each()
 @pytest.mark.parametrize("schedule", ["eager", "random"])
 def test_other_schedules(path: Path, schedule: str) -> None:
     result = run(path, schedule, ("index",), all_sizes=False)
@@ -56,6 +55,7 @@ def test_other_schedules(path: Path, schedule: str) -> None:
     assert_clean(result)
 
 
+@each()
 def test_rounding_stays_within_bounds(path: Path) -> None:
     result = run(path, "late", ("normal", "wide"), all_sizes=False)
     assert result.rows or load_case(path).accumulate == "s32"

@@ -16,10 +16,12 @@ from porter.lang.sources import load_sources
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.header import NAME
 from porter.passes.port import PortResult, port_sources
+from porter.passes.tiled.port import HEADER
 from porter.verify.case import load_case
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent
+SAME = (f"{SUPPORT}.py", HEADER)
 CASES = sorted(ROOT.glob("corpus/*/case.yaml"))
 
 
@@ -38,13 +40,13 @@ def _port(kernel: Path) -> PortResult | DslPortResult:
 
 
 def diff_of(result: PortResult | DslPortResult) -> str:
-    """The diff without the support module of CuTe DSL ports, which is the same for all; of the header with the helpers
-    what it declares, as its text stands in `mappings/emit`."""
+    """The diff without the support module of CuTe DSL ports and the header of CuTe C++ ports, which are the same for
+    all; of the header with the helpers what it declares, as its text stands in `mappings/emit`."""
     before = Path.cwd()
     os.chdir(ROOT)
     try:
         old = {**result.sources.sources(), **{p: Path(p).read_bytes() for p in result.build_files}}
-        new = {p: text for p, text in {**result.files, **result.build_files}.items() if Path(p).stem != SUPPORT}
+        new = {p: text for p, text in {**result.files, **result.build_files}.items() if Path(p).name not in SAME}
         headers = [f"# {p} declares {declared(new.pop(p).decode())}\n" for p in sorted(new) if Path(p).name == NAME]
         return "".join(headers) + unified_diff(old, new, result.groups).decode()
     finally:

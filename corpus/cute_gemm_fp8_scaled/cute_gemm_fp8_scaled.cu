@@ -26,7 +26,7 @@ struct GemmTraits {
 };
 
 template <int BM, int BN, int BK, int STAGES>
-__global__ void __launch_bounds__(BM * 2 + 128)
+__global__ void __launch_bounds__(BM * 2 + 128, 1)
     cute_gemm_fp8_scaled(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                          float const* sa, float const* sb, cutlass::bfloat16_t* D, int M, int N, int K) {
     using Traits = GemmTraits<BM, BN, BK, STAGES>;

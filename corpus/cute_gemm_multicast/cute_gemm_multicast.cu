@@ -46,7 +46,7 @@ struct Tiles {
 };
 
 template <int BM, int BN, int BK, int STAGES>
-__global__ void __launch_bounds__(kConsumers + 128)
+__global__ void __launch_bounds__(kConsumers + 128, 1)
     cute_gemm_multicast(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, float* C,
                         int M, int N, int K) {
     using Traits = GemmTraits<BM, BN, BK, STAGES>;

@@ -74,7 +74,7 @@ CUTE_DEVICE void multiply(Pipeline& pipeline, Mma& mma, FragmentA const& tCrA, F
 }
 
 template <int BM, int BN, int BK, int STAGES>
-__global__ void __launch_bounds__(384)
+__global__ void __launch_bounds__(384, 1)
     cute_gemm_ws(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, float* C, int M,
                  int N, int K) {
     using Traits = GemmTraits<BM, BN, BK, STAGES>;

@@ -7,12 +7,13 @@ import numpy as np
 
 
 def attention(inputs: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, np.ndarray]:
-    """Softmax attention per head; the heads of a group have one sequence of keys, whose last 40 do not count."""
+    """Softmax attention per head; the heads of a group have one sequence of keys, whose last 40 do not count, and of a
+    second one whose last 100."""
     group = len(inputs["Q"]) // len(inputs["K"])
     keys, values = (np.repeat(inputs[name], group, 0) for name in "KV")
     scores = inputs["Q"] @ np.swapaxes(keys, 1, 2) * sizes["SCALE"]
     query, key = np.indices(scores.shape[1:])
-    hidden = (key > query) & bool(sizes["CAUSAL"]) | (key >= sizes["S"] - 40)
-    scores = np.where(hidden, -np.inf, scores)
+    length = sizes["S"] - np.repeat([40, 100][: len(inputs["K"])], group)[:, None, None]
+    scores = np.where((key > query) & bool(sizes["CAUSAL"]) | (key >= length), -np.inf, scores)
     weights = np.exp(scores - scores.max(axis=2, keepdims=True))
     return {"O": weights / weights.sum(axis=2, keepdims=True) @ values}

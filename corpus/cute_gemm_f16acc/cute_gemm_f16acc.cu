@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(256)
     for (int tile = 0; tile < tiles; ++tile) {
         const int stage = tile % STAGES;
         Full::wait(&storage.full[stage], tile / STAGES % 2);
+        warpgroup_fence_operand(tCrC);
         warpgroup_arrive();
         for_each(make_int_sequence<BK / 16>{}, [&](auto k) {
             gemm(tiled_mma, tCrA(_, _, k, stage), tCrB(_, _, k, stage), tCrC);
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(256)
         });
         warpgroup_commit_batch();
         warpgroup_wait<0>();
+        warpgroup_fence_operand(tCrC);
         __syncthreads();
         if (fetches && tile + STAGES < tiles) fetch(tile + STAGES);
     }

@@ -58,7 +58,7 @@ CUTE_DEVICE void store(typename Traits::Storage& storage, CUtensorMap const& map
 }
 
 template <int BM, int BN, int BK, int STAGES>
-__global__ void __launch_bounds__(kConsumers + 128)
+__global__ void __launch_bounds__(kConsumers + 128, 1)
     cute_gemm_stsm(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                    const __grid_constant__ CUtensorMap map_c, int K) {
     using Traits = GemmTraits<BM, BN, BK, STAGES>;
