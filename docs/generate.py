@@ -386,7 +386,7 @@ def foreign_mutants() -> str:
     return "\n".join(lines)
 
 
-GPU_RECORDS = ("h200", "h200-dsl", "h100")
+GPU_RECORDS = ("h200", "h200-cute", "h200-dsl", "h100")
 
 
 def _record(name: str) -> Any:

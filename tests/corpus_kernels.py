@@ -4,7 +4,7 @@ half a minute each: in tests that compile, one of them is in every run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,12 @@ QUICK = "cute_gemm_tma"
 def is_cute(path: Path) -> bool:
     """Whether a case's kernel is CuTe C++."""
     return path.parent.name.startswith("cute_")
+
+
+def sampled(cases: Sequence[Path]) -> list[Any]:
+    """Parameters of a test that other tests of the same ports cover: one kernel in CuTe C++ stands for all."""
+    left = [path for path in cases if is_cute(path) and path.parent.name != QUICK]
+    return [pytest.param(path, marks=[pytest.mark.slow] if path in left else [], id=path.parent.name) for path in cases]
 
 
 def compiled(cases: Iterable[Path], quick: str = "") -> list[Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -25,6 +26,7 @@ SAME = (f"{SUPPORT}.py", HEADER)
 CASES = sorted(ROOT.glob("corpus/*/case.yaml"))
 
 
+@functools.cache
 def port_of(case: Path) -> PortResult | DslPortResult:
     """The port of a case's kernel, with paths relative to the checkout."""
     before, kernel = Path.cwd(), load_case(case).kernel.relative_to(ROOT)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from corpus_kernels import CUDA, sampled
 from kernels import GEMM, LOOP, STORE, SYNC, kernel, wrapper
 
 from porter.build.gate import same_code
@@ -28,7 +29,6 @@ from porter.verify.case import load_case
 from porter.verify.problem import bind
 
 CORPUS = Path(__file__).parents[2] / "corpus"
-KERNELS = [load_case(p).kernel for p in sorted(CORPUS.glob("*/case.yaml")) if load_case(p).kernel.suffix == ".cu"]
 QUICK = ("gemm_ws", "gemm_macro", "attention_fwd")
 NAMES = re.compile(r"\b(?:sm|compute)_(?:90|100)a\b|//.*")
 MACRO = "__CUDA_ARCH_FEAT_SM100_ALL"
@@ -112,9 +112,9 @@ def test_each_half_is_right(name: str, tmp_path: Path) -> None:
     both(tmp_path, VARIANTS[name])
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sampled(CUDA))
 def test_halves_of_the_corpus(path: Path) -> None:
-    sources = load_sources(path)
+    sources = load_sources(load_case(path).kernel)
     plain = port_cuda_file(sources, PortOptions())
     made = port_cuda_file(sources, PortOptions(keep_hopper=True))
     assert made.groups
@@ -129,11 +129,7 @@ def test_halves_of_the_corpus(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(p, marks=[] if p.stem in QUICK else pytest.mark.slow, id=p.parent.name)
-        for p in sorted(CORPUS.glob("*/case.yaml"))
-        if load_case(p).kernel.suffix == ".cu"
-    ],
+    [pytest.param(p, marks=[] if p.stem in QUICK else pytest.mark.slow, id=p.parent.name) for p in CUDA],
 )
 def test_each_half_compiles_to_the_same_ptx(path: Path, tmp_path: Path) -> None:
     case = load_case(path)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from corpus_kernels import CUDA, sampled
 
 from porter.build.files import write_all
 from porter.cli.porting import look, port_paths
@@ -14,8 +15,6 @@ from porter.passes import ported as engine
 from porter.passes.port import PortOptions
 from porter.scan.inventory import Inventory, take_inventory
 
-CORPUS = Path(__file__).parents[2] / "corpus"
-CUDA_KERNELS = sorted(p.parent.name for p in CORPUS.glob("*/*.cu"))
 HEAD = "#pragma once\n#include <cstdint>\n"
 SYNC = """
 __device__ void warpgroup_arrive() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -132,9 +131,9 @@ def test_a_port_of_a_tree_scans_as_ported(tmp_path: Path, name: str) -> None:
     assert not any(b"FEAT_SM90" in text for text in ported.new.values())
 
 
-@pytest.mark.parametrize("name", CUDA_KERNELS)
-def test_ports_of_the_corpus_scan_as_ported(tmp_path: Path, name: str) -> None:
-    source = next((CORPUS / name).glob("*.cu"))
+@pytest.mark.parametrize("case", sampled(CUDA))
+def test_ports_of_the_corpus_scan_as_ported(tmp_path: Path, case: Path) -> None:
+    source = next(case.parent.glob("*.cu"))
     ported = port_paths([source])
     placed = {tmp_path / Path(path).relative_to(source.parent): text for path, text in ported.new.items()
               if Path(path).suffix in (".cu", ".cuh")}  # fmt: skip
