@@ -311,8 +311,12 @@ covers it; the rest is for a person to judge. Of the kernels below that is:
 - `tcgen05.fence::after_thread_sync` behind that barrier: the warp that allocates issues the MMAs, and the warps of
   the epilogue execute another one when they have waited for those.
 - `tcgen05.wait::ld` behind all but the last of several loads in a row: the last wait stands ahead of what uses any.
+- `bar.sync` behind what thread 0 prints of its layouts, in NVIDIA's tutorials: the threads share nothing there.
+- `mbarrier.try_wait` for each stage at the end of the CuTe DSL kernel (`ab_producer.tail()`): it keeps the block until
+  the last commits have arrived, and so do the wait for the result and the meeting of the pair before it.
 
-The kernels are in `tests/foreign`. Sizes: keys and heads of attention, M x N x K of GEMMs; kept by
+A kernel's own line may stand for several: the tutorials' loops are unrolled by four, and one copy is not reached. The
+kernels without an origin are in `tests/foreign`. Sizes: keys and heads of attention, M x N x K of GEMMs; kept by
 
 """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of kernels that Porter did not write: whatever is taken away of their synchronization is caught, or a run
-or a review says why nobody could.
+"""Mutants of kernels that no port is made of, most of them NVIDIA's: whatever is taken away of their synchronization
+is caught, or a run or a review says why nobody could.
 
 With PORTER_RECORD_MUTANTS=FILE the counts are kept there; docs/mutation.md shows them.
 """
@@ -11,6 +11,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,21 @@ COMMAND = (
 KERNELS: dict[str, tuple[Callable[..., Path], tuple[int, ...]]] = {
     "attention": (launches.attention, (512, 1)),
     "block-scaled GEMM": (launches.block_scaled, (128, 128, 1024)),
+    "NVIDIA, CUTLASS tutorials: 01_mma_sm100": (partial(launches.tutorial, "01_mma_sm100"), (128, 256, 128)),
+    "NVIDIA, CUTLASS tutorials: 02_mma_tma_sm100": (partial(launches.tutorial, "02_mma_tma_sm100"), (256, 256, 192)),
+    "NVIDIA, CUTLASS tutorials: 04_mma_tma_2sm_sm100": (launches.pair, (512, 1024, 128)),
+    "NVIDIA, CuTe DSL: dense-pair": (partial(launches.dsl_gemm, "blackwell-dense-pair"), (256, 256, 576)),
 }
-_GIVE_UP = ("drop", "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned")
+_GIVE_UP, _GIVE_UP_PAIR = (("drop", f"tcgen05.relinquish_alloc_permit.cta_group::{n}.sync.aligned") for n in (1, 2))
+_BARRIER = "drop", "bar.sync"
 _BEFORE, _AFTER = (("drop", f"tcgen05.fence::{when}_thread_sync") for when in ("before", "after"))
 REVIEWED: dict[str, dict[tuple[str, str], int]] = {
     "attention": {_GIVE_UP: 1, _BEFORE: 1, ("drop", "tcgen05.wait::ld.sync.aligned"): 2},
     "block-scaled GEMM": {_GIVE_UP: 1, _BEFORE: 1, _AFTER: 1},
+    "NVIDIA, CUTLASS tutorials: 01_mma_sm100": {_GIVE_UP: 1, _BARRIER: 3},
+    "NVIDIA, CUTLASS tutorials: 02_mma_tma_sm100": {_GIVE_UP: 1, _BARRIER: 4},
+    "NVIDIA, CUTLASS tutorials: 04_mma_tma_2sm_sm100": {_GIVE_UP_PAIR: 1, _BARRIER: 4},
+    "NVIDIA, CuTe DSL: dense-pair": {_GIVE_UP_PAIR: 1, ("pass at once", "mbarrier.try_wait.parity.shared.b64"): 9},
 }
 """Mutants that nobody notices, by what was done to which instruction; docs/mutation.md says why they are harmless."""
 
