@@ -18,6 +18,7 @@ _COMMANDS = (
     "grade",
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "selfcheck", "record", "capture", "rules", "map", "report", "stats", "clean", "mcp",
+    "review", "case",
 )  # fmt: skip
 
 

@@ -256,3 +256,39 @@ PLACE_KEPT = note(
     "it, nobody has checked but `porter verify`.",
     "Remove the comment to have the edit.",
 )
+SESSION_UNREADABLE = error(
+    "PT2018",
+    ExitCode.USAGE,
+    "{path} is no review session that can be read: {reason}",
+    "A session holds the decisions of `porter review` and the texts that it wrote.",
+    "Name another file with --session, or remove this one and begin again.",
+)
+GROUPS_REFUSED = error(
+    "PT2019",
+    ExitCode.UNPORTED,
+    "{count} edit groups are not in the port: {groups}",
+    "They were refused, or cannot stand without one that was. What they would have changed is as it was, for sm_90a; "
+    "groups of one kernel's port are written together or not at all.",
+    "Port these places by hand, or take the refusals back: `porter review --again RULE`.",
+)
+MERGE_CONFLICT = error(
+    "PT2020",
+    ExitCode.UNPORTED,
+    "{path}: {count} conflicts between edits by hand and the port",
+    "The file was edited since the port was written, at lines that the port has changed too. Both stand there, between "
+    "<<<<<<< and >>>>>>>, as git writes it.",
+    "Choose at each place, remove the markers, and run `porter review` again.",
+)
+REVIEW_OPEN = error(
+    "PT2021",
+    ExitCode.UNPORTED,
+    "{count} edit groups are not decided; nothing was written, and what was decided is in {session}",
+    "A port is written when each of its groups is accepted or refused.",
+    "Go on with `porter review`.",
+)
+EDITED_BY_HAND = warning(
+    "PT2508",
+    "{rule}: the text is the reviewer's own, not the rule's",
+    "What was said of the rule's text, its reason and its safety, does not hold for another text.",
+    "Run `porter verify --port` on the result.",
+)

@@ -12,7 +12,7 @@ CASE_NOT_FOUND = error(
     "A case (case.yaml) says how to run a kernel: its entry, sizes, tensors, launch and reference. "
     "Porter looks "
     "beside the kernel for case.yaml or <name>.case.yaml that names the file as its kernel.",
-    "Write a case.yaml beside the kernel, or name one with --case.",
+    "`porter case new KERNEL` writes a draft of one beside the kernel; or name one with --case.",
 )
 CASE_NOT_YAML = error(
     "PT5002",
@@ -56,7 +56,8 @@ CASE_PARAMETERS = error(
     ExitCode.USAGE,
     "field params: {problem}",
     "The arguments that the case lists are not those that the compiled kernel takes.",
-    "List the kernel's parameters in order, with the sizes that the kernel declares.",
+    "List the kernel's parameters in order, with the sizes that the kernel declares; `porter case new KERNEL -o "
+    "draft.case.yaml` reads them from the sources.",
 )
 UNKNOWN_FAMILY = error(
     "PT5008",

@@ -114,7 +114,7 @@ def definitions_in(file: CudaFile, node: Node) -> dict[str, tuple[str, int]]:
         for child in declaration.named_children:
             declarator, value = child, child.child_by_field_name("value")
             if child.type != "init_declarator" or value is None:
-                value = declaration.child_by_field_name("default_value")
+                value = default_of(declaration, child)
                 if child.type != "field_identifier" or value is None:
                     continue
             name = declared_name(declarator)
@@ -138,6 +138,17 @@ def macro_texts(files: Iterable[CudaFile]) -> dict[str, str | None]:
     return found
 
 
+def default_of(declaration: Node, declarator: Node) -> Node | None:
+    """What a member is initialized with, one of several that a declaration has."""
+    found = False
+    for index, child in enumerate(declaration.children):
+        if declaration.field_name_for_child(index) == "declarator":
+            found = child.id == declarator.id
+        elif found and declaration.field_name_for_child(index) == "default_value":
+            return child
+    return None
+
+
 def variable_text(node: Node, declarator: Node, text: Callable[[Node], str]) -> str:
     """What a declared integer constant is initialized with; empty for what is none. `node` is the declaration."""
     qualifiers = {text(c) for c in node.children if c.type in ("type_qualifier", "constexpr")}
@@ -145,7 +156,7 @@ def variable_text(node: Node, declarator: Node, text: Callable[[Node], str]) -> 
     if declarator.type == "init_declarator":
         declarator = declarator.child_by_field_name("declarator") or declarator
     else:
-        value = node.child_by_field_name("default_value")
+        value = default_of(node, declarator)
     kind = node.child_by_field_name("type")
     if value is None or not qualifiers & {"const", "constexpr"} or not declarator.type.endswith("identifier"):
         return ""

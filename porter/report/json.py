@@ -22,6 +22,7 @@ KINDS = (
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "record", "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "report",
     "stats", "clean", "error",
+    "review", "case-new",
 )  # fmt: skip
 
 

@@ -117,3 +117,10 @@ __device__ void either(float (&d)[8], uint64_t a, uint64_t b, int scale) {
     model = of_kernel(body, wrapper, head=hidden + "\n" if not hidden.startswith("#") else "")
     assert not model.refusals
     assert len(model.place().stores) == 1
+
+
+def test_each_member_of_a_declaration_has_its_own_value() -> None:
+    """`static constexpr int M = 128, N = 64` in a class."""
+    text = "struct Tile { static constexpr int M = 128, N = 64, K = N / 2; };\nint x = Tile::K;\n"
+    constants = program_of(text).constants
+    assert [constants.evaluate(f"Tile::{name}") for name in "MNK"] == [128, 64, 32]

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The draft case of a source file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from porter.diagnostics import Code, Location, PorterError
+from porter.lang.lexical import lexed
+from porter.lang.sources import is_python, load_sources, read_source
+from porter.model.program import build_program
+from porter.rules.load import load_rules
+from porter.rules.recognize import vocabulary
+from porter.scan.draft import dsl
+from porter.scan.draft.cuda import CudaDraft, kernels_to_draft
+from porter.scan.draft.draft import Draft
+
+
+def draft_case(
+    path: Path, entry: str | None = None, include_dirs: Sequence[Path] = (), rules: Sequence[str] = ()
+) -> Draft:
+    """What a source file tells of how to run one of its kernels.
+
+    Raises:
+        PorterError: ENTRY_NOT_FOUND, ENTRY_AMBIGUOUS, what reading a source raises, DSL_SYNTAX.
+    """
+    if is_python(path):
+        return _python(path, entry)
+    program = build_program(load_sources(path, include_dirs), vocabulary(load_rules(tuple(rules))))
+    kernels = kernels_to_draft(program, entry)
+    listed = "\n".join(dict.fromkeys(k.name for k in (kernels or program.kernels)))
+    if not kernels:
+        raise PorterError(Code.ENTRY_NOT_FOUND, path=str(path), entry=entry or "any kernel", detail=listed)
+    if len({k.name for k in kernels}) > 1:
+        raise PorterError(Code.ENTRY_AMBIGUOUS, path=str(path), entry=entry or "the file alone", detail=listed)
+    return CudaDraft(program, kernels[0]).make()
+
+
+def has_main(path: Path, defines: Sequence[str] = ()) -> bool:
+    """Whether a CUDA C++ file is a program: it has a `main()` that no macro but those given leaves out."""
+    if is_python(path):
+        return False
+    text = lexed(read_source(path)).plain.decode("utf-8", "replace")
+    found = re.search(r"^[ \t]*(?:int|auto)\s+main\s*\(", text, re.MULTILINE)
+    if found is None:
+        return False
+    names = {d.split("=")[0] for d in defines}
+    conditions: list[str] = []
+    before = read_source(path)[: len(text[: found.start()].encode())].decode("utf-8", "replace")
+    for match in re.finditer(r"^[ \t]*#[ \t]*(if\w*|endif)\b([^\n]*)", before, re.MULTILINE):
+        if match.group(1) != "endif":
+            conditions.append(match.group(2))
+        elif conditions:
+            conditions.pop()
+    return all(names & set(re.findall(r"\w+", c)) for c in conditions)
+
+
+def _python(path: Path, entry: str | None) -> Draft:
+    source = read_source(path).decode("utf-8", "replace")
+    try:
+        names = dsl.entries(source)
+        found = dsl.draft(source, path.as_posix(), entry)
+    except SyntaxError as error:
+        where = Location(str(path), error.lineno or 0)
+        raise PorterError(Code.DSL_UNREADABLE, where, path=str(path), problem=error.msg) from None
+    if found is None:
+        raise PorterError(
+            Code.ENTRY_NOT_FOUND, path=str(path), entry=entry or "any jit function", detail="\n".join(names)
+        )
+    if entry is None and len(names) > 1:
+        raise PorterError(Code.ENTRY_AMBIGUOUS, path=str(path), entry="the file alone", detail="\n".join(names))
+    return found

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements of host code run with names for its sizes: declarations, conditions, loops."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from contextlib import suppress
+from typing import Any
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.functions import array_extents, declared_name
+from porter.scan.draft import classes as cls
+from porter.scan.draft import numbers as nums
+from porter.scan.draft.numbers import Num
+from porter.scan.draft.types import Types
+from porter.scan.draft.values import LaunchFacts, MapValue, Pointer, Record, Scope
+
+LONGEST_LOOP = 64
+"""Passes of a loop whose condition stays known."""
+INTEGER = re.compile(r"(?:std::)?(?:u?int(?:\d+_t)?|unsigned|long|short|size_t|cuuint(?:32|64)_t|uint|int|bool|char)$")
+FLOAT = ("float", "double")
+
+
+class Launched(Exception):
+    """The launch that is looked for was come to."""
+
+    def __init__(self, facts: LaunchFacts) -> None:
+        super().__init__(facts.kernel.name)
+        self.facts = facts
+
+
+class Return(Exception):
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class GaveUp(Exception):
+    pass
+
+
+class Left(Exception):
+    """`break` or `continue`."""
+
+
+class Statements(Types):
+    """Runs statements. `conditions` hold of the sizes at the statement that is run; `parameters` are the sizes and
+    memory that the outermost function is handed, or has of its own if it is `main`."""
+
+    def __init__(self, classes: cls.Classes) -> None:
+        super().__init__(classes)
+        self.conditions: list[Num] = []
+        self.parameters: list[tuple[str, Any]] = []
+
+    @abstractmethod
+    def _triple(self, node: Node | None, scope: Scope) -> tuple[Num, ...] | None:
+        """Three extents of what a `dim3` is made of."""
+
+    def _body(self, node: Node, scope: Scope) -> None:
+        for child in node.named_children:
+            self.run(child, scope)
+
+    def run(self, node: Node, scope: Scope) -> None:
+        handler = getattr(self, f"_run_{node.type}", None)
+        if handler is not None:
+            handler(node, scope)
+        elif node.type.startswith("preproc_") or node.type in ("else_clause", "case_statement"):
+            self._body(node, scope)
+
+    def _run_compound_statement(self, node: Node, scope: Scope) -> None:
+        self._body(node, Scope(scope))
+
+    def _run_try_statement(self, node: Node, scope: Scope) -> None:
+        body = node.child_by_field_name("body")
+        if body is not None:
+            self.run(body, scope)
+
+    def _run_expression_statement(self, node: Node, scope: Scope) -> None:
+        for child in node.named_children:
+            self.value(child, scope)
+
+    def _run_return_statement(self, node: Node, scope: Scope) -> None:
+        inner = [c for c in node.named_children if c.type != "comment"]
+        if inner and inner[0].type == "initializer_list":
+            raise Return(self.value(inner[0], scope))
+        raise Return(self.value(inner[0], scope) if inner else None)
+
+    def _run_throw_statement(self, node: Node, scope: Scope) -> None:
+        raise GaveUp
+
+    def _run_break_statement(self, node: Node, scope: Scope) -> None:
+        raise Left
+
+    _run_continue_statement = _run_break_statement
+
+    def _run_alias_declaration(self, node: Node, scope: Scope) -> None:
+        name, kind = node.child_by_field_name("name"), node.child_by_field_name("type")
+        if name is not None and kind is not None:
+            scope.types[cls.text_of(name)] = self.resolve(cls.text_of(kind), scope)
+
+    def _run_using_declaration(self, node: Node, scope: Scope) -> None:
+        text = cls.text_of(node).removeprefix("using").strip(" ;")
+        if "::" in text and not text.startswith("namespace"):
+            scope.types[text.split("::")[-1].strip()] = text
+
+    def _run_declaration(self, node: Node, scope: Scope) -> None:
+        kind = node.child_by_field_name("type")
+        text = self.resolve(cls.text_of(kind), scope) if kind is not None else ""
+        for enumeration in find(node, "enumerator_list"):
+            for item in find(enumeration, "enumerator"):
+                name, value = item.child_by_field_name("name"), item.child_by_field_name("value")
+                if name is not None and value is not None:
+                    scope.names[cls.text_of(name)] = self.value(value, scope)
+        for declarator in node.children_by_field_name("declarator"):
+            name = declared_name(declarator)
+            if name is not None:
+                value = declarator.child_by_field_name("value") or node.child_by_field_name("value")
+                scope.names[cls.text_of(name)] = self._declared(cls.text_of(name), text, declarator, value, scope)
+
+    def _declared(self, name: str, kind: str, declarator: Node, value: Node | None, scope: Scope) -> Any:
+        pointer = any(True for _ in find(declarator, "pointer_declarator"))
+        end = value.start_byte if value is not None else declarator.end_byte
+        extents = array_extents(declarator) or [n for n in find(declarator, "array_declarator") if n.end_byte <= end]
+        if value is None and extents:
+            return [MapValue(f"{name}{i}") for i in range(16)] if kind == "CUtensorMap" else [None] * 16
+        if value is None and pointer:
+            return Pointer(name, kind)
+        if kind == "CUtensorMap" and not pointer:
+            found = self.value(value, scope) if value is not None else None
+            if isinstance(found, MapValue):
+                found.name = name if not extents else found.name
+                return found
+            return MapValue(name)
+        if kind.split("::")[-1] == "dim3":
+            return self._triple(value, scope) if value is not None else (nums.const(1),) * 3
+        if value is None or (value.type == "initializer_list" and not extents and kind not in ("auto", "")):
+            return self._constructed(kind, value, scope)
+        if value.type == "argument_list":
+            given = [self.value(c, scope) for c in value.named_children if c.type != "comment"]
+            return given[0] if len(given) == 1 else self._constructed(kind, value, scope)
+        found = self.value(value, scope)
+        if isinstance(found, Num) and kind in FLOAT and isinstance(found.known, int):
+            return nums.const(float(found.known))
+        owner = scope.owner
+        if owner is not None and owner.name == "main" and INTEGER.match(kind) and not extents:
+            return self._size_of_main(name, found, value)
+        return found
+
+    def _size_of_main(self, name: str, found: Any, value: Node) -> Any:
+        """A number of `main` is a size, of which the text may tell the default."""
+        plain = [int(t) for t in re.findall(r"\b\d+\b", cls.text_of(value)) if int(t) > 4]
+        if isinstance(found, Num) and found.names():
+            return found
+        known = found.known if isinstance(found, Num) else None
+        default = known if known is not None else plain[-1] if plain else None
+        self.parameters.append((name, nums.name(name)))
+        if isinstance(default, int):
+            self.conditions.append(Num("==", (nums.name(name), nums.const(default))))
+        return nums.name(name)
+
+    def _constructed(self, kind: str, value: Node | None, scope: Scope) -> Any:
+        items = [c for c in value.named_children if c.type != "comment"] if value is not None else []
+        if len(items) == 1 and items[0].type != "initializer_pair" and INTEGER.match(kind):
+            return self.value(items[0], scope)
+        template = self.classes.find(cls.template_id(kind)[0])
+        record = Record(kind)
+        names = [f[0] for f in cls.fields(template)] if template is not None else []
+        if kind.split("::")[-1] == "cudaLaunchConfig_t":
+            names = ["gridDim", "blockDim", "dynamicSmemBytes", "stream", "attrs", "numAttrs"]
+        record.items.update(dict.fromkeys(names))
+        for name, item in zip(names, items, strict=False):
+            if item.type != "initializer_pair":
+                record.items[name] = self.value(item, scope)
+        for item in items:
+            inner = item.child_by_field_name("value")
+            if item.type == "initializer_pair" and inner is not None:
+                field = item.child_by_field_name("designator")
+                record.items[cls.text_of(field).lstrip(".") if field is not None else ""] = self.value(inner, scope)
+        return record if items or names or not INTEGER.match(kind) else None
+
+    def _run_if_statement(self, node: Node, scope: Scope) -> None:
+        condition = node.child_by_field_name("condition")
+        inner = Scope(scope)
+        found = self._condition(condition, inner)
+        first, second = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
+        if isinstance(found, Num) and found.known is not None:
+            arm = first if found.known else second
+            if arm is not None:
+                self.run(arm, inner)
+            return
+        self._either(found, first, second, inner)
+
+    def _condition(self, node: Node | None, scope: Scope) -> Any:
+        if node is None:
+            return None
+        for child in node.children_by_field_name("initializer"):
+            self.run(child, scope)
+        value = node.child_by_field_name("value") or node
+        if value.type == "declaration":
+            self._run_declaration(value, scope)
+            return None
+        return self.value(value, scope)
+
+    def _either(self, condition: Any, first: Node | None, second: Node | None, scope: Scope) -> None:
+        """Both arms of a condition that is not known."""
+        known = condition if isinstance(condition, Num) else None
+        before = {id(s): dict(s.names) for s in scope.levels()}
+        conditions = len(self.conditions)
+        if known is not None:
+            self.conditions.append(known)
+        gave_up, result = self._arm(first, scope)
+        del self.conditions[conditions:]
+        after = {id(s): dict(s.names) for s in scope.levels()}
+        for s in scope.levels():
+            s.names.update(before[id(s)])
+        if known is not None and (gave_up or second is not None):
+            self.conditions.append(nums.negated(known))
+        if second is not None:
+            gave_up_too, _ = self._arm(second, scope)
+            if gave_up_too and not gave_up and known is not None:
+                self.conditions[-1] = known
+                for s in scope.levels():
+                    s.names.update(after[id(s)])
+                return
+        if not gave_up:
+            self._join(known, after, scope)
+        elif isinstance(result, Num) and known is not None and scope.owner is not None:
+            scope.names["return value"] = (known, result)
+
+    def _arm(self, node: Node | None, scope: Scope) -> tuple[bool, Any]:
+        if node is None:
+            return False, None
+        try:
+            self.run(node, Scope(scope))
+        except Return as result:
+            return True, result.value
+        except (GaveUp, Left):
+            return True, None
+        return False, None
+
+    def _join(self, condition: Num | None, after: dict[int, dict[str, Any]], scope: Scope) -> None:
+        for s in scope.levels():
+            for name, value in after[id(s)].items():
+                old = s.names.get(name)
+                if value is old or value == old:
+                    continue
+                if isinstance(value, Num) and isinstance(old, Num):
+                    s.names[name] = nums.apply("if", condition, value, old) if condition is not None else None
+                elif old is None:
+                    s.names[name] = value
+
+    def _run_for_statement(self, node: Node, scope: Scope) -> None:
+        inner = Scope(scope)
+        start, condition = node.child_by_field_name("initializer"), node.child_by_field_name("condition")
+        update, body = node.child_by_field_name("update"), node.child_by_field_name("body")
+        if start is not None:
+            (self.run if start.type == "declaration" else self.value)(start, inner)
+        for _ in range(LONGEST_LOOP):
+            found = self.value(condition, inner) if condition is not None else None
+            if isinstance(found, Num) and found.known is not None and not found.known:
+                return
+            try:
+                if body is not None:
+                    self.run(body, inner)
+            except Left:
+                return
+            if not isinstance(found, Num) or found.known is None:
+                return
+            if update is not None:
+                self.value(update, inner)
+
+    def _run_do_statement(self, node: Node, scope: Scope) -> None:
+        body = node.child_by_field_name("body")
+        if body is not None:
+            self._arm(body, scope)
+
+    def _run_while_statement(self, node: Node, scope: Scope) -> None:
+        body = node.child_by_field_name("body")
+        self._condition(node.child_by_field_name("condition"), scope)
+        if body is not None:
+            self._arm(body, scope)
+
+    def _run_switch_statement(self, node: Node, scope: Scope) -> None:
+        subject = self._condition(node.child_by_field_name("condition"), scope)
+        body = node.child_by_field_name("body")
+        for case in body.named_children if body is not None else ():
+            value = case.child_by_field_name("value")
+            count = len(self.conditions)
+            wanted = self.value(value, scope) if value is not None else None
+            if isinstance(subject, Num) and isinstance(wanted, Num):
+                self.conditions.append(nums.apply("==", subject, wanted))
+            self._arm_of_case(case, scope)
+            del self.conditions[count:]
+
+    def _arm_of_case(self, case: Node, scope: Scope) -> None:
+        with suppress(Left, Return, GaveUp):
+            self._body(case, Scope(scope))

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of host code: what names of them stand for, and how many bytes an object takes."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from typing import Any
+
+from tree_sitter import Node
+
+from porter.scan.draft import classes as cls
+from porter.scan.draft.numbers import Num
+from porter.scan.draft.values import Scope
+
+DEEPEST = 40
+"""Calls, classes and constants inside of each other."""
+
+
+class Types(ABC):
+    """Types by the classes of a program. Extents and template arguments are expressions, which `value` knows."""
+
+    def __init__(self, classes: cls.Classes) -> None:
+        self.classes = classes
+        self.depth = 0
+
+    @abstractmethod
+    def value(self, node: Node, scope: Scope) -> Any:
+        """What an expression comes to."""
+
+    def resolve(self, text: str, scope: Scope | None) -> str:
+        """A type with the aliases and template parameters in it replaced."""
+        text = cls.plain_type(text)
+        for _ in range(8):
+            name, arguments = cls.template_id(text)
+            head, last = cls.split_scope(text)
+            if "<" in head:
+                known = self._alias_in(head, last, scope)
+                if known is None:
+                    break
+                text = cls.plain_type(known)
+                continue
+            if arguments or not re.fullmatch(r"[\w:\s]+", name):
+                break
+            known = scope.type_of(name) if scope is not None else None
+            for level in scope.levels() if scope is not None and known is None else ():
+                own = level.names.get("class")
+                known = cls.alias_of(own, name) if own is not None and known is None else known
+            if known is None and "::" in name:
+                known = self._alias_in(*cls.split_scope(name), scope)
+            last_name = name.split("::")[-1].strip()
+            if known is None and last_name in self.classes.aliases and self.classes.find(last_name) is None:
+                known = self.classes.aliases[last_name]
+            if known is None or cls.plain_type(known) == text:
+                break
+            text = cls.plain_type(known)
+        return text
+
+    def _alias_in(self, holder: str, name: str, scope: Scope | None) -> str | None:
+        template, inner = self._class(holder, scope)
+        if template is None:
+            return None
+        known = cls.alias_of(template, name)
+        return self.resolve(known, inner) if known is not None else None
+
+    def _class(self, text: str, scope: Scope | None) -> tuple[cls.Template | None, Scope]:
+        """A class that a text names, and what its template parameters are."""
+        text = self.resolve(text, scope)
+        head, last = cls.split_scope(text)
+        if head:
+            holder, outer = self._class(head, scope)
+            nested = cls.inner_class(holder, last) if holder is not None else None
+            if nested is not None:
+                return nested, Scope(outer, {"class": nested})
+        own = next((s.names["class"] for s in scope.levels() if "class" in s.names), None) if scope else None
+        nested = cls.inner_class(own, text) if own is not None else None
+        if nested is not None:
+            return nested, Scope(scope, {"class": nested})
+        name, arguments = cls.template_id(text)
+        template = self.classes.find(name)
+        inner = Scope(function=scope.owner if scope is not None else None)
+        if template is None:
+            return None, inner
+        for index, (param, default) in enumerate(template.params):
+            given = arguments[index] if index < len(arguments) else default
+            if given is not None:
+                inner.types[param] = self.argument(given, scope if index < len(arguments) else inner)
+        inner.names["class"] = template
+        return template, inner
+
+    def argument(self, text: str, scope: Scope | None) -> str:
+        """A template argument as a number or a type."""
+        node = cls.expression(text) if re.search(r"\w", text) else None
+        found = self.value(node, scope) if node is not None and scope is not None else None
+        if isinstance(found, Num) and found.known is not None:
+            return str(found.known).lower() if isinstance(found.known, bool) else str(found.known)
+        return self.resolve(text, scope)
+
+    def bytes_of(self, text: str, scope: Scope | None) -> tuple[int, int] | None:
+        """Size and alignment of a type in bytes, None if that is not known."""
+        text = self.resolve(text, scope)
+        if text.endswith("*"):
+            return cls.POINTER, cls.POINTER
+        last = text.split("::")[-1].strip() if "<" not in text else text
+        if last in cls.BYTES:
+            return cls.BYTES[last], min(cls.BYTES[last], 64)
+        if re.search(r"(?:^|::)barrier<", text) or text.endswith("ClusterTransactionBarrier"):
+            return 8, 8
+        template, inner = self._class(text, scope)
+        if template is None or self.depth > DEEPEST:
+            return None
+        self.depth += 1
+        try:
+            return self._laid_out(template, inner)
+        finally:
+            self.depth -= 1
+
+    def _laid_out(self, template: cls.Template, scope: Scope) -> tuple[int, int] | None:
+        body = template.node.child_by_field_name("body")
+        head = cls.text_of(template.node)[: (body.start_byte - template.node.start_byte) if body is not None else 0]
+        if any(c.type == "base_class_clause" for c in template.node.named_children):
+            return None
+        size, align = 0, self._aligned(head, scope)
+        for _, kind, extents, pointer, whole in cls.fields(template):
+            one = (cls.POINTER, cls.POINTER) if pointer else self.bytes_of(kind, scope)
+            if one is None:
+                return None
+            count = 1
+            for extent in extents:
+                value = self.value(extent, scope)
+                if not isinstance(value, Num) or not isinstance(value.known, int):
+                    return None
+                count *= value.known
+            own = max(one[1], self._aligned(whole, scope))
+            align = max(align, own)
+            if template.node.type == "union_specifier":
+                size = max(size, one[0] * count)
+            else:
+                size = -(-size // own) * own + one[0] * count
+        return max(-(-size // align) * align, 1), align
+
+    def _aligned(self, text: str, scope: Scope) -> int:
+        match = re.search(r"(?:alignas|__align__|aligned)\s*\(+([^()]*)\)", text)
+        node = cls.expression(match.group(1)) if match else None
+        value = self.value(node, scope) if node is not None else None
+        return value.known if isinstance(value, Num) and isinstance(value.known, int) else 1
