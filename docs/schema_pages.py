@@ -19,12 +19,50 @@ same case.
 ```yaml
 {example}```
 
+`porter case new KERNEL` writes a draft of one ([drafts.md](drafts.md)).
+
 Expressions are arithmetic over the names in `sizes` and `constants`: `+ - * / // % **`, comparisons, `min`,
 `max`, `ceil_div(a, b)`, `align_up(a, b)`. `/` must come out even. The reference is a NumPy expression over
 the input tensors as float64 arrays.
 
 A kernel in a string of a Python file (`load_inline`) has the Python file as its `kernel`. Of the string the device
 code is compiled; host functions and PyTorch's headers are left out.
+
+## Parameters
+
+`params` lists the kernel's arguments in their order. Each is
+
+| written as | is |
+|---|---|
+| `C` | the address of a tensor, from its first element on |
+| `{{address_of: C, offset: M * N}}` | the same, some elements on |
+| `map_a` | a tensor map: 128 bytes by value, `__grid_constant__` |
+| `{{address_of: map_a}}` | the address of a tensor map in global memory, which Porter puts there |
+| `K`, `"K / BK"`, `3` | a number, as wide as the compiled kernel declares the parameter |
+| `{{value: alpha, type: f32}}` | a number of a stated type: `s8` to `u64`, `f16`, `bf16`, `f32`, `f64`, `bool` |
+| `{{struct: [C, {{value: N, type: s32}}]}}` | a struct by value: its members in order, each with its natural alignment |
+
+A number in a struct needs its `type`; structs may stand in structs (`corpus/gemm_grouped/case.yaml`). PTX often declares
+a floating-point parameter as bits, so `{{value: alpha, type: f32}}` says what they are.
+
+## Strides
+
+`shape` is outermost dimension first, as in NumPy; `strides` are in elements, one for each dimension, row-major where
+they are left out. A matrix by columns is `{{shape: [M, K], strides: [1, M]}}`, one with rows of `LD` elements
+`{{shape: [M, K], strides: [LD, 1]}}`. Elements must not overlap. `strides` of a tensor map are those of the tensor where
+absent; `dims` and `offset` make a map over a part of it.
+
+## Reference functions
+
+`reference: {{python: "reference.py:attention"}}` names a function of a file beside the case:
+
+```python
+def attention(inputs: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, np.ndarray]:
+```
+
+`inputs` has every tensor of role `input` or `inout` by its name, in float64 and in the tensor's shape, whatever its
+strides; `sizes` the sizes and the constants. It gives an array for each tensor of role `output` or `inout`, by name, in
+its shape; with a single output the array alone will do. Nothing is rounded: the comparison knows the number formats.
 
 ## What results are held to
 

@@ -87,7 +87,7 @@ def test_drafts_of_dsl_kernels_hold_together(name: str, tmp_path: Path) -> None:
 
 
 def test_the_page_says_how_many_guesses_there_are(tmp_path: Path) -> None:
-    page = (CORPUS.parent / "docs" / "cases.md").read_text("utf-8")
+    page = (CORPUS.parent / "docs" / "drafts.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (\d) \|", page, re.MULTILINE))
     assert set(CUDA) - NOT_UNDERSTOOD <= set(rows)
     for name in ("gemm_tma", "gemm_coop", "dsl_gemm"):
