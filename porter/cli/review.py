@@ -29,7 +29,7 @@ from porter.passes.review.groups import Item, Review, State, review_of, split, t
 from porter.report import gate as report_gate
 from porter.report import json as report_json
 from porter.report.exits import gate_exit
-from porter.report.groups import group_body
+from porter.report.groups import group_bodies
 from porter.rules.load import load_rules
 from porter.verify.gate import GateOptions
 
@@ -327,11 +327,12 @@ def _body(
     seen: Review, memory: kept.Record, record: Path, written: Sequence[str], diagnostics: Sequence[Diagnostic]
 ) -> dict[str, Any]:
     fallen = seen.fallen()
+    bodies = group_bodies([i.applied for i in seen.items], seen.ported.old)
     groups = [
-        group_body(i.applied)
+        body
         | {"state": "fallen" if i.number in fallen and i.state is not State.REFUSED else i.state.value, "key": i.key,
            "falls_with": fallen[i.number].group.rule if i.number in fallen else None}
-        for i in seen.items
+        for i, body in zip(seen.items, bodies, strict=True)
     ]  # fmt: skip
     return {
         "session": str(record), "paths": memory.paths, "output": memory.output, "groups": groups,
