@@ -40,17 +40,17 @@ code is compiled; host functions and PyTorch's headers are left out.
 | `{{address_of: map_a}}` | the address of a tensor map in global memory, which Porter puts there |
 | `K`, `"K / BK"`, `3` | a number, as wide as the compiled kernel declares the parameter |
 | `{{value: alpha, type: f32}}` | a number of a stated type: `s8` to `u64`, `f16`, `bf16`, `f32`, `f64`, `bool` |
-| `{{struct: [C, {{value: N, type: s32}}]}}` | a struct by value: its members in order, each with its natural alignment |
+| `{{struct: [C, {{value: N, type: s32}}]}}` | a struct by value: members in order, naturally aligned |
 
-A number in a struct needs its `type`; structs may stand in structs (`corpus/gemm_grouped/case.yaml`). PTX often declares
-a floating-point parameter as bits, so `{{value: alpha, type: f32}}` says what they are.
+A number in a struct needs its `type`; structs may stand in structs (`corpus/gemm_grouped/case.yaml`). PTX often
+declares a floating-point parameter as bits, so `{{value: alpha, type: f32}}` says what they are.
 
 ## Strides
 
 `shape` is outermost dimension first, as in NumPy; `strides` are in elements, one for each dimension, row-major where
 they are left out. A matrix by columns is `{{shape: [M, K], strides: [1, M]}}`, one with rows of `LD` elements
-`{{shape: [M, K], strides: [LD, 1]}}`. Elements must not overlap. `strides` of a tensor map are those of the tensor where
-absent; `dims` and `offset` make a map over a part of it.
+`{{shape: [M, K], strides: [LD, 1]}}`. Elements must not overlap. `strides` of a tensor map are those of the tensor
+where absent; `dims` and `offset` make a map over a part of it.
 
 ## Reference functions
 
