@@ -19,6 +19,7 @@ _COMMANDS = (
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "selfcheck", "record", "capture", "rules", "map", "report", "stats", "clean", "mcp",
     "review", "case",
+    "kit",
 )  # fmt: skip
 
 

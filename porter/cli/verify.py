@@ -15,6 +15,8 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import cases_beside, read_document, require_directories, require_file
+from porter.cli.inputs import cases_beside, require_directories, require_file
+from porter.cli.kit import verify_record
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.cli.porting import plan_of_case
 from porter.cli.verify_program import is_program, verify_program
@@ -25,6 +27,7 @@ from porter.report.exits import verification_exit
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
 from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
+from porter.verify.kit.record import is_kit_record
 from porter.verify.results import VerifyResult
 from porter.verify.sweep import Wanted, verify_cases
 
@@ -68,6 +71,8 @@ def verify(
         return _finish(session, found)
     _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries))
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
+    if against is not None and is_kit_record(against):
+        return verify_record(session, items, against, port_path)
     if families and not split_list(families):
         raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
     wanted = Wanted(

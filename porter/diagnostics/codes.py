@@ -178,6 +178,9 @@ class Code(Enum):
     RECORD_UNREADABLE = verification.RECORD_UNREADABLE
     RECORD_MISMATCH = verification.RECORD_MISMATCH
     RECORD_MISSING = verification.RECORD_MISSING
+    KIT_RUN = verification.KIT_RUN
+    KIT_CASE = verification.KIT_CASE
+    KIT_LAUNCHER = verification.KIT_LAUNCHER
     NO_PTX_IN_FILE = verification.NO_PTX_IN_FILE
     LAUNCH_DIFFERS = verification.LAUNCH_DIFFERS
     CAPTURE_NO_PTX = verification.CAPTURE_NO_PTX

@@ -283,6 +283,27 @@ RECORD_MISSING = error(
     "Inputs come from the family, the seed, the sizes and the case; with other ones there is nothing to compare with.",
     "Choose the sizes, families and seed of the record, or record these.",
 )
+KIT_RUN = error(
+    "PT5055",
+    ExitCode.DIFFERENT,
+    "{run} does not end well on the simulator: {reason}",
+    "A kit says of every run what it should give, which is what the simulator computes in the hardware's arithmetic.",
+    "Run `porter verify` on the kernel first.",
+)
+KIT_CASE = error(
+    "PT5056",
+    ExitCode.USAGE,
+    "{case} cannot be put into a kit: {reason}",
+    "A kit's launches are made anew on another machine, by a launcher that knows tiled tensor maps.",
+    "Give another case; a captured one is verified with --backend gpu, where Porter is installed.",
+)
+KIT_LAUNCHER = error(
+    "PT5057",
+    ExitCode.BUILD_FAILED,
+    "cannot build the launcher of kits: {reason}",
+    "It is built once with the host's C++ compiler and the toolkit's headers.",
+    "Install a C++ compiler (g++) and a CUDA toolkit with its headers; `porter doctor` shows what is found.",
+)
 NO_PTX_IN_FILE = error(
     "PT5053",
     ExitCode.INCONCLUSIVE,

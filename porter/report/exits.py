@@ -11,6 +11,7 @@ from porter.report.environment import Probe, is_usable
 from porter.verify.capture.write import Written
 from porter.verify.gpu.selfcheck import BitsRow, Simulated
 from porter.verify.hazards import HazardRun
+from porter.verify.kit.record import Held
 from porter.verify.mutation import MutationResult
 from porter.verify.outcome import Verdict
 from porter.verify.program import ProgramOutcome
@@ -25,6 +26,14 @@ _OF_VERDICT = {
     Verdict.REVIEW: ExitCode.OK,
     Verdict.INCOMPLETE: ExitCode.INCONCLUSIVE,
     Verdict.ERROR: ExitCode.DIFFERENT,
+}
+
+
+_OF_HELD = {
+    "same": ExitCode.OK,
+    "different": ExitCode.DIFFERENT,
+    "failed": ExitCode.DIFFERENT,
+    "missing": ExitCode.INCONCLUSIVE,
 }
 
 
@@ -120,6 +129,12 @@ def capture_exit(written: Written) -> ExitCode:
 
 def doctor_exit(probes: Sequence[Probe]) -> ExitCode:
     return ExitCode.OK if is_usable(probes) else ExitCode.FINDINGS
+
+
+def kit_exit(held: Iterable[Held]) -> ExitCode:
+    """Of what a device computed; no run at all is no verdict."""
+    codes = [_OF_HELD[h.verdict] for h in held]
+    return worst_exit(codes) if codes else ExitCode.INCONCLUSIVE
 
 
 def _of(errors: Iterable[Diagnostic]) -> list[ExitCode]:

@@ -23,6 +23,7 @@ KINDS = (
     "record", "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "report",
     "stats", "clean", "error",
     "review", "case-new",
+    "kit", "kit-record",
 )  # fmt: skip
 
 

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter kit`: runs of kernels for somebody else's GPU, and the records that come back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from porter.build.toolchain import Toolkit, find_toolkit
+from porter.cli.building import make_builder
+from porter.cli.context import Session, command
+from porter.cli.options import read_sizes, split_list
+from porter.cli.porting import plan_of_case
+from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, worst_exit
+from porter.report import json as report_json
+from porter.report.exits import kit_exit
+from porter.verify.case import Case, cases_of, load_case
+from porter.verify.gpu.emulation import Lowerer
+from porter.verify.inputs import choose
+from porter.verify.kit.archive import build_launcher, write_kit
+from porter.verify.kit.plan import KitRun, kit_runs, with_image
+from porter.verify.kit.record import Held, KitRecord, hold, load_kit_record
+from porter.verify.problem import bind
+
+
+@command
+def kit(
+    session: Session,
+    paths: tuple[Path, ...],
+    output: Path,
+    families: tuple[str, ...],
+    sizes: tuple[str, ...],
+    seed: int,
+    rehearsal: bool,
+) -> ExitCode:
+    toolkit = find_toolkit(session.toolkit)
+    launcher = build_launcher(toolkit).read_bytes()
+    lowerer = Lowerer(toolkit) if rehearsal else None
+    with session.progress() as tell:
+        cases = [load_case(item) for path in paths for item in cases_of(path)]
+        runs, notes = _runs(cases, sizes, split_list(families), seed, toolkit, lowerer, tell)
+        packed = write_kit([with_image(run, toolkit, lowerer) for run in runs], launcher, output, tell)
+    session.report(notes)
+    counts = ", ".join(f"{n} for compute capability {c}" for c, n in sorted(packed.runs.items()))
+    session.show(Text(f"wrote {output}: {counts}; {packed.nbytes / 2**20:.1f} MiB, kit {packed.id}"))
+    session.show(Text("there:  tar xf kit.tar && kit/run.sh     here:  porter verify KERNEL --against record.txt"))
+    code = exit_code_of(notes)
+    body = {"path": str(output), "kit": packed.id, "runs": [_facts(r) for r in runs],
+            "diagnostics": report_json.diagnostics(notes)}  # fmt: skip
+    session.write_json(report_json.document("kit", code, body))
+    return code
+
+
+def _runs(
+    cases: Sequence[Case],
+    sizes: Sequence[str],
+    families: Sequence[str],
+    seed: int,
+    toolkit: Toolkit,
+    lowerer: Lowerer | None,
+    tell: Callable[[str], None] | None,
+) -> tuple[list[KitRun], list[Diagnostic]]:
+    builder = make_builder(toolkit)
+    runs: list[KitRun] = []
+    notes: list[Diagnostic] = []
+    for case in cases:
+        if tell is not None:
+            tell(case.name)
+        for chosen in read_sizes(sizes, case):
+            names = list(families) or _usual(case)
+            found, said = kit_runs(case, chosen, names, seed, builder, plan_of_case, lowerer)
+            runs += found
+            notes += [d for d in said if d not in notes]
+    return runs, notes
+
+
+def _usual(case: Case) -> list[str]:
+    """The first and the last of the input families of a case."""
+    names = [f.name for f in choose(None, bind(case))]
+    return list(dict.fromkeys([names[0], names[-1]]))
+
+
+def _facts(run: KitRun) -> dict[str, Any]:
+    return {"label": run.label, "capability": run.capability, "source": run.source, "inputs": run.inputs}
+
+
+# --- Records
+
+
+def verify_record(session: Session, items: Sequence[Path | Case], path: Path, port: Path | None) -> ExitCode:
+    """Hold a kit's record against the kernels here."""
+    record = load_kit_record(path)
+    toolkit = find_toolkit(session.toolkit)
+    held: list[Held] = []
+    notes: list[Diagnostic] = []
+    with session.progress() as tell:
+        for item in items:
+            case = item if isinstance(item, Case) else load_case(item)
+            found, said = _held_case(session, record, case, toolkit, port, tell)
+            held += found
+            notes += said
+    session.report(notes)
+    if held:
+        session.show(_table(held))
+    verdicts = [h.verdict for h in held]
+    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("same", "different", "failed", "missing"))
+    session.show(Text(f"{record.name}, driver {record.device.get('driver')}: {counts}"))
+    code = worst_exit([kit_exit(held), exit_code_of(notes)])
+    body = {
+        "record": str(path), "kit": record.kit, "device": dict(record.device),
+        "runs": [_facts(h.run) | {"verdict": h.verdict, "what": h.what, "microseconds": _times(h)} for h in held],
+        "diagnostics": report_json.diagnostics(notes),
+    }  # fmt: skip
+    session.write_json(report_json.document("kit-record", code, body))
+    return code
+
+
+def _held_case(
+    session: Session,
+    record: KitRecord,
+    case: Case,
+    toolkit: Toolkit,
+    port: Path | None,
+    tell: Callable[[str], None] | None,
+) -> tuple[list[Held], list[Diagnostic]]:
+    """The runs of a case that the record has."""
+    wanted = [_read_label(d.label) for d in record.runs if d.label.split(" ")[0] == case.name]
+    emulated = any(program == "port-emulated" for *_, program in wanted)
+    lowerer = Lowerer(toolkit) if emulated else None
+    if not wanted:
+        return [], [Diagnostic(Code.RECORD_MISSING, None, {"path": record.path, "case": case.name})]
+    if tell is not None:
+        tell(case.name)
+    runs: list[KitRun] = []
+    builder = make_builder(toolkit)
+    for sizes, seed in dict.fromkeys((tuple(s.items()), seed) for s, _, seed, _ in wanted):
+        names = list(dict.fromkeys(family for s, family, n, _ in wanted if (tuple(s.items()), n) == (sizes, seed)))
+        found, _ = kit_runs(case, dict(sizes), names, seed, builder, lambda c: plan_of_case(c, port), lowerer)
+        runs += found
+    labels = {d.label for d in record.runs}
+    return hold(record, [r for r in runs if r.label in labels or r.program != "port-emulated"]), []
+
+
+def _read_label(label: str) -> tuple[Mapping[str, Any], str, int, str]:
+    """Sizes, family, seed and program of a run's name."""
+    _, sizes, family, seed, program = label.split(" ")
+    values: dict[str, Any] = {}
+    for pair in sizes.split(","):
+        name, _, value = pair.partition("=")
+        plain = value in ("True", "False")
+        values[name] = value == "True" if plain else float(value) if re.search(r"[.e]", value) else int(value)
+    return values, family, int(seed), program
+
+
+def _times(held: Held) -> list[float]:
+    return list(held.done.microseconds) if held.done is not None else []
+
+
+def _table(held: Sequence[Held]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("run", "on the device", "microseconds"):
+        table.add_column(heading)
+    for one in held:
+        times = _times(one)
+        what = one.verdict + (f": {one.what}" if one.what else "")
+        table.add_row(one.run.label, what, f"{min(times):.1f}" if times else "")
+    return table

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runs of a kit: a program of a case on the inputs of one family, compiled for one GPU."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from porter.build.port_plan import materialize
+from porter.build.ptxas import assemble
+from porter.build.toolchain import Toolkit
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.hopper import Layout
+from porter.hopper.library import ARITHMETIC, HOST_VARIABLE, MODES
+from porter.ptx.tensormap import ENCODED_BYTES
+from porter.verify.arguments import MapAddress, MapValue, Pointer
+from porter.verify.backends import SimBackend
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
+from porter.verify.case import Case
+from porter.verify.expr import Number
+from porter.verify.gpu.emulation import Lowerer
+from porter.verify.images import Image, make_image
+from porter.verify.inputs import choose, generate
+from porter.verify.params import argument_bytes
+from porter.verify.prepare import PortOf
+from porter.verify.problem import LaunchValues, Problem, bind
+from porter.verify.record import inputs_digest, kernel_digest
+from porter.verify.runner import changed_launch, launch_of
+from porter.verify.settings import SimOptions
+
+CAPABILITY = {"sm_90a": "9.0", "sm_100a": "10.0"}
+"""GPUs that run a cubin for an architecture (PTX ISA 11.1.2: that chip alone)."""
+EMULATED = "port-emulated"
+PATIENCE_NS = 10_000_000_000
+_TOKEN = 0x5054_4B00_0000_0000
+"""Stands for addresses while parameters are laid out; no size or float looks like it."""
+
+
+@dataclass(frozen=True)
+class KitRun:
+    """One run. `capability` says which GPUs it is for; `source` and `inputs` are digests of what was compiled and of
+    what it reads. `image` is the cubin, `emulate` the words that say what a lowered port needs."""
+
+    case: str
+    sizes: Mapping[str, Number]
+    family: str
+    seed: int
+    program: str
+    capability: str
+    source: str
+    inputs: str
+    problem: Problem = field(repr=False)
+    kernel: BuiltKernel = field(repr=False)
+    launch: LaunchValues = field(repr=False)
+    images: Mapping[str, Image] = field(repr=False)
+    image: bytes = field(repr=False, default=b"")
+    emulate: tuple[object, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Case, sizes, input family, seed and program: what the run is called everywhere."""
+        sizes = ",".join(f"{name}={value}" for name, value in self.sizes.items())
+        return f"{self.case} {sizes} {self.family} {self.seed} {self.program}"
+
+    def expected(self) -> dict[str, str]:
+        """The digest of every output after a run on the simulator, with the hardware's arithmetic.
+
+        Raises:
+            PorterError: KIT_RUN if the run does not end well there.
+        """
+        backend = SimBackend(SimOptions(arithmetic="exact"))
+        result = backend.run(self.kernel, self.problem, self.launch, self.images)
+        if result.status != "ok":
+            reason = "; ".join(f.message for f in result.findings[:2]) or result.status
+            where = Location(str(self.problem.case.path))
+            raise PorterError(Code.KIT_RUN, where, run=self.label, reason=reason)
+        return {t.name: hashlib.sha256(result.after[t.name].data.tobytes()).hexdigest() for t in self.problem.outputs}
+
+
+def kit_runs(
+    case: Case,
+    sizes: Mapping[str, Number],
+    families: list[str] | None,
+    seed: int,
+    builder: Builder,
+    port_of: PortOf,
+    lowerer: Lowerer | None = None,
+) -> tuple[list[KitRun], list[Diagnostic]]:
+    """The runs of a case: the original, the port, and with a `lowerer` the port as a Hopper GPU can run it, none of
+    them assembled. Diagnostics say why a port is missing.
+
+    Raises:
+        PorterError: what binding, porting and compiling raise; KIT_CASE for a case that no kit can hold.
+    """
+    problem = bind(case, sizes)
+    _require_plain(problem)
+    original = builder.build(problem, case.kernel, ORIGINAL_ARCH)
+    plan, notes = port_of(case)
+    programs = [("original", CAPABILITY[ORIGINAL_ARCH], original, launch_of(problem, original), kernel_digest(case))]
+    if plan is not None:
+        source = materialize(plan, case.to_port)
+        port = builder.build(problem, source, PORT_ARCH)
+        launch = changed_launch(launch_of(problem, port), plan)
+        texts = hashlib.sha256(port_text(plan.files) if plan.files else source.read_bytes()).hexdigest()
+        programs.append(("port", CAPABILITY[PORT_ARCH], port, launch, texts))
+        if lowerer is not None:
+            programs.append((EMULATED, CAPABILITY[ORIGINAL_ARCH], port, launch, texts))
+    found = []
+    for family in choose(families, problem):
+        inputs = generate(problem, family, seed)
+        images = {name: make_image(t, inputs.get(name), 0) for name, t in problem.tensors.items()}
+        facts = inputs_digest(problem, images)
+        for program, capability, kernel, launch, text in programs:
+            found.append(
+                KitRun(case.name, problem.sizes, family.name, seed, program, capability, text, facts,
+                       kernel.bound(problem), kernel, launch, images)
+            )  # fmt: skip
+    return found, [] if plan is not None else notes
+
+
+def port_text(files: Mapping[str, bytes]) -> bytes:
+    """All files of a port in the order of their names."""
+    return b"\0".join(name.rsplit("/", 1)[-1].encode() + b"\0" + files[name] for name in sorted(files))
+
+
+def _require_plain(problem: Problem) -> None:
+    """Raises KIT_CASE."""
+    where = Location(str(problem.case.path))
+    if problem.case.recorded is not None:
+        raise PorterError(Code.KIT_CASE, where, case=problem.case.name, reason="it was recorded, with addresses")
+    if any(m.map.lower for m in problem.tensor_maps.values()):
+        raise PorterError(Code.KIT_CASE, where, case=problem.case.name, reason="it has a tensor map for im2col")
+
+
+def with_image(run: KitRun, toolkit: Toolkit, lowerer: Lowerer | None) -> KitRun:
+    """The run with its cubin.
+
+    Raises:
+        PorterError: PTXAS_ERROR, CANNOT_EMULATE.
+    """
+    name = run.kernel.entry[:80]
+    if run.program == EMULATED:
+        assert lowerer is not None
+        ctas = 1
+        for extent in run.launch.grid:
+            ctas *= extent
+        layout = Layout(ctas)
+        words = (HOST_VARIABLE, layout.tmem, layout.states, layout.queue, layout.sms, PATIENCE_NS, ctas,
+                 MODES["deferred"] | ARITHMETIC["exact"] << 32)  # fmt: skip
+        return replace(run, image=lowerer.emulated(run.kernel.module, name).cubin, emulate=words)
+    return replace(run, image=assemble(toolkit, run.kernel.ptx, run.kernel.arch, name=name).cubin)
+
+
+def parameter_words(run: KitRun) -> Iterator[tuple[object, ...]]:
+    """Each parameter: its bytes in hexadecimal, and what has to be put where in them."""
+    places: list[str] = []
+
+    def token(what: str) -> int:
+        places.append(what)
+        return _TOKEN + len(places) - 1
+
+    def address(argument: Pointer | MapAddress) -> int:
+        if isinstance(argument, MapAddress):
+            return token(f"address:{argument.tensor_map}")
+        return token(f"tensor:{argument.tensor}:{argument.offset}")
+
+    def by_value(argument: MapValue) -> bytes:
+        return token(f"map:{argument.tensor_map}").to_bytes(8, "little") + bytes(ENCODED_BYTES - 8)
+
+    for data in argument_bytes(run.problem, run.kernel.function, address, by_value):
+        patches = []
+        for at in range(0, len(data) - 7, 8):
+            word = int.from_bytes(data[at : at + 8], "little")
+            if _TOKEN <= word < _TOKEN + len(places):
+                patches.append(f"{at}:{places[word - _TOKEN]}")
+        yield (data.hex() or "-", *patches)
+
+
+def map_words(run: KitRun) -> Iterator[tuple[object, ...]]:
+    """Each tensor map as cuTensorMapEncodeTiled takes it."""
+    for name, bound in run.problem.tensor_maps.items():
+        m = bound.map
+        yield (
+            name, bound.tensor, m.address, int(m.dtype), len(m.sizes), *m.sizes, *m.strides, *m.box, *m.element_strides,
+            int(m.interleave), int(m.swizzle), int(m.l2_promotion), int(m.oob_nan),
+        )  # fmt: skip
+
+
+def total_bytes(runs: Iterable[KitRun]) -> int:
+    return sum(i.data.size for run in runs for i in run.images.values())
+
+
+def facts_of(run: KitRun) -> dict[str, Any]:
+    """What identifies a run, for records and reports."""
+    return {
+        "case": run.case, "sizes": dict(run.sizes), "family": run.family, "seed": run.seed, "program": run.program,
+        "capability": run.capability, "source": run.source, "inputs": run.inputs,
+    }  # fmt: skip
