@@ -132,7 +132,7 @@ def test_an_edited_group_has_the_reviewers_text(answer: Answer, monkeypatch: pyt
     editor(monkeypatch, lambda text: text.replace("!= 10", "< 10"))
     done = answer("y " * 10 + "e y", *BEGIN)
     assert done.exit_code == 0
-    assert "PT2507" in done.output
+    assert "PT2508" in done.output
     assert "prop.major < 10" in Path("out/gemm_ws.cu").read_text()
     again = answer("")
     assert again.exit_code == 0
