@@ -24,7 +24,7 @@ from porter.verify.case import Case, cases_of, load_case
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.inputs import choose
 from porter.verify.kit.archive import build_launcher, write_kit
-from porter.verify.kit.plan import KitRun, kit_runs, with_image
+from porter.verify.kit.plan import PROBE, KitRun, kit_runs, probe_runs, question_of, with_image
 from porter.verify.kit.record import Held, KitRecord, hold, load_kit_record
 from porter.verify.problem import bind
 
@@ -37,6 +37,7 @@ def kit(
     families: tuple[str, ...],
     sizes: tuple[str, ...],
     seed: int,
+    probes: bool,
     rehearsal: bool,
 ) -> ExitCode:
     toolkit = find_toolkit(session.toolkit)
@@ -45,6 +46,8 @@ def kit(
     with session.progress() as tell:
         cases = [load_case(item) for path in paths for item in cases_of(path)]
         runs, notes = _runs(cases, sizes, split_list(families), seed, toolkit, lowerer, tell)
+        if probes:
+            runs += probe_runs(make_builder(toolkit))
         packed = write_kit([with_image(run, toolkit, lowerer) for run in runs], launcher, output, tell)
     session.report(notes)
     counts = ", ".join(f"{n} for compute capability {c}" for c, n in sorted(packed.runs.items()))
@@ -105,9 +108,12 @@ def verify_record(session: Session, items: Sequence[Path | Case], path: Path, po
             found, said = _held_case(session, record, case, toolkit, port, tell)
             held += found
             notes += said
+    probes = _probes(record, toolkit)
+    held += probes
     session.report(notes)
     if held:
         session.show(_table(held))
+    session.show(*(Text(f"{h.run.case}: {question_of(h.run)} {h.verdict}: {_shown(h)}") for h in probes))
     verdicts = [h.verdict for h in held]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("same", "different", "failed", "missing"))
     session.show(Text(f"{record.name}, driver {record.device.get('driver')}: {counts}"))
@@ -145,6 +151,22 @@ def _held_case(
         runs += found
     labels = {d.label for d in record.runs}
     return hold(record, [r for r in runs if r.label in labels or r.program != "port-emulated"]), []
+
+
+def _probes(record: KitRecord, toolkit: Toolkit) -> list[Held]:
+    """The probes that the record has."""
+    labels = {d.label for d in record.runs}
+    if not any(label.endswith(f" {PROBE}") for label in labels):
+        return []
+    return hold(record, [r for r in probe_runs(make_builder(toolkit)) if r.label in labels])
+
+
+def _shown(held: Held) -> str:
+    """What a probe gave: the words of lane 0, equal ones once."""
+    if held.done is None or held.done.status != "ok":
+        return held.what or "not run"
+    words = [data[i : i + 4][::-1].hex() for data in held.done.shown.values() for i in range(0, len(data) - 3, 4)]
+    return " ".join(dict.fromkeys(words))
 
 
 def _read_label(label: str) -> tuple[Mapping[str, Any], str, int, str]:

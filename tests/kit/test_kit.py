@@ -21,13 +21,15 @@ from porter.cli.main import main
 from porter.diagnostics import Code, PorterError
 from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES
-from porter.verify.builder import BuiltKernel
+from porter.verify.backends import SimBackend
+from porter.verify.builder import BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.images import make_image
 from porter.verify.kit.archive import write_kit
-from porter.verify.kit.plan import KitRun, map_words, parameter_words
+from porter.verify.kit.plan import KitRun, map_words, parameter_words, probe_runs, question_of
 from porter.verify.kit.record import HEAD, hold, is_kit_record, load_kit_record
 from porter.verify.problem import bind
+from porter.verify.settings import SimOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "corpus"
@@ -109,6 +111,27 @@ def test_a_record_is_read(tmp_path: Path) -> None:
     assert done.microseconds == (3.5, 3.25)
 
 
+def test_a_probe_shows_what_it_gave(tmp_path: Path) -> None:
+    body = "status ok\nout C 00 whole\nbytes C 0000803f00008041\n"
+    (done,) = load_kit_record(record(tmp_path / "r", body)).runs
+    assert done.shown == {"C": bytes.fromhex("0000803f00008041")}
+
+
+@pytest.mark.slow
+def test_probes_run_on_the_simulator() -> None:
+    runs = {run.case.split(":")[1]: run for run in probe_runs(ToolkitBuilder())}
+    assert set(runs) == {"columns", "upper_half", "tf32", "fp8_width", "f16_width"}
+    for run in runs.values():
+        assert len(run.expected()["out"]) == 64
+        assert question_of(run).startswith("Q")
+    after = SimBackend(SimOptions(arithmetic="exact")).run(
+        runs["columns"].kernel, runs["columns"].problem, runs["columns"].launch, runs["columns"].images
+    )
+    words = after.after["out"].elements().view(np.uint32)
+    assert set(words[:, :24].reshape(-1).tolist()) == {0x41800000}
+    assert set(words[:, 24:].reshape(-1).tolist()) == {0x7FC0ABCD}
+
+
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a digest": lambda data: data.replace(b"out C 00", b"out C 01"),
     "the device": lambda data: data.replace(b"H200", b"B200"),
@@ -186,6 +209,7 @@ def test_a_kit_runs_without_porter_and_its_record_is_read_here(tmp_path: Path) -
     shutil.copytree(CORPUS / "gemm_tma", tmp_path / "k")
     kernel = tmp_path / "k" / "gemm_tma.cu"
     made = porter("kit", kernel, "-o", tmp_path / "kit.tar", "--families", "integers")
+    assert "6 for compute capability 10.0" in made.output
     assert made.exit_code == 0, made.output
     with tarfile.open(tmp_path / "kit.tar") as archive:
         archive.extractall(tmp_path, filter="data")
@@ -195,7 +219,7 @@ def test_a_kit_runs_without_porter_and_its_record_is_read_here(tmp_path: Path) -
     done = launched(tmp_path, outputs)
     assert done.returncode == 0, done.stderr
     assert "as expected  gemm_tma M=256,N=128,K=320 integers 0 original" in done.stdout
-    assert "1 are for other GPUs" in done.stdout
+    assert "7 are for other GPUs" in done.stdout
     assert (outputs / "launches").read_text().splitlines()[0] == "2 2 1 128 0 0 07"
     answer = porter("verify", kernel, "--against", tmp_path / "record.txt")
     assert answer.exit_code == 0, answer.output

@@ -304,7 +304,8 @@ def test_a_jit_function_is_an_entry() -> None:
 
 
 def test_shapes_of_a_docstring_win() -> None:
-    source = PLAIN.replace("stream):\n", 'stream):\n    """mA is (M, K), mB is (K, N), and mC (M, N)."""\n')
+    doc = "mC = alpha mA. mA is (M, K), mB is (K, N), and mC (M, N)."
+    source = PLAIN.replace("stream):\n", f'stream):\n    """{doc}"""\n')
     draft = dsl.draft(source, "matmul.py", None)
     assert draft is not None
     assert draft.fields["tensors"]["mB"]["shape"] == ["K", "N"]

@@ -19,6 +19,8 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
 @click.option("--sizes", multiple=True, metavar="SIZES",
               help="`default`, `all`, or M=128,N=256,...; repeatable  [default: default]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of inputs.")
+@click.option("--probes/--no-probes", default=True, show_default=True,
+              help="Also ask a Blackwell GPU what the PTX ISA leaves open.")  # fmt: skip
 @click.option("--rehearsal", is_flag=True,
               help="Also ports as a Hopper GPU can run them, with tcgen05 emulated.")  # fmt: skip
 @rules_option
@@ -28,7 +30,7 @@ def kit() -> None:
     """Pack kernels and their ports for somebody who has the GPU: one archive that runs where there is a driver and
     nothing else.
 
-    Each KERNEL needs a case. The archive holds cubins of originals (sm_90a) and ports (sm_100a), inputs, and what
+    Each KERNEL needs a case. The archive holds cubins of originals (sm_90a) and ports (sm_100a, sm_103a), inputs, what
     every run should give, which is computed here, on the simulator with the hardware's arithmetic. There, `./run.sh`
     runs what is for that GPU and writes record.txt: device, driver, a checksum of every output, times. Here
     `porter verify KERNEL --against record.txt` reads it.

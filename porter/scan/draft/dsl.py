@@ -12,7 +12,7 @@ from typing import Any
 from porter.scan.draft.draft import Draft
 from porter.scan.draft.references import ATTENTION_FILE
 
-_SHAPE = r"\b{name}\b[^()\n]{{0,30}}\(([A-Za-z]\w*(?:\s*,\s*[A-Za-z]\w*)*)\)"
+_SHAPE = r"\b{name}\b\s*(?:is|:|=|of shape|has shape)?\s*\(([A-Za-z]\w*(?:\s*,\s*[A-Za-z]\w*)*)\)"
 _DTYPES = (("Float8E5M2", "f8e5m2"), ("Float8", "f8e4m3"), ("Int8", "s8"), ("Uint8", "u8"), ("BFloat16", "bf16"),
            ("TFloat32", "tf32"), ("Float16", "f16"))  # fmt: skip
 _RUNTIME = {"Float32": "f32", "Float64": "f64", "Int32": "s32", "Int64": "s64", "Uint32": "u32", "Boolean": "bool"}

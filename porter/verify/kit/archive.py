@@ -18,15 +18,17 @@ from typing import Any
 from porter.build.cache import default_directory, digest
 from porter.build.toolchain import Toolkit, find_host_compiler
 from porter.diagnostics import Code, PorterError
-from porter.verify.kit.plan import KitRun, facts_of, map_words, parameter_words
+from porter.verify.images import Image
+from porter.verify.kit.plan import PROBE, KitRun, facts_of, map_words, parameter_words
 
 VERSION = 1
 SOURCE = Path(__file__).parent / "launcher.cpp"
 _FLAGS = ("-std=c++17", "-O1", "-fdata-sections", "-ffunction-sections", "-Wl,--gc-sections", "-s", "-static-libstdc++",
           "-static-libgcc")  # fmt: skip
 _README = """\
-This archive runs GPU kernels and writes down what they computed. It needs a Linux machine (x86-64, glibc 2.35 or newer)
-with an NVIDIA GPU of compute capability 9.0 or 10.0 and its driver; no CUDA toolkit, no Python, no network, no root.
+This archive runs GPU kernels and writes down what they computed. It needs a Linux machine (x86-64, glibc 2.35 or
+newer) with an NVIDIA GPU of compute capability 9.0, 10.0 or 10.3 and its driver; no CUDA toolkit, no Python, no
+network, no root.
 
     ./run.sh                 # some seconds; writes record.txt here
 
@@ -112,6 +114,13 @@ def write_kit(runs: Sequence[KitRun], launcher: bytes, target: Path, tell: Calla
     return Kit(identity, counts, len(files), sum(map(len, files.values())))
 
 
+def _kind(run: KitRun, image: Image) -> str:
+    """Whether a tensor is compared, and whether the record has its bytes too: the first of every row of a probe."""
+    if not image.tensor.is_output:
+        return "in"
+    return "probe" if run.program == PROBE else "out"
+
+
 def _lines(number: int, run: KitRun, expected: dict[str, str], files: dict[str, bytes]) -> list[str]:
     """What the launcher reads of a run; its files join `files`."""
 
@@ -130,7 +139,7 @@ def _lines(number: int, run: KitRun, expected: dict[str, str], files: dict[str, 
         holds = image.tensor.is_input or image.tensor.fill is not None
         data = image.data.tobytes()
         place = stored("inputs", data, "bin") if holds else "-"
-        found.append(("tensor", name, len(data), place, "out" if image.tensor.is_output else "in"))
+        found.append(("tensor", name, len(data), place, _kind(run, image)))
     found += [("map", *words) for words in map_words(run)]
     found += [("param", *words) for words in parameter_words(run)]
     found += [("expect", name, checksum) for name, checksum in expected.items()]

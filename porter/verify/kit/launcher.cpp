@@ -32,6 +32,7 @@ constexpr size_t kGuard = 4096;
 constexpr int kTimed = 5;
 constexpr int kSeconds = 120;
 constexpr size_t kReport = 4096;
+constexpr size_t kShown = 128;  // bytes of a probe's output that the record has
 
 // --- SHA-256 (FIPS 180-4)
 
@@ -417,6 +418,11 @@ class Launch {
         const char* state = stray ? "stray" : "whole";
         std::fprintf(to, "out %s %s %s", w[1].c_str(), digest(inner).c_str(), state);
         std::fprintf(to, "\n");
+        if (w[4] == "probe") {
+            std::fprintf(to, "bytes %s ", w[1].c_str());
+            for (size_t i = 0; i < inner.size() && i < kShown; ++i) std::fprintf(to, "%02x", inner[i]);
+            std::fprintf(to, "\n");
+        }
     }
 
     std::string kit_;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from porter.build.port_plan import materialize
@@ -18,7 +19,7 @@ from porter.ptx.tensormap import ENCODED_BYTES
 from porter.verify.arguments import MapAddress, MapValue, Pointer
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
-from porter.verify.case import Case
+from porter.verify.case import Case, cases_of, load_case
 from porter.verify.expr import Number
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.images import Image, make_image
@@ -29,10 +30,16 @@ from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.record import inputs_digest, kernel_digest
 from porter.verify.runner import changed_launch, launch_of
 from porter.verify.settings import SimOptions
+from porter.verify.yaml_file import read_yaml
 
-CAPABILITY = {"sm_90a": "9.0", "sm_100a": "10.0"}
+CAPABILITY = {"sm_90a": "9.0", "sm_100a": "10.0", "sm_103a": "10.3"}
 """GPUs that run a cubin for an architecture (PTX ISA 11.1.2: that chip alone)."""
 EMULATED = "port-emulated"
+PROBE = "probe"
+NEXT = "sm_103a"
+"""A chip whose tcgen05 is that of sm_100a (PTX ISA 9.7.16); the simulator runs the code for sm_100a in its place."""
+PROBES = Path(__file__).parent / "probes"
+"""Cases that ask a GPU what the PTX ISA leaves open; what they should give is what the simulator assumes."""
 PATIENCE_NS = 10_000_000_000
 _TOKEN = 0x5054_4B00_0000_0000
 """Stands for addresses while parameters are laid out; no size or float looks like it."""
@@ -57,6 +64,8 @@ class KitRun:
     images: Mapping[str, Image] = field(repr=False)
     image: bytes = field(repr=False, default=b"")
     emulate: tuple[object, ...] = ()
+    model: BuiltKernel | None = field(repr=False, default=None)
+    """What the simulator runs in place of `kernel`."""
 
     @property
     def label(self) -> str:
@@ -71,7 +80,7 @@ class KitRun:
             PorterError: KIT_RUN if the run does not end well there.
         """
         backend = SimBackend(SimOptions(arithmetic="exact"))
-        result = backend.run(self.kernel, self.problem, self.launch, self.images)
+        result = backend.run(self.model or self.kernel, self.problem, self.launch, self.images)
         if result.status != "ok":
             reason = "; ".join(f.message for f in result.findings[:2]) or result.status
             where = Location(str(self.problem.case.path))
@@ -97,6 +106,7 @@ def kit_runs(
     problem = bind(case, sizes)
     _require_plain(problem)
     original = builder.build(problem, case.kernel, ORIGINAL_ARCH)
+    port: BuiltKernel | None = None
     plan, notes = port_of(case)
     programs = [("original", CAPABILITY[ORIGINAL_ARCH], original, launch_of(problem, original), kernel_digest(case))]
     if plan is not None:
@@ -105,6 +115,8 @@ def kit_runs(
         launch = changed_launch(launch_of(problem, port), plan)
         texts = hashlib.sha256(port_text(plan.files) if plan.files else source.read_bytes()).hexdigest()
         programs.append(("port", CAPABILITY[PORT_ARCH], port, launch, texts))
+        if case.dsl is None:
+            programs.append((f"port-{NEXT}", CAPABILITY[NEXT], builder.build(problem, source, NEXT), launch, texts))
         if lowerer is not None:
             programs.append((EMULATED, CAPABILITY[ORIGINAL_ARCH], port, launch, texts))
     found = []
@@ -115,9 +127,33 @@ def kit_runs(
         for program, capability, kernel, launch, text in programs:
             found.append(
                 KitRun(case.name, problem.sizes, family.name, seed, program, capability, text, facts,
-                       kernel.bound(problem), kernel, launch, images)
+                       kernel.bound(problem), kernel, launch, images, model=port if kernel.arch == NEXT else None)
             )  # fmt: skip
     return found, [] if plan is not None else notes
+
+
+def probe_runs(builder: Builder) -> list[KitRun]:
+    """The probes, for the architecture of ports.
+
+    Raises:
+        PorterError: what compiling raises.
+    """
+    found = []
+    for path in cases_of(PROBES):
+        case = load_case(path)
+        problem = bind(case)
+        kernel = builder.build(problem, case.kernel, PORT_ARCH)
+        images = {name: make_image(t, None, 0) for name, t in problem.tensors.items()}
+        found.append(
+            KitRun(case.name, problem.sizes, "none", 0, PROBE, CAPABILITY[PORT_ARCH], kernel_digest(case),
+                   inputs_digest(problem, images), problem, kernel, problem.launch, images)
+        )  # fmt: skip
+    return found
+
+
+def question_of(run: KitRun) -> str:
+    """What a probe asks."""
+    return str(read_yaml(run.problem.case.path)[1]["description"])
 
 
 def port_text(files: Mapping[str, bytes]) -> bytes:

@@ -27,6 +27,8 @@ class Done:
     status: str
     outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     microseconds: tuple[float, ...] = ()
+    shown: Mapping[str, bytes] = field(default_factory=dict)
+    """Of a probe, the beginning of each output."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ def _read(path: Path, text: str) -> KitRecord:
         elif key == "out":
             name, checksum, state = rest.split()[:3]
             runs[-1]["outputs"][name] = (checksum, state)
+        elif key == "bytes":
+            name, data = rest.split()
+            runs[-1].setdefault("shown", {})[name] = bytes.fromhex(data)
         elif key == "microseconds":
             runs[-1]["microseconds"] = tuple(map(float, rest.split()))
         else:
