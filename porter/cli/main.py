@@ -16,10 +16,12 @@ from porter.cli.everywhere import options
 
 _COMMANDS = (
     "grade",
+    "review", "case", "kit",
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "selfcheck", "record", "capture", "rules", "map", "report", "stats", "clean", "mcp",
     "review", "case",
     "kit",
+    ,
 )  # fmt: skip
 
 

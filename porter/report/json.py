@@ -19,11 +19,10 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 SCHEMA_VERSION = 1
 KINDS = (
     "grade",
+    "review", "case-new", "kit", "kit-record",
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "record", "selfcheck", "capture", "map", "rules-list", "rules-explain", "rules-test", "rules-new", "report",
     "stats", "clean", "error",
-    "review", "case-new",
-    "kit", "kit-record",
 )  # fmt: skip
 
 
