@@ -19,9 +19,6 @@ _COMMANDS = (
     "review", "case", "kit",
     "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
     "selfcheck", "record", "capture", "rules", "map", "report", "stats", "clean", "mcp",
-    "review", "case",
-    "kit",
-    ,
 )  # fmt: skip
 
 
