@@ -257,14 +257,14 @@ PLACE_KEPT = note(
     "Remove the comment to have the edit.",
 )
 SESSION_UNREADABLE = error(
-    "PT2018",
+    "PT2030",
     ExitCode.USAGE,
     "{path} is no review session that can be read: {reason}",
     "A session holds the decisions of `porter review` and the texts that it wrote.",
     "Name another file with --session, or remove this one and begin again.",
 )
 GROUPS_REFUSED = error(
-    "PT2019",
+    "PT2031",
     ExitCode.UNPORTED,
     "{count} edit groups are not in the port: {groups}",
     "They were refused, or cannot stand without one that was. What they would have changed is as it was, for sm_90a; "
@@ -272,7 +272,7 @@ GROUPS_REFUSED = error(
     "Port these places by hand, or take the refusals back: `porter review --again RULE`.",
 )
 MERGE_CONFLICT = error(
-    "PT2020",
+    "PT2032",
     ExitCode.UNPORTED,
     "{path}: {count} conflicts between edits by hand and the port",
     "The file was edited since the port was written, at lines that the port has changed too. Both stand there, between "
@@ -280,7 +280,7 @@ MERGE_CONFLICT = error(
     "Choose at each place, remove the markers, and run `porter review` again.",
 )
 REVIEW_OPEN = error(
-    "PT2021",
+    "PT2033",
     ExitCode.UNPORTED,
     "{count} edit groups are not decided; nothing was written, and what was decided is in {session}",
     "A port is written when each of its groups is accepted or refused.",

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from porter.diagnostics import PorterError
-from porter.verify.arguments import MapValue, Pointer, Raw, Scalar
+from porter.verify.arguments import Argument, MapValue, Pointer, Raw, Scalar
 from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.problem import Problem, bind
@@ -56,14 +57,29 @@ def against_launch(draft: Case, recorded: Case) -> Agreement:
 def _sizes(draft: Case, real: Problem) -> Iterator[tuple[str, Number]]:
     """Sizes that stand as they are among the parameters or the extents of tensor maps."""
     for param, argument in zip(draft.params, real.arguments, strict=True):
-        if isinstance(param, str) and param in draft.sizes and isinstance(argument, Scalar):
-            yield param, argument.value
+        number = _integer(argument)
+        if isinstance(param, str) and param in draft.sizes and number is not None:
+            yield param, number
         if isinstance(param, str) and param in draft.tensor_maps and isinstance(argument, MapValue):
             spec = draft.tensor_maps[param]
             extents = spec.dims or draft.tensors[spec.tensor].shape
             for extent, value in zip(extents, reversed(real.tensor_maps[argument.tensor_map].map.sizes), strict=False):
                 if isinstance(extent, str) and extent in draft.sizes:
                     yield extent, value
+
+
+def _integer(argument: Argument) -> Number | None:
+    """The integer that an argument is; what has no type of its own is taken for one."""
+    if isinstance(argument, Raw) and len(argument.data) in (4, 8) and not argument.contains:
+        return int.from_bytes(argument.data, "little", signed=True)
+    return argument.value if isinstance(argument, Scalar) else None
+
+
+def _like(here: Scalar, there: Argument) -> Number | None:
+    """A number of the launch, read as the draft says."""
+    if here.type == "f32" and isinstance(there, Raw) and len(there.data) == 4:
+        return float(struct.unpack("<f", there.data)[0])
+    return _integer(there)
 
 
 def _arguments(mine: Problem, real: Problem, found: Agreement) -> None:
@@ -73,11 +89,11 @@ def _arguments(mine: Problem, real: Problem, found: Agreement) -> None:
             _maps(mine, real, here.tensor_map, there.tensor_map, found)
         elif isinstance(here, Pointer) and isinstance(there, Pointer):
             _memory(mine, real, here.tensor, there.tensor, found)
-        elif isinstance(here, Scalar) and isinstance(there, Scalar):
-            if here.value == there.value:
+        elif isinstance(here, Scalar) and (number := _like(here, there)) is not None:
+            if here.value == number:
                 found.same.add(where)
             else:
-                found.different[where] = f"was {there.value}"
+                found.different[where] = f"was {number}"
         elif not isinstance(there, Raw):
             found.different[where] = f"was {type(there).__name__.lower()}, not {type(here).__name__.lower()}"
 

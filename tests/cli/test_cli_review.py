@@ -59,7 +59,7 @@ def test_a_refused_group_says_what_falls_and_leaves_the_original(answer: Answer)
     assert "Without PTR101 these fall too" in done.output
     assert "PTR110  wgmma.mma_async to tcgen05.mma" in done.output
     assert "PTR100  Accumulator to Tensor Memory (accepted before)" in done.output
-    assert "PT2019" in done.output
+    assert "PT2031" in done.output
     assert not Path("out").exists()
 
 
@@ -83,7 +83,7 @@ def test_a_group_that_stands_alone_is_refused_alone(answer: Answer) -> None:
 def test_what_is_decided_is_kept_when_one_stops(answer: Answer) -> None:
     stopped = answer("y y q", *BEGIN)
     assert stopped.exit_code == 3
-    assert "PT2021" in stopped.output
+    assert "PT2033" in stopped.output
     assert not Path("out").exists()
     states = [d.state for d in load_record(Path(".porter/session.json")).decisions.values()]
     assert states == [State.ACCEPTED, State.ACCEPTED]
@@ -168,7 +168,7 @@ def test_conflicts_stand_there_as_git_writes_them(answer: Answer) -> None:
     source.write_text(source.read_text().replace("constexpr int STAGES = 3;", "constexpr int STAGES = 2;"))
     done = answer("")
     assert done.exit_code == 3
-    assert "PT2020" in done.output
+    assert "PT2032" in done.output
     stages = "<<<<<<< yours\n    constexpr int STAGES = 4;\n=======\n    constexpr int STAGES = 2;\n>>>>>>> port\n"
     assert stages in out.read_text()
 
@@ -191,7 +191,7 @@ def test_a_session_that_cannot_be_read_is_refused(answer: Answer, text: str) -> 
     Path(".porter/session.json").write_text(text)
     done = answer("a", *BEGIN)
     assert done.exit_code == 2
-    assert "PT2018" in done.output
+    assert "PT2030" in done.output
 
 
 @pytest.mark.slow
@@ -346,6 +346,6 @@ def test_a_review_on_a_terminal(tmp_path: Path) -> None:
     fourth.expect("Refuse 12 groups [y,n]?")
     fourth.send("y")
     assert fourth.end() == 3
-    assert "PT2019" in fourth.text
+    assert "PT2031" in fourth.text
     session: dict[str, Any] = json.loads((tmp_path / ".porter" / "session.json").read_text())
     assert session["written"] == {}
