@@ -15,7 +15,6 @@ from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import cases_beside, read_document, require_directories, require_file
-from porter.cli.inputs import cases_beside, require_directories, require_file
 from porter.cli.kit import verify_record
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.cli.porting import plan_of_case
