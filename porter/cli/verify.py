@@ -59,9 +59,7 @@ def verify(
     seconds: float | None,
     resume_path: Path | None,
 ) -> ExitCode:
-    if port_path is not None and original_only:
-        raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
-    _require_options(include_dirs, tmem_check, backend)
+    _require_options(include_dirs, tmem_check, backend, port_path is not None and original_only)
     settings = sim_options(seed, schedule, arithmetic, budget)
     if case_path is None and is_program(path, arguments):
         _require_for_program(families, sizes, backend, against, original_only, seconds, resume_path)
@@ -95,8 +93,10 @@ def verify(
     return _finish(session, result)
 
 
-def _require_options(include_dirs: Sequence[Path], tmem_check: bool, backend: str) -> None:
-    """Raises BAD_OPTION."""
+def _require_options(include_dirs: Sequence[Path], tmem_check: bool, backend: str, both: bool) -> None:
+    """Raises BAD_OPTION; `both`: a port is given, and none is wanted."""
+    if both:
+        raise PorterError(Code.BAD_OPTION, option="--port, --original-only", problem="choose one")
     require_directories("-I", include_dirs)
     if tmem_check and backend == "sim":
         problem = "is for --backend gpu; the simulator checks every access"
