@@ -24,7 +24,7 @@ MOST_GUESSES = 3
 NOT_UNDERSTOOD = {"gemm_grouped"}
 """Its tensors lie in an array of structures on the host."""
 RENAMED = {"heads": "H", "seqlen": "S", "tokens": "T", "hidden": "H", "nq": "N"}
-CUDA = sorted(p.parent.name for p in CORPUS.glob("gemm_*/case.yaml")) + ["attention_fwd"]
+CUDA = [*sorted(p.parent.name for p in CORPUS.glob("gemm_*/case.yaml")), "attention_fwd"]
 """Kernels in CUDA C++ of their own; what `make_tma_copy` of CuTe C++ makes is not followed."""
 DSL = sorted(p.parent.name for p in CORPUS.glob("dsl_*/case.yaml"))
 
