@@ -65,6 +65,14 @@ NO_KERNEL_REACHES = warning(
     "The wrapper was ported, but where Tensor Memory is allocated could not be decided without its kernel.",
     "Port the file that holds the kernel; its local includes are followed.",
 )
+MMA_NOT_SEEN = error(
+    "PT2060",
+    ExitCode.UNPORTED,
+    "MMAs are committed, none of the sources issues one, and {name} was not read",
+    "It is handed an array, and may issue them: a function or macro of a header that was not found, or of another file "
+    "that is compiled together with this one. It would be left as it is, and nobody would wait for it.",
+    "Name the directory of the header with -I, or port the files together.",
+)
 BARRIER_IDS = warning(
     "PT2008",
     "a named barrier has an id that is not a constant: {kernel}",

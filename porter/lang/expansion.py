@@ -40,6 +40,11 @@ _DULL = (
 )
 """Code without strings other than an operand's constraint, and without names of which what is put in front of a name
 says that they are macros."""
+_AS_INSTRUCTION = re.compile(r"(?:^|[;{}:\n])\s*(?:@\S+\s+)?\x00([^\x00]*)\x00")
+"""A name that is no text of a template, where an instruction's name would stand."""
+_ASM = ("asm", "__asm__", "__asm")
+_ASM_WORDS = ("volatile", "__volatile__", "goto", "inline", "(")
+_ASM_ENDS = (":", "::", ")", ";")
 _MOST_TOKENS = 200_000
 """Of one expansion. More is a macro that nobody writes by hand."""
 _MOST_DEFINITIONS = 4
@@ -85,19 +90,35 @@ class TooLong(Exception):
 
 def joined_strings(sources: SourceSet, pattern: re.Pattern[str]) -> list[Joined]:
     """Where the pattern is in strings that only the preprocessor puts together, once for each place and text."""
+    found: dict[tuple[str, int, str], Joined] = {}
+    for file, expander in _expansions(sources):
+        for joined in _of_file(file, expander, pattern):
+            found.setdefault((joined.path, joined.span.start, joined.text), joined)
+    return list(found.values())
+
+
+def unread_templates(sources: SourceSet) -> list[Joined]:
+    """asm statements whose template has, where an instruction would begin, a name of which nobody knows what it stands
+    for; once for each place. `text` is that name."""
+    found: dict[tuple[str, int], Joined] = {}
+    for file, expander in _expansions(sources):
+        for joined in _made_templates(file, expander):
+            found.setdefault((joined.path, joined.span.start), joined)
+    return list(found.values())
+
+
+def _expansions(sources: SourceSet) -> Iterator[tuple[CudaFile, _Expander]]:
+    """Every file, with the macros of the whole set; of several definitions of a name each once."""
     definitions: dict[str, list[MacroText]] = {}
     for file in sources.files.values():
         for macro in file.lexed.macros():
             if all(m.joined != macro.joined or m.params != macro.params for m in definitions.get(macro.name, ())):
                 definitions.setdefault(macro.name, []).append(macro)
     rounds = min(max((len(d) for d in definitions.values()), default=1), _MOST_DEFINITIONS)
-    found: dict[tuple[str, int, str], Joined] = {}
     for chosen in range(rounds):
         macros = {name: _read(d[min(chosen, len(d) - 1)]) for name, d in definitions.items()}
         for file in sources.files.values():
-            for joined in _of_file(file, _Expander(macros), pattern):
-                found.setdefault((joined.path, joined.span.start, joined.text), joined)
-    return list(found.values())
+            yield file, _Expander(macros)
 
 
 def expanded_text(text: str, macros: Mapping[str, MacroText]) -> str:
@@ -110,13 +131,38 @@ def expanded_text(text: str, macros: Mapping[str, MacroText]) -> str:
     return "".join(" " * t.spaced + t.text for t in expander.stream(text))
 
 
-def _of_file(file: CudaFile, expander: _Expander, pattern: re.Pattern[str]) -> Iterator[Joined]:
+def _expanded(file: CudaFile, expander: _Expander) -> Iterator[Token]:
+    """The tokens of a file's code, with one for each stretch that has neither strings nor macros."""
     code = bytearray(file.source)
     for span in file.lexed.directives:
         code[span.start : span.end] = blanked(file.source[span.start : span.end])
     text = code.decode("latin-1")
+    yield from expander.stream(text, _dull(text, expander.macros))
+    yield Token("end", "", len(text))
+
+
+def _made_templates(file: CudaFile, expander: _Expander) -> Iterator[Joined]:
+    template: list[str] | None = None
+    last = None
+    for token in _expanded(file, expander):
+        if token.text in _ASM:
+            template, last = [], token
+        elif template is None or last is None or token.text in _ASM_WORDS:
+            continue
+        elif token.kind in ("string", "raw"):
+            template.append(_value(token))
+        elif token.kind == "name":
+            template.append(f"\x00{token.text}\x00")
+        else:
+            if (hidden := _AS_INSTRUCTION.search("".join(template))) is not None:
+                end = last.origin + len(last.chain[0] if last.chain else last.text)
+                yield Joined(file.path, Span(last.origin, min(end, len(file.source))), hidden[1], last.chain)
+            template = None
+
+
+def _of_file(file: CudaFile, expander: _Expander, pattern: re.Pattern[str]) -> Iterator[Joined]:
     run: list[Token] = []
-    for token in [*expander.stream(text, _dull(text, expander.macros)), Token("end", "", len(text))]:
+    for token in _expanded(file, expander):
         if token.kind in ("string", "raw"):
             run.append(token)
             continue
@@ -150,8 +196,8 @@ def _value(token: Token) -> str:
 
 
 def _dull(text: str, macros: Container[str]) -> re.Pattern[str]:
-    """What matches code without strings and macros."""
-    used = [re.escape(name) for name in sorted(set(_NAME.findall(text))) if name in macros]
+    """What matches code without strings, macros and asm."""
+    used = [re.escape(name) for name in sorted(set(_NAME.findall(text))) if name in macros or name in _ASM]
     no_macro = rf"(?!(?:{'|'.join(used)})\b)" if used else ""
     return re.compile(_DULL % no_macro, re.DOTALL)
 
@@ -185,12 +231,14 @@ class _Expander:
         self._left = _MOST_TOKENS
 
     def stream(self, text: str, dull: re.Pattern[str] | None = None) -> Iterator[Token]:
-        """The tokens of a text, each use of a macro replaced by what it stands for; what matches `dull` is one."""
+        """The tokens of a text, each use of a macro replaced by what it stands for; what matches `dull` outside of asm
+        is one."""
         at = 0
+        in_asm = False
         while at < len(text):
             blanks = _BLANKS.match(text, at)
             at = blanks.end() if blanks is not None else at
-            skipped = dull.match(text, at) if dull is not None else None
+            skipped = dull.match(text, at) if dull is not None and not in_asm else None
             if skipped is not None:
                 yield Token("dull", "", at)
                 at = skipped.end()
@@ -199,6 +247,7 @@ class _Expander:
             if token is None:
                 return
             token = replace(token, spaced=blanks is not None)
+            in_asm = token.text in _ASM or (in_asm and token.text not in _ASM_ENDS)
             macro = self.macros.get(token.text) if token.kind == "name" else None
             at = token.origin + len(token.text)
             if macro is None:

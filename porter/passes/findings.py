@@ -10,12 +10,12 @@ from itertools import accumulate
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.coverage import reading_findings
-from porter.lang.cuda import location
+from porter.lang.cuda import find, location
 from porter.lang.text import Span
 from porter.model.accumulators import AccumulatorMap
 from porter.model.program import Program, Refusal
-from porter.model.tensor_core import MmaStep
-from porter.passes.pasted import unread_pieces
+from porter.model.tensor_core import MmaStep, Step
+from porter.passes.pasted import unread_pieces, unread_templates
 from porter.ptx.types import ElementType
 
 _WGMMA_TEXT = re.compile(rb"wgmma\s*\.\s*(?:mma_async|fence|commit_group|wait_group)")
@@ -27,7 +27,10 @@ def model_findings(program: Program, accumulators: AccumulatorMap) -> list[Diagn
     found += [refused(program, r) for r in accumulators.refusals]
     found += _unread(program)
     found += [d for d in unread_pieces(program) if not _same_place(d, found)]
+    if program.statements:
+        found += [d for d in unread_templates(program) if not _same_place(d, found)]
     found += _binary(program)
+    found += [] if found else _without_mma(program)
     read = reading_findings(program.sources)
     if not program.statements and not found:
         # without wgmma, what was not read stays as it is; what may hide some does not
@@ -35,6 +38,27 @@ def model_findings(program: Program, accumulators: AccumulatorMap) -> list[Diagn
         return [d for d in read if d.code in kept]
     # a macro that pastes the shape together is refused above, with the statement it makes
     return found + [d for d in read if not _same_place(d, found)]
+
+
+def _without_mma(program: Program) -> list[Diagnostic]:
+    """Commits in a source set that has no MMA, where registers are handed to something that was not read."""
+    if any(step.kind is Step.MMA for s in program.statements for step in s.steps):
+        return []
+    reached = program.uses_tensor_core()
+    for function in program.functions:
+        if id(function) not in reached:
+            continue
+        arrays = {
+            function.text(node)
+            for array in find(function.body, "array_declarator")
+            for node in find(array, "identifier")
+            if node.parent == array
+        }
+        for call in function.calls:
+            handed = {function.text(n) for argument in call.args for n in find(argument, "identifier")}
+            if handed & arrays and not program.targets(call):
+                return [Diagnostic(Code.MMA_NOT_SEEN, location(function.file, call.name_span), {"name": call.name})]
+    return []
 
 
 def _binary(program: Program) -> list[Diagnostic]:

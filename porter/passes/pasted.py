@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""wgmma that the preprocessor puts together out of pieces, and that the model did not read."""
+"""What the preprocessor puts together out of pieces, and the model did not read: wgmma, or nobody knows what."""
 
 from __future__ import annotations
 
 import re
 
 from porter.diagnostics import Code, Diagnostic
+from porter.lang import expansion
 from porter.lang.asm import AsmStatement
 from porter.lang.cuda import location
 from porter.lang.expansion import Joined, joined_strings
@@ -31,6 +32,18 @@ def unread_pieces(program: Program) -> list[Diagnostic]:
             found.append(
                 Diagnostic(Code.NOT_ANALYSED, location(program.sources.files[joined.path], joined.span), {"what": what})
             )
+    return found
+
+
+def unread_templates(program: Program) -> list[Diagnostic]:
+    """UNREAD_PTX for each asm statement with a name in it that stands for nobody knows what."""
+    found = []
+    for made in expansion.unread_templates(program.sources):
+        reason = f"`{made.text}` is not known"
+        if made.chain:
+            reason = f"in what `{made.chain[0]}` makes, {reason}"
+        where = location(program.sources.files[made.path], made.span)
+        found.append(Diagnostic(Code.UNREAD_PTX, where, {"reason": reason}))
     return found
 
 
