@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from porter.lang.matching import LineMatcher
 from porter.lang.text import EditGroup, LineIndex
 
 CONTEXT = 3
@@ -24,30 +23,6 @@ class Hunk:
     changed_old: tuple[tuple[int, int], ...]
 
 
-class _Matcher(difflib.SequenceMatcher[bytes]):
-    """Matches only what lies between the common head and tail, which for a port is most of a file."""
-
-    def __init__(self, a: list[bytes], b: list[bytes]) -> None:
-        head = 0
-        while head < min(len(a), len(b)) and a[head] == b[head]:
-            head += 1
-        tail = 0
-        while tail < min(len(a), len(b)) - head and a[-1 - tail] == b[-1 - tail]:
-            tail += 1
-        self._head, self._tail = head, tail
-        self._ends = len(a) - tail, len(b) - tail
-        super().__init__(None, a[head : len(a) - tail], b[head : len(b) - tail], autojunk=False)
-
-    def get_opcodes(self) -> list[tuple[Any, int, int, int, int]]:
-        head, tail = self._head, self._tail
-        codes: list[tuple[Any, int, int, int, int]] = [("equal", 0, head, 0, head)] if head else []
-        codes += [(t, a0 + head, a1 + head, b0 + head, b1 + head) for t, a0, a1, b0, b1 in super().get_opcodes()]
-        if tail:
-            end_a, end_b = self._ends
-            codes.append(("equal", end_a, end_a + tail, end_b, end_b + tail))
-        return codes
-
-
 def split_lines(source: bytes) -> list[bytes]:
     """Lines with their ends, split at newlines only (a lone carriage return ends no line for git)."""
     lines = source.split(b"\n")
@@ -60,7 +35,7 @@ def split_lines(source: bytes) -> list[bytes]:
 def hunks(old: bytes, new: bytes, context: int = CONTEXT) -> Iterator[Hunk]:
     """The differences of two texts, in order."""
     a, b = split_lines(old), split_lines(new)
-    for group in _Matcher(a, b).get_grouped_opcodes(context):
+    for group in LineMatcher(a, b).get_grouped_opcodes(context):
         lines: list[bytes] = []
         changed: list[tuple[int, int]] = []
         for tag, a0, a1, b0, b1 in group:

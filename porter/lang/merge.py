@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from porter.lang.diff import split_lines
+from porter.lang.matching import LineMatcher
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def merge(base: bytes, mine: bytes, theirs: bytes, mine_is: str = "yours", their
 
 def _unchanged(o: list[bytes], a: list[bytes], b: list[bytes]) -> Iterator[tuple[int, int, int, int]]:
     """Runs of lines that all three have: where they begin in each, and how many lines; the end as one of none."""
-    left = SequenceMatcher(None, o, a, autojunk=False).get_matching_blocks()
-    right = SequenceMatcher(None, o, b, autojunk=False).get_matching_blocks()
+    left = LineMatcher(o, a).get_matching_blocks()
+    right = LineMatcher(o, b).get_matching_blocks()
     i = j = 0
     while i < len(left) and j < len(right):
         one, two = left[i], right[j]

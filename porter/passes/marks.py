@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from difflib import SequenceMatcher
 from pathlib import Path
 
 from porter.diagnostics import Diagnostic
 from porter.lang.diff import split_lines
 from porter.lang.lexical import Lexed
+from porter.lang.matching import LineMatcher
 from porter.lang.sources import CUDA_ENDINGS, is_python
 from porter.lang.text import EditGroup, LineIndex, Safety
 
@@ -56,7 +56,7 @@ def _carried(old: bytes, new: bytes, notes: Mapping[int, list[str]]) -> dict[int
     if not notes:
         return {}
     found: dict[int, list[str]] = {}
-    codes = SequenceMatcher(None, split_lines(old), split_lines(new), autojunk=False).get_opcodes()
+    codes = LineMatcher(split_lines(old), split_lines(new)).get_opcodes()
     for line, texts in notes.items():
         for _, a0, a1, b0, b1 in codes:
             if a0 <= line - 1 < a1:

@@ -8,7 +8,6 @@ import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +15,7 @@ from rich.text import Span, Text
 
 import porter
 from porter.build.table import COLUMNS
+from porter.lang.matching import LineMatcher
 from porter.ptx import ast
 from porter.report.findings import Document, findings_of
 from porter.report.templating import environment
@@ -113,7 +113,7 @@ _OWN = {"port", "verify", "hazards", "build", "error"}
 def _rows(source: Source) -> Iterator[_Row]:
     """The lines of both sides, in pairs where they are the same."""
     old, new = (source.old or "").splitlines(), source.new.splitlines()
-    for tag, a0, a1, b0, b1 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, a0, a1, b0, b1 in LineMatcher(old, new).get_opcodes():
         for i in range(max(a1 - a0, b1 - b0)):
             a, b = a0 + i, b0 + i
             yield _Row(

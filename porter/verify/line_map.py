@@ -49,7 +49,8 @@ class _Hunks:
 @functools.lru_cache(maxsize=64)
 def _hunks(port: str, original: str, stamps: tuple[int, int]) -> _Hunks:
     lines = [_lines(Path(p)) for p in (port, original)]
-    matcher = SequenceMatcher(None, lines[0], lines[1], autojunk=False)
+    # In long files lines that are everywhere are matched beside others only: of all pairs there are too many.
+    matcher = SequenceMatcher(None, lines[0], lines[1], autojunk=max(map(len, lines)) > _LONG)
     # The last block is empty and stands at both ends.
     return _Hunks(tuple((b.a, b.b, b.size) for b in matcher.get_matching_blocks()))
 
@@ -58,6 +59,7 @@ def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 
 
+_LONG = 20_000
 COPY_SUFFIX = "_sm100"
 """What the name of a package that the port has a copy of ends with there."""
 
