@@ -18,7 +18,8 @@ from porter.lang.trees import source_files
 from porter.model.dsl.names import Names
 from porter.model.dsl.reach import marked, mentions, uses_kernels
 from porter.passes.build_archs import several_architectures
-from porter.passes.build_files import build_files_below, build_files_beside, is_build_file, port_build_files
+from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
+from porter.passes.build_kinds import kind_of
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.joint import RootPort, port_together
@@ -256,12 +257,14 @@ def _build_files(paths: Iterable[Path], options: PortOptions) -> dict[str, bytes
 
 
 def _builds_above(paths: Iterable[Path], look: Look) -> dict[str, bytes]:
-    """The build files of the project in the directories above single files, which their port leaves alone."""
+    """The build files of the project in the directories above single files, which their port leaves alone. Scripts of
+    any name in such a directory are other people's as often as not."""
     found: dict[str, bytes] = {}
     for path in paths:
         if path.is_file():
             above = look(path).above
-            found |= {str(p): p.read_bytes() for d in above for p in sorted(d.iterdir()) if is_build_file(p)}
+            named = [p for d in above for p in sorted(d.iterdir()) if kind_of(str(p)) not in (None, "shell")]
+            found |= {str(p): p.read_bytes() for p in named if p.is_file()}
     return found
 
 

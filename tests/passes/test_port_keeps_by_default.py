@@ -103,6 +103,14 @@ def test_a_file_of_a_project(tree: Path, tmp_path: Path) -> None:
     assert "PT2506" not in port(tree / "csrc" / "kernel.cu", "-o", tmp_path / "other")
 
 
+@pytest.mark.parametrize("name", ["bench.py", "try.sh"])
+def test_scripts_above_a_file_are_no_build_of_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "kernel.cu").write_text(GEMM)
+    (tmp_path / name).write_text("flags = ['-arch=sm_90a' if hopper else '-arch=sm_100a']\n")
+    assert "PT2506" not in port(tmp_path / "kernels" / "kernel.cu", "-o", tmp_path / "port")
+
+
 def test_a_dsl_kernel_has_one_form(tmp_path: Path) -> None:
     tree = shutil.copytree(CORPUS / "dsl_gemm_plain", tmp_path / "tree")
     (tree / "setup.py").write_text('os.environ["TORCH_CUDA_ARCH_LIST"] = "8.0;9.0a"\n')
