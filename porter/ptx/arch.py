@@ -82,6 +82,8 @@ TARGETS = _targets()
 
 SHARED_LIMIT = 227 * 1024
 """Bytes of shared memory that a block may opt in to, on sm_90a and sm_100a alike."""
+LOCAL_LIMIT = 512 * 1024
+"""Bytes of local memory of a thread (CUDA C++ Programming Guide, technical specifications per compute capability)."""
 _DATACENTER_BLACKWELL = Limits(shared_per_block=SHARED_LIMIT)
 LIMITS: dict[int, Limits] = {
     90: Limits(shared_per_block=SHARED_LIMIT),

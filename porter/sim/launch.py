@@ -14,7 +14,7 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.ptx.arch import SHARED_LIMIT, limits
+from porter.ptx.arch import LOCAL_LIMIT, SHARED_LIMIT, limits
 from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
 from porter.sim.executor import Executor, instruction_at
@@ -34,8 +34,6 @@ _FORMATS = {
 }  # fmt: skip
 _WAVE_BYTES = 1 << 30
 _GRID_WORKSPACE_BYTES = 8
-_MOST_LOCAL = 512 << 10
-"""Local memory of a thread on every GPU since Fermi (CUDA C++ Programming Guide, technical specifications)."""
 
 
 def pack_params(function: ast.Function, values: Sequence[int | float | bytes]) -> bytes:
@@ -218,8 +216,8 @@ def _prepare(
     shared = program.dynamic_offset + launch.dynamic_smem
     if shared > most:
         raise _Refused(Code.SIM_LAUNCH, f"{shared} bytes of shared memory per block; at most {most}")
-    if program.local_size > _MOST_LOCAL:
-        told = f"{program.local_size} bytes of local memory per thread; at most {_MOST_LOCAL}"
+    if program.local_size > LOCAL_LIMIT:
+        told = f"{program.local_size} bytes of local memory per thread; at most {LOCAL_LIMIT}"
         raise _Refused(Code.SIM_LAUNCH, told)
     internal = GlobalMemory(INTERNAL_BASE)
     addresses = _module_variables(program, internal, variables)
