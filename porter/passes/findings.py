@@ -27,8 +27,8 @@ def model_findings(program: Program, accumulators: AccumulatorMap) -> list[Diagn
     found += [refused(program, r) for r in accumulators.refusals]
     found += _unread(program)
     found += [d for d in unread_pieces(program) if not _same_place(d, found)]
-    if program.statements:
-        found += [d for d in unread_templates(program) if not _same_place(d, found)]
+    if program.statements and not found:
+        found += unread_templates(program)
     found += _binary(program)
     found += [] if found else _without_mma(program)
     read = reading_findings(program.sources)

@@ -179,7 +179,12 @@ def running(pid: int) -> bool:
 def test_an_interrupt_leaves_no_process(whole_group: bool, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "porter", "hazards", kernel(tmp_path, FOR_LONG), *SHAPE, "--seeds", "4"]
     process = subprocess.Popen(
-        [*command, "--jobs", "2", "--budget", "1000000000"], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*command, "--jobs", "2", "--budget", "1000000000"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Tests in the background of a shell have it ignored, and what they start would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         until = time.monotonic() + 60
