@@ -243,6 +243,16 @@ LAUNCH = (
 )
 
 
+@pytest.mark.parametrize("pointer", ["char* smem", "char *smem", "unsigned char* smem", "uint8_t* smem"])
+def test_whether_the_shared_memory_of_a_call_operator_fits_is_asked(tmp_path: Path, pointer: str) -> None:
+    operator = OPERATOR.replace("char* smem", pointer).replace(
+        "    auto tA", "    auto& storage = *reinterpret_cast<SharedStorage*>(smem);\n    auto tA"
+    )
+    operator = operator.replace("  struct Params", "  struct SharedStorage { char bytes[64]; };\n  struct Params")
+    text = ported(tmp_path, f"{HEAD}using T = {TILE[:-2]};\n{METHOD}{operator}{LAUNCH}")
+    assert "static_assert(porter::SharedBytes<sizeof(SharedStorage) + sizeof(tmem_shared), 232448>::kFit);" in text
+
+
 def test_a_call_operator_is_a_kernel_where_an_entry_runs_it(tmp_path: Path) -> None:
     text = ported(tmp_path, f"{HEAD}using T = {TILE[:-2]};\n{METHOD}{OPERATOR}{LAUNCH}")
     lines = [

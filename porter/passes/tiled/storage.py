@@ -13,12 +13,14 @@ from tree_sitter import Node
 from porter.lang.cuda import CudaFile, walk
 from porter.lang.text import Edit, Span
 from porter.model.kernels import DYNAMIC_SHARED
+from porter.model.names.resolver import CALL_OPERATOR
 from porter.passes.tiled.context import TiledContext, TiledKernel
 from porter.passes.tiled.spelling import Place, Unnamed, spelled
 from porter.passes.tiled.text import cpp
 from porter.ptx.arch import SHARED_LIMIT
 
 RULE = "PTR613"
+_BYTES = re.compile(r"(?:unsigned\s+)?char\s*\*|(?:std::)?u?int8_t\s*\*")
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ def _storages(context: TiledContext, kernel: TiledKernel) -> Iterator[Storage]:
     in_front = {
         m[1]: m.start() + function.body.start_byte < kernel.setup.start_byte for m in DYNAMIC_SHARED.finditer(body)
     }
+    if function.name == CALL_OPERATOR:
+        # what runs an object's call operator as a kernel hands it the array
+        in_front |= {p.name: True for p in function.params if _BYTES.match(function.text(p.node) if p.node else "")}
     for cast in (n for n in walk(function.body) if n.type in ("call_expression", "cast_expression")):
         to = cast.child_by_field_name("function") or cast.child_by_field_name("type")
         value = cast.child_by_field_name("arguments") or cast.child_by_field_name("value")
