@@ -32,8 +32,8 @@ COMMAND = (
 KERNELS: dict[str, tuple[Callable[..., Path], tuple[int, ...]]] = {
     "attention": (launches.attention, (512, 1)),
     "block-scaled GEMM": (launches.block_scaled, (128, 128, 1024)),
-    "NVIDIA, CUTLASS tutorials: 01_mma_sm100": (partial(launches.tutorial, "01_mma_sm100"), (128, 256, 128)),
-    "NVIDIA, CUTLASS tutorials: 02_mma_tma_sm100": (partial(launches.tutorial, "02_mma_tma_sm100"), (256, 256, 192)),
+    "NVIDIA, CUTLASS tutorials: 01_mma_sm100": (partial(launches.tutorial, "01_mma_sm100"), (128, 256, 320)),
+    "NVIDIA, CUTLASS tutorials: 02_mma_tma_sm100": (partial(launches.tutorial, "02_mma_tma_sm100"), (128, 256, 320)),
     "NVIDIA, CUTLASS tutorials: 04_mma_tma_2sm_sm100": (launches.pair, (512, 1024, 128)),
     "NVIDIA, CuTe DSL: dense-pair": (partial(launches.dsl_gemm, "blackwell-dense-pair"), (256, 256, 576)),
 }
