@@ -78,9 +78,9 @@ class Program:
     _callers: dict[int, list[Call]] = field(default_factory=dict, repr=False)
     _visible: dict[int, Constants] = field(default_factory=dict, repr=False)
     leaf_calls: set[int] = field(default_factory=set, repr=False)
+    """ids of the nodes of calls that a rule speaks for although the function's body is at hand."""
     leaf_bodies: list[Function] = field(default_factory=list, repr=False)
     """Functions whose body is at hand, and of which a rule says what they do."""
-    """ids of the nodes of calls that a rule speaks for although the function's body is at hand."""
     emptied: dict[int, Recognizer | None] = field(default_factory=dict, repr=False)
     """ids of the functions that only such calls come to, with what recognized those: the port has no use for their
     bodies. None where they are to be kept."""

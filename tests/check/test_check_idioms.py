@@ -64,7 +64,7 @@ def test_what_threads_bring_needs_a_proxy_fence(name: str) -> None:
     kernel = KERNELS[name]
     without = dataclasses.replace(kernel, body=FENCE.sub("", kernel.body))
     for level, severity in (("strict", "error"), ("practice", "review")):
-        outcome, right = checked(without, level=level)  # type: ignore[arg-type]
+        outcome, right = checked(without, level=level)
         assert right
         assert {(h.kind.id, h.severity, h.ruling) for h in outcome.hazards} == {("H16", severity, Ruling.PROXY_FENCE)}
 

@@ -43,7 +43,7 @@ def talk(folder: Path, *calls: tuple[str, dict[str, Any]]) -> tuple[list[str], l
             answers = []
             for name, arguments in calls:
                 answer = await client.call_tool(name, arguments)
-                text = answer.content[0].text  # type: ignore[union-attr]
+                text = answer.content[0].text
                 answers.append({"error": text} if answer.is_error else json.loads(text))
             return names, answers
 

@@ -131,7 +131,7 @@ def test_a_model_without_one_of_its_parts_loses_the_order(
 def test_a_model_that_forgets_stages_loses_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def one_stage(*arguments: object, **more: object) -> object:
         shape, timed, steps, tiles, blocks, _ = arguments[:6]
-        return schedule(shape, timed, steps, tiles, blocks, 1)  # type: ignore[arg-type]
+        return schedule(shape, timed, steps, tiles, blocks, 1)
 
     schedule = model.schedule
     monkeypatch.setattr(model, "schedule", one_stage)

@@ -72,7 +72,7 @@ def test_an_archive_names_and_checks_every_file(run: KitRun, tmp_path: Path, mon
     monkeypatch.setattr(KitRun, "expected", lambda self: {"C": "00"})
     packed = write_kit([run, replace(run, family="normal")], b"launcher", tmp_path / "kit.tar")
     with tarfile.open(tmp_path / "kit.tar") as archive:
-        files = {m.name: archive.extractfile(m).read() for m in archive.getmembers()}  # type: ignore[union-attr]
+        files = {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
         modes = {m.name: m.mode for m in archive.getmembers()}
     manifest = files.pop("kit/manifest").decode().splitlines()
     named = {line.split()[2]: line.split()[1] for line in manifest if line.startswith("file ")}
