@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from porter.grade.chips import Chip
 from porter.grade.shape import Mma, Shape
+from porter.ptx import tmem, wgmma
 from porter.ptx.arch import limits
 from porter.ptx.umma import legal_m, legal_n
 
@@ -39,16 +40,18 @@ def tile(shape: Shape, m: int, n: int, k: int | None = None) -> Shape:
         raise Impossible("the stage is no plain product")
     first = shape.mmas[0][0]
     group = first.cta_group
+    widths = legal_n(first.kind, group)
+    mma_n = min(n, max(widths))
     if first.wgmma:
-        if m % 64:
-            raise Impossible("rows of a tile come in 64")
-        mma_m, mma_n = 64, min(n, 256)
+        mma_m = wgmma.M
+        if m % mma_m:
+            raise Impossible(f"rows of a tile come in {mma_m}")
     else:
         rows = [r for r in legal_m(first.kind, group) if m % r == 0]
         if not rows:
             raise Impossible(f"no MMA of {first.kind} and {group} blocks divides {m} rows")
-        mma_m, mma_n = max(rows), min(n, 256)
-    if n % mma_n or mma_n not in legal_n(first.kind, group):
+        mma_m = max(rows)
+    if n % mma_n or mma_n not in widths:
         raise Impossible(f"no MMA of {first.kind} and {group} blocks divides {n} columns")
     made = Mma(mma_m, mma_n, first.kind, group, first.a, first.wgmma)
     per_mma = made.operations // (2 * mma_m * mma_n)
@@ -63,10 +66,10 @@ def tile(shape: Shape, m: int, n: int, k: int | None = None) -> Shape:
     columns = shape.residency.tmem_columns
     if columns and not first.wgmma:
         buffers = 2 if shape.epilogue.overlapped else 1
-        needed = max(32, 1 << (max(1, m // mma_m) * n * buffers - 1).bit_length())
-        if needed > 512:
+        needed = max(1, m // mma_m) * n * buffers
+        if needed > tmem.COLUMNS:
             raise Impossible(f"{needed} columns of Tensor Memory")
-        columns = needed
+        columns = next(allocation for allocation in tmem.ALLOCATIONS if allocation >= needed)
     smem = shape.residency.smem
     if smem is not None and before is not None and nbytes is not None:
         smem += (nbytes - before) * (shape.stages or 1)
