@@ -8,12 +8,16 @@ import re
 from bisect import bisect_right
 from itertools import accumulate
 
+from tree_sitter import Node
+
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.coverage import reading_findings
 from porter.lang.cuda import find, location
 from porter.lang.text import Span
 from porter.model.accumulators import AccumulatorMap
+from porter.model.functions import Function
 from porter.model.program import Program, Refusal
+from porter.model.registers import CASTS
 from porter.model.tensor_core import MmaStep, Step
 from porter.passes.pasted import unread_pieces, unread_templates
 from porter.ptx.types import ElementType
@@ -52,13 +56,21 @@ def _without_mma(program: Program) -> list[Diagnostic]:
             function.text(node)
             for array in find(function.body, "array_declarator")
             for node in find(array, "identifier")
-            if node.parent == array
+            if node.parent == array and not _is_shared(function, array)
         }
         for call in function.calls:
             handed = {function.text(n) for argument in call.args for n in find(argument, "identifier")}
-            if handed & arrays and not program.targets(call):
+            if handed & arrays and call.name not in CASTS and not program.targets(call):
                 return [Diagnostic(Code.MMA_NOT_SEEN, location(function.file, call.name_span), {"name": call.name})]
     return []
+
+
+def _is_shared(function: Function, array: Node) -> bool:
+    """Whether an array lies in shared memory, where no MMA accumulates."""
+    above = array.parent
+    while above is not None and above.type not in ("declaration", "compound_statement"):
+        above = above.parent
+    return above is not None and above.type == "declaration" and "__shared__" in function.text(above)
 
 
 def _binary(program: Program) -> list[Diagnostic]:

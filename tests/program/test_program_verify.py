@@ -142,6 +142,50 @@ def test_without_a_port_one_is_made(toolkit: Toolkit, tmp_path: Path) -> None:
     assert "same bits" in done.output
 
 
+# 1 + 2^-14, of which Hopper keeps 1.
+FP8_PROGRAM = """
+#include <cstdint>
+#include <cstdio>
+__device__ uint64_t tile(const void* p) {
+    const uint64_t address = static_cast<uint32_t>(__cvta_generic_to_shared(p));
+    return (address & 0x3FFFF) >> 4 | uint64_t(8) << 16 | uint64_t(16) << 32;
+}
+__global__ void __launch_bounds__(128) product(float* y) {
+    __shared__ alignas(128) uint8_t a[64 * 32];
+    __shared__ alignas(128) uint8_t b[8 * 32];
+    for (int i = threadIdx.x; i < 64 * 32; i += 128) a[i] = 0x3C;
+    for (int i = threadIdx.x; i < 8 * 32; i += 128) b[i] = i % 16 ? 0 : i / 128 ? 0x04 : 0x3C;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    float d[4] = {};
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %6, 0;\\n"
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e5m2.e5m2 {%0, %1, %2, %3}, %4, %5, p, 1, 1;}\\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(tile(a)), "l"(tile(b)), "r"(1));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < 4; ++i) y[threadIdx.x * 4 + i] = d[i];
+}
+int main() {
+    float y[512], *p;
+    cudaMalloc(&p, sizeof y);
+    product<<<1, 128>>>(p);
+    cudaMemcpy(y, p, sizeof y, cudaMemcpyDeviceToHost);
+    printf("%a\\n", y[0]);
+}
+"""
+
+
+@pytest.mark.slow
+def test_sums_of_8_bit_floats_are_held_against_each_other_bit_for_bit(toolkit: Toolkit, tmp_path: Path) -> None:
+    """Hopper keeps fewer bits of them than Blackwell does: the original runs with as many."""
+    source = tmp_path / "fp8.cu"
+    source.write_text(FP8_PROGRAM)
+    done = CliRunner().invoke(main, ["verify", "--no-hazards", str(source)])
+    assert (done.exit_code, "same bits" in done.output) == (0, True), done.output
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
