@@ -58,6 +58,12 @@ when, in clocks, for ui.perfetto.dev.
 porter grade gemm.cu --what-if tile=128x256 --what-if pair,tile=256x256 --timeline gemm.json
 ```
 
+## In other results
+
+`porter port --grade` and `porter verify --grade` end with one line: the original on an H100 beside its port on a B200.
+It needs a case, which says the launch, and compiles both; nothing is run for it. `porter report` has it on the page and
+in Markdown and JSON. `porter plan` says without a compiler what the MMAs of a port allow.
+
 ## How it comes to it
 
 From the PTX: the loop over K, the MMAs in it with their M, N and the home of A, the bytes that an mbarrier expects, the

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from porter.build.entry import kernel_name
@@ -14,12 +15,15 @@ from porter.cli.context import Session
 from porter.cli.porting import plan_of_case
 from porter.cli.programs import program_request
 from porter.diagnostics import Diagnostic
+from porter.grade.model import Grade, missing
+from porter.grade.model import grade as grade_shape
 from porter.grade.reading import Launch, Reading, read_shape
+from porter.report import grade as report_grade
 from porter.verify.builder import BuiltKernel, parse_ptx
 from porter.verify.case import Case
 from porter.verify.launch_file import load_launch
 from porter.verify.launched import launched, launched_record
-from porter.verify.prepare import prepare
+from porter.verify.prepare import PortOf, prepare
 from porter.verify.problem import LaunchValues, Problem
 from porter.verify.program.source import run_source_or_executable
 from porter.verify.ptx_files import ptx_texts
@@ -36,8 +40,11 @@ class Candidate:
     reading: Reading
 
 
-def of_case(session: Session, case: Case, port: Path | None) -> tuple[list[Candidate], list[Diagnostic]]:
-    """The original of a case and its port; diagnostics say why a port is missing.
+def of_case(
+    session: Session, case: Case, port: Path | None, port_of: PortOf | None = None
+) -> tuple[list[Candidate], list[Diagnostic]]:
+    """The original of a case and its port; diagnostics say why a port is missing. `port_of` stands for a port that is
+    made already.
 
     Raises:
         PorterError: what binding, porting and compiling raise.
@@ -49,10 +56,30 @@ def of_case(session: Session, case: Case, port: Path | None) -> tuple[list[Candi
         builder,
         case.sizes,
         0,
-        lambda one: plan_of_case(one, port),
+        port_of or partial(plan_of_case, port=port),
         finished=port is not None,
     )
     return [_candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None], notes
+
+
+def brief(session: Session, case: Case, port: Path | None, port_of: PortOf | None = None) -> report_grade.Brief:
+    """Original and port of a case, on the problem that published figures share, without what would lift them. Nothing
+    is run.
+
+    Raises:
+        PorterError: what binding, porting and compiling raise.
+    """
+    found, notes = of_case(session, case, port, port_of)
+    rows: list[tuple[str, Candidate, Grade]] = []
+    unknown = [note.message for note in notes]
+    for one in found:
+        shape = one.reading.shape
+        gaps = missing(shape) if shape is not None else one.reading.unknown
+        if shape is None or gaps:
+            unknown.append(f"{one.label} {one.kernel}: not known: {'; '.join(one.reading.unknown or gaps)}")
+        else:
+            rows.append(("", one, grade_shape(shape, lifts=False)))
+    return report_grade.Brief(case.name, rows, unknown)
 
 
 def of_launch(launch: Path, ptx: Path | None) -> list[Candidate]:

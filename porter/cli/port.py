@@ -12,10 +12,12 @@ from rich.text import Text
 
 from porter.build.files import placed_below, require_clean, write_all
 from porter.build.gate import Gated
+from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.gate import compile_ports, not_compiled
+from porter.cli.grading import brief
 from porter.cli.inputs import require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
@@ -27,7 +29,9 @@ from porter.passes.ported import Ported
 from porter.report import gate as report_gate
 from porter.report import json as report_json
 from porter.report.exits import gate_exit, port_exit
+from porter.report.grade import Brief
 from porter.report.groups import group_bodies
+from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 
 
@@ -50,14 +54,10 @@ def port(
     compiles: bool,
     defines: tuple[str, ...],
     flags: tuple[str, ...],
+    grades: bool,
     jobs: int | None,
 ) -> ExitCode:
-    if sum([output is not None, apply, check]) > 1:
-        raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
-    if allow_dirty and not apply:
-        raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
-    if whole and output is None:
-        raise PorterError(Code.BAD_OPTION, option="--whole", problem="goes with -o only")
+    _require_options(output, apply, check, allow_dirty, whole)
     require_directories("-I", include_dirs)
     count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
     with session.counting() as counted:
@@ -72,6 +72,7 @@ def port(
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs)
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
+    graded = _grade(session, ported) if grades and not refused else []
     diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics)]
     # with lines of the originals, which --apply replaces
     session.report(diagnostics)
@@ -84,12 +85,42 @@ def port(
         session.write(unified_diff(ported.old, ported.new, ported.groups))
     # standard output is the diff's alone, for whoever applies it
     tell = session.remark if shows_diff else session.show
-    tell(*report_gate.summary(gated))
+    tell(*report_gate.summary(gated), *(Text(one.line) for one in graded))
     if not refused:
         session.show(*(Text(f"{'would change' if check else 'wrote'} {path}")
                        for path in (ported.changed if check else written)))  # fmt: skip
-    session.write_json(port_document(ported, gated, diagnostics, written, code))
+    document = port_document(ported, gated, diagnostics, written, code)
+    session.write_json(document | ({"grades": [one.body() for one in graded]} if grades else {}))
     return code
+
+
+def _grade(session: Session, ported: Ported) -> list[Brief]:
+    """The originals that have a case and this port of them.
+
+    Raises:
+        PorterError: BAD_OPTION where no file has a case to say how it is launched; what compiling raises.
+    """
+    roots = [Path(root.path) for root in ported.roots]
+    found = [load_case(path).on(root) for root in roots for path in cases_if_any(root)[:1]]
+    if not found:
+        raise PorterError(Code.BAD_OPTION, option="--grade", problem="needs a case beside the kernel, for its launch")
+
+    def made(case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
+        if ported.leaves(case.entry):
+            return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)})]
+        return PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper), []
+
+    return [brief(session, case, None, made) for case in found]
+
+
+def _require_options(output: Path | None, apply: bool, check: bool, allow_dirty: bool, whole: bool) -> None:
+    """Raises BAD_OPTION."""
+    if sum([output is not None, apply, check]) > 1:
+        raise PorterError(Code.BAD_OPTION, option="-o, --apply, --check", problem="choose one")
+    if allow_dirty and not apply:
+        raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
+    if whole and output is None:
+        raise PorterError(Code.BAD_OPTION, option="--whole", problem="goes with -o only")
 
 
 def _compile(session: Session, ported: Ported, options: GateOptions) -> list[Gated]:

@@ -19,6 +19,7 @@ from porter.build.table import ResourceRow
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import compilable, make_builder
 from porter.cli.context import Session, command
+from porter.cli.grading import brief
 from porter.cli.inputs import read_document, require_directories, require_file, require_source
 from porter.cli.options import sim_options
 from porter.cli.port import port_document
@@ -140,6 +141,8 @@ class _Kernel:
             self.tell("verifying")
             wanted = Wanted(settings, port_of=given, finished=self.port is not None, include_dirs=self.include_dirs)
             self.documents.append(verification.document(verify_cases([self.case], wanted, builder, self.tell)))
+            graded = brief(self.session, self.case, self.port, None if self.port else given)
+            self.documents.append(report_json.document("grade", ExitCode.OK, graded.body() | {"diagnostics": []}))
             self.tell("recording")
             recorder = make_recorder(None, None, None)
             traced = replace(settings, trace=recorder)

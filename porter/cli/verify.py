@@ -14,6 +14,7 @@ from porter.build.host_headers import host_headers_note
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
+from porter.cli.grading import brief
 from porter.cli.inputs import cases_beside, read_document, require_directories, require_file
 from porter.cli.kit import verify_record
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
@@ -23,6 +24,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
 from porter.report import verification
 from porter.report.exits import verification_exit
+from porter.report.grade import Brief
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
 from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
@@ -58,20 +60,19 @@ def verify(
     against: Path | None,
     seconds: float | None,
     resume_path: Path | None,
+    grades: bool,
 ) -> ExitCode:
     _require_options(include_dirs, tmem_check, backend, port_path is not None and original_only)
     settings = sim_options(seed, schedule, arithmetic, budget)
     if case_path is None and is_program(path, arguments):
-        _require_for_program(families, sizes, backend, against, original_only, seconds, resume_path)
+        _require_for_program(families, sizes, backend, against, original_only, seconds, resume_path, grades)
         build = (include_dirs, defines, flags, libraries)
         found = verify_program(session, path, port_path, arguments, build, settings, hazards is not False)
         return _finish(session, found)
-    _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries))
+    _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries), families)
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
     if against is not None and is_kit_record(against):
         return verify_record(session, items, against, port_path)
-    if families and not split_list(families):
-        raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
     wanted = Wanted(
         replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit, tmem_check)),
         backend,
@@ -89,8 +90,16 @@ def verify(
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     with session.progress() as tell:
         result = verify_cases(items, wanted, builder, tell)
+        graded = [_grade(session, item, wanted) for item in items] if grades else []
     session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
-    return _finish(session, result)
+    return _finish(session, result, graded)
+
+
+def _grade(session: Session, item: Path | Case, wanted: Wanted) -> Brief:
+    """The programs that were verified."""
+    case = item if isinstance(item, Case) else load_case(item)
+    case = replace(case, include_dirs=(*case.include_dirs, *wanted.include_dirs), source=wanted.source or case.source)
+    return brief(session, case, None, wanted.port_of or (lambda case: (None, [])))
 
 
 def _require_options(include_dirs: Sequence[Path], tmem_check: bool, backend: str, both: bool) -> None:
@@ -111,6 +120,7 @@ def _require_for_program(
     original_only: bool,
     seconds: float | None,
     resume: Path | None,
+    grades: bool,
 ) -> None:
     """Options that only cases have.
 
@@ -119,7 +129,7 @@ def _require_for_program(
     """
     given = {"--families": families, "--sizes": sizes, "--against": against, "--original-only": original_only}
     given["--backend"] = backend not in ("sim", "auto")
-    given |= {"--seconds": seconds is not None, "--resume": resume}
+    given |= {"--seconds": seconds is not None, "--resume": resume, "--grade": grades}
     for option, value in given.items():
         if value:
             raise PorterError(Code.BAD_OPTION, option=option, problem="is for kernels with a case, not whole programs")
@@ -127,7 +137,7 @@ def _require_for_program(
 
 def _require_for_cases(
     path: Path, arguments: Sequence[str], case: Path | None, port: Path | None, source: Path | None,
-    build: Sequence[str],
+    build: Sequence[str], families: Sequence[str],
 ) -> None:  # fmt: skip
     """Raises FILE_NOT_FOUND, IS_DIRECTORY, BAD_OPTION."""
     for file, option in ((path if case else None, "--case"), (port, "--port"), (source, "--source")):
@@ -135,14 +145,18 @@ def _require_for_cases(
             require_file(file, f"verify {option}")
     if port is not None and path.is_dir():
         raise PorterError(Code.BAD_OPTION, option="--port", problem="is for one kernel, not a directory")
+    if families and not split_list(families):
+        raise PorterError(Code.BAD_OPTION, option="--families", problem="no family is named")
     if arguments or build:
         problem = "is for programs with their own main(); a case says how its kernel is built"
         raise PorterError(Code.BAD_OPTION, option=[*arguments, *build][0], problem=problem)
 
 
-def _finish(session: Session, result: VerifyResult) -> ExitCode:
+def _finish(session: Session, result: VerifyResult, graded: Sequence[Brief] = ()) -> ExitCode:
     _show(session, result)
-    session.write_json(verification.document(result))
+    session.show(*(Text(one.line) for one in graded))
+    document = verification.document(result)
+    session.write_json(document | ({"grades": [one.body() for one in graded]} if graded else {}))
     return verification_exit(result)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,6 +47,26 @@ def line(found: Grade) -> str:
     """One line: `54.4 % of a B200's nominal rate, limited by TMA fill`."""
     capped = f" (power allows {percent(found.capped)})" if found.capped < found.rate else ""
     return f"{percent(found.rate)} of {found.chip.name}'s nominal rate{capped}, limited by {found.limit}"
+
+
+@dataclass(frozen=True)
+class Brief:
+    """Grades of one case in other commands' results; `unknown` says what is not graded, and why."""
+
+    case: str
+    rows: Sequence[Row]
+    unknown: Sequence[str] = ()
+
+    @property
+    def line(self) -> str:
+        """`grade of gemm_ws at 4096 x 4096 x 4096: original 48.2 % of H100's nominal rate, limited by ...; port ...`"""
+        problem = next((f" at {one.problem}" for _, _, one in self.rows if one.problem is not None), "")
+        several = len({what.kernel for _, what, _ in self.rows}) > 1
+        said = [f"{what.label}{f' {what.kernel}' if several else ''} {line(one)}" for _, what, one in self.rows]
+        return f"grade of {self.case}{problem}: {'; '.join([*said, *self.unknown])}"
+
+    def body(self) -> dict[str, Any]:
+        return {"case": self.case, "line": self.line, **body(self.rows), "unknown": list(self.unknown)}
 
 
 def ceiling(widths: Sequence[int]) -> float | None:

@@ -106,7 +106,7 @@ def html(subject: Subject) -> str:
     return environment().get_template("page.html.j2").render(**words)
 
 
-_OWN = {"port", "verify", "hazards", "build", "error"}
+_OWN = {"port", "verify", "hazards", "build", "grade", "error"}
 """Kinds of documents that have a section of their own; of others the figures are shown."""
 
 

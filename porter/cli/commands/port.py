@@ -40,6 +40,9 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="For the compiler: a macro (repeatable).")
 @click.option("--nvcc-flag", "flags", multiple=True, metavar="FLAG",
               help="For the compiler: passed to nvcc as it is, such as -isystem=DIR (repeatable).")  # fmt: skip
+@click.option("--grade", "grades", is_flag=True,
+              help="Also say in a line how near original and port come to their chips' nominal rates, where there is "
+                   "a case; both are compiled for it, none is run.")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=None, metavar="N",
               help="Processes that port files, and compilations at once (default: one per CPU).")  # fmt: skip
 @trust_option

@@ -49,6 +49,12 @@ from porter.verify.backend_names import BACKENDS
               help="Begin no new input family after N seconds; what is left has no verdict (exit code 6).")  # fmt: skip
 @click.option("--resume", "resume_path", type=click.Path(path_type=Path), metavar="FILE",
               help="Do not run again what the JSON document of an earlier run has, of the same programs.")  # fmt: skip
+@click.option(
+    "--grade",
+    "grades",
+    is_flag=True,
+    help="Also say in a line how near original and port come to their chips' nominal rates (docs/grade.md).",
+)
 @rules_option
 @keep_option
 @trust_option
