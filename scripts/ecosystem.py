@@ -57,8 +57,8 @@ SAME = "same bits"
 def manifest() -> list[Entry]:
     """Entries with `kind`, `repository`, `commit`, `path` and `sha256`; `include` are directories of the repository
     that its compiler looks into, `flags` the compiler's options, `unit` is a source that includes the file and asks for
-    its templates or calls them, `program` another one that runs the kernel. With `program` or `arguments` the entry can
-    be verified."""
+    its templates or calls them, `program` another one that runs the kernel, `options` those of `porter port`. With
+    `program` or `arguments` the entry can be verified."""
     read: list[Entry] = yaml.safe_load(MANIFEST.read_text("utf-8"))["files"]
     return read
 
@@ -74,20 +74,26 @@ def run_one(entry: Entry, clones: Path, include: Sequence[str], compiles: bool) 
         return unlike
     own = _own(entry, clones)
     with tempfile.TemporaryDirectory(prefix="porter-ecosystem-") as folder:
-        output = Path(folder, "port")
         source = _source(entry, entry.get("unit", ""), clones, Path(folder))
-        command = [sys.executable, "-m", "porter", "port", "--no-compile", "--no-keep-hopper", "--whole", str(source)]
-        command += ["-o", str(output), *(f"-I{d}" for d in own)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            causes = Counter(_ERROR.findall(done.stdout + done.stderr))
-            return {"outcome": "refused", "exit": done.returncode, "causes": [f"{c}: {w}" for c, w in causes]}
-        port = next(output.rglob(source.name))
+        port, refused = _port(entry, source, Path(folder, "port"), own)
+        if port is None:
+            return refused
         if not compiles:
             return {"outcome": "ported"}
         # what was ported comes in front of what it was ported from
         include = [*map(str, mirrored(source, port, [Path(d) for d in own])), *own, *include]
         return _compile(port, _flags(entry), include, Path(folder, "port.ptx"))
+
+
+def _port(entry: Entry, source: Path, output: Path, own: Sequence[str]) -> tuple[Path | None, Outcome]:
+    """The port of a source, or why there is none."""
+    command = [sys.executable, "-m", "porter", "port", "--no-compile", "--no-keep-hopper", "--whole", str(source)]
+    command += ["-o", str(output), *(f"-I{d}" for d in own), *entry.get("options", ())]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        causes = Counter(_ERROR.findall(done.stdout + done.stderr))
+        return None, {"outcome": "refused", "exit": done.returncode, "causes": [f"{c}: {w}" for c, w in causes]}
+    return next(output.rglob(source.name)), {}
 
 
 def _unlike(entry: Entry, clones: Path) -> Outcome:
@@ -152,6 +158,9 @@ def verify_one(entry: Entry, clones: Path, include: Sequence[str]) -> str:
             "--no-keep-hopper",
             str(source),
         ]
+        if "options" in entry:
+            port, _ = _port(entry, source, Path(folder, "port"), _own(entry, clones))
+            command += ["--port", str(port)] if port is not None else []
         command += [*(f"-I{d}" for d in (*_own(entry, clones), *include)), "--nvcc-flag=-w"]
         command += [*(f"--nvcc-flag={f}" for f in _flags(entry)), "-l", "cuda"]
         done = subprocess.run([*command, "--", *entry.get("arguments", ())], capture_output=True, text=True, cwd=folder)

@@ -61,6 +61,12 @@ porter::Slots<$count, $ring>
 //@ section slots_member
 $kind& $name = reinterpret_cast<$storage*>($array)->$name;
 
+//@ section slots_in_member
+auto& $name = reinterpret_cast<$kind&>(reinterpret_cast<$storage*>($array)->$name);
+
+//@ section slots_suffice
+static_assert($count <= $most, "more warpgroups multiply than the struct of its shared memory has mbarriers for");
+
 //@ section shared_fits
 //@ if beside
 static_assert(porter::SharedBytes<sizeof($storage) + sizeof($beside), $most>::kFit);

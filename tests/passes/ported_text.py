@@ -7,17 +7,17 @@ from pathlib import Path
 
 from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
-from porter.passes.port import PortResult, port_sources
+from porter.passes.port import PortOptions, PortResult, port_sources
 
 
-def port(tmp_path: Path, text: str) -> PortResult:
+def port(tmp_path: Path, text: str, options: PortOptions | None = None) -> PortResult:
     path = tmp_path / "kernel.cu"
     path.write_text(text)
-    return port_sources(load_sources(path))
+    return port_sources(load_sources(path), options)
 
 
-def ported(tmp_path: Path, text: str) -> str:
-    result = port(tmp_path, text)
+def ported(tmp_path: Path, text: str, options: PortOptions | None = None) -> str:
+    result = port(tmp_path, text, options)
     assert result.exit_code is ExitCode.OK, [str(d) for d in result.diagnostics]
     return result.files[str(tmp_path / "kernel.cu")].decode()
 

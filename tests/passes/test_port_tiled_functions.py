@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from ported_text import port, ported, refused
 
+from porter.passes.helpers import Placement
+from porter.passes.port import PortOptions
+
 HEAD = """#include <cute/tensor.hpp>
 using namespace cute;
 using Mma = decltype(make_tiled_mma(SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>{}));
@@ -251,6 +254,27 @@ def test_whether_the_shared_memory_of_a_call_operator_fits_is_asked(tmp_path: Pa
     operator = operator.replace("  struct Params", "  struct SharedStorage { char bytes[64]; };\n  struct Params")
     text = ported(tmp_path, f"{HEAD}using T = {TILE[:-2]};\n{METHOD}{operator}{LAUNCH}")
     assert "static_assert(porter::SharedBytes<sizeof(SharedStorage) + sizeof(tmem_shared), 232448>::kFit);" in text
+
+
+def test_the_struct_of_a_call_operators_own_class_takes_mbarriers_for_as_many_warpgroups_as_there_may_be(
+    tmp_path: Path,
+) -> None:
+    """Its size is known where the class is instantiated."""
+    operator = OPERATOR.replace("    auto tA", "    auto& s = *reinterpret_cast<SharedStorage*>(smem);\n    auto tA")
+    operator = operator.replace("  struct Params", "  struct SharedStorage { char bytes[64]; };\n  struct Params")
+    other = "struct Scheduler {\n  struct SharedStorage {\n    int tile;\n  };\n};\n"
+    source = f"{HEAD}using T = {TILE[:-2]};\n{other}{METHOD}{operator}{LAUNCH}"
+    text = ported(tmp_path, source, PortOptions(placement=Placement(storage="SharedStorage")))
+    assert "struct SharedStorage { char bytes[64]; porter::Slots<4, 2> tmem_shared; };" in text
+    lines = [
+        "auto& tmem_shared = "
+        "reinterpret_cast<porter::Slots<warpgroups, 2>&>(reinterpret_cast<SharedStorage*>(smem)->tmem_shared);",
+        "static_assert(warpgroups <= 4, ",
+        "static_assert(porter::SharedBytes<sizeof(SharedStorage), 232448>::kFit);",
+    ]
+    places = [text.index(line) for line in lines]
+    assert places == sorted(places)
+    assert "__shared__ porter" not in text
 
 
 def test_a_call_operator_is_a_kernel_where_an_entry_runs_it(tmp_path: Path) -> None:

@@ -110,3 +110,32 @@ def test_kernels_that_share_a_struct_share_the_member(tmp_path: Path) -> None:
 def test_refused_by_name(tmp_path: Path, text: str, why: str) -> None:
     _, told = made(tmp_path, text, "Storage")
     assert f"`Storage` cannot take the port's mbarriers: {why}" in told
+
+
+NESTED = "struct Kernel {\n  struct Storage {\n    uint64_t full[2];\n  };\n};\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [
+        ("Kernel::Storage", "Kernel::Storage"),
+        ("own::Kernel::Storage", "own::Kernel::Storage"),
+        ("second::Storage", "own::second::Storage"),
+        ("own::second::Storage", "own::second::Storage"),
+        ("Plain::Storage", "Plain<A>::Storage"),
+    ],
+)
+def test_names_in_front_choose_among_structs(tmp_path: Path, wanted: str, taken: str) -> None:
+    others = f"struct Storage {{\n  int n;\n}};\nnamespace own {{\n{NESTED}namespace second {{\n{STRUCT}}}\n}}\n"
+    plain = "template <class T>\nstruct Plain {\n  struct Storage {\n    T first;\n  };\n};\nusing namespace own;\n"
+    taken = f"  auto& storage = *reinterpret_cast<{taken}*>(smem);\n"
+    text, _ = made(tmp_path, others + plain + kernel("", taken), wanted)
+    assert text.count("porter::Slots<1, 2> tmem_shared;") == 1
+    last = {"Kernel": "full[2];\n    ", "second": "full[2];\n  ", "Plain": "T first;\n    "}[wanted.split("::")[-2]]
+    assert f"{last}porter::Slots<1, 2> tmem_shared;\n" in text
+
+
+@pytest.mark.parametrize("wanted", ["Other::Storage", "Kernel::own::Storage", "Storage::Storage", "own::Storage"])
+def test_names_in_front_of_no_struct(tmp_path: Path, wanted: str) -> None:
+    _, told = made(tmp_path, kernel("namespace own {\n" + NESTED + "}\n" + STRUCT), wanted)
+    assert f"`{wanted}` cannot take the port's mbarriers: there is no such struct" in told

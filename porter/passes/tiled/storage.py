@@ -5,7 +5,7 @@ kernel's own, or by request a member of the class that the kernel takes its dyna
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -20,6 +20,8 @@ from porter.passes.tiled.text import cpp
 from porter.ptx.arch import SHARED_LIMIT
 
 RULE = "PTR613"
+MOST_WARPGROUPS = 4
+"""Warpgroups that a struct has mbarriers for, where it does not know how many multiply."""
 _BYTES = re.compile(r"(?:unsigned\s+)?char\s*\*|(?:std::)?u?int8_t\s*\*")
 
 
@@ -42,18 +44,20 @@ def declare_slots(context: TiledContext, kernel: TiledKernel, count: str, ring: 
     storage = next((s for s in _storages(context, kernel) if _last_name(s.kind) == wanted.rpartition("::")[2]), None)
     if storage is None:
         return _refused(context, kernel, f"`{kernel.function.name}` does not take its dynamic shared memory for it")
-    if not count.isdigit():
-        return _refused(context, kernel, f"how many warpgroups of `{kernel.function.name}` multiply is no number")
-    found = list(_classes(context, wanted.rpartition("::")[2]))
+    found = _own(kernel, list(_classes(context, [w for w in wanted.split("::") if w])))
     if len(found) != 1:
         return _refused(context, kernel, "there is no such struct" if not found else "there are several of them")
     kind = cpp("slots_type", count=count, ring=ring)
+    there = kind if count.isdigit() else cpp("slots_type", count=MOST_WARPGROUPS, ring=ring)
     file, body = found[0]
-    if context.members.setdefault((file.path, body.start_byte), kind) != kind:
+    if context.members.setdefault((file.path, body.start_byte), there) != there:
         return _refused(context, kernel, "kernels that use it differ in their warpgroups or batches")
-    _add_member(context, file, body, f"{kind} {name};")
-    line = cpp("slots_member", kind=kind, name=name, storage=storage.kind, array=storage.array)
-    return [line, _asked(storage)]
+    _add_member(context, file, body, f"{there} {name};")
+    if there == kind:
+        line = cpp("slots_member", kind=kind, name=name, storage=storage.kind, array=storage.array)
+        return [line, _asked(storage)]
+    line = cpp("slots_in_member", kind=kind, name=name, storage=storage.kind, array=storage.array)
+    return [line, cpp("slots_suffice", count=count, most=MOST_WARPGROUPS), _asked(storage)]
 
 
 def _asked(storage: Storage, beside: str = "") -> str:
@@ -98,14 +102,37 @@ def _storages(context: TiledContext, kernel: TiledKernel) -> Iterator[Storage]:
                 continue
 
 
-def _classes(context: TiledContext, name: str) -> Iterator[tuple[CudaFile, Node]]:
+def _classes(context: TiledContext, words: Sequence[str]) -> Iterator[tuple[CudaFile, Node]]:
+    """Bodies of structs of a name, which may have those of classes and namespaces around it in front."""
     for file in context.tiled.program.sources.files.values():
         for node in walk(file.root):
-            named, body = node.child_by_field_name("name"), node.child_by_field_name("body")
-            if node.type != "struct_specifier" or named is None or body is None:
+            body = node.child_by_field_name("body")
+            if node.type != "struct_specifier" or body is None or _name(file, node) != words[-1]:
                 continue
-            if file.source[named.start_byte : named.end_byte] == name.encode():
+            around = [name for scope in _scopes(node) for name in reversed(_name(file, scope).split("::"))]
+            if around[: len(words) - 1] == list(reversed(words[:-1])):
                 yield file, body
+
+
+def _own(kernel: TiledKernel, found: list[tuple[CudaFile, Node]]) -> list[tuple[CudaFile, Node]]:
+    """Of several structs of a name, that which a kernel's own class has."""
+    around = {scope.id for scope in _scopes(kernel.function.body)}
+    inside = [(file, body) for file, body in found if any(s.id in around for s in list(_scopes(body))[1:2])]
+    return inside if len(found) > 1 and inside else found
+
+
+def _scopes(node: Node) -> Iterator[Node]:
+    """Classes and namespaces around a node, the innermost first."""
+    around = node.parent
+    while around is not None:
+        if around.type in ("class_specifier", "struct_specifier", "namespace_definition"):
+            yield around
+        around = around.parent
+
+
+def _name(file: CudaFile, scope: Node) -> str:
+    named = scope.child_by_field_name("name")
+    return re.sub(r"\s|<.*>", "", file.source[named.start_byte : named.end_byte].decode()) if named is not None else ""
 
 
 def _add_member(context: TiledContext, file: CudaFile, body: Node, member: str) -> None:
