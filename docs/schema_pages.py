@@ -52,6 +52,31 @@ they are left out. A matrix by columns is `{{shape: [M, K], strides: [1, M]}}`, 
 `{{shape: [M, K], strides: [LD, 1]}}`. Elements must not overlap. `strides` of a tensor map are those of the tensor
 where absent; `dims` and `offset` make a map over a part of it.
 
+## What a port changes
+
+A port that Porter makes runs with the launch of the original, or says itself what it changes. A port that is given
+(`--port`) may have other blocks, clusters, grids, shared memory and tensor maps; then the case says so:
+
+```yaml
+port:
+  constants: {{BM: 256, BN: 256, STAGES: 4}}     # of a pair of CTAs, each with half of A and of B
+  launch:
+    cluster: [2, 1, 1]
+    dynamic_smem: STAGES * (BM + BN) // 2 * BK * 2 + CONSUMERS * 64 * BN * 2 + 128
+  tensor_maps:
+    tma_a: {{box: [BM // 2, BK]}}
+    tma_b: {{box: [BN // 2, BK]}}
+  multiples: {{M: BM, N: BN}}                    # sizes that are none are not run, and the last lines say so
+```
+
+What stands there replaces what the case says, and only for the port: values of `launch` and fields of a tensor map one
+by one, `constants` by name, `template` and `params` as a whole. Expressions take the port's constants. Tensors and
+reference are those of the original, so that both programs get the same inputs. The launch is held against what the
+compiled port states (`__cluster_dims__`, `__launch_bounds__`, shared memory); what does not fit is refused (PT5011).
+`verify`, `hazards`, `mutate`, `grade`, `build` and `report` read the section with `--port`. A kernel with
+several ports has a case file for each (`--case pair.case.yaml`). The launch of a CuTe DSL port, and of a program with
+its own `main()`, is what its host code makes.
+
 ## Reference functions
 
 `reference: {{python: "reference.py:attention"}}` names a function of a file beside the case:
@@ -198,6 +223,8 @@ def _field_lines(part: dict[str, Any], schema: dict[str, Any], prefix: str = "")
         described = stated.get("description") or ("" if "$ref" in stated else field.get("description", ""))
         yield f"| {shown} | {_type_text(stated, field)} | {described} |"
         inner = field.get("additionalProperties")
+        if isinstance(inner, dict) and "required" in inner:
+            inner = {**_resolved(inner, schema), "required": inner["required"]}
         if "properties" in field:
             nested.append((name, field))
         elif isinstance(inner, dict) and "properties" in inner:

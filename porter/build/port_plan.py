@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from porter.build.cache import default_directory
 from porter.diagnostics import Code, PorterError
@@ -17,14 +18,13 @@ from porter.diagnostics import Code, PorterError
 @dataclass(frozen=True)
 class PortPlan:
     """A port: `files` by path of the original (all files of the source set, changed or not), or
-    `source`, a finished file. `keeps_hopper`: it has the original's form too. Other fields are launch values that the
-    port changes; None is as in the case."""
+    `source`, a finished file. `keeps_hopper`: it has the original's form too. `section` is what the port changes of
+    the launch, in the form of the section `port` of a case; None is as in the case."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     source: Path | None = None
     keeps_hopper: bool = False
-    block: tuple[int, int, int] | None = None
-    dynamic_smem: int | None = None
+    section: Mapping[str, Any] | None = None
 
 
 def materialize(plan: PortPlan, kernel: Path, root: Path | None = None) -> Path:

@@ -19,6 +19,7 @@ from porter.project.include_dirs import stated_directories
 from porter.report import json as report_json
 from porter.report.terminal import resource_table
 from porter.verify.case import cases_if_any, load_case
+from porter.verify.launching import port_problem
 from porter.verify.problem import bind
 from porter.verify.resources import assembler_warnings, rows_of_case, rows_of_files
 
@@ -56,7 +57,9 @@ def build(
         if tell is not None:
             tell(f"building {file} and its port")
         if case is not None:
-            rows, stood_in = rows_of_case(bind(case), file, ported, toolkit, compilable)
+            problem = bind(case)
+            own = port_problem(problem, case.port if port_path is not None else None)
+            rows, stood_in = rows_of_case(problem, own, file, ported, toolkit, compilable)
         else:
             rows, stood_in = rows_of_files(file, ported, toolkit, include_dirs)
     left += host_headers_note(file, stood_in)

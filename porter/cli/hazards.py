@@ -16,7 +16,7 @@ from porter.cli.context import Session, command
 from porter.cli.inputs import require_program
 from porter.cli.launches import check_launch, require_launch
 from porter.cli.options import read_launch, read_sizes, sim_options
-from porter.cli.porting import plan_of_case
+from porter.cli.porting import case_of_port, plan_of_case
 from porter.cli.programs import program_request
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
@@ -89,7 +89,7 @@ def hazards(
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
         port_of = partial(plan_of_case, port=port_path)
         search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs)
-        runs = _cases(session, path, case_path, sizes, search, errors)
+        runs = _cases(session, path, case_path, sizes, search, errors, port_path)
     return _report(session, runs, errors, sarif_path)
 
 
@@ -110,7 +110,13 @@ def _report(
 
 
 def _cases(
-    session: Session, path: Path, case_path: Path | None, sizes: str, search: Search, errors: list[Diagnostic]
+    session: Session,
+    path: Path,
+    case_path: Path | None,
+    sizes: str,
+    search: Search,
+    errors: list[Diagnostic],
+    port: Path | None,
 ) -> list[HazardRun]:
     """Each case of a path; of a directory one that cannot be run does not hide the others."""
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
@@ -121,7 +127,8 @@ def _cases(
             if tell is not None:
                 tell(case.name)
             try:
-                found, left = hazards_of_case(case, read_sizes([sizes], case), builder, search)
+                chosen = read_sizes([sizes], case_of_port(case, port))
+                found, left = hazards_of_case(case, chosen, builder, search)
                 runs += found
                 errors += left
             except PorterError as error:

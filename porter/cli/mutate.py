@@ -13,7 +13,7 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.launches import require_launch
 from porter.cli.options import read_sizes, sim_options
-from porter.cli.porting import plan_of_case
+from porter.cli.porting import case_of_port, plan_of_case
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import mutation as report_mutation
 from porter.report.exits import mutation_exit
@@ -86,7 +86,8 @@ def mutate(
     for item in [case_path] if case_path is not None else cases_of(path):
         case = load_case(item)
         with session.progress() as tell:
-            found = sweep.case(case, read_sizes(sizes, case) if sizes else case.mutation_sizes(), tell)
+            taken = case_of_port(case, None if original else port_path)
+            found = sweep.case(case, read_sizes(sizes, taken) if sizes else taken.mutation_sizes(), tell)
         session.report(found.diagnostics)
         errors += found.diagnostics
         if found.result is not None:

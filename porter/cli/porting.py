@@ -18,6 +18,7 @@ from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.project.root import project_root
 from porter.verify.case import Case, case_directories, has_dsl_case
+from porter.verify.launching import ported_case
 
 
 def look(path: Path) -> Beside:
@@ -74,5 +75,14 @@ def plan_of(
 
 
 def plan_of_case(case: Case, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:
-    """The port of a case's kernel."""
-    return plan_of(case.to_port, port, case.include_dirs, case.entry)
+    """The port of a case's kernel. What a case says of a port is said of one that is given: what Porter makes says
+    itself what it changes."""
+    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry)
+    if plan is not None and port is not None:
+        plan = replace(plan, section=case.port)
+    return plan, said
+
+
+def case_of_port(case: Case, port: Path | None) -> Case:
+    """The case as `port` has it, where one is given: what it says of ports that it knows."""
+    return case if port is None else ported_case(case, case.port)

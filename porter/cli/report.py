@@ -23,7 +23,7 @@ from porter.cli.grading import brief
 from porter.cli.inputs import read_document, require_directories, require_file, require_source
 from porter.cli.options import sim_options
 from porter.cli.port import port_document
-from porter.cli.porting import plan_of_case, port_paths
+from porter.cli.porting import case_of_port, plan_of_case, port_paths
 from porter.diagnostics import Code, ExitCode, PorterError, worst_exit
 from porter.diagnostics.reading import read_file
 from porter.lang.sources import is_python
@@ -35,6 +35,7 @@ from porter.report.formats import render
 from porter.report.timeline import lines as timeline_lines
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.launching import port_problem
 from porter.verify.prepare import run_once
 from porter.verify.problem import bind
 from porter.verify.resources import rows_of_case, rows_of_files
@@ -135,7 +136,8 @@ class _Kernel:
                 raise PorterError(Code.CASE_NOT_FOUND, path=self.kernel)
             builder = make_builder(toolkit)
             problem = bind(self.case)
-            self._add_build(rows_of_case(problem, self.kernel, place, toolkit, compilable)[0], toolkit.name)
+            own = port_problem(problem, self.case.port if self.port is not None else None)
+            self._add_build(rows_of_case(problem, own, self.kernel, place, toolkit, compilable)[0], toolkit.name)
             settings = sim_options(0, "late", "float64", None)
             given = partial(plan_of_case, port=self.port)
             self.tell("verifying")
@@ -146,7 +148,8 @@ class _Kernel:
             self.tell("recording")
             recorder = make_recorder(None, None, None)
             traced = replace(settings, trace=recorder)
-            _, built, _ = run_once(self.case, self.case.sizes, "integers", PORT_ARCH, builder, traced, place)
+            ported = case_of_port(self.case, self.port)
+            _, built, _ = run_once(ported, ported.sizes, "integers", PORT_ARCH, builder, traced, place)
         except PorterError as error:
             self.documents.append(report_json.error(list(error.diagnostics), error.exit_code))
             return None, []

@@ -148,6 +148,7 @@ class Code(Enum):
     CASE_DOES_NOT_FIT = verification.CASE_DOES_NOT_FIT
     CASE_REFERENCE = verification.CASE_REFERENCE
     CASE_PARAMETERS = verification.CASE_PARAMETERS
+    PORT_LAUNCH = verification.PORT_LAUNCH
     UNKNOWN_FAMILY = verification.UNKNOWN_FAMILY
     BACKEND_UNAVAILABLE = verification.BACKEND_UNAVAILABLE
     TIME_SPENT = verification.TIME_SPENT

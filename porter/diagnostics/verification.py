@@ -80,6 +80,15 @@ PTX_UNREADABLE = error(
     "The parser for PTX modules met text that it does not know.",
     "Pass PTX as nvcc or CuTe DSL emit it; report the line if it is.",
 )
+PORT_LAUNCH = error(
+    "PT5011",
+    ExitCode.USAGE,
+    "{field} does not fit the port: {problem}",
+    "The port was compiled for another launch than the one it would get. A port runs with the launch of the case, "
+    "and with what the section `port` of the case changes of it.",
+    "State what the port changes (block, cluster, grid, shared memory, tensor maps) in the section `port` of the case, "
+    "see docs/cases.md.",
+)
 ORIGINAL_DIFFERS = error(
     "PT5020",
     ExitCode.DIFFERENT,

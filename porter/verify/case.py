@@ -97,7 +97,8 @@ class RecordedFrom:
 class Case:
     """One case file. `path` is the file, `kernel` the source it names. A recorded case has `recorded` and no
     reference: its inputs and outputs are files. Its kernel is PTX or a cubin, `source` the CUDA C++ it was
-    compiled from, where that is known, and `entry` a mangled name."""
+    compiled from, where that is known, and `entry` a mangled name. `port` is what a port that is given changes of all
+    that; `as_port`: these changes were made (`porter.verify.launching`)."""
 
     path: Path
     kernel: Path
@@ -129,6 +130,8 @@ class Case:
     recorded: RecordedFrom | None = None
     source: Path | None = None
     tolerance: float = 0.0
+    port: Mapping[str, Any] = field(default_factory=dict)
+    as_port: bool = False
 
     @property
     def name(self) -> str:
@@ -187,10 +190,20 @@ def place(case: Case, dotted: str) -> Location:
     for part in dotted.replace("[", ".[").split("."):
         keys.append(int(part[1:-1]) if part.startswith("[") else part)
     try:
-        node, _ = read_yaml(case.path)
+        node, data = read_yaml(case.path)
     except PorterError:
         return Location(str(case.path))
+    if case.as_port and _stands(data, ["port", *keys[:2]]):
+        keys = ["port", *keys]
     return place_of(case.path, node, keys)
+
+
+def _stands(data: Any, keys: list[Any]) -> bool:
+    for key in keys:
+        if not isinstance(data, dict | list) or (key not in data if isinstance(data, dict) else key >= len(data)):
+            return False
+        data = data[key]
+    return True
 
 
 def _tuple(value: list[Any] | None) -> tuple[Any, ...] | None:
@@ -207,11 +220,16 @@ def _file(case: Path, name: str | None) -> Path | None:
     return found
 
 
-def tensor_map_spec(name: str, fields: dict[str, Any]) -> TensorMapSpec:
+def tensor_map_spec(name: str, fields: Mapping[str, Any]) -> TensorMapSpec:
+    return TensorMapSpec(name=name, **tensor_map_values(fields))
+
+
+def tensor_map_values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a tensor map as a case file has them, in the form that `TensorMapSpec` has."""
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     if "im2col" in values:
         values["im2col"] = {k: tuple(v) for k, v in values["im2col"].items()}
-    return TensorMapSpec(name=name, **values)
+    return values
 
 
 def _tensor(path: Path, name: str, fields: dict[str, Any]) -> TensorSpec:
@@ -254,7 +272,7 @@ def _include_directory(case: Path, given: str) -> Path:
     raise PorterError(Code.FILE_NOT_FOUND, Location(str(case)), path=given)
 
 
-_AS_WRITTEN = ("magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare", "tolerance")
+_AS_WRITTEN = ("magnitude", "defines", "reduction", "accumulate", "operand", "exact", "compare", "tolerance", "port")
 
 
 def _build(path: Path, data: dict[str, Any]) -> Case:

@@ -7,7 +7,6 @@ those of cases. The schema stands in `launch.schema.json` beside this file.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.diagnostics.reading import is_file
-from porter.ptx import arch
 from porter.verify import compare
 from porter.verify.backends import RunResult
 from porter.verify.builder import BuiltKernel
@@ -33,6 +31,7 @@ from porter.verify.case import (
 from porter.verify.fills import FILLS
 from porter.verify.images import Image, make_image
 from porter.verify.inputs import RECORDED, generate, recorded_elements
+from porter.verify.launching import misfit
 from porter.verify.params import check_arguments
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.program.kernel_facts import KernelFacts, kernel_facts
@@ -69,7 +68,7 @@ def load_launch(
     facts = kernel_facts(kernel.module, kernel.function)
     case = _with_kernel(case, kernel, facts, "cluster" in data["launch"])
     problem = bind(case)
-    _check_limits(problem, kernel, facts)
+    _check_limits(problem, kernel)
     built = BuiltKernel(kernel.module.target, kernel.function.name, kernel.module, kernel.text)
     check_arguments(problem, kernel.function)
     elements = generate(problem, RECORDED, seed)
@@ -169,23 +168,9 @@ def _with_kernel(case: Case, kernel: PtxKernel, facts: KernelFacts, stated: bool
     return replace(case, entry=kernel.function.name, launch=launch, recorded=RecordedFrom(target, facts_of))
 
 
-def _check_limits(problem: Problem, kernel: PtxKernel, facts: KernelFacts) -> None:
-    """What a GPU refuses to launch."""
-    if kernel.module.target not in arch.TARGETS:
-        return  # The simulator says so.
-    launch, limits = problem.launch, arch.limits(kernel.module.target)
-
-    def unfit(field: str, what: str) -> PorterError:
-        return PorterError(
-            Code.CASE_DOES_NOT_FIT, place(problem.case, f"launch.{field}"), field=f"launch.{field}", problem=what
-        )
-
-    if facts.max_threads is not None and math.prod(launch.block) > facts.max_threads:
-        raise unfit("block", f"{math.prod(launch.block)} threads; the kernel takes {facts.max_threads}")
-    if facts.cluster is not None and launch.cluster != facts.cluster:
-        raise unfit("cluster", f"the kernel requires clusters of {', '.join(map(str, facts.cluster))}")
-    if math.prod(launch.cluster) > limits.cluster_max:
-        raise unfit("cluster", f"{math.prod(launch.cluster)} blocks; a cluster has at most {limits.cluster_max}")
-    shared = facts.static_shared + launch.dynamic_smem
-    if shared > limits.shared_per_block:
-        raise unfit("dynamic_smem", f"{shared} bytes of shared memory; a block has at most {limits.shared_per_block}")
+def _check_limits(problem: Problem, kernel: PtxKernel) -> None:
+    """What a GPU refuses to launch; of chips that are not known the simulator says so."""
+    wrong = misfit(problem.launch, kernel.module, kernel.function)
+    if wrong is not None:
+        field, what = f"launch.{wrong[0]}", wrong[1]
+        raise PorterError(Code.CASE_DOES_NOT_FIT, place(problem.case, field), field=field, problem=what)

@@ -22,9 +22,9 @@ from porter.verify.case import Case
 from porter.verify.hazards import HazardRun, against_original, check_case, usual_level
 from porter.verify.images import make_image
 from porter.verify.inputs import choose, generate
+from porter.verify.launching import launch_of
 from porter.verify.line_map import LineMap, chain
 from porter.verify.problem import bind
-from porter.verify.runner import changed_launch, launch_of
 from porter.verify.settings import SimOptions
 
 _FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
@@ -140,7 +140,7 @@ class Mender:
             plan = PortPlan(files=files)
             source = materialize(plan, self.kernel)
             kernel = self.builder.build(self.problem, source, arch)
-            launch = changed_launch(launch_of(self.problem, kernel), plan)
+            launch = launch_of(self.problem, kernel)
             level = usual_level(program)
             run = check_case(kernel, self.problem, launch, self.images, program, level, SimOptions(), [0])
             found.append((source, run))

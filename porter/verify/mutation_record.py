@@ -90,6 +90,7 @@ def port_digest(case: Case, plan: PortPlan) -> str:
     files = dict(plan.files) if plan.source is None else {str(plan.source): plan.source.read_bytes()}
     here = case.kernel.resolve().parent
     parts: list[str | bytes] = [_ADDED_SIZES.sub(b"", case.path.read_bytes())]
+    parts += [repr(plan.section)] if plan.section else []
     for path in sorted(files, key=lambda p: os.path.relpath(Path(p).resolve(), here)):
         parts += [os.path.relpath(Path(path).resolve(), here), files[path]]
     return digest(parts)
@@ -122,7 +123,9 @@ def ptx_digest(case: Case, setups: Sequence[Setup]) -> str:
     programs = [_DEBUG_BYTES.sub("", setup.kernel.ptx) for setup in setups]
     names = {m.group().strip('"') for text in programs for m in _PLACED.finditer(text)}
     lines = sorted("\n".join([Path(name).name, *_lines(name)]) for name in names)
-    return digest([_ADDED_SIZES.sub(b"", case.path.read_bytes()), *(_PLACED.sub(r"\1", t) for t in programs), *lines])
+    given = [repr((s.launch, s.problem.tensor_maps)) for s in setups if s.problem.case.as_port]
+    texts = [_PLACED.sub(r"\1", text) for text in programs]
+    return digest([_ADDED_SIZES.sub(b"", case.path.read_bytes()), *texts, *lines, *given])
 
 
 def make_record(case: Case, port: str, setups: Sequence[Setup], options: SimOptions, result: MutationResult) -> Record:

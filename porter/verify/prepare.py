@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from porter.build.port_plan import PortPlan, materialize
+from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.verify.backends import RunResult, SimBackend
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
@@ -15,9 +15,9 @@ from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.images import Image, make_image
 from porter.verify.inputs import choose, generate
+from porter.verify.launching import build_port, launch_of
 from porter.verify.mutant_runs import Setup
 from porter.verify.problem import LaunchValues, Problem, bind
-from porter.verify.runner import changed_launch, launch_of
 from porter.verify.settings import SimOptions
 
 PortOf = Callable[[Case], tuple[PortPlan | None, list[Diagnostic]]]
@@ -69,10 +69,8 @@ def prepare(
         plan, notes = port_of(case)
         if plan is None:
             return found, notes
-        source = materialize(plan, case.to_port)
-        kernel = builder.build(problem, source, PORT_ARCH)
-        launch = changed_launch(launch_of(problem, kernel), plan)
-        found.append(Prepared(program, source, problem, kernel, launch, images))
+        port = build_port(problem, plan, builder)
+        found.append(Prepared(program, port.source, port.problem, port.kernel, port.launch, images))
     return found, []
 
 

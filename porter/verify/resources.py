@@ -20,22 +20,22 @@ from porter.verify.problem import Problem
 
 
 def rows_of_case(
-    problem: Problem, file: Path, ported: Path, toolkit: Toolkit, unit: Unit
+    problem: Problem, of_port: Problem, file: Path, ported: Path, toolkit: Toolkit, unit: Unit
 ) -> tuple[list[ResourceRow], list[str]]:
-    """The kernel of a case, and the headers that were stood in for.
+    """The kernel of a case, and the headers that were stood in for. `of_port`: the problem as the port has it.
 
     Raises:
         PorterError: what the compilers raise.
     """
     if problem.case.dsl is not None:
         original, _ = compile_case(problem, file, ORIGINAL_ARCH)
-        port = _port_of(problem, file, ported)
+        port = _port_of(of_port, file, ported)
         sides = (original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH)
         for one, (ptx, arch), path in zip((original, port), sides, (file, ported), strict=True):
             require_shared_memory(assemble(toolkit, ptx, arch).resources, one.dynamic_smem, arch, path)
         return compare_modules(*sides, toolkit, dynamic=(original.dynamic_smem, port.dynamic_smem)), []
     before = compile_assembled(compile_request(problem, file, ORIGINAL_ARCH, unit), toolkit)
-    after = compile_assembled(compile_request(problem, ported, PORT_ARCH, unit), toolkit)
+    after = compile_assembled(compile_request(of_port, ported, PORT_ARCH, unit), toolkit)
     return [row(before.display_name or problem.case.entry, before, after)], [*before.stood_in, *after.stood_in]
 
 

@@ -16,7 +16,7 @@ from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, Severity
 from porter.verify.backends import Backend
 from porter.verify.budget import Budget, digest_of
-from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
+from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder
 from porter.verify.case import Case
 from porter.verify.checked import Checking, checked_run, hazard_diagnostics, judged
 from porter.verify.coverage import Coverage, Executed
@@ -24,10 +24,10 @@ from porter.verify.expr import Number
 from porter.verify.further import Plan
 from porter.verify.hazards import HazardRun
 from porter.verify.inputs import Family, choose
+from porter.verify.launching import build_port, launch_of
 from porter.verify.line_map import placed_in_original
 from porter.verify.outcome import Verdict
-from porter.verify.params import check_arguments
-from porter.verify.problem import LaunchValues, Problem, bind
+from porter.verify.problem import Problem, bind
 from porter.verify.results import Row, VerifyResult
 from porter.verify.trial import Program, Ran, Trial
 
@@ -182,20 +182,20 @@ class _Session:
     def _original(self, problem: Problem) -> Program:
         arch = ORIGINAL_ARCH if self.case.recorded is None else self.case.recorded.arch
         kernel = self.builder.build(problem, self.case.kernel, arch)
-        return Program("original", arch, self.case.kernel, kernel, launch_of(problem, kernel))
+        return Program("original", arch, self.case.kernel, kernel, problem, launch_of(problem, kernel))
 
     def _ports(self, problem: Problem) -> list[Program]:
         if self.port is None:
             return []
         original = self.case.source or self.case.kernel
-        source: Path = materialize(self.port, original)
+        source = materialize(self.port, original)
         try:
-            kernel = self.builder.build(problem, source, PORT_ARCH)
+            built = build_port(problem, self.port, self.builder)
             if self.port.keeps_hopper:
                 self._require_original(problem, source)
         except PorterError as error:
             raise placed_in_original(error, original, source, self.case.include_dirs) from None
-        return [Program("port", PORT_ARCH, source, kernel, changed_launch(launch_of(problem, kernel), self.port))]
+        return [Program("port", PORT_ARCH, source, built.kernel, built.problem, built.launch)]
 
     def _require_original(self, problem: Problem, port: Path) -> None:
         """Of a port for both chips, what is compiled for Hopper has to be the original's code."""
@@ -277,7 +277,8 @@ class _Session:
         """Of all that a row depends on."""
         settings = [self.backend.name, self.backend.arithmetic, self.options.schedule, str(self.options.seed), how]
         inputs = [problem.case.name, sorted(problem.sizes.items()), family.name]
-        return digest_of(problem.case, [p.kernel for p in programs], [*settings, *map(repr, inputs)])
+        given = [(p.launch, p.problem.tensor_maps, p.problem.arguments) for p in programs if p.problem.case.as_port]
+        return digest_of(problem.case, [p.kernel for p in programs], [*settings, *map(repr, [*inputs, *given])])
 
     def _again(self, problem: Problem, family: Family, programs: Sequence[Program], other: Again) -> Row | None:
         """The same inputs under another schedule, on which both were right under the usual one. None for a row that
@@ -338,18 +339,6 @@ class _Session:
         if self.options.progress is not None:
             sizes = ", ".join(f"{k}={v}" for k, v in problem.sizes.items())
             self.options.progress(f"{self.case.name} ({sizes}) {what}")
-
-
-def launch_of(problem: Problem, kernel: BuiltKernel) -> LaunchValues:
-    """The launch that the kernel's own host code makes, else the case's, whose arguments have to fit."""
-    if kernel.recorded is None:
-        check_arguments(problem, kernel.function)
-    return kernel.launch(problem)
-
-
-def changed_launch(launch: LaunchValues, plan: PortPlan) -> LaunchValues:
-    smem = launch.dynamic_smem if plan.dynamic_smem is None else plan.dynamic_smem
-    return dataclasses.replace(launch, block=plan.block or launch.block, dynamic_smem=smem)
 
 
 def _races(case: Case, ran: Ran, schedule: str) -> Diagnostic:

@@ -24,6 +24,7 @@ from porter.verify.coverage import Coverage
 from porter.verify.expr import Number
 from porter.verify.further import further_sizes
 from porter.verify.hazards import usual_level
+from porter.verify.launching import ported_case
 from porter.verify.oracle import require_trusted
 from porter.verify.prepare import PortOf
 from porter.verify.record import ReplayBackend, load
@@ -117,7 +118,7 @@ class _Sweep:
         wanted, case = self.wanted, self._with_source(given)
         require_trusted(case)
         only_original = wanted.port_of is None
-        options = self._options(case, dsl_port=case.dsl is not None and not only_original)
+        dsl_port = case.dsl is not None and not only_original
         if not wanted.finished and case.recorded is not None and case.source is None:
             only_original = True  # PTX and cubins are not ported.
         plan: PortPlan | None = None
@@ -125,12 +126,14 @@ class _Sweep:
             plan, notes = wanted.port_of(case)
             if plan is None:
                 return None, notes
+        options = self._options(case if plan is None else ported_case(case, plan.section), dsl_port)
         if plan is None and not wanted.hazards:
             # Hazards that nobody asked for are looked for to judge a port.
             options = replace(options, checking=None)
         return verify(case, plan, self.builder, self.backend, options), []
 
     def _options(self, case: Case, dsl_port: bool) -> VerifyOptions:
+        """`case` as the port has it, which may not take all sizes."""
         wanted, settings = self.wanted, self.settings
         on_default = wanted.sizes is None and wanted.against is None and wanted.port_of is not None
         options = VerifyOptions(

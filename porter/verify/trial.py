@@ -25,12 +25,13 @@ from porter.verify.recorded import RecordedExpectation
 
 @dataclass(frozen=True)
 class Program:
-    """`original` or `port`, ready to run; `source` is what it was compiled from."""
+    """`original` or `port`, ready to run; `source` is what it was compiled from, `problem` what it is given."""
 
     name: str
     arch: str
     source: Path
     kernel: BuiltKernel
+    problem: Problem
     launch: LaunchValues
 
 
@@ -68,7 +69,7 @@ class Trial:
         """Run a program; `name` is how its backend is known, where that is not its own name."""
         problem = self.problem
         images = {n: make_image(t, self._inputs.get(n), backend.guard) for n, t in problem.tensors.items()}
-        result = backend.run(program.kernel, problem, program.launch, images)
+        result = backend.run(program.kernel, program.problem, program.launch, images)
         ran = Ran(program, result, _summary(program, name or backend.name, result))
         if result.status != "ok":
             ran.diagnostics.append(_not_finished(problem.case, program, result))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from porter.build.port_plan import materialize
 from porter.build.ptxas import assemble
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
@@ -24,11 +23,11 @@ from porter.verify.expr import Number
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.images import Image, make_image
 from porter.verify.inputs import choose, generate
+from porter.verify.launching import build_port, launch_of
 from porter.verify.params import argument_bytes
 from porter.verify.prepare import PortOf
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.record import inputs_digest, kernel_digest
-from porter.verify.runner import changed_launch, launch_of
 from porter.verify.settings import SimOptions
 from porter.verify.yaml_file import read_yaml
 
@@ -108,26 +107,27 @@ def kit_runs(
     original = builder.build(problem, case.kernel, ORIGINAL_ARCH)
     port: BuiltKernel | None = None
     plan, notes = port_of(case)
-    programs = [("original", CAPABILITY[ORIGINAL_ARCH], original, launch_of(problem, original), kernel_digest(case))]
+    own = kernel_digest(case)
+    programs = [("original", CAPABILITY[ORIGINAL_ARCH], original, problem, launch_of(problem, original), own)]
     if plan is not None:
-        source = materialize(plan, case.to_port)
-        port = builder.build(problem, source, PORT_ARCH)
-        launch = changed_launch(launch_of(problem, port), plan)
-        texts = hashlib.sha256(port_text(plan.files) if plan.files else source.read_bytes()).hexdigest()
-        programs.append(("port", CAPABILITY[PORT_ARCH], port, launch, texts))
+        built = build_port(problem, plan, builder)
+        port, given = built.kernel, (built.problem, built.launch)
+        texts = hashlib.sha256(port_text(plan.files) if plan.files else built.source.read_bytes()).hexdigest()
+        programs.append(("port", CAPABILITY[PORT_ARCH], port, *given, texts))
         if case.dsl is None:
-            programs.append((f"port-{NEXT}", CAPABILITY[NEXT], builder.build(problem, source, NEXT), launch, texts))
+            following = builder.build(built.problem, built.source, NEXT)
+            programs.append((f"port-{NEXT}", CAPABILITY[NEXT], following, *given, texts))
         if lowerer is not None:
-            programs.append((EMULATED, CAPABILITY[ORIGINAL_ARCH], port, launch, texts))
+            programs.append((EMULATED, CAPABILITY[ORIGINAL_ARCH], port, *given, texts))
     found = []
     for family in choose(families, problem):
         inputs = generate(problem, family, seed)
         images = {name: make_image(t, inputs.get(name), 0) for name, t in problem.tensors.items()}
         facts = inputs_digest(problem, images)
-        for program, capability, kernel, launch, text in programs:
+        for program, capability, kernel, bound, launch, text in programs:
             found.append(
                 KitRun(case.name, problem.sizes, family.name, seed, program, capability, text, facts,
-                       kernel.bound(problem), kernel, launch, images, model=port if kernel.arch == NEXT else None)
+                       kernel.bound(bound), kernel, launch, images, model=port if kernel.arch == NEXT else None)
             )  # fmt: skip
     return found, [] if plan is not None else notes
 

@@ -14,12 +14,13 @@ Dim = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """`static_shared` in bytes; `max_threads` a block may have and `cluster` that it must have, None if not
+    """`static_shared` in bytes; `max_threads` a block may have, `block` and `cluster` that it must have, None if not
     stated."""
 
     static_shared: int
     max_threads: int | None
     cluster: Dim | None
+    block: Dim | None = None
 
 
 def kernel_facts(module: ast.Module, function: ast.Function) -> KernelFacts:
@@ -36,6 +37,7 @@ def kernel_facts(module: ast.Module, function: ast.Function) -> KernelFacts:
         static_shared=_laid_out(v for v in declared if v.space == "shared" and v.name in named),
         max_threads=threads[0] * threads[1] * threads[2] if threads else None,
         cluster=_dim(function, "reqnctapercluster"),
+        block=_dim(function, "reqntid"),
     )
 
 
