@@ -48,15 +48,29 @@ _ANYWHERE = re.compile(r"\b(?:TORCH|AT|C10|PYBIND11|TVM|NVTX3?|XLA|SPDLOG)_[A-Z0
 _CALLED = re.compile(rf"({_ANYWHERE.pattern})\s*\(")
 _MODULE = re.compile(r"(?:PYBIND11_MODULE|TORCH_LIBRARY\w*|TVM_FFI_STATIC_INIT_BLOCK)")
 _QUALIFIED = re.compile(r"(?<![\w:.>])(?:::)?(\w+(?:\s*::\s*[A-Za-z_]\w*)+)\s*(<|\(|\{)?")
-_C_NAME = re.compile(
-    r"\b((?:cublas|cudnn|nccl|nvtx|nvrtc|nvml|curand|cusparse|cusolver|cufft|cutensor|nvshmem|cupti|MPI_|Py|DL|TVMFFI)"
-    r"[A-Z_]\w*)\b\s*(\()?"
+_C_NAMES = (
+    r"(?:cublas|cudnn|nccl|nvtx|nvrtc|nvml|curand|cusparse|cusolver|cufft|cutensor|nvshmem|cupti|MPI_|Py|DL|TVMFFI)"
+    r"[A-Z_]\w*"
 )
+_C_NAME = re.compile(rf"\b({_C_NAMES})\b\s*(\()?")
 _C_CONSTANT = re.compile(r"\b((?:CUBLAS|CUDNN|NCCL|NVTX|NVRTC|NVML|CURAND|CUSPARSE|CUTENSOR|MPI)_[A-Z0-9_]+|kDL\w+)\b")
 _LIBRARY_CONSTANT = re.compile(
     r"k[A-Z]\w*|nccl(?:Success|Sum|Prod|Max|Min|Avg|Half|Char|Double|B?[Ff]loat\w*|U?[Ii]nt\d*)"
 )
 _MEMBER = re.compile(r"(?:\.|->)\s*(?:template\s+)?([A-Za-z_]\w*)\s*(<|\()?")
+_OWN_C_NAME = re.compile(
+    rf"\b(?:using|struct|class|union|enum|namespace)\s+({_C_NAMES})\s*(?:[:{{;=]|final\b)"
+    rf"|\btypedef\b[^;]*?\b({_C_NAMES})\s*;"
+    rf"|(?<!\w)(?<!define )([A-Za-z_]\w*)(?:\s*<[^;{{}}]*>)?(?:\s+|\s*[*&]+\s*)({_C_NAMES})\s*(?=[;={{\[,)])"
+    rf"|(?<!\w)(?<!define )([A-Za-z_]\w*)(?:\s*<[^;{{}}]*>)?(?:[*&]+\s*|\s+)({_C_NAMES})\s*(?=\()"
+    rf"|\(\s*\*\s*({_C_NAMES})\s*\)\s*\("
+)
+_NO_TYPES = {
+    "return", "else", "do", "case", "goto", "throw", "new", "delete", "co_return", "co_yield", "co_await", "and", "or",
+    "not", "xor", "typename", "sizeof", "const", "volatile", "static", "extern", "inline", "constexpr", "constinit",
+    "mutable", "friend", "virtual", "explicit", "thread_local", "register", "using",
+}  # fmt: skip
+"""Words before a name that do not make a declaration of it."""
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _OPENED = re.compile(r"\b(?:using\s+namespace|namespace\s+\w+\s*=)\s+(?:::)?([\w:]+)\s*;")
 _STANDARD = {"optional", "nullopt", "tuple", "vector", "string", "make_tuple"}
@@ -307,8 +321,9 @@ def _c_names(plain: Sequence[str], defined: set[str], products: bool) -> list[st
     constants: set[str] = set()
     for text in plain:
         for name, opened in _C_NAME.findall(text):
-            (functions if opened else others).add(name)
+            (functions if opened and not name.endswith("_t") else others).add(name)
         constants |= set(_C_CONSTANT.findall(text))
+        defined = defined | _own_c_names(text)
     constants |= {name for name in others if _LIBRARY_CONSTANT.fullmatch(name)}
     lines = []
     for name in sorted(functions - defined):
@@ -326,6 +341,16 @@ def _c_names(plain: Sequence[str], defined: set[str], products: bool) -> list[st
     if constants - defined:
         lines.append(f"enum porter_host_constant {{ {', '.join(sorted(constants - defined))} }};")
     return lines
+
+
+def _own_c_names(text: str) -> set[str]:
+    """Names spelt like a library's that a file declares itself: types, variables, functions and pointers to such."""
+    found = set()
+    for match in _OWN_C_NAME.finditer(text):
+        named, aliased, of_value, value, of_function, function, pointer = match.groups()
+        if (of_value or of_function) not in _NO_TYPES:
+            found.add(named or aliased or value or function or pointer)
+    return found
 
 
 def _types_and_values(plain: Sequence[str], names: set[str]) -> tuple[set[str], set[str]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -161,6 +162,46 @@ def test_comments_and_own_macros_declare_nothing() -> None:
     declared = library_text([text])
     for word in ("TORCH_OURS", "commented", "also", "quoted"):
         assert word not in declared
+
+
+OWN = [
+    ("cublasHandle_t cublas_handle;", "cublas_handle"),
+    ("static cudnnHandle_t cudnnHandle = nullptr;", "cudnnHandle"),
+    ("extern ncclComm_t *ncclComms;", "ncclComms"),
+    ("std::vector<ncclComm_t> ncclComms;", "ncclComms"),
+    ("namespace ours { ncclComm_t ncclWorld{}; }", "ncclWorld"),
+    ("struct cublasState { cublasHandle_t handle; int use; };", "cublasState"),
+    ("enum class ncclKind : int { sum };", "ncclKind"),
+    ("using cublasReal = float;", "cublasReal"),
+    ("typedef float cublasReal;", "cublasReal"),
+    ("std::string cublasName(cublasStatus_t s) { return {}; }", "cublasName"),
+    ("const char* cublasName(cublasStatus_t s) { return {}; }", "cublasName"),
+    ("static ncclResult_t (*ncclGo)(ncclComm_t, int);", "ncclGo"),
+    ("template <class T> ncclResult_t ncclGo(T* p, int n) { return ncclResult_t(); }", "ncclGo"),
+]
+
+
+@pytest.mark.parametrize(("text", "name"), OWN)
+def test_what_a_file_declares_itself_is_no_library_s(text: str, name: str) -> None:
+    found = library_text([f"#include <nccl.h>\n{text}\nvoid use() {{ (void)&{name}; {name}; {name}(1); }}"])
+    assert not re.search(rf"\b{name}\b", found)
+
+
+@pytest.mark.parametrize("text", [
+    "return cublasGo(&h);", "else cublasGo(&h);", "check(cublasGo(&h));", "x = n * cublasGo(h);", "y and cublasGo(h);",
+    "#define GO cublasGo(h)", "case 1: cublasGo(h);", "do cublasGo(h); while (0);", "a = b ? cublasGo(h) : 0;",
+    "cublasHandle_t h; cublasGo(h);",
+])  # fmt: skip
+def test_a_call_declares_nothing(text: str) -> None:
+    assert " cublasGo(A&&...)" in library_text([f"void use() {{\n{text}\n}}"])
+
+
+def test_a_file_with_names_of_its_own_is_read(tmp_path: Path, toolkit: Toolkit, cache: Cache) -> None:
+    own = [f"namespace n{i} {{ {text} }}" for i, (text, _) in enumerate(OWN)]
+    body = "void run(float* a) { cublasCreate(&cublas_handle); scale<9><<<1, 32>>>(a, 4); }"
+    source = _source(tmp_path, ["cublas_v2.h", "nccl.h", "cudnn.h"], "\n".join([*own, OWN[0][0], body]))
+    compiled = compile_ptx(CompileRequest(source, "sm_90a"), toolkit, cache)
+    assert {demangle(e).removeprefix("void ").split("(")[0] for e in compiled.entries} == {"scale<9, float>"}
 
 
 def test_a_program_that_calls_such_a_library_does_not_link(tmp_path: Path, toolkit: Toolkit, cache: Cache) -> None:

@@ -61,6 +61,8 @@ def test_refused(name: str, tmp_path: Path) -> None:
     "lib::mma<64, 8>(d, da, db);",
     "Mma::issue(da, db, d[0], d[1], d[2], d[3]);",
     "mma.issue(da, db, &d[0]);",
+    "mma_all(reinterpret_cast<float(&)[2][2]>(d), da, db);",
+    "__shared__ float tile[64]; mma_all(tile, d);",
 ])  # fmt: skip
 def test_commits_of_what_was_not_read(body: str, tmp_path: Path) -> None:
     result = port_files(tmp_path, {"kernel.cu": KERNEL.format(head="", body=body)})
@@ -69,7 +71,18 @@ def test_commits_of_what_was_not_read(body: str, tmp_path: Path) -> None:
     assert not result.changed
 
 
-@pytest.mark.parametrize("body", ["", "__syncthreads();", "noted(da);"])
+@pytest.mark.parametrize("body", [
+    "",
+    "__syncthreads();",
+    "noted(da);",
+    "float* p = reinterpret_cast<float*>(d); p[0] = 1.0f;",
+    "auto& pair = reinterpret_cast<float(&)[2]>(d); pair[1] = 1.0f;",
+    "const float* p = static_cast<const float*>(d); d[1] = p[0];",
+    "__shared__ float tile[64]; noted(tile);",
+    "__shared__ alignas(128) float tile[2][64]; noted(tile[1], &tile[0][0]);",
+    "extern __shared__ char raw[]; auto* tile = reinterpret_cast<float*>(raw); noted(raw);",
+    "__shared__ uint64_t bars[4]; uint32_t at = __cvta_generic_to_shared(&bars[1]);",
+])  # fmt: skip
 def test_commits_of_nothing_are_ported(body: str, tmp_path: Path) -> None:
     result = port_files(tmp_path, {"kernel.cu": KERNEL.format(head="", body=body)})
     assert result.exit_code == ExitCode.OK, [str(d) for d in result.diagnostics]
