@@ -34,7 +34,7 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     diagnostics = []
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
-    for root in roots(paths):
+    for root in roots(paths, options.rule_directories, include_dirs):
         _, result = port_root(root, options, include_dirs, look)
         if isinstance(result, DslPortResult):
             python.append((str(root), result))

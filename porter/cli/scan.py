@@ -174,7 +174,9 @@ def _reasons(found: Inventory) -> list[Text]:
     for file in found.files:
         if file.effort.level in ("medium", "high"):
             lines.append(Text.assemble((f"{file.effort.level}: ", _LEVEL_STYLES[file.effort.level]), file.path))
-            lines += [Text(f"  {why}") for why in file.effort.why]
+            # the reasons stand with the file that the header is judged with
+            shown = file.effort.why[:1] if file.effort.why[0].startswith("with ") else file.effort.why
+            lines += [Text(f"  {why}") for why in shown]
     return lines
 
 

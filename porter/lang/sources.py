@@ -108,6 +108,10 @@ def is_python(path: Path) -> bool:
     return path.suffix.lower() in PYTHON_ENDINGS
 
 
+def is_header(path: Path) -> bool:
+    return path.suffix.lower() in HEADER_ENDINGS
+
+
 def load_sources(path: Path, include_dirs: Sequence[Path] = ()) -> SourceSet:
     """The file and every local header that it includes, directly or not.
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,9 +11,10 @@ from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, unforeseen, worst_exit
 from porter.diagnostics.spread import Tell, spread
+from porter.lang.closures import not_included, with_headers
 from porter.lang.embedded import device_sources, embedded_in_python
 from porter.lang.lexical import Lexed
-from porter.lang.sources import HEADER_ENDINGS, SourceSet, is_python, load_sources
+from porter.lang.sources import SourceSet, is_header, is_python, load_sources, read_source
 from porter.lang.text import EditGroup
 from porter.lang.trees import source_files
 from porter.model.dsl.names import Names
@@ -163,18 +165,38 @@ class Ported:
             self.diagnostics.append(Diagnostic(Code.NOTHING_TO_PORT, None, {"path": root}))
 
 
-def roots(paths: Iterable[Path], rule_directories: Sequence[str] = ()) -> list[Path]:
-    """The files to port: named ones, and in directories those that are no headers (headers follow from
-    them)."""
+def roots(paths: Iterable[Path], rule_directories: Sequence[str] = (), include_dirs: Sequence[Path] = ()) -> list[Path]:
+    """The files to port: named ones, and in directories those that are no headers (headers follow from them), with
+    headers of device code that none of these leads to."""
     found: list[Path] = []
     names = names_of(load_rules(rule_directories))
     for path in paths:
         files = source_files(path)
         if path.is_dir():
             files = [f for f in files if not is_python(f) or _has_kernel(f, names) or _has_source(f)]
-            files = [f for f in files if f.suffix.lower() not in HEADER_ENDINGS] or files
+            compiled = [f for f in files if not is_header(f)]
+            files = [*compiled, *_headers_alone(files, compiled, include_dirs)] if compiled else files
         found += files
     return list(dict.fromkeys(found))
+
+
+_DEVICE_CODE = re.compile(rb"__global__|\bwgmma\.")
+
+
+def _headers_alone(files: Iterable[Path], compiled: Sequence[Path], include_dirs: Sequence[Path]) -> list[Path]:
+    headers = [f for f in files if is_header(f) and _has_device_code(f)]
+    if not headers:
+        return []
+    _, closures = with_headers([*compiled, *headers], include_dirs)
+    alone = set(not_included((h.as_posix() for h in headers), (f.as_posix() for f in compiled), closures))
+    return [h for h in headers if h.as_posix() in alone]
+
+
+def _has_device_code(path: Path) -> bool:
+    try:
+        return _DEVICE_CODE.search(read_source(path)) is not None
+    except PorterError:
+        return False
 
 
 def _has_kernel(path: Path, names: Names) -> bool:
@@ -229,7 +251,7 @@ def port_paths(
     files = _build_files(given, options)
     several = several_architectures(files | _builds_above(given, look)) if options.keep_hopper is None else None
     wanted = replace(options, keep_hopper=options.keep_hopper or several is not None)
-    found = roots(given, options.rule_directories)
+    found = roots(given, options.rule_directories, include_dirs)
     try:
         ported = _port_files(found, wanted, include_dirs, look, jobs, tell)
     except PorterError as error:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers of a project: those that its files lead to, and those that they include and that were not read."""
+"""Headers of a project that its files include and that were not read."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -14,57 +13,10 @@ from porter.lang.coverage import missing_includes
 from porter.lang.cuda import CudaFile
 from porter.lang.known_headers import is_known
 from porter.lang.lexical import lexed
-from porter.lang.sources import HEADER_ENDINGS, Headers, Include, SourceSet, is_python, read_source, tidy
+from porter.lang.sources import Include, SourceSet, read_source
 from porter.project.include_dirs import stated_directories
 
-_QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.MULTILINE)
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)', re.MULTILINE)
-
-
-def with_headers(sources: Sequence[Path], include_dirs: Sequence[Path]) -> tuple[list[Path], dict[str, set[str]]]:
-    """The sources and the headers that they lead to, and for each CUDA file it and all files that it includes, directly
-    or not. Headers of libraries are not followed."""
-    walk = _Walk({os.path.realpath(p): p for p in sources}, include_dirs)
-    for path in sorted(sources, key=lambda p: p.suffix.lower() in HEADER_ENDINGS):
-        walk.visit(path)
-    closures: dict[str, set[str]] = {}
-    for key in walk.includes:
-        seen, pending = {key}, [key]
-        while pending:
-            for target in walk.includes[pending.pop()]:
-                if target not in seen:
-                    seen.add(target)
-                    pending.append(target)
-        closures[key] = seen
-    return list(dict.fromkeys([*sources, *walk.known.values()])), closures
-
-
-class _Walk:
-    def __init__(self, known: dict[str, Path], include_dirs: Sequence[Path]) -> None:
-        self.known = known
-        self.includes: dict[str, list[str]] = {}
-        self._include_dirs = include_dirs
-
-    def visit(self, path: Path) -> None:
-        """A file, and what it includes, with its own directories in front of those of the file that led to it."""
-        pending: list[tuple[Path, tuple[Headers, ...]]] = [(path, ())]
-        while pending:
-            path, above = pending.pop()
-            if is_python(path) or path.as_posix() in self.includes:
-                continue
-            found = self.includes[path.as_posix()] = []
-            try:
-                names = [(q == b'"', os.fsdecode(n)) for q, n in _QUOTED.findall(read_source(path))]
-            except PorterError:
-                continue
-            names = [(quoted, name) for quoted, name in names if not is_known(name)]
-            headers = (Headers(path, self._include_dirs), *above[:1]) if names else ()
-            for quoted, name in dict.fromkeys(names):
-                target = next((t for h in headers if (t := h.find(path.parent, name, quoted)) is not None), None)
-                if target is not None:
-                    header = self.known.setdefault(os.path.realpath(target), tidy(target))
-                    found.append(header.as_posix())
-                    pending.append((header, headers))
 
 
 def headers_not_found(

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
 from porter.diagnostics.spread import spread
+from porter.lang.closures import not_included, with_headers
 from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import MacroText, lexed
 from porter.lang.masking import NO_MACROS, MacroUses, learn_macros
-from porter.lang.sources import HEADER_ENDINGS, is_python, load_sources, read_source
+from porter.lang.sources import is_header, is_python, load_sources, read_source
 from porter.lang.trees import files_below, source_files
 from porter.model.dsl.reach import marked, uses_kernels
 from porter.passes.port import PortOptions, PortResult
@@ -35,7 +36,7 @@ from porter.scan.constructs import (
     without_own,
 )
 from porter.scan.effort import library_effort, port_effort
-from porter.scan.headers import headers_not_found, with_headers
+from porter.scan.headers import headers_not_found
 from porter.scan.kernels import KernelSummary, kernel_summaries
 from porter.scan.levels import LEVELS, Effort
 
@@ -236,22 +237,26 @@ def _judge(
     it; of a header, what it makes of the files that include it."""
     todo = {p: f for p, f in files.items() if f.needs_port and f.kind != "build"}
     wanted = {p for p, f in todo.items() if f.kind == "dsl" or f.kernels or (f.has_wgmma and not f.library)}
-    roots = {p for p, found in closures.items() if _is_root(files[p]) and found & wanted}
     if rules:
         # what a rule recognizes may have no word of Hopper in it
-        roots |= {p for p, f in files.items() if f.kind == "cuda" and f.kernels}
-    reached = {p: {r for r in roots if p in closures.get(r, ()) and r != p} for p in todo}
+        wanted |= {p for p, f in files.items() if f.kind == "cuda" and f.kernels}
+    roots = {p for p, found in closures.items() if not is_header(Path(p)) and found & wanted}
     # A header that some file includes is judged with that file.
-    roots |= {p for p in wanted if not reached[p]}
+    kernels = {p for p, found in closures.items() if files[p].kernels and found & wanted}
+    roots |= set(not_included(wanted | kernels, roots, closures))
     ordered = sorted(roots)
     made = ported([Path(p) for p in ordered])
+    # a header without a word of Hopper changes with what it calls
+    touched = {p for one in made if isinstance(one.result, PortResult) for p in one.result.changed} & files.keys()
+    judging = dict.fromkeys((*todo, *sorted(touched), *ordered))
+    reached = {p: {r for r in roots if p in closures.get(r, ()) and r != p} for p in judging}
     judged = {path: port_effort(one) for path, one in zip(ordered, made, strict=True)}
     for one in made:
         for summary in _summaries(one, rules):
             if summary.path in files:
                 held = files[summary.path]
                 files[summary.path] = replace(held, summaries=tuple(dict.fromkeys((*held.summaries, summary))))
-    for path in (*todo, *(r for r in ordered if r not in todo)):
+    for path in judging:
         file = files[path]
         found = judged.get(path)
         if found is None and reached.get(path):
@@ -264,8 +269,3 @@ def _judge(
 
 def _summaries(one: PortedFile, rules: tuple[str, ...]) -> list[KernelSummary]:
     return kernel_summaries(one.result, load_rules(rules)) if isinstance(one.result, PortResult) else []
-
-
-def _is_root(file: FileInventory) -> bool:
-    """Whether a file is one that is compiled by itself."""
-    return bool(file.kernels) or Path(file.path).suffix.lower() not in HEADER_ENDINGS

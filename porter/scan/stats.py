@@ -60,7 +60,7 @@ def take_statistics(
                 constructs.setdefault(c.name, []).append((file.path, c.count))
     groups: list[EditGroup] = []
     try:
-        chosen = roots(paths, options.rule_directories)
+        chosen = roots(paths, options.rule_directories, include_dirs)
     except PorterError as error:
         chosen, problems = [], [*problems, *error.diagnostics]
     for one in port_each(chosen, options, include_dirs, look, jobs, keep_going=True):

@@ -80,6 +80,47 @@ TREES: dict[str, dict[str, str]] = {
         "one.cu": '#include "ops.cuh"\nvoid f(float* p) { k<<<1, 128>>>(p, 0, 0); }\n',
         "two.cu": '#include "ops.cuh"\nvoid g(float* p) { k<<<1, 256>>>(p, 0, 0); }\n',
     },
+    "a header in a directory of its own": {
+        "examples/ops.cuh": OPS,
+        "examples/k.cuh": root_of(KERNEL),
+        "main.cu": '#include "examples/k.cuh"\nvoid f(float* p) { k<<<1, 128>>>(p, 0, 0); }\n',
+    },
+    "two kernels in headers of one file": {
+        "ops.cuh": OPS,
+        "k.cuh": root_of(KERNEL),
+        "l.cuh": root_of(KERNEL, "l"),
+        "main.cu": '#include "k.cuh"\n#include "l.cuh"\n',
+    },
+    "a header that no file includes": {"ops.cuh": OPS, "k.cuh": root_of(KERNEL), "main.cu": "int main() {}\n"},
+    "headers that no file includes, one from the other": {
+        "ops.cuh": OPS,
+        "k.cuh": root_of(KERNEL),
+        "l.cuh": '#include "k.cuh"\n' + root_of(KERNEL, "l"),
+        "main.cu": "int main() {}\n",
+    },
+    "a header that no file includes beside one that is included": {
+        "ops.cuh": OPS,
+        "k.cuh": root_of(KERNEL),
+        "l.cuh": root_of(KERNEL, "l"),
+        "main.cu": '#include "k.cuh"\n',
+    },
+    "headers that include each other": {
+        "ops.cuh": OPS,
+        "k.cuh": '#pragma once\n#include "l.cuh"\n' + root_of(KERNEL),
+        "l.cuh": '#pragma once\n#include "k.cuh"\n' + root_of(KERNEL, "l"),
+        "main.cu": "int main() {}\n",
+    },
+    "a header that no file includes is refused": {"ops.cuh": OPS, "k.cuh": root_of(BAD), "main.cu": "int main() {}\n"},
+    "a header for two files": {
+        "ops.cuh": OPS,
+        "k.cuh": root_of(KERNEL),
+        "one.cu": '#include "k.cuh"\nvoid f(float* p) { k<<<1, 128>>>(p, 0, 0); }\n',
+        "two.cu": '#include "k.cuh"\nvoid g(float* p) { k<<<1, 128>>>(p, 0, 0); }\n',
+    },
+    "wrappers that no file includes": {"ops.cuh": OPS, "main.cu": "int main() {}\n"},
+    "a kernel for any chip that no file includes": {
+        "k.cu": root_of(KERNEL), "ops.cuh": OPS, "zero.cuh": "__global__ void zero(float* p) { *p = 0; }\n",
+    },
     "a collective of CUTLASS": {"k.cu": "using Arch = cutlass::arch::Sm90;\n__global__ void k() {}\n"},
     "nothing of Hopper": {"k.cu": "__global__ void k(float* p) { *p = 0; }\n"},
 }  # fmt: skip
@@ -117,6 +158,16 @@ def test_scan_and_port_agree(tmp_path: Path, name: str) -> None:
         for path in one.sources.sources():
             if one.result.files[path] != one.sources.sources()[path]:
                 assert found[path].effort.level != "none"
+
+
+def test_headers_that_no_file_includes_are_ported_by_themselves(tmp_path: Path) -> None:
+    names = {name: {p.name for p in engine.roots([lay_out(tmp_path / name, TREES[name])])} for name in TREES}
+    assert names["a root of includes"] == {"all.cu"}
+    assert names["a header in a directory of its own"] == names["two kernels in headers of one file"] == {"main.cu"}
+    assert names["a header that no file includes"] == {"main.cu", "k.cuh"}
+    assert names["headers that no file includes, one from the other"] == {"main.cu", "l.cuh"}
+    assert names["a header that no file includes beside one that is included"] == {"main.cu", "l.cuh"}
+    assert names["headers that include each other"] == {"main.cu", "k.cuh"}
 
 
 @pytest.mark.parametrize("name", [n for n in TREES if not any(w in n for w in ("refused", "two texts", "CUTLASS"))])
