@@ -63,6 +63,7 @@ def simulator_options(options: SimOptions) -> Options:
         schedule=options.schedule,
         seed=options.seed,
         arithmetic=options.arithmetic,
+        rules=options.rules,
         progress=options.progress,
         print=options.print,
         trace=options.trace,

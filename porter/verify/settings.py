@@ -28,10 +28,11 @@ class GpuOptions:
 @dataclass(frozen=True)
 class SimOptions:
     """How the simulator runs: see `porter.sim.Options`; `gpu` is for the other backends. `checking` is the level
-    at which hazards are looked for, None for not at all."""
+    at which hazards are looked for, None for not at all. `rules` "sm_100" has wgmma add as tcgen05 does."""
 
     schedule: Literal["eager", "late", "random"] = "late"
     arithmetic: Literal["float64", "exact"] = "float64"
+    rules: Literal["sm_90", "sm_100"] = "sm_90"
     seed: int = 0
     budget: int | None = None
     checking: Literal["strict", "practice"] | None = None
