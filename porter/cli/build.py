@@ -59,9 +59,9 @@ def build(
         if case is not None:
             problem = bind(case)
             own = port_problem(problem, case.port if port_path is not None else None)
-            rows, stood_in = rows_of_case(problem, own, file, ported, toolkit, compilable)
+            rows, stood_in = rows_of_case(problem, own, file, ported, toolkit, compilable, session.target)
         else:
-            rows, stood_in = rows_of_files(file, ported, toolkit, include_dirs)
+            rows, stood_in = rows_of_files(file, ported, toolkit, include_dirs, session.target)
     left += host_headers_note(file, stood_in)
     if not rows:
         raise PorterError(Code.NOTHING_TO_BUILD, path=file)

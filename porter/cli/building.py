@@ -9,15 +9,16 @@ from pathlib import Path
 from porter.build.cache import default_directory
 from porter.build.port_plan import write_whole
 from porter.build.toolchain import Toolkit
+from porter.cli.context import current
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.embedded import kernel_in_python
 from porter.lang.sources import is_python
 from porter.verify.builder import ToolkitBuilder
 
 
-def make_builder(toolkit: Toolkit | None) -> ToolkitBuilder:
-    """Without a toolkit the first one is found on first use."""
-    return ToolkitBuilder(toolkit, compilable)
+def make_builder(toolkit: Toolkit | None, target: str | None = None) -> ToolkitBuilder:
+    """Without a toolkit the first one is found on first use; without a target ports are for the session's."""
+    return ToolkitBuilder(toolkit, compilable, target or current().target)
 
 
 def compilable(source: Path, entry: str) -> Path:

@@ -26,7 +26,8 @@ def check(
         paths = for_porter(paths, include_dirs, tuple(map(str, session.rules)))
     with session.counting() as tell:
         if sm100:
-            checked = faults_on_sm100(paths, include_dirs, tuple(map(str, session.rules)), tell)
+            target = port_options(session).target
+            checked = faults_on_sm100(paths, include_dirs, tuple(map(str, session.rules)), tell, target)
         else:
             checked = hopper_left(paths, include_dirs, port_options(session), look, tell)
     session.report([*checked.findings, *checked.problems])

@@ -56,6 +56,8 @@ class Session:
     """Files and directories of rules beside Porter's own."""
     keep_hopper: bool | None = None
     """Ports stand beside their originals, for a build of both; None where nobody says."""
+    target: str = "sm_100a"
+    """The chip that ports are for."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

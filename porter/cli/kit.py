@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from porter.build.port_plan import PortPlan
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
@@ -20,11 +22,22 @@ from porter.cli.porting import plan_of_case
 from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, worst_exit
 from porter.report import json as report_json
 from porter.report.exits import kit_exit
+from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.inputs import choose
 from porter.verify.kit.archive import build_launcher, write_kit
-from porter.verify.kit.plan import PROBE, KitRun, kit_runs, probe_runs, question_of, with_image
+from porter.verify.kit.plan import (
+    CAPABILITY,
+    FOR_CHIP,
+    NEXT,
+    PROBE,
+    KitRun,
+    kit_runs,
+    probe_runs,
+    question_of,
+    with_image,
+)
 from porter.verify.kit.record import Held, KitRecord, hold, load_kit_record
 from porter.verify.problem import bind
 
@@ -45,9 +58,9 @@ def kit(
     lowerer = Lowerer(toolkit) if rehearsal else None
     with session.progress() as tell:
         cases = [load_case(item) for path in paths for item in cases_of(path)]
-        runs, notes = _runs(cases, sizes, split_list(families), seed, toolkit, lowerer, tell)
+        runs, notes = _runs(cases, sizes, split_list(families), seed, toolkit, lowerer, tell, session.target)
         if probes:
-            runs += probe_runs(make_builder(toolkit))
+            runs += probe_runs(make_builder(toolkit, PORT_ARCH))
         packed = write_kit([with_image(run, toolkit, lowerer) for run in runs], launcher, output, tell)
     session.report(notes)
     counts = ", ".join(f"{n} for compute capability {c}" for c, n in sorted(packed.runs.items()))
@@ -68,8 +81,10 @@ def _runs(
     toolkit: Toolkit,
     lowerer: Lowerer | None,
     tell: Callable[[str], None] | None,
+    target: str,
 ) -> tuple[list[KitRun], list[Diagnostic]]:
-    builder = make_builder(toolkit)
+    builder = make_builder(toolkit, PORT_ARCH)
+    further = tuple(dict.fromkeys((*NEXT, target) if target != PORT_ARCH else NEXT))
     runs: list[KitRun] = []
     notes: list[Diagnostic] = []
     for case in cases:
@@ -77,10 +92,14 @@ def _runs(
             tell(case.name)
         for chosen in read_sizes(sizes, case):
             names = list(families) or _usual(case)
-            found, said = kit_runs(case, chosen, names, seed, builder, plan_of_case, lowerer)
+            found, said = kit_runs(case, chosen, names, seed, builder, _port_for, lowerer, further)
             runs += found
             notes += [d for d in said if d not in notes]
     return runs, notes
+
+
+def _port_for(case: Case, target: str, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:
+    return plan_of_case(case, port, target)
 
 
 def _usual(case: Case) -> list[str]:
@@ -144,10 +163,12 @@ def _held_case(
     if tell is not None:
         tell(case.name)
     runs: list[KitRun] = []
-    builder = make_builder(toolkit)
+    builder = make_builder(toolkit, PORT_ARCH)
+    named = (program.removeprefix(FOR_CHIP) for *_, program in wanted)
+    further = list(dict.fromkeys(name for name in named if name in CAPABILITY))
     for sizes, seed in dict.fromkeys((tuple(s.items()), seed) for s, _, seed, _ in wanted):
         names = list(dict.fromkeys(family for s, family, n, _ in wanted if (tuple(s.items()), n) == (sizes, seed)))
-        found, _ = kit_runs(case, dict(sizes), names, seed, builder, lambda c: plan_of_case(c, port), lowerer)
+        found, _ = kit_runs(case, dict(sizes), names, seed, builder, partial(_port_for, port=port), lowerer, further)
         runs += found
     labels = {d.label for d in record.runs}
     return hold(record, [r for r in runs if r.label in labels or r.program != "port-emulated"]), []
@@ -158,7 +179,7 @@ def _probes(record: KitRecord, toolkit: Toolkit) -> list[Held]:
     labels = {d.label for d in record.runs}
     if not any(label.endswith(f" {PROBE}") for label in labels):
         return []
-    return hold(record, [r for r in probe_runs(make_builder(toolkit)) if r.label in labels])
+    return hold(record, [r for r in probe_runs(make_builder(toolkit, PORT_ARCH)) if r.label in labels])
 
 
 def _shown(held: Held) -> str:

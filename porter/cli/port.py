@@ -69,7 +69,7 @@ def port(
         ported.new |= marked(ported.old, ported.new, [*ported.diagnostics, *ported.left_over], ported.groups)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
-    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs)
+    options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target)
     gated = _compile(session, ported, options) if compiles else not_compiled(ported, "--no-compile")
     refused = gate_exit(gated) is not ExitCode.OK
     graded = _grade(session, ported) if grades and not refused else []

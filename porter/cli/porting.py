@@ -16,6 +16,7 @@ from porter.passes import ported as engine
 from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
+from porter.passes.targets import port_target
 from porter.project.root import project_root
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.launching import ported_case
@@ -34,6 +35,7 @@ def port_options(session: Session) -> PortOptions:
         tuple(split_list(session.ignore)),
         tuple(map(str, session.rules)),
         keep_hopper=session.keep_hopper,
+        target=port_target(session.target),
     )
 
 
@@ -46,9 +48,10 @@ def port_paths(
     jobs: int = 1,
     tell: Tell | None = None,
     storage: str = "",
+    target: str | None = None,
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
-    `storage`: see `Placement`.
+    `storage`: see `Placement`. `target`: another chip than the session's.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -57,27 +60,34 @@ def port_paths(
     if select is not None and ignore is not None:
         options = replace(options, select=tuple(select), ignore=tuple(ignore))
     options = replace(options, placement=Placement(inline=inline, storage=storage))
+    options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
 
 
 def plan_of(
-    kernel: Path, port: Path | None = None, include_dirs: Sequence[Path] = (), entry: str = ""
+    kernel: Path,
+    port: Path | None = None,
+    include_dirs: Sequence[Path] = (),
+    entry: str = "",
+    target: str | None = None,
 ) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a kernel file: `port` if it is given, else one made here. None if constructs were left unported; the
     diagnostics then say which. Kernels that were left do not matter where `entry` is another one."""
     if port is not None:
         return PortPlan(source=port, keeps_hopper=bool(current().keep_hopper)), []
-    ported = port_paths([kernel], (*include_dirs, *current().include_dirs))
+    ported = port_paths([kernel], (*include_dirs, *current().include_dirs), target=target)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
     return PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper), kept
 
 
-def plan_of_case(case: Case, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:
+def plan_of_case(
+    case: Case, port: Path | None = None, target: str | None = None
+) -> tuple[PortPlan | None, list[Diagnostic]]:
     """The port of a case's kernel. What a case says of a port is said of one that is given: what Porter makes says
     itself what it changes."""
-    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry)
+    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target)
     if plan is not None and port is not None:
         plan = replace(plan, section=case.port)
     return plan, said

@@ -68,4 +68,4 @@ def verify_program(
             program_request(p, arguments, None, dirs, *build[1:], tell=tell, report=session.report)
             for p, dirs in ((path, build[0]), (port, (*mirrored(path, port, build[0]), *build[0], path.parent)))
         )
-        return verify_programs(first, second, toolkit, options, hazards)
+        return verify_programs(first, second, toolkit, options, hazards, session.target)

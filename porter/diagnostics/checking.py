@@ -49,7 +49,7 @@ T2R_UNWAITED = warning(
 SM100_LEFT_OUT = error(
     "PT7007",
     ExitCode.FINDINGS,
-    "`{condition}` does not hold on sm_100a, so this code is left out there",
+    "`{condition}` does not hold on {target}, so this code is left out there",
     "The condition admits Hopper and not SM100; a kernel whose body it guards is empty, and nothing says so.",
     "Test `defined(__CUDA_ARCH_FEAT_SM100_ALL)` for SM100's own instructions, `__CUDA_ARCH__ >= 900` for what both "
     "have.",

@@ -73,6 +73,14 @@ MMA_NOT_SEEN = error(
     "that is compiled together with this one. It would be left as it is, and nobody would wait for it.",
     "Name the directory of the header with -I, or port the files together.",
 )
+TARGET_LACKS = error(
+    "PT2061",
+    ExitCode.UNPORTED,
+    "{target} does not have all instructions: {why}",
+    "The chips with tcgen05 differ in a few instructions: sm_103a has no MMAs of 8-bit integers (PTX ISA 9.7.16). What "
+    "sm_100a has was looked up for the chip that --to names.",
+    "Port for sm_100a, or keep the kernel from this chip.",
+)
 BARRIER_IDS = warning(
     "PT2008",
     "a named barrier has an id that is not a constant: {kernel}",

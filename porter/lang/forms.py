@@ -10,20 +10,26 @@ from porter.lang.cuda import CudaFile, parse_cuda
 from porter.lang.lexical import blanked
 from porter.lang.preprocessor import line_end
 from porter.lang.sources import SourceSet
+from porter.ptx.arch import PortTarget
 
-CONDITION = b"defined(__CUDA_ARCH_FEAT_SM100_ALL)"
-"""Holds where nvcc and NVRTC compile for sm_100a (CUDA C++ Programming Guide, Feature-specific macros)."""
+_MACRO = b"__CUDA_ARCH_FEAT_SM1"
 
 _OPENS = re.compile(
-    rb"[ \t]*#[ \t]*(?:if[ \t]+defined[ \t]*(?:\([ \t]*__CUDA_ARCH_FEAT_SM100_ALL[ \t]*\)"
-    rb"|[ \t]__CUDA_ARCH_FEAT_SM100_ALL)|ifdef[ \t]+__CUDA_ARCH_FEAT_SM100_ALL)[ \t]*(?:/[/*][^\n]*)?$"
+    rb"[ \t]*#[ \t]*(?:if[ \t]+defined[ \t]*(?:\([ \t]*__CUDA_ARCH_FEAT_SM1(?:00|03|10)_ALL[ \t]*\)"
+    rb"|[ \t]__CUDA_ARCH_FEAT_SM1(?:00|03|10)_ALL)|ifdef[ \t]+__CUDA_ARCH_FEAT_SM1(?:00|03|10)_ALL)"
+    rb"[ \t]*(?:/[/*][^\n]*)?$"
 )
 _WORD = re.compile(rb"[ \t]*#[ \t]*(\w+)")
 
 
+def condition(target: PortTarget) -> bytes:
+    """Holds where nvcc and NVRTC compile for a target (CUDA C++ Programming Guide, Feature-specific macros)."""
+    return b"defined(%s)" % target.macro.encode()
+
+
 def without_other_forms(sources: SourceSet) -> SourceSet:
-    """The set without the branches that a compilation for sm_100a does not take because it takes their sisters; offsets
-    stay. The same object if there are none."""
+    """The set without the branches that a compilation for a port's chip does not take because it takes their sisters;
+    offsets stay. The same object if there are none."""
     files = {path: without_other_form(file) for path, file in sources.files.items()}
     if all(files[path] is file for path, file in sources.files.items()):
         return sources
@@ -32,7 +38,7 @@ def without_other_forms(sources: SourceSet) -> SourceSet:
 
 def without_other_form(file: CudaFile) -> CudaFile:
     """As `without_other_forms`, of one file."""
-    if b"__CUDA_ARCH_FEAT_SM100_ALL" not in file.source:
+    if _MACRO not in file.source:
         return file
     source, text = file.source, bytearray(file.source)
     open_: list[tuple[bool, int | None]] = []

@@ -2,7 +2,7 @@
 """One source for both chips: the ported functions beside the original ones, chosen by the compiler's target.
 
 Nothing of the original is changed or moved: a port is text in front of the lines that it is for, under a condition that
-only a compilation for sm_100a meets, and the original follows in the branch for everything else, the host's own
+only a compilation for the port's chip meets, and the original follows in the branch for everything else, the host's own
 compilation among it. Conditions and comparisons that admit Hopper admit both chips.
 """
 
@@ -16,10 +16,11 @@ from tree_sitter import Node
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import CudaFile, enclosing, find, location, span
-from porter.lang.forms import CONDITION
+from porter.lang.forms import condition
 from porter.lang.preprocessor import conditionals, line_end
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups, merged
+from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.rule import Region, Rule
 
 RULE = "PTR230"
@@ -31,9 +32,12 @@ class BothForms:
 
     groups: list[EditGroup] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    target: PortTarget = SM100A
 
 
-def keep_hopper(sources: SourceSet, groups: Sequence[EditGroup], rules: Sequence[Rule]) -> BothForms:
+def keep_hopper(
+    sources: SourceSet, groups: Sequence[EditGroup], rules: Sequence[Rule], target: PortTarget = SM100A
+) -> BothForms:
     """The groups of a port turned into additions to the sources.
 
     Edits of a function, a directive or a line of declarations become a second form of it. Conditions of the
@@ -41,7 +45,7 @@ def keep_hopper(sources: SourceSet, groups: Sequence[EditGroup], rules: Sequence
     A compiler option in a string names one chip, so it is left, and reported.
     """
     by_id = {rule.id: rule for rule in rules}
-    result = BothForms()
+    result = BothForms(target=target)
     for path, file in sources.files.items():
         mine = [(by_id.get(g.rule), g, e) for g in groups for e in g.edits if e.path == path]
         if mine:
@@ -58,10 +62,10 @@ def _keep_in(file: CudaFile, edits: list[_Placed], result: BothForms) -> None:
     inside = [(g, e) for _, g, e in edits if any(u.contains(e.span) for u in units)]
     added: list[Edit] = []
     for unit in units:
-        added += _beside(file, unit, [(g, e) for g, e in inside if unit.contains(e.span)])
+        added += _beside(file, unit, [(g, e) for g, e in inside if unit.contains(e.span)], result.target)
     for _, edit in forms:
         if not any(unit.contains(edit.span) for unit in units):
-            added.append(Edit(file.path, edit.span, _only_for_port(file, edit.replacement)))
+            added.append(Edit(file.path, edit.span, _only_for_port(file, edit.replacement, result.target)))
     if added:
         rules = tuple(dict.fromkeys(f"{g.rule} {g.title}" for g, _ in inside))
         result.groups.append(
@@ -181,7 +185,7 @@ def _belongs(file: CudaFile, outer: Span, directive: Span) -> bool:
 # Texts ------------------------------------------------------------------------------------------------
 
 
-def _beside(file: CudaFile, unit: Span, edits: Sequence[tuple[EditGroup, Edit]]) -> list[Edit]:
+def _beside(file: CudaFile, unit: Span, edits: Sequence[tuple[EditGroup, Edit]], target: PortTarget) -> list[Edit]:
     """Insertions around a unit: its port in front of it, the end of the choice behind it."""
     newline = file.newline.encode()
     shifted = []
@@ -191,7 +195,8 @@ def _beside(file: CudaFile, unit: Span, edits: Sequence[tuple[EditGroup, Edit]])
     original = file.source[unit.start : unit.end]
     ported = apply_groups({"": original}, shifted)[""]
     whole = original.endswith(b"\n")
-    front = b"#if " + CONDITION + newline + ported + (b"" if ported.endswith(b"\n") else newline) + b"#else" + newline
+    ported += b"" if ported.endswith(b"\n") else newline
+    front = b"#if " + condition(target) + newline + ported + b"#else" + newline
     back = (b"" if whole else newline) + b"#endif" + newline
     return [Edit(file.path, Span(unit.start, unit.start), front), Edit(file.path, Span(unit.end, unit.end), back)]
 
@@ -206,9 +211,9 @@ def _stands_alone(file: CudaFile, edit: Edit) -> bool:
     return holder is None or not holder.start_byte < at < holder.end_byte
 
 
-def _only_for_port(file: CudaFile, text: bytes) -> bytes:
+def _only_for_port(file: CudaFile, text: bytes, target: PortTarget) -> bytes:
     newline = file.newline.encode()
-    return b"#if " + CONDITION + newline + text + b"#endif" + newline
+    return b"#if " + condition(target) + newline + text + b"#endif" + newline
 
 
 # Conditions and comparisons ---------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import operator
 from collections.abc import Callable, Collection, Iterator
 
 from porter.model.spellings import Spellings
-from porter.passes.build_capabilities import PORTED, Capabilities, asking_module, literal
+from porter.passes.build_capabilities import Capabilities, asking_module, literal, ported_forms
+from porter.ptx.arch import PortTarget
 
 _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -17,24 +18,32 @@ _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
 }  # fmt: skip
 
 
-def lines_for_hopper(source: bytes, edited: Collection[int], spellings: Spellings) -> set[int]:
+class _Kinds(Capabilities):
+    """The same, and what each is on the port's chip."""
+
+    def __init__(self, tree: ast.Module, spellings: Spellings, target: PortTarget) -> None:
+        super().__init__(tree, spellings)
+        self.ported = ported_forms(target)
+
+
+def lines_for_hopper(source: bytes, edited: Collection[int], spellings: Spellings, target: PortTarget) -> set[int]:
     """Lines that ask for Hopper, without those that are `edited`; none where the source does not parse."""
     tree = asking_module(source, spellings)
     if tree is None:
         return set()
-    kinds = Capabilities(tree, spellings)
+    kinds = _Kinds(tree, spellings, target)
     found = set(_lines(tree, kinds)) - set(edited)
     # a branch for Blackwell is told of with the one for Hopper
     return found - _for_blackwell(tree, kinds) or found
 
 
-def _for_blackwell(tree: ast.Module, kinds: Capabilities) -> set[int]:
+def _for_blackwell(tree: ast.Module, kinds: _Kinds) -> set[int]:
     """Lines that compare a capability with Blackwell's."""
     compares = [n for n in ast.walk(tree) if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Eq)]
-    return {n.lineno for n in compares if PORTED.get(kinds.of(n.left) or "") == literal(n.comparators[0])}
+    return {n.lineno for n in compares if kinds.ported.get(kinds.of(n.left) or "") == literal(n.comparators[0])}
 
 
-def _lines(tree: ast.Module, kinds: Capabilities) -> Iterator[int]:
+def _lines(tree: ast.Module, kinds: _Kinds) -> Iterator[int]:
     inner: set[int] = set()
     tables = {
         node.targets[0].id: node.value
@@ -48,18 +57,18 @@ def _lines(tree: ast.Module, kinds: Capabilities) -> Iterator[int]:
             if _truth(node, kinds, False) != _truth(node, kinds, True):
                 yield node.lineno
         elif isinstance(node, ast.Match) and kinds.of(node.subject) is not None:
-            yield from _cases(node, kinds.of(node.subject))
+            yield from _cases(node, kinds.of(node.subject), kinds)
         elif isinstance(node, ast.Subscript) and (wanted := kinds.of(node.slice)) is not None:
             table = tables.get(node.value.id) if isinstance(node.value, ast.Name) else node.value
-            if isinstance(table, ast.Dict) and _alone(wanted, [k for k in table.keys if k is not None]):
+            if isinstance(table, ast.Dict) and _alone(wanted, [k for k in table.keys if k is not None], kinds):
                 yield next(k.lineno for k in table.keys if k is not None and literal(k) == wanted)
 
 
-def _cases(node: ast.Match, wanted: object) -> Iterator[int]:
+def _cases(node: ast.Match, wanted: object, kinds: _Kinds) -> Iterator[int]:
     for case in node.cases:
         patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
         values = [_matched(p) for p in patterns]
-        if wanted in values and PORTED[wanted] not in values:
+        if wanted in values and kinds.ported[wanted] not in values:
             yield case.pattern.lineno
 
 
@@ -71,12 +80,12 @@ def _matched(pattern: ast.pattern) -> object:
     return ""
 
 
-def _alone(wanted: object, keys: list[ast.expr]) -> bool:
+def _alone(wanted: object, keys: list[ast.expr], kinds: _Kinds) -> bool:
     values = [literal(k) for k in keys]
-    return wanted in values and PORTED[wanted] not in values
+    return wanted in values and kinds.ported[wanted] not in values
 
 
-def _truth(node: ast.expr, kinds: Capabilities, port: bool) -> bool | None:
+def _truth(node: ast.expr, kinds: _Kinds, port: bool) -> bool | None:
     """A condition for one of the chips, as it stands; None if something else decides."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = _truth(node.operand, kinds, port)
@@ -101,10 +110,10 @@ def _truth(node: ast.expr, kinds: Capabilities, port: bool) -> bool | None:
         return None
 
 
-def _value(node: ast.expr, kinds: Capabilities, port: bool) -> object:
+def _value(node: ast.expr, kinds: _Kinds, port: bool) -> object:
     wanted = kinds.of(node)
     if wanted is not None:
-        return PORTED[wanted] if port else wanted
+        return kinds.ported[wanted] if port else wanted
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and not node.keywords:
         bounds = [literal(a) for a in node.args]
         numbers = [b for b in bounds if isinstance(b, int) and abs(b) < 10_000]

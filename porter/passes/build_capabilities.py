@@ -5,29 +5,37 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from porter.lang.text import Edit, EditGroup, LineIndex, Safety, Span
 from porter.model.spellings import Spellings
+from porter.ptx.arch import PortTarget
 
 RULE = "PTR228"
 
-PORTED = {(9, 0): (10, 0), 9: 10, 90: 100, "9.0": "10.0", "90": "100"}
-"""Hopper's capability in each of its forms, and Blackwell's."""
 _Form = tuple[int, int] | int | str
 
 
-def capability_group(path: str, source: bytes, keep: bool, spellings: Spellings) -> EditGroup | None:
+def ported_forms(target: PortTarget) -> dict[object, _Form]:
+    """Hopper's capability in each of its forms, and that of the port's chip."""
+    major, minor = target.capability
+    return {(9, 0): (major, minor), 9: major, 90: target.sm, "9.0": target.version, "90": str(target.sm)}
+
+
+def capability_group(
+    path: str, source: bytes, keep: bool, spellings: Spellings, target: PortTarget
+) -> EditGroup | None:
     """Comparisons for equality with Hopper's capability; with `keep` they admit both chips. None where there are none,
     and where the module asks for Blackwell too: which of its branches is for the port is not known."""
     tree = asking_module(source, spellings)
     if tree is None:
         return None
-    found = list(_comparisons(tree, spellings))
-    if any(values & set(PORTED.values()) for _, values in found):
+    ported = ported_forms(target)
+    found = list(_comparisons(tree, spellings, ported))
+    if any(values & set(ported.values()) for _, values in found):
         return None
     starts = LineIndex(source)
-    edits = [_edit(path, source, starts, node, keep) for node, values in found if values & set(PORTED)]
+    edits = [_edit(path, source, starts, node, keep, ported) for node, values in found if values & set(ported)]
     if not edits:
         return None
     return EditGroup(
@@ -35,7 +43,8 @@ def capability_group(path: str, source: bytes, keep: bool, spellings: Spellings)
         "Compute capability in build code",
         Safety.REVIEW,
         tuple(edits),
-        "sm_100a is compute capability 10.0. The comparison is taken to admit the GPU that the kernels are for.",
+        f"{target.name} is compute capability {target.version}. The comparison is taken to admit the GPU "
+        "that the kernels are for.",
         ("CUDA C++ Programming Guide, Compute Capabilities",),
     )
 
@@ -50,19 +59,21 @@ def asking_module(source: bytes, spellings: Spellings) -> ast.Module | None:
         return None
 
 
-def _edit(path: str, source: bytes, starts: LineIndex, node: ast.Compare, keep: bool) -> Edit:
+def _edit(
+    path: str, source: bytes, starts: LineIndex, node: ast.Compare, keep: bool, forms: Mapping[object, _Form]
+) -> Edit:
     right = node.comparators[0]
     first, last = _offset(starts, right), _end(starts, right)
     if isinstance(node.ops[0], (ast.In, ast.NotIn)):
         # the elements, each in front of its port
         assert isinstance(right, (ast.Tuple, ast.List, ast.Set))
-        own = next(e for e in right.elts if literal(e) in PORTED)
+        own = next(e for e in right.elts if literal(e) in forms)
         first, last = _offset(starts, own), _end(starts, own)
-        ported = _written(PORTED[literal(own)], source[first:last])
+        ported = _written(forms[literal(own)], source[first:last])
         written = source[first:last].decode()
         return Edit(path, Span(first, last), (f"{written}, {ported}" if keep else ported).encode())
     value = literal(right)
-    new = _written(PORTED[value], source[first:last])
+    new = _written(forms[value], source[first:last])
     if keep:
         starts_at = first
         between = source[_end(starts, node.left) : first]
@@ -84,7 +95,9 @@ def _written(value: object, manner: bytes) -> str:
     return repr(value).replace("'", '"') if manner.startswith(b'"') else repr(value)
 
 
-def _comparisons(tree: ast.Module, spellings: Spellings) -> Iterator[tuple[ast.Compare, set[_Form]]]:
+def _comparisons(
+    tree: ast.Module, spellings: Spellings, forms: Mapping[object, _Form]
+) -> Iterator[tuple[ast.Compare, set[_Form]]]:
     """Comparisons of a capability for equality or membership, with the values that it is compared with."""
     kinds = Capabilities(tree, spellings)
     for node in ast.walk(tree):
@@ -98,7 +111,7 @@ def _comparisons(tree: ast.Module, spellings: Spellings) -> Iterator[tuple[ast.C
             listed = [right]
         elif isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(right, (ast.Tuple, ast.List, ast.Set)):
             listed = right.elts
-        values = {v for e in listed for v in [literal(e)] if v in (wanted, PORTED[wanted]) and type(v) is type(wanted)}
+        values = {v for e in listed for v in [literal(e)] if v in (wanted, forms[wanted]) and type(v) is type(wanted)}
         if values:
             yield node, values
 

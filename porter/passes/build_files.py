@@ -23,6 +23,8 @@ from porter.passes.build_both import both_group, logical_line
 from porter.passes.build_capabilities import capability_group
 from porter.passes.build_kinds import kind_of
 from porter.passes.build_variables import Given, Variables, given_hopper, ported_variables, variables_of_both
+from porter.passes.targets import lines_for_sm100, retargeted, said_of
+from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Selection, build_file_groups
 from porter.rules.load import own_names, own_spellings
 from porter.rules.recognize import spellings
@@ -81,7 +83,11 @@ class BuildFiles:
 
 
 def port_build_files(
-    files: Mapping[str, bytes], rules: Sequence[Rule], selection: Selection, keep_hopper: bool = False
+    files: Mapping[str, bytes],
+    rules: Sequence[Rule],
+    selection: Selection,
+    keep_hopper: bool = False,
+    target: PortTarget = SM100A,
 ) -> BuildFiles:
     """Port build files by path. With `keep_hopper` what is built for Hopper is built for both chips."""
     result = BuildFiles()
@@ -89,7 +95,7 @@ def port_build_files(
     given = given_hopper(texts.values())
     for path, text in texts.items():
         kind = kind_of(path) or ("python" if path.endswith(".py") else "")
-        groups, left = port_build_text(path, text, kind, rules, selection, keep_hopper, given)
+        groups, left = port_build_text(path, text, kind, rules, selection, keep_hopper, given, target)
         ported = apply_groups({path: files[path]}, groups)[path]
         if ported != files[path]:
             result.files[path] = ported
@@ -99,7 +105,14 @@ def port_build_files(
 
 
 def port_build_text(
-    path: str, text: str, kind: str, rules: Sequence[Rule], selection: Selection, keep: bool, given: Given | None = None
+    path: str,
+    text: str,
+    kind: str,
+    rules: Sequence[Rule],
+    selection: Selection,
+    keep: bool,
+    given: Given | None = None,
+    target: PortTarget = SM100A,
 ) -> tuple[list[EditGroup], list[Diagnostic]]:
     """What becomes of one build file, read byte by byte as Latin-1: edits, and what is left over. `kind` is one of
     `KINDS`; `given` is what other files of the project give variables."""
@@ -108,7 +121,7 @@ def port_build_text(
     said = spellings(rules)
     runtime = _compiles_at_run_time(text, said) if kind == "python" else False
     variables = Variables() if runtime else (variables_of_both if keep else ported_variables)(path, text, kind, given)
-    asked = capability_group(path, source, keep, said) if kind == "python" else None
+    asked = capability_group(path, source, keep, said, target) if kind == "python" else None
     settled: list[Span] = []
     if keep:
         both, settled = both_group(path, text, kind, variables, runtime is not False, said)
@@ -119,8 +132,22 @@ def port_build_text(
     edits = [*settled, *(e.span for g in groups for e in g.edits)]
     open_options = [at for at in variables.open if not any(s.start <= at < s.end for s in edits)]
     changed = {text.count("\n", 0, e.span.start) + 1 for e in (asked.edits if asked is not None else ())}
-    asking = lines_for_hopper(source, changed, said) if kind == "python" else set()
-    return groups, list(_left_over(path, text, kind, edits, open_options, asking, said))
+    asking = lines_for_hopper(source, changed, said, target) if kind == "python" else set()
+    left = list(_left_over(path, text, kind, edits, open_options, asking, said))
+    left += _for_another_chip(path, text, target)
+    return retargeted(groups, {path: source}, target), [_advised(d, target) for d in left]
+
+
+def _for_another_chip(path: str, text: str, target: PortTarget) -> Iterator[Diagnostic]:
+    """Lines that ask for sm_100a by themselves, where the port is for another chip."""
+    lines = text.splitlines()
+    for number in lines_for_sm100(text, target):
+        values = {"text": lines[number - 1].strip()[:100]}
+        yield Diagnostic(Code.BUILD_FILE_LEFT, Location(path, number), values, f"by hand: {_ADVICE['names']}")
+
+
+def _advised(left: Diagnostic, target: PortTarget) -> Diagnostic:
+    return replace(left, detail=said_of(left.detail, target))
 
 
 def _groups(

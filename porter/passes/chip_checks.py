@@ -25,11 +25,10 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.spellings import Spellings
 from porter.passes.chip_names import Names, literal_value
+from porter.passes.targets import COMPARING
+from porter.ptx.arch import SM100A, PortTarget
 
-COMPARING = frozenset({"PTR210", "PTR213", "PTR214", "PTR215"})
-"""Rules that edit a number with which a capability is compared."""
 _HOPPER, _PORT = 0, 1
-_UNITS = {1: (9, 10), 10: (90, 100), 100: (900, 1000), 16: (0x90, 0xA0)}
 _MOST_UNKNOWN = 8
 _DEEPEST = 60
 
@@ -53,10 +52,12 @@ class Checked:
     left: list[Diagnostic]
 
 
-def check_chips(sources: SourceSet, groups: Sequence[EditGroup], keep: bool, spellings: Spellings) -> Checked:
+def check_chips(
+    sources: SourceSet, groups: Sequence[EditGroup], keep: bool, spellings: Spellings, target: PortTarget = SM100A
+) -> Checked:
     """The port's groups held against everything in the sources that asks for a chip. `keep`: the original's form stays
     beside the port's."""
-    names = Names(sources, spellings)
+    names = Names(sources, spellings, target)
     kept: list[EditGroup] = []
     unsure: set[tuple[str, int]] = set()
     for group in groups:
@@ -191,6 +192,12 @@ def _disagree(old: _Truth, new: _Truth, unknown: set[str]) -> bool:
     return any(old(_HOPPER, known) != new(_PORT, known) for known in given)
 
 
+def _units(target: PortTarget) -> dict[int, tuple[int, int]]:
+    """Hopper's version and the port's, in what they are written in: the first number, tens, hundreds, nibbles."""
+    major, minor = target.capability
+    return {1: (9, major), 10: (90, target.sm), 100: (900, 10 * target.sm), 16: (0x90, 16 * major + minor)}
+
+
 class _Reader:
     """Conditions of one text as functions of the chip and of what is not known. `edits`: numbers that the port has in
     place of others, by where those end."""
@@ -211,6 +218,7 @@ class _Reader:
         self._edits = edits
         self._signs = signs
         self._ported = False
+        self._units = _units(names.target)
 
     def places(self, root: Node, unsure: set[int]) -> Iterator[Span]:
         """Conditions that disagree, and switches over a capability."""
@@ -268,7 +276,7 @@ class _Reader:
     def _hopper_alone(self, labels: Sequence[tuple[Node, float]]) -> Iterator[Span]:
         values = {value for _, value in labels}
         for label, value in labels:
-            if any(value == hopper and port not in values for hopper, port in _UNITS.values()):
+            if any(value == hopper and port not in values for hopper, port in self._units.values()):
                 yield Span(label.start_byte, label.end_byte)
 
     # conditions
@@ -353,11 +361,14 @@ class _Reader:
         if kind is None:
             return None
         if kind == "minor":
-            return lambda chip, unit: 0
+            # Hopper's is 0; where the port's is too, this tells no chips apart
+            minors = 0, self.names.target.capability[1]
+            self.uses |= minors[_PORT] != 0
+            return lambda chip, unit: minors[chip]
         self.uses = True
         if kind == "major":
-            return lambda chip, unit: _UNITS[1][chip]
-        return lambda chip, unit: _UNITS[unit][chip]
+            return lambda chip, unit: self._units[1][chip]
+        return lambda chip, unit: self._units[unit][chip]
 
     def _constant_value(self, node: Node) -> float | None:
         return (
@@ -408,11 +419,11 @@ def _told_by_text(file: CudaFile, names: Names) -> Iterator[Span]:
                 yield span(node)
     text = file.lexed.plain_text
     for start, end in spellings.places("capability_pair", text):
-        if not re.search(r"[({]\s*10\s*,\s*0\s*[)}]", _line(text, start)):
+        if not re.search(r"[({{]\s*{}\s*,\s*{}\s*[)}}]".format(*names.target.capability), _line(text, start)):
             yield Span(start, end)
     for match in _LIST.finditer(text):
         versions = {int(n) for n in match[1].split(",") if len(n.strip()) < 5}
-        if len(versions) > 1 and versions <= _KNOWN_VERSIONS and 90 in versions and 100 not in versions:
+        if len(versions) > 1 and versions <= _KNOWN_VERSIONS and 90 in versions and names.target.sm not in versions:
             yield Span(match.start(), match.end())
 
 

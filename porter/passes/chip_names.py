@@ -12,10 +12,12 @@ from tree_sitter import Node
 from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.sources import SourceSet
 from porter.model.spellings import Spellings
+from porter.ptx.arch import SM100A, PortTarget
 
 _LITERAL = re.compile(r"(0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?)(?:[fF]|[uUlLzZ]+)?")
 _FIRST = frozenset({"first", "x"})
 _DEFINED = re.compile(r"defined\s*\(\s*(\w+)\s*\)")
+_OF_A_CHIP = re.compile(r"_SM(1\d\d)A?_")
 _ROUNDS = 4
 
 
@@ -30,8 +32,9 @@ def literal_value(text: str) -> float | None:
 class Names:
     """What names mean, by what they are set from; a name of a function's own means that only there."""
 
-    def __init__(self, sources: SourceSet, spellings: Spellings) -> None:
+    def __init__(self, sources: SourceSet, spellings: Spellings, target: PortTarget = SM100A) -> None:
         self._files = sources.files
+        self.target = target
         self.spellings = spellings
         self._kinds: dict[tuple[int, str], str] = {}
         self._set: dict[tuple[int, str], set[float]] = defaultdict(set)
@@ -64,7 +67,12 @@ class Names:
         if are("common_macro", macro):
             return True, True
         hopper = match is not None and are("hopper_macro", macro)
-        return (hopper, not hopper) if hopper or (match is not None and are("blackwell_macro", macro)) else None
+        if hopper:
+            return True, False
+        if match is None or not are("blackwell_macro", macro):
+            return None
+        number = _OF_A_CHIP.search(macro)
+        return False, number is None or int(number[1]) == self.target.sm
 
     def kind(self, node: Node, text: Callable[[Node], str], depth: int = 0) -> str | None:
         """`major`, `minor` or `number`, if that is what an expression holds."""

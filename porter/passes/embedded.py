@@ -20,6 +20,7 @@ from porter.passes.chip_checks import check_chips
 from porter.passes.partial import LeftKernel, has_stopped, without_text
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortOptions, PortResult, left_unread, port_part, port_sources
+from porter.passes.targets import retargeted
 from porter.rules.engine import Selection, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.recognize import spellings
@@ -76,7 +77,9 @@ def port_python_strings(path: Path, options: PortOptions = _NO_OPTIONS) -> Embed
         # the flags stand in the same file, whatever its name
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
         text, keep = _outside(source, strings).decode("latin-1"), bool(options.keep_hopper)
-        flags, left_over = port_build_text(path.as_posix(), text, "python", rules, selection, keep)
+        flags, left_over = port_build_text(
+            path.as_posix(), text, "python", rules, selection, keep, target=options.target
+        )
         result.left_over += left_over
         result.groups += flags
         result.files = apply_groups({path.as_posix(): source}, result.groups)
@@ -118,11 +121,12 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
         patterns = pattern_groups(rules, around, selection, True, own)
         sure = [g for g in patterns.groups if g.safety is not Safety.SKETCH]
-        checked = check_chips(around, sure, bool(options.keep_hopper), spellings(rules))
+        sure = retargeted(sure, around.sources(), options.target)
+        checked = check_chips(around, sure, bool(options.keep_hopper), spellings(rules), options.target)
         found_groups, outer.left_over = checked.groups, [] if options.select else checked.left
         diagnostics += patterns.diagnostics
         if options.keep_hopper:
-            both = keep_hopper(around, found_groups, rules)
+            both = keep_hopper(around, found_groups, rules, options.target)
             found_groups, diagnostics = both.groups, diagnostics + both.diagnostics
         own += found_groups
     groups = own + [g for g in outer.groups if g not in own]

@@ -179,7 +179,8 @@ def _settle(ports: Sequence[RootPort]) -> Diagnostic | None:
         file = next(p.sources.files[path] for p in ports if path in p.sources.files)
         options = ports[0].options
         if options.keep_hopper and merged:
-            merged = keep_hopper(SourceSet(path, {path: file}), merged, load_rules(options.rule_directories)).groups
+            rules = load_rules(options.rule_directories)
+            merged = keep_hopper(SourceSet(path, {path: file}), merged, rules, options.target).groups
         texts[path] = merged, apply_groups({path: file.source}, merged)[path]
     conflict = _helpers_differ(ports, {path: text for path, (_, text) in texts.items()})
     if conflict is not None:

@@ -17,7 +17,7 @@ from porter.model.facts import TENSOR_CORE, Doubt
 from porter.model.functions import outermost
 from porter.model.program import Program
 from porter.passes.both import keep_hopper
-from porter.passes.build_files import build_files_beside, port_build_files
+from porter.passes.build_files import BuildFiles, build_files_beside, port_build_files
 from porter.passes.builders import CHOICE_RULE
 from porter.passes.builders import RULE as BUILDER_RULE
 from porter.passes.chip_checks import Checked, check_chips
@@ -31,6 +31,8 @@ from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.plan import KernelPlan
 from porter.passes.replacements import replacement_groups
+from porter.passes.targets import lacks, named, retargeted
+from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import OwnNames, Planned, Selection, pass_groups, pattern_groups
 from porter.rules.load import load_rules
 from porter.rules.recognize import spellings, vocabulary
@@ -47,7 +49,7 @@ class PortOptions:
     `placement`: where the helpers stand. `keep_hopper`: the port stands beside the original, for a build of both; None:
     as the project's build says. `both_forms`: headers that other roots need as they are, whose functions therefore stay
     beside their ports; `leave`: such a root, all of whose kernels are left. `blank`: places of headers whose port other
-    roots decide; `common`: what those ask for."""
+    roots decide; `common`: what those ask for. `target`: the chip."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -58,6 +60,7 @@ class PortOptions:
     leave: bool = False
     blank: tuple[tuple[str, Span], ...] = ()
     common: Common = NOTHING
+    target: PortTarget = SM100A
 
 
 @dataclass(eq=False)
@@ -121,10 +124,11 @@ def port_beside(result: PortResult, options: PortOptions, changed: frozenset[str
     rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
     found = pattern_groups(rules, sources, selection, True, []).groups
     groups = [g for g in found if g.safety is not Safety.SKETCH and not any(e.path in changed for e in g.edits)]
-    checked = check_chips(sources, groups, bool(options.keep_hopper), spellings(rules))
+    groups = retargeted(groups, sources.sources(), options.target)
+    checked = check_chips(sources, groups, bool(options.keep_hopper), spellings(rules), options.target)
     groups, left = checked.groups, [] if options.select else _elsewhere(checked.left, changed)
     if options.keep_hopper:
-        both = keep_hopper(sources, groups, rules)
+        both = keep_hopper(sources, groups, rules, options.target)
         return replace(result, groups=both.groups, files=apply_groups(result.files, both.groups), left_over=left,
                        diagnostics=result.diagnostics + both.diagnostics)  # fmt: skip
     return replace(result, groups=groups, files=apply_groups(result.files, groups), left_over=left)
@@ -170,8 +174,11 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if has_stopped(diagnostics, left):
         return PortResult(sources, unchanged, [], diagnostics, needs=needs, common=common)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
-    said = ported_kernels.program.vocabulary.spellings
-    checked = check_chips(sources, groups, bool(options.keep_hopper), said) if groups else Checked([], [])
+    groups = retargeted(groups, unchanged, options.target)
+    if absent := lacks({**apply_groups(unchanged, groups), **ported_kernels.added}, sources, options.target):
+        return PortResult(sources, unchanged, [], diagnostics + absent, needs=needs, common=common)
+    said, keeps = ported_kernels.program.vocabulary.spellings, bool(options.keep_hopper)
+    checked = check_chips(sources, groups, keeps, said, options.target) if groups else Checked([], [])
     groups = plain = checked.groups
     if options.keep_hopper:
         asked = [e for rule in (BUILDER_RULE, CHOICE_RULE) for e in edits.get(rule, ())]
@@ -180,7 +187,7 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
             at = location(sources.files[asked[0].path], asked[0].span)
             diagnostics.append(Diagnostic(Code.NOT_FOR_BOTH_CHIPS, at, {"what": "a collective builder"}))
             return PortResult(sources, unchanged, [], diagnostics, needs=needs, common=common)
-        both = keep_hopper(sources, groups, rules)
+        both = keep_hopper(sources, groups, rules, options.target)
         groups, diagnostics = both.groups, diagnostics + both.diagnostics
     result = PortResult(
         sources, apply_groups(unchanged, groups), groups, diagnostics, needs=needs, common=common, plain=plain
@@ -190,12 +197,17 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
         result.has_tensor_core, result.left = True, left
         result.plans = ported_kernels.plans
         if any(g.rule == HELPERS_RULE for g in planned.groups):
-            result.files |= ported_kernels.added
-        beside = build_files_beside(Path(sources.root), rules)
-        texts = {str(path): path.read_bytes() for path in beside if str(path) not in sources.files}
-        built = port_build_files(texts, rules, selection, bool(options.keep_hopper))
+            result.files |= {p: named(t, options.target) for p, t in ported_kernels.added.items()}
+        built = _built_beside(sources, options, rules, selection)
         result.build_files, result.groups = built.files, groups + built.groups
     return result
+
+
+def _built_beside(sources: SourceSet, options: PortOptions, rules: Sequence[Rule], selection: Selection) -> BuildFiles:
+    """The build files beside the root, ported with it."""
+    beside = build_files_beside(Path(sources.root), rules)
+    texts = {str(path): path.read_bytes() for path in beside if str(path) not in sources.files}
+    return port_build_files(texts, rules, selection, bool(options.keep_hopper), options.target)
 
 
 def _standing_alone(

@@ -293,7 +293,7 @@ def _builds_above(paths: Iterable[Path], look: Look) -> dict[str, bytes]:
 def _port_build_files(ported: Ported, files: Mapping[str, bytes], options: PortOptions) -> None:
     rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
     own = {path: source for path, source in files.items() if path not in ported.old}
-    built = port_build_files(own, rules, selection, bool(options.keep_hopper))
+    built = port_build_files(own, rules, selection, bool(options.keep_hopper), options.target)
     ported.old |= {path: own[path] for path in built.files}
     ported.new |= built.files
     ported.groups += built.groups
@@ -319,7 +319,7 @@ def port_root(
     search = (*include_dirs, *beside.search)
     if not uses_kernels(root, names, search) and not is_dsl_source(root, beside, names):
         raise refused_python(root, names)
-    result = port_python(root, options.select, options.ignore, options.rule_directories, search)
+    result = port_python(root, options.select, options.ignore, options.rule_directories, search, options.target)
     if options.keep_hopper and result.groups:
         raise PorterError(Code.NOT_FOR_BOTH_CHIPS, Location(str(root)), what="a CuTe DSL kernel")
     return result.sources, result

@@ -108,3 +108,43 @@ def target(name: str) -> Target:
 def limits(name: str) -> Limits:
     """Limits of a target's chip. Raises ValueError if the target is not known."""
     return LIMITS[target(name).sm]
+
+
+@dataclass(frozen=True)
+class PortTarget:
+    """An architecture-specific target with tcgen05 and Tensor Memory. `sm` is its number, such as 103."""
+
+    sm: int
+
+    @property
+    def name(self) -> str:
+        return f"sm_{self.sm}a"
+
+    @property
+    def chip(self) -> str:
+        """As lists of CMake have it: `103a`."""
+        return f"{self.sm}a"
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        return divmod(self.sm, 10)
+
+    @property
+    def version(self) -> str:
+        """The compute capability as it is written: `10.3`."""
+        return "{}.{}".format(*self.capability)
+
+    @property
+    def macro(self) -> str:
+        """What nvcc defines for this target alone."""
+        return f"__CUDA_ARCH_FEAT_SM{self.sm}_ALL"
+
+    @property
+    def following(self) -> int:
+        """The first major number behind this chip's."""
+        return self.capability[0] + 1
+
+
+SM100A = PortTarget(100)
+PORT_TARGETS = (SM100A, PortTarget(103), PortTarget(110))
+"""Chips that ports can be for: B200, B300 and Thor (PTX ISA 9.0 §9.7.16; CUDA C++ Programming Guide)."""

@@ -16,6 +16,7 @@ from porter.passes.port import PortOptions
 from porter.passes.ported import Look
 from porter.passes.sm100.check import PTX_ENDING, sm100_findings
 from porter.project.root import project_root
+from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.load import load_rules
 from porter.scan.constructs import BUILD_FILES
 from porter.scan.inventory import Tell, files_of, take_inventory
@@ -77,7 +78,11 @@ def _unused(keeps: Keeps, paths: Iterable[str], is_ours: Callable[[str], bool]) 
 
 
 def faults_on_sm100(
-    paths: Sequence[Path], include_dirs: Sequence[Path], rules: tuple[str, ...], tell: Tell | None = None
+    paths: Sequence[Path],
+    include_dirs: Sequence[Path],
+    rules: tuple[str, ...],
+    tell: Tell | None = None,
+    target: PortTarget = SM100A,
 ) -> Checked:
     """Findings in sources, PTX and build files. A named file that cannot be read is raised; one that was met in a
     directory becomes a problem.
@@ -105,7 +110,7 @@ def faults_on_sm100(
         if root not in builds:
             builds[root] = [p for p in files_below(root) if _is_build(p)]
         try:
-            for finding in sm100_findings(path, include_dirs, rules, builds[root]):
+            for finding in sm100_findings(path, include_dirs, rules, builds[root], target):
                 at = finding.where
                 if at is None or not keeps.covers(at.path, range(at.line, at.line + 1), (finding.code.value.id,)):
                     findings.setdefault((finding.code.id, at), finding)

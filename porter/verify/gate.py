@@ -51,13 +51,14 @@ class Unit:
 @dataclass(frozen=True)
 class GateOptions:
     """How to compile: what originals need, the toolkit (None: the first that is found), and how many compilations run
-    at once (None: one a core)."""
+    at once (None: one a core), and the chip of ports."""
 
     include_dirs: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     toolkit: Path | None = None
     jobs: int | None = None
+    target: str = PORT_ARCH
 
 
 @dataclass
@@ -65,6 +66,7 @@ class _Work:
     """What is compiled of one unit: pairs with the trees that their ports lie in, and why anything is left out."""
 
     unit: Unit
+    target: str
     pairs: list[tuple[Pair, Tree]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -101,14 +103,14 @@ def _left_out(path: str, reason: str) -> Gated:
 
 
 def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _Work:
-    work = _Work(unit)
+    work = _Work(unit, options.target)
     path = Path(unit.path)
     try:
         if unit.kind == "cuda":
             options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *unit.include_dirs])))
             tree = write_tree(unit.new, options.include_dirs, spare)
             for request in _requests(path, options):
-                work.pairs.append((_cuda_pair(request, path, tree, toolkit, unit.keeps_hopper), tree))
+                work.pairs.append((_cuda_pair(request, path, tree, toolkit, work), tree))
         if unit.kind == "dsl":
             _dsl(work, path, write_tree(unit.new, (), spare), toolkit)
         else:
@@ -148,12 +150,12 @@ def _problems(path: Path) -> list[Problem]:
     return problems
 
 
-def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit, keeps: bool) -> Pair:
+def _cuda_pair(request: CompileRequest, path: Path, tree: Tree, toolkit: Toolkit, work: _Work) -> Pair:
     include_dirs = tree.include_dirs(request.include_dirs)
     after = replace(
-        request, source=tree.place(path), arch=PORT_ARCH, include_dirs=include_dirs, quote_dirs=tree.quote_dirs
+        request, source=tree.place(path), arch=work.target, include_dirs=include_dirs, quote_dirs=tree.quote_dirs
     )
-    return nvcc_pair(request, after, toolkit, keeps=keeps)
+    return nvcc_pair(request, after, toolkit, keeps=work.unit.keeps_hopper)
 
 
 def _embedded(work: _Work, options: GateOptions, toolkit: Toolkit, spare: Path) -> None:
@@ -173,7 +175,7 @@ def _embedded(work: _Work, options: GateOptions, toolkit: Toolkit, spare: Path) 
                     defines=options.defines,
                     flags=options.flags,
                 )
-                for tree, arch in zip(trees, (ORIGINAL_ARCH, PORT_ARCH), strict=True)
+                for tree, arch in zip(trees, (ORIGINAL_ARCH, options.target), strict=True)
             )
             work.pairs.append((nvcc_pair(old, new, toolkit, keeps=work.unit.keeps_hopper), trees[1]))
 
@@ -189,7 +191,7 @@ def _dsl(work: _Work, path: Path, tree: Tree, toolkit: Toolkit) -> None:
         work.notes += [note for note in [dsl_untested()] if note is not None]
     for problem in problems:
         before = _dsl_side(problem, path, ORIGINAL_ARCH, toolkit)
-        after = _dsl_side(problem, tree.place(path), PORT_ARCH, toolkit, path)
+        after = _dsl_side(problem, tree.place(path), work.target, toolkit, path)
         work.pairs.append((Pair(before, after), tree))
 
 
@@ -231,22 +233,22 @@ def _judged(work: _Work, outcomes: Sequence[Outcome]) -> tuple[Gated, list[str]]
                 reasons.append(outcome.after.diagnostic.message)
                 continue
             refused = True
-            said += _refused(path, outcome.after, tree)
+            said += _refused(path, outcome.after, tree, work.target)
             continue
         if isinstance(outcome.kept, PorterError) and outcome.kept.diagnostic.code not in MACHINE:
             refused = True
-            said += _refused(path, outcome.kept, tree)
+            said += _refused(path, outcome.kept, tree, work.target)
             continue
         if isinstance(outcome.kept, Module) and not same_code(outcome.before.ptx, outcome.kept.ptx):
             refused = True
             said.append(Diagnostic(Code.HOPPER_FORM_CHANGED, Location(path), {"path": path}))
-        compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, PORT_ARCH)
+        compiled = kernels(outcome.before, outcome.after, ORIGINAL_ARCH, work.target)
         names += outcome.before.resources
         rows += [r for r in compiled.rows if r not in rows]
         said += [_spill(path, r) for r in compiled.rows if spills(r)]
         if compiled.emptied and work.unit.whole:
             refused = True
-            values = {"path": path, "arch": PORT_ARCH, "kernel": compiled.emptied[0]}
+            values = {"path": path, "arch": work.target, "kernel": compiled.emptied[0]}
             said.append(Diagnostic(Code.PORT_WITHOUT_MMA, Location(path), values))
     said += [Diagnostic(Code.NOT_COMPILED, None, {"path": path, "reason": r}) for r in work.left_out]
     said += host_headers_note(path, stood_in)
@@ -289,7 +291,7 @@ ASSERTED = re.compile(
 """What a static assertion of the header beside ports says, and with which numbers."""
 
 
-def _refused(path: str, error: PorterError, tree: Tree) -> list[Diagnostic]:
+def _refused(path: str, error: PorterError, tree: Tree, target: str) -> list[Diagnostic]:
     if error.diagnostic.code is Code.DSL_OBSTACLE:
         return list(error.diagnostics)
     where = error.diagnostic.where
@@ -301,7 +303,7 @@ def _refused(path: str, error: PorterError, tree: Tree) -> list[Diagnostic]:
     if asserted is not None:
         numbers = f": {asserted['needed']}, and there are {asserted['there']}" if asserted["needed"] else ""
         return [Diagnostic(Code.PORT_DOES_NOT_FIT, None, {"path": path, "what": asserted["what"] + numbers})]
-    values = {"path": path, "arch": PORT_ARCH, "text": tree.original_names(_text(error))}
+    values = {"path": path, "arch": target, "text": tree.original_names(_text(error))}
     return [Diagnostic(Code.PORT_DOES_NOT_COMPILE, where, values, tree.original_names(error.diagnostic.detail))]
 
 

@@ -20,7 +20,13 @@ from porter.verify.problem import Problem
 
 
 def rows_of_case(
-    problem: Problem, of_port: Problem, file: Path, ported: Path, toolkit: Toolkit, unit: Unit
+    problem: Problem,
+    of_port: Problem,
+    file: Path,
+    ported: Path,
+    toolkit: Toolkit,
+    unit: Unit,
+    target: str = PORT_ARCH,
 ) -> tuple[list[ResourceRow], list[str]]:
     """The kernel of a case, and the headers that were stood in for. `of_port`: the problem as the port has it.
 
@@ -29,25 +35,25 @@ def rows_of_case(
     """
     if problem.case.dsl is not None:
         original, _ = compile_case(problem, file, ORIGINAL_ARCH)
-        port = _port_of(of_port, file, ported)
-        sides = (original.ptx, ORIGINAL_ARCH), (port.ptx, PORT_ARCH)
+        port = _port_of(of_port, file, ported, target)
+        sides = (original.ptx, ORIGINAL_ARCH), (port.ptx, target)
         for one, (ptx, arch), path in zip((original, port), sides, (file, ported), strict=True):
             require_shared_memory(assemble(toolkit, ptx, arch).resources, one.dynamic_smem, arch, path)
         return compare_modules(*sides, toolkit, dynamic=(original.dynamic_smem, port.dynamic_smem)), []
     before = compile_assembled(compile_request(problem, file, ORIGINAL_ARCH, unit), toolkit)
-    after = compile_assembled(compile_request(of_port, ported, PORT_ARCH, unit), toolkit)
+    after = compile_assembled(compile_request(of_port, ported, target, unit), toolkit)
     return [row(before.display_name or problem.case.entry, before, after)], [*before.stood_in, *after.stood_in]
 
 
-def _port_of(problem: Problem, file: Path, ported: Path) -> DslCompiled:
+def _port_of(problem: Problem, file: Path, ported: Path, target: str) -> DslCompiled:
     try:
-        return compile_case(problem, ported, PORT_ARCH)[0]
+        return compile_case(problem, ported, target)[0]
     except PorterError as error:
         raise placed_in_original(error, file, ported, problem.case.include_dirs) from None
 
 
 def rows_of_files(
-    file: Path, ported: Path, toolkit: Toolkit, include_dirs: tuple[Path, ...]
+    file: Path, ported: Path, toolkit: Toolkit, include_dirs: tuple[Path, ...], target: str = PORT_ARCH
 ) -> tuple[list[ResourceRow], list[str]]:
     """All kernels of a CUDA file, and the headers that were stood in for.
 
@@ -58,8 +64,8 @@ def rows_of_files(
     before = compile_ptx(CompileRequest(file, ORIGINAL_ARCH, include_dirs=here), toolkit)
     beside = directories_of(file, include_dirs)
     there = (*mirrored(file, ported, here), *here)
-    after = compile_ptx(CompileRequest(ported, PORT_ARCH, include_dirs=there, quote_dirs=beside), toolkit)
-    rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, PORT_ARCH), toolkit)
+    after = compile_ptx(CompileRequest(ported, target, include_dirs=there, quote_dirs=beside), toolkit)
+    rows = compare_modules((before.ptx, ORIGINAL_ARCH), (after.ptx, target), toolkit)
     return rows, [*before.stood_in, *after.stood_in]
 
 

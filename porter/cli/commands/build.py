@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, rules_option, tmem_check_option, trust_option
+from porter.cli.commands.shared import (
+    Command,
+    keep_option,
+    rules_option,
+    target_option,
+    tmem_check_option,
+    trust_option,
+)
 
 
 @click.command(cls=Command)
@@ -21,6 +28,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, tmem_
 @tmem_check_option
 @rules_option
 @keep_option
+@target_option
 @trust_option
 def build() -> None:
     """Build FILE for sm_90a and its port for sm_100a; registers, spills, stack, shared memory side by side.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, rules_option
+from porter.cli.commands.shared import Command, rules_option, target_option
 
 
 @click.command(cls=Command)
@@ -18,13 +18,15 @@ from porter.cli.commands.shared import Command, rules_option
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are.")  # fmt: skip
 @rules_option
+@target_option
 def check() -> None:
     """Check files or trees, and write nothing: findings with their place, reason and what to do.
 
     A finding is what only Hopper has, in code that is to run on SM100. With --sm100 the files are taken to be for SM100
     already, as CUDA (raw or CuTe C++), PTX, CuTe DSL and build files: loads from Tensor Memory of a width that is slow
     or does not fit the kernel's registers, that are used before they are waited for or stand among assertions,
-    conditions and switches that leave SM100 out, targets without tcgen05, Tensor Memory that is not freed.
+    conditions and switches that leave SM100 out, targets without tcgen05, Tensor Memory that is not freed. With --to
+    they are held against that chip.
 
     A place that is wanted as it is has a comment on its line or above it, `// porter: keep PT7001`; one that keeps
     nothing is a finding.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, rules_option, trust_option
+from porter.cli.commands.shared import Command, keep_option, rules_option, target_option, trust_option
 
 
 @click.command(cls=Command)
@@ -25,6 +25,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, trust
               help="Also ports as a Hopper GPU can run them, with tcgen05 emulated.")  # fmt: skip
 @rules_option
 @keep_option
+@target_option
 @trust_option
 def kit() -> None:
     """Pack kernels and their ports for somebody who has the GPU: one archive that runs where there is a driver and

@@ -112,6 +112,22 @@ def keep_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_target(ctx: click.Context, option: click.Parameter, value: str) -> None:
+    try:
+        target = importlib.import_module("porter.passes.targets").port_target(value).name
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    install(replace(current(), target=target))
+
+
+def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--to: for commands that make a port, or compile one. The session has it."""
+    return click.option(
+        "--to", default="sm_100a", show_default=True, expose_value=False, callback=_take_target, metavar="TARGET",
+        help="The chip that the port is for: sm_100a (B200), sm_103a (B300) or sm_110a (Thor).",
+    )(function)  # fmt: skip
+
+
 def _take_trust(ctx: click.Context, option: click.Parameter, value: bool) -> None:
     importlib.import_module("porter.build.trust").settle(value, lambda question: current().ask(question))
 

@@ -22,6 +22,8 @@ from porter.passes.dsl.frame import frame_edits
 from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
 from porter.passes.keeping import Kept
+from porter.passes.targets import retargeted
+from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import Planned, Selection, pass_groups
 from porter.rules.load import load_rules, names_of
 from porter.rules.rule import Region, Rule
@@ -66,6 +68,7 @@ def port_python(
     ignore: Sequence[str] = (),
     rule_directories: Sequence[str] = (),
     search: Sequence[Path] = (),
+    target: PortTarget = SM100A,
 ) -> DslPortResult:
     """Port a Python file and the modules that it imports; nothing is changed if something in them cannot be ported.
     Modules are looked for beside the file, in `search`, and where the interpreter looks.
@@ -86,14 +89,15 @@ def port_python(
     result.diagnostics += planned.diagnostics
     if has_errors(planned.diagnostics) or not planned.groups:
         return result
-    ported = apply_groups(port.originals(), planned.groups)
+    groups = retargeted(planned.groups, port.originals(), target)
+    ported = apply_groups(port.originals(), groups)
     files, scaffold, said = outputs.written(closure, port.places, port.patched, ported)
     if not select and not ignore and not has_errors(said):
         said += _left(files)
     result.diagnostics += said
     if not has_errors(said):
         result.files, result.scaffold = files, scaffold
-        result.groups = [g for group in planned.groups if (g := _within(group, own)) is not None]
+        result.groups = [g for group in groups if (g := _within(group, own)) is not None]
         result.kernels = [k.name for found in port.frames.values() for k in found]
     return result
 

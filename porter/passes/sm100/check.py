@@ -18,6 +18,7 @@ from porter.passes.sm100.python import python_findings
 from porter.passes.sm100.signs import advice_rules, signs_in, stated_findings
 from porter.passes.sm100.waits import Own
 from porter.passes.tiled.port import HEADER
+from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.load import load_rules, names_of
 from porter.rules.match import Match, text_matches
 from porter.rules.rule import Rule
@@ -31,9 +32,10 @@ def sm100_findings(
     include_dirs: Sequence[Path] = (),
     rules: tuple[str, ...] = (),
     builds: Iterable[Path] = (),
+    target: PortTarget = SM100A,
 ) -> list[Diagnostic]:
     """What is found in a source with its local headers, in PTX or in a build file, in the order of its text. `builds`
-    are the build files that decide how a source is compiled.
+    are the build files that decide how a source is compiled, `target` the chip that it is for.
 
     Raises:
         PorterError: what reading the file raises.
@@ -41,9 +43,9 @@ def sm100_findings(
     known = load_rules(rules)
     advice = advice_rules(known)
     if path.suffix.lower() == PTX_ENDING:
-        found = ptx_findings(str(path), read_source(path).decode("utf-8", "replace"))
+        found = ptx_findings(str(path), read_source(path).decode("utf-8", "replace"), target)
     elif path.suffix.lower() in CUDA_ENDINGS:
-        found = _cuda(load_sources(path, include_dirs), advice, known, _asserts(advice, builds))
+        found = _cuda(load_sources(path, include_dirs), advice, known, _asserts(advice, builds), target)
     else:
         found, names = _text(path, advice), names_of(known)
         if is_python(path):
@@ -55,12 +57,14 @@ def _order(where: Location | None) -> tuple[str, int, int]:
     return (where.path, where.line, where.column) if where is not None else ("", 0, 0)
 
 
-def _cuda(sources: SourceSet, advice: Sequence[Rule], known: Sequence[Rule], asserts: bool | None) -> list[Diagnostic]:
+def _cuda(
+    sources: SourceSet, advice: Sequence[Rule], known: Sequence[Rule], asserts: bool | None, target: PortTarget
+) -> list[Diagnostic]:
     ported = any(PurePath(path).name == HEADER for path in sources.files)
     # Where the header of ports stands, CuTe's types of Hopper say who has which element.
     hopper = [r for r in known if r.report is not None and r.becomes != _UNCHANGED and not ported]
     own_files = [file for path, file in sources.files.items() if PurePath(path).name != HEADER]
-    files = [Checked(file, advice, hopper) for file in own_files]
+    files = [Checked(file, advice, hopper, target) for file in own_files]
     own = Own(frozenset().union(*(checked.defined for checked in files)))
     for checked in files:
         own.learn(checked.file, checked.statements, checked.of("wait"))

@@ -17,10 +17,10 @@ from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers, loc
 from porter.lang.text import Span
 from porter.passes.sm100.conditions import Branch, Conditions
 from porter.passes.sm100.findings import Budget, Load, budget_of_block, load_findings
-from porter.passes.sm100.instructions import HOPPER, SM100, access_of, is_tcgen05, only_hopper
+from porter.passes.sm100.instructions import HOPPER, absent_findings, access_of, is_tcgen05, only_hopper
 from porter.passes.sm100.signs import Sign, load_shape, signs_in, stated_findings
 from porter.passes.sm100.waits import Own, named, unwaited
-from porter.ptx.arch import TARGETS
+from porter.ptx.arch import SM100A, TARGETS, PortTarget
 from porter.ptx.ast import Instruction
 from porter.rules.match import matches
 from porter.rules.rule import Rule
@@ -43,8 +43,10 @@ class Mark:
 class Checked:
     """One file with what rules and asm statements say of it."""
 
-    def __init__(self, file: CudaFile, rules: Sequence[Rule], hopper: Sequence[Rule]) -> None:
-        self.file = file
+    def __init__(
+        self, file: CudaFile, rules: Sequence[Rule], hopper: Sequence[Rule], target: PortTarget = SM100A
+    ) -> None:
+        self.file, self.target = file, target
         self.signs = signs_in(rules, lambda rule: matches(rule, file))
         self.hopper_rules = hopper
         self.conditions = Conditions(file, {s.given["name"] for s in self.signs.get("macro", ())})
@@ -92,6 +94,7 @@ def cuda_findings(checked: Checked, own: Own, asserts: bool | None) -> list[Diag
     )
     found += _under_conditions(checked)
     found += _hopper_left(checked, own)
+    found += absent_findings(((s.where, i) for s, i in checked.instructions), checked.target)
     found += _loads(checked)
     found += unwaited(checked.file, checked.statements, checked.of("copy"), checked.of("use"), own)
     found += _kept(checked)
@@ -109,8 +112,8 @@ def _under_conditions(checked: Checked) -> Iterator[Diagnostic]:
             continue
         inside = [m for m in checked.blackwell if _innermost(conditions, m, branch)]
         hopper = any(_innermost(conditions, m, branch) for m in checked.hopper)
-        on_hopper, on_sm100 = conditions.taken(branch, HOPPER), conditions.taken(branch, SM100)
-        values = {"condition": branch.condition}
+        on_hopper, on_sm100 = conditions.taken(branch, HOPPER), conditions.taken(branch, checked.target.name)
+        values = {"condition": branch.condition, "target": checked.target.name}
         empty = not _SAYING.sub(b"", file.lexed.uncommented[branch.body.start : branch.body.end]).strip()
         if on_sm100 is False and (inside or (on_hopper and branch.alone and not hopper and not empty)):
             yield Diagnostic(Code.SM100_LEFT_OUT, location(file, branch.head), values)
@@ -128,11 +131,14 @@ def _innermost(conditions: Conditions, mark: Mark, branch: Branch) -> bool:
 
 
 def _hopper_left(checked: Checked, own: Own) -> Iterator[Diagnostic]:
-    """Once for each name, where it is compiled for sm_100a; what the sources define under such a name is theirs."""
+    """Once for each name, where it is compiled for the chip; what the sources define under such a name is theirs."""
     first: dict[str, Mark] = {}
     times: dict[str, int] = {}
     for mark in checked.hopper:
-        if mark.name not in own.defined and checked.conditions.there(mark.where.start, SM100) is not False:
+        if (
+            mark.name not in own.defined
+            and checked.conditions.there(mark.where.start, checked.target.name) is not False
+        ):
             first.setdefault(mark.name, mark)
             times[mark.name] = times.get(mark.name, 0) + 1
     for name, mark in first.items():

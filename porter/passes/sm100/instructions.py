@@ -3,37 +3,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.passes.sm100.findings import Budget, Load, budget_of_block, load_findings
+from porter.passes.targets import absent
+from porter.ptx.arch import PORT_TARGETS, SM100A, PortTarget
 from porter.ptx.ast import Block, Function, Imm, Instruction, Module, Placeholder, Reg, Statement, Sym
 from porter.ptx.parser import parse_module
 from porter.ptx.table import UnknownInstruction, check, destinations, opcode_modifiers, sources
 from porter.ptx.tmem_access import TmemAccess
 
 HOPPER = "sm_90a"
-SM100 = "sm_100a"
+SM100 = SM100A.name
 _ASSERTION = "__assertfail"
 _ENDS = ("bra", "brx", "call", "exit", "ret")
 """Opcodes behind which another basic block, or code that is not followed, may have waited."""
 
 
-def ptx_findings(path: str, text: str) -> list[Diagnostic]:
+def ptx_findings(path: str, text: str, target: PortTarget = SM100A) -> list[Diagnostic]:
     """Everything that is found in a PTX module.
 
     Raises:
         PorterError: what `parse_module` raises.
     """
     module = parse_module(text)
-    found = list(_target(path, module))
+    found = list(_target(path, module, target))
     allocated: Location | None = None
     freed = False
     for function in module.functions:
         body = list(flat(function.body or ()))
         instructions = [s for s in body if isinstance(s, Instruction)]
         found += _hopper(path, instructions)
+        found += absent_findings(((Location(path, i.line), i) for i in instructions), target)
         found += _loads(path, function, instructions)
         found += _unwaited(path, body)
         for instruction in instructions:
@@ -72,16 +75,26 @@ def only_hopper(instruction: Instruction) -> bool:
         return instruction.parts[0] == "wgmma"
 
 
-def _target(path: str, module: Module) -> Iterator[Diagnostic]:
-    if module.target == target_without_suffix(SM100) and any(
+def absent_findings(instructions: Iterable[tuple[Location, Instruction]], target: PortTarget) -> Iterator[Diagnostic]:
+    """Instructions that sm_100a has and the target has not, each once."""
+    if target == SM100A:
+        return
+    said: set[str] = set()
+    for where, instruction in instructions:
+        why = absent(instruction, target)
+        if why is not None and why not in said:
+            said.add(why)
+            yield Diagnostic(Code.TARGET_LACKS, where, {"target": target.name, "why": why})
+
+
+def _target(path: str, module: Module, target: PortTarget) -> Iterator[Diagnostic]:
+    plain = module.target in {f"sm_{t.sm}" for t in PORT_TARGETS}
+    other = target != SM100A and module.target in {t.name for t in PORT_TARGETS} - {target.name}
+    if (plain or other) and any(
         isinstance(s, Instruction) and s.parts[0] == "tcgen05" for f in module.functions for s in flat(f.body or ())
     ):
         what = f"tcgen05 under `.target {module.target}`"
-        yield Diagnostic(Code.PLAIN_TARGET, Location(path), {"what": what, "advice": f"write `.target {SM100}`"})
-
-
-def target_without_suffix(name: str) -> str:
-    return name.rstrip("af")
+        yield Diagnostic(Code.PLAIN_TARGET, Location(path), {"what": what, "advice": f"write `.target {target.name}`"})
 
 
 def _hopper(path: str, instructions: Sequence[Instruction]) -> Iterator[Diagnostic]:

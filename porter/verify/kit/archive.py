@@ -27,7 +27,7 @@ _FLAGS = ("-std=c++17", "-O1", "-fdata-sections", "-ffunction-sections", "-Wl,--
           "-static-libgcc")  # fmt: skip
 _README = """\
 This archive runs GPU kernels and writes down what they computed. It needs a Linux machine (x86-64, glibc 2.35 or
-newer) with an NVIDIA GPU of compute capability 9.0, 10.0 or 10.3 and its driver; no CUDA toolkit, no Python, no
+newer) with an NVIDIA GPU of compute capability 9.0, 10.0, 10.3 or 11.0 and its driver; no CUDA toolkit, no Python, no
 network, no root.
 
     ./run.sh                 # some seconds; writes record.txt here

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from porter.build.port_plan import PortPlan
 from porter.build.ptxas import assemble
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.hopper import Layout
 from porter.hopper.library import ARITHMETIC, HOST_VARIABLE, MODES
+from porter.ptx.arch import PORT_TARGETS
 from porter.ptx.tensormap import ENCODED_BYTES
 from porter.verify.arguments import MapAddress, MapValue, Pointer
 from porter.verify.backends import SimBackend
@@ -25,18 +27,21 @@ from porter.verify.images import Image, make_image
 from porter.verify.inputs import choose, generate
 from porter.verify.launching import build_port, launch_of
 from porter.verify.params import argument_bytes
-from porter.verify.prepare import PortOf
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.record import inputs_digest, kernel_digest
 from porter.verify.settings import SimOptions
 from porter.verify.yaml_file import read_yaml
 
-CAPABILITY = {"sm_90a": "9.0", "sm_100a": "10.0", "sm_103a": "10.3"}
+CAPABILITY = {"sm_90a": "9.0", **{t.name: t.version for t in PORT_TARGETS}}
 """GPUs that run a cubin for an architecture (PTX ISA 11.1.2: that chip alone)."""
 EMULATED = "port-emulated"
 PROBE = "probe"
-NEXT = "sm_103a"
-"""A chip whose tcgen05 is that of sm_100a (PTX ISA 9.7.16); the simulator runs the code for sm_100a in its place."""
+NEXT = ("sm_103a",)
+"""Further chips that every kit is for."""
+FOR_CHIP = "port-"
+"""In front of the name of a further chip: what its port is called."""
+Compiled = tuple[str, str, BuiltKernel, Problem, LaunchValues, str]
+PortFor = Callable[[Case, str], tuple[PortPlan | None, list[Diagnostic]]]
 PROBES = Path(__file__).parent / "probes"
 """Cases that ask a GPU what the PTX ISA leaves open; what they should give is what the simulator assumes."""
 PATIENCE_NS = 10_000_000_000
@@ -93,11 +98,13 @@ def kit_runs(
     families: list[str] | None,
     seed: int,
     builder: Builder,
-    port_of: PortOf,
+    port_of: PortFor,
     lowerer: Lowerer | None = None,
+    further: Sequence[str] = NEXT,
 ) -> tuple[list[KitRun], list[Diagnostic]]:
-    """The runs of a case: the original, the port, and with a `lowerer` the port as a Hopper GPU can run it, none of
-    them assembled. Diagnostics say why a port is missing.
+    """The runs of a case: the original, the port, ports for `further` chips, of which the simulator runs the code for
+    sm_100a in their place, and with a `lowerer` the port as a Hopper GPU can run it, none of them assembled.
+    Diagnostics say why a port is missing.
 
     Raises:
         PorterError: what binding, porting and compiling raise; KIT_CASE for a case that no kit can hold.
@@ -106,19 +113,21 @@ def kit_runs(
     _require_plain(problem)
     original = builder.build(problem, case.kernel, ORIGINAL_ARCH)
     port: BuiltKernel | None = None
-    plan, notes = port_of(case)
+    missing: list[Diagnostic] = []
+    plan, notes = port_of(case, PORT_ARCH)
     own = kernel_digest(case)
     programs = [("original", CAPABILITY[ORIGINAL_ARCH], original, problem, launch_of(problem, original), own)]
     if plan is not None:
-        built = build_port(problem, plan, builder)
-        port, given = built.kernel, (built.problem, built.launch)
-        texts = hashlib.sha256(port_text(plan.files) if plan.files else built.source.read_bytes()).hexdigest()
-        programs.append(("port", CAPABILITY[PORT_ARCH], port, *given, texts))
-        if case.dsl is None:
-            following = builder.build(built.problem, built.source, NEXT)
-            programs.append((f"port-{NEXT}", CAPABILITY[NEXT], following, *given, texts))
+        ours, port = _compiled(problem, plan, "port", PORT_ARCH, builder)
+        programs.append(ours)
+        for target in further if case.dsl is None else ():
+            other, said = port_of(case, target)
+            if other is None:
+                missing += said
+            else:
+                programs.append(_compiled(problem, other, f"{FOR_CHIP}{target}", target, builder)[0])
         if lowerer is not None:
-            programs.append((EMULATED, CAPABILITY[ORIGINAL_ARCH], port, *given, texts))
+            programs.append((EMULATED, CAPABILITY[ORIGINAL_ARCH], *ours[2:]))
     found = []
     for family in choose(families, problem):
         inputs = generate(problem, family, seed)
@@ -127,9 +136,17 @@ def kit_runs(
         for program, capability, kernel, bound, launch, text in programs:
             found.append(
                 KitRun(case.name, problem.sizes, family.name, seed, program, capability, text, facts,
-                       kernel.bound(bound), kernel, launch, images, model=port if kernel.arch == NEXT else None)
+                       kernel.bound(bound), kernel, launch, images, model=None if kernel is original else port)
             )  # fmt: skip
-    return found, [] if plan is not None else notes
+    return found, notes if plan is None else missing
+
+
+def _compiled(
+    problem: Problem, plan: PortPlan, name: str, target: str, builder: Builder
+) -> tuple[Compiled, BuiltKernel]:
+    built = build_port(problem, plan, builder, target)
+    texts = hashlib.sha256(port_text(plan.files) if plan.files else built.source.read_bytes()).hexdigest()
+    return (name, CAPABILITY[target], built.kernel, built.problem, built.launch, texts), built.kernel
 
 
 def probe_runs(builder: Builder) -> list[KitRun]:

@@ -76,7 +76,12 @@ class _Ran:
 
 
 def verify_programs(
-    original: Request, port: Request, toolkit: Toolkit, options: SimOptions, hazards: bool = True
+    original: Request,
+    port: Request,
+    toolkit: Toolkit,
+    options: SimOptions,
+    hazards: bool = True,
+    target: str = PORT_ARCH,
 ) -> VerifyResult:
     """Build and run both, the original for Hopper and the port for Blackwell, and compare. `hazards`: in the checking
     simulator.
@@ -87,7 +92,7 @@ def verify_programs(
     began = time.perf_counter()
     options = replace(options, arithmetic="exact", rules="sm_100")
     ours = _run("original", replace(original, arch=ORIGINAL_ARCH), toolkit, options, hazards)
-    theirs = _run("port", replace(port, arch=PORT_ARCH), toolkit, options, hazards)
+    theirs = _run("port", replace(port, arch=target), toolkit, options, hazards)
     between = tuple(_comparisons(ours.launches, theirs.launches))
     checked = judged([r.hazards for r in (ours, theirs) if r.hazards is not None], [original.path, port.path])
     diagnostics = [*_unfinished(original.path, port.path, ours, theirs), *_unlike(port.path, ours, theirs)]
