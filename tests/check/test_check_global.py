@@ -503,3 +503,45 @@ def test_a_replaced_tensor_map() -> None:
     narrow = REPLACED.replace("[%r20], 0, 32", "[%r20], 0, 16")
     assert replaced(narrow.replace("BEFORE", sync).replace("ACQUIRE", ACQUIRE))[1] == [0, 0]
     assert errors(replaced(REPLACED.replace("BEFORE", sync).replace("ACQUIRE", ""))[0]) == {"G6"}
+
+
+# A table that all threads read in an order of their own, as generators of random numbers do; then thread 0 of block 1
+# writes a word of it.
+TABLE = """.reg .b32 %x; mov.u32 %x, %ctaid.x; mad.lo.u32 %r3, %x, 977, %r0; mov.u32 %r4, 0;
+NEXT: mad.lo.u32 %r3, %r3, 1664525, 1013904223; shr.u32 %r5, %r3, 10; and.b32 %r6, %r5, 1024; setp.eq.u32 %p2, %r6, 0;
+@%p2 bra SKIP;
+and.b32 %r5, %r5, 1020; cvt.u64.u32 %d2, %r5; add.u64 %d3, %d1, %d2; ld.global.u32 %r6, [%d3];
+{sync}
+SKIP: add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 60; @%p3 bra NEXT;
+{meet}
+setp.eq.and.u32 %p2, %x, 1, %p0; @%p2 st.global.u32 [%d1+{word}], %r0;
+ret;
+"""
+
+
+def table(threads: int = 128, sync: str = "", meet: str = "", word: int = 256) -> Outcome:
+    return check(TABLE.format(sync=sync, meet=meet, word=word), "sm_90a", threads, grid=2, cluster=2)
+
+
+@pytest.mark.parametrize(("threads", "sync"), [(32, ""), (32, "bar.warp.sync 0xffffffff;"), (128, "")])
+def test_what_is_remembered_of_reads_of_a_table_does_not_grow_with_them(
+    threads: int, sync: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("porter.sim.check.global_shadow._SETS_KEPT", 500)
+    outcome = table(threads, sync)
+    assert errors(outcome) == {"G2"}
+    assert outcome.grid is not None
+    # As many as the table has words, at most twice as many before those not in use are given anew.
+    assert len(outcome.grid.sets) < 1200
+
+
+@pytest.mark.parametrize("kept", [1, 1 << 14])
+@pytest.mark.parametrize("word", range(0, 1024, 256))
+def test_races_with_reads_of_a_table_are_found_in_every_word(
+    word: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("porter.sim.check.global_shadow._SETS_KEPT", kept)
+    outcome = table(word=word)
+    assert errors(outcome) == {"G2"}
+    assert {h.first.opcode for h in outcome.hazards if h.first} == {"ld.global.u32"}
+    assert not errors(table(word=word, meet="barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"))

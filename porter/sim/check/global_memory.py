@@ -100,6 +100,7 @@ class GlobalMemoryCheck(Observer):
     ) -> None:  # fmt: skip
         if value is not None:
             value = np.broadcast_to(np.asarray(value), (n, 32, size // item) if size > item else (n, 32))
+        self.state.forget_unused_sets()
         warps = self.machine.warps(idx)
         order = self.order(at)
         lanes = np.broadcast_to(True if mask is None else mask, (n, 32))
@@ -318,6 +319,7 @@ class GlobalMemoryCheck(Observer):
         item: int,
     ) -> None:
         state = self.state
+        state.forget_unused_sets()
         shadow = state.shadow(allocation)
         for unit in {offset | 4, item if shape[-1] % 4 else 4, *(s | 4 for s in strides[:-1])}:
             shadow.fit(unit & -unit)

@@ -25,6 +25,8 @@ from porter.sim.program import Program
 Array = npt.NDArray[Any]
 _GRANULE = 4
 _LARGEST_SET = 64
+_SETS_KEPT = 1 << 14
+"""Sets that are kept before it is first looked for those that no granule has any longer."""
 _ACTORS_OF_A_GRID = 1 << 40
 
 
@@ -125,6 +127,8 @@ class GlobalState:
         # By warp: the epoch of its last release of tensor maps.
         self.released: dict[int, int] = {}
         self._extended: dict[tuple[int, int], int] = {}
+        self._free: list[int] = []
+        self._most_sets = _SETS_KEPT
         self._actors = np.zeros(1024, np.int64)
 
     def begin_dependent(self) -> None:
@@ -161,23 +165,53 @@ class GlobalState:
         return self._actors[numbers]
 
     def extend(self, set_number: int, access_number: int) -> int:
-        """The set with one more access, which replaces an earlier one of its kind by the same warp."""
+        """The set with one more access, which replaces an earlier one of its kind by the same warp. Of what a warp does
+        between two synchronizations the first access stands for all: whatever orders one orders the others."""
         key = set_number, access_number
         found = self._extended.get(key)
         if found is None:
             access = self.access(access_number)
-            members = dict(self.sets[set_number])
             own = access.actor, access.kind
-            members.pop(own, None)
-            while len(members) >= _LARGEST_SET:
-                del members[next(iter(members))]
-            members[own] = access_number
-            found = self._extended[key] = len(self.sets)
-            self.sets.append(members)
-            changes = self.set_changes[set_number] or access.atomic
-            self.set_changes.append(changes)
-            self.any_change |= changes
+            held = self.sets[set_number].get(own)
+            alike = held is not None and self._at_one_time(self.access(held), access)
+            found = self._extended[key] = set_number if alike else self._with(set_number, own, access_number)
         return found
+
+    def _at_one_time(self, one: GlobalAccess, other: GlobalAccess) -> bool:
+        same_grid = one.wave.grid == other.wave.grid
+        return (
+            one.proxy == other.proxy == "generic" and same_grid and (one.done, one.order) == (other.done, other.order)
+        )
+
+    def _with(self, set_number: int, own: tuple[int, str], access_number: int) -> int:
+        members = dict(self.sets[set_number])
+        members.pop(own, None)
+        while len(members) >= _LARGEST_SET:
+            del members[next(iter(members))]
+        members[own] = access_number
+        changes = self.set_changes[set_number] or self.access(access_number).atomic
+        self.any_change |= changes
+        if self._free:
+            found = self._free.pop()
+            self.sets[found], self.set_changes[found] = members, changes
+        else:
+            found = len(self.sets)
+            self.sets.append(members)
+            self.set_changes.append(changes)
+        return found
+
+    def forget_unused_sets(self) -> None:
+        """Numbers of sets that no granule has are given anew. Nobody else may hold one while this is called."""
+        if len(self.sets) - len(self._free) < self._most_sets:
+            return
+        used = {0}
+        for shadow in self.shadows.values():
+            used.update(np.unique(shadow.others).tolist())
+        for number in set(range(len(self.sets))) - used - set(self._free):
+            self.sets[number] = {}
+            self._free.append(number)
+        self._extended.clear()
+        self._most_sets = max(_SETS_KEPT, 2 * len(used))
 
     def members(self, set_numbers: Iterable[int], only_changes: bool) -> dict[int, int]:
         """Accesses of some sets, each with a set it was found in; perhaps only the atomic ones."""
