@@ -281,9 +281,9 @@ def _run_nvcc(
                 *map(links.in_option, flags),
                 "-ccbin",
                 host,
-                "-MD",
-                "-MF",
-                "unit.d",
+                # -MD of nvcc itself would preprocess once more, for the host
+                "-Xcompiler",
+                "-MD,-MF,unit.d",
                 "-o",
                 "unit.ptx",
                 _UNIT,

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, fields
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from cute_run import Array
+from cute_run import Array, cutlass_directories
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,8 @@ def covering(cases: Iterable[Case], strength: int) -> list[Case]:
 
 
 KERNEL = """
-#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED
 #include <cute/tensor.hpp>
+@shapes@
 @include@
 #include <cutlass/arch/barrier.h>
 using namespace cute;
@@ -281,9 +283,29 @@ BLACKWELL = {
 }
 
 
+_SELDOM = frozenset({24})
+"""Sizes that CuTe has behind CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED only, with 23 more, which take 20 s to compile."""
+
+
+@cache
+def _seldom_shapes() -> str:
+    """CuTe's own text of its extended shapes, without those of other sizes."""
+    include, _ = cutlass_directories()
+    texts = []
+    for name in ("arch/mma_sm90_gmma_ext.hpp", "atom/mma_traits_sm90_gmma_ext.hpp"):
+        text = (include / "cute" / name).read_text().replace("#pragma once", "")
+        head, *shapes, end = re.split(r"^/{40,}\n", text, flags=re.MULTILINE)
+        kept = [s for s in shapes if any(f"_64x{size}x" in s for size in _SELDOM)]
+        assert len(kept) < len(shapes) / 10
+        texts.append("".join([head, *kept, end]))
+    return "\n".join(texts)
+
+
 def source(cases: Iterable[Case], spelling: dict[str, str]) -> str:
     """A translation unit with a kernel for each case."""
-    text = KERNEL
+    cases = list(cases)
+    shapes = _seldom_shapes() if any(case.size in _SELDOM for case in cases) else ""
+    text = KERNEL.replace("@shapes@", shapes)
     for name, value in spelling.items():
         text = text.replace(f"@{name}@", value)
     return text + "\n" + "\n".join(case.instance() for case in cases)
