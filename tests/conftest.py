@@ -12,6 +12,8 @@ import pytest
 
 # Kernels and references of the tests are Python that may run.
 os.environ["PORTER_TRUST"] = "1"
+# Processes that tests start find Porter compiled, as where it is installed.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def _missing_gpu() -> str | None:

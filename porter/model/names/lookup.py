@@ -103,6 +103,7 @@ class Lookup:
         self._open = 0
         """Directives, using-declarations and bases that are being found out: answers may lack something meanwhile."""
         self._seen_from: dict[tuple[int, str], Found] = {}
+        self._types_seen_from: dict[tuple[int, str], Found] = {}
         self._members: dict[tuple[int, str], Found] = {}
         self._based: dict[int, list[tuple[ClassScope, bool]]] = {}
         self._closed: set[tuple[int, int]] = set()
@@ -361,7 +362,16 @@ class Lookup:
             found = self._local(site, name, pending)
             if found.classes or found.aliases or found.namespaces:
                 return found
-        for scope in site.scope.above():
+        key = (id(site.scope), name)
+        if pending or self._open:
+            return self._types_around(site.scope, name, pending)
+        if key not in self._types_seen_from:
+            self._types_seen_from[key] = self._types_around(site.scope, name, pending)
+        return self._types_seen_from[key]
+
+    def _types_around(self, start: Scope, name: str, pending: list[tuple[Scope, Scope]]) -> Found:
+        """What a name in front of `::` means in the innermost of the scopes around `start` that has it."""
+        for scope in start.above():
             self._nominate(scope, self._nominated(scope), pending)
             found = self.own(scope, name)
             for anchor, nominated in pending:

@@ -8,7 +8,7 @@ be one that the header declares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -55,6 +55,7 @@ class Outside:
         self.called = called
         self.complete = complete
         self.declared = declared
+        self._named_by: dict[tuple[int, int], frozenset[tuple[str, ...]]] = {}
 
     def paths(self, function: Function, node: Node) -> list[Path]:
         """What a written name is with the macro that it begins with expanded, one for each of the macro's bodies."""
@@ -117,7 +118,7 @@ class Outside:
         if prefix.rooted or not front or target[len(front) : -1] != steps:
             return False
         paths = [p for local, _ in self._locals(site) for _, p in local.directives]
-        brought = [self._nominated(p, Site(site.scope), depth) for p in paths]
+        brought: list[Set[tuple[str, ...]]] = [self._nominated(p, Site(site.scope), depth) for p in paths]
         brought += [self._directives(scope, depth) for scope in site.scope.above()]
         return any(front in names for names in brought)
 
@@ -185,13 +186,16 @@ class Outside:
         scopes = [scope, *scope.transparent]
         return [p for s in scopes for p in s.declared.get(name, ())]
 
-    def _directives(self, scope: Scope, depth: int) -> set[tuple[str, ...]]:
+    def _directives(self, scope: Scope, depth: int) -> frozenset[tuple[str, ...]]:
         """The namespaces that the directives of a scope name, and those that theirs name."""
-        found: set[tuple[str, ...]] = set()
-        for holder in (scope, *scope.transparent):
-            for path in holder.directives:
-                found |= self._nominated(path, Site(holder), depth)
-        return found
+        key = (id(scope), depth)
+        if key not in self._named_by:
+            found: set[tuple[str, ...]] = set()
+            for holder in (scope, *scope.transparent):
+                for path in holder.directives:
+                    found |= self._nominated(path, Site(holder), depth)
+            self._named_by[key] = frozenset(found)
+        return self._named_by[key]
 
     def _nominated(self, path: Path, site: Site, depth: int) -> set[tuple[str, ...]]:
         if depth > _DEPTH:
