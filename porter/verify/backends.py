@@ -92,9 +92,11 @@ class SimBackend:
             raise PorterError(Code.CAPTURE_NO_PTX, place(problem.case, "kernel"), kernel=kernel.entry)
         bound = kernel.bound(problem)
         at = Launch(launch.grid, launch.block, launch.cluster, launch.dynamic_smem, launch.cooperative)
-        outcome, after = self._once(kernel, kernel.function, bound, at, images)
+        options = dataclasses.replace(simulator_options(self.options), resident=launch.resident)
+        outcome, after = self._once(kernel, kernel.function, bound, at, options, images)
         if stopped_for_nothing(kernel, at, outcome):
-            outcome, after = self._once(kernel, kernel.function, bound, dataclasses.replace(at, registers=0), images)
+            at = dataclasses.replace(at, registers=0)
+            outcome, after = self._once(kernel, kernel.function, bound, at, options, images)
         return RunResult(
             status=outcome.status,
             findings=tuple(run_finding(f) for f in outcome.findings),
@@ -111,6 +113,7 @@ class SimBackend:
         function: ast.Function,
         problem: Problem,
         launch: Launch,
+        options: Options,
         images: Mapping[str, Image],
     ) -> tuple[Outcome, dict[str, Image]]:
         """The outcome of one launch, and the tensors after it."""
@@ -145,7 +148,7 @@ class SimBackend:
             launch,
             pack_params(function, values),
             memory,
-            simulator_options(self.options),
+            options,
         )
         after = {
             name: Image(

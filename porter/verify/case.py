@@ -72,6 +72,7 @@ class LaunchSpec:
     cluster: tuple[Expr, ...] = (1, 1, 1)
     dynamic_smem: Expr = 0
     cooperative: bool = False
+    resident: Expr | None = None
 
 
 @dataclass(frozen=True)

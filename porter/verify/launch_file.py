@@ -115,6 +115,7 @@ def _case(path: Path, data: Mapping[str, Any], ptx: Path | None) -> Case:
             tuple(at.get("cluster", (1, 1, 1))),
             at.get("dynamic_smem", 0),
             at.get("cooperative", False),
+            at.get("resident"),
         ),
         params=tuple(data["params"]),
         reference=None,

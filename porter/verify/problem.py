@@ -29,13 +29,15 @@ _MOST_ELEMENTS = 1 << 28
 
 @dataclass(frozen=True)
 class LaunchValues:
-    """Threads and blocks as (x, y, z); dynamic shared memory in bytes."""
+    """Threads and blocks as (x, y, z); dynamic shared memory in bytes. `resident`: how many blocks run at a time, None
+    for as many as the simulator lets."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic_smem: int = 0
     cooperative: bool = False
+    resident: int | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,8 @@ def _launch(scope: Scope) -> LaunchValues:
             raise scope.error("launch.cluster", f"grid extent {g} is not a multiple of cluster extent {c}"
                               f" in {'xyz'[axis]}")  # fmt: skip
     smem = scope.integer("launch.dynamic_smem", spec.dynamic_smem)
-    return LaunchValues(grid, block, cluster, smem, spec.cooperative)
+    resident = None if spec.resident is None else scope.integer("launch.resident", spec.resident, 1)
+    return LaunchValues(grid, block, cluster, smem, spec.cooperative, resident)
 
 
 def _template_argument(scope: Scope, expression: Expr) -> str:

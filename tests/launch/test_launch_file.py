@@ -443,3 +443,36 @@ def test_ptx_of_cute_dsl(arch: str, tmp_path: Path) -> None:
     result = SimBackend().run(found.kernel, found.problem, found.launch, found.images)
     np.testing.assert_array_equal(result.after["y"].elements(), np.append(X[:60] * 2, [1, 1, 1, 1]))
     assert porter("hazards", "--ptx", tmp_path / "kernel.ptx", "--launch", path).exit_code == 0
+
+
+# Block 0 looks a while for the flag that block 1 sets, and says whether it came.
+WAVES = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry waves(.param .u64 y)
+{
+.reg .b32 %r<9>; .reg .b64 %d<2>; .reg .pred %p<4>;
+ld.param.u64 %d0, [y]; mov.u32 %r0, %ctaid.x; setp.ne.u32 %p0, %r0, 0; mov.u32 %r1, 2000;
+@%p0 bra SETS;
+LOOKS: ld.acquire.gpu.global.u32 %r2, [%d0]; sub.u32 %r1, %r1, 1;
+setp.eq.u32 %p1, %r2, 0; setp.ne.and.u32 %p2, %r1, 0, %p1; @%p2 bra LOOKS;
+st.global.u32 [%d0+4], %r2; ret;
+SETS: st.release.gpu.global.u32 [%d0], %r0; ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("resident", "seen"), [(None, 1), (1, 0), (2, 1), ("N / 2", 0)])
+def test_how_many_blocks_run_at_a_time(resident: Any, seen: int, tmp_path: Path) -> None:
+    at = {"grid": [2], "block": [1], **({} if resident is None else {"resident": resident})}
+    fields = launch("waves", ["y"], {"y": {"dtype": "u32", "shape": [2], "init": 0}}, at=at, sizes={"N": 2})
+    assert output(written(tmp_path, fields, WAVES)).tolist() == [1, seen]
+
+
+@pytest.mark.parametrize("resident", [0, -1, 0.5, "N"])
+def test_blocks_that_cannot_run_at_a_time_are_refused(resident: Any, tmp_path: Path) -> None:
+    fields = launch("waves", ["y"], {"y": {"dtype": "u32", "shape": [2], "init": 0}},
+                    at={"block": [1], "resident": resident})  # fmt: skip
+    with pytest.raises(PorterError) as error:
+        load_launch(written(tmp_path, fields, WAVES))
+    assert "launch.resident" in str(error.value)
