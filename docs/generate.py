@@ -347,7 +347,7 @@ end the command with exit code 2 and the file and line (PT0015); so do sources w
 |---|---|---|---|
 """
 
-_KINDS = {"flag": "true or false", "texts": "list of texts", "directories": "list of directories",
+_KINDS = {"flag": "true or false", "file": "path", "texts": "list of texts", "directories": "list of directories",
           "paths": "list of paths"}  # fmt: skip
 
 

@@ -64,6 +64,13 @@ porter grade gemm.cu --what-if tile=128x256 --what-if pair,tile=256x256 --timeli
 It needs a case, which says the launch, and compiles both; nothing is run for it. `porter report` has it on the page and
 in Markdown and JSON. `porter plan` says without a compiler what the MMAs of a port allow.
 
+## For one GPU
+
+`porter grade --calibrate record.txt -o FILE` fits the constants of launches, loads, fills and stores to the record of a
+kit from a Blackwell GPU (docs/kits.md), and says how well kernels that were not fitted are met; `--calibration FILE`,
+or `calibration` in `porter.toml`, grades with them. Nobody has sent such a record yet: the constants below are those of
+published measurements.
+
 ## How it comes to it
 
 From the PTX: the loop over K, the MMAs in it with their M, N and the home of A, the bytes that an mbarrier expects, the

@@ -27,7 +27,7 @@ PROJECT = "pyproject.toml"
 @dataclass(frozen=True)
 class Key:
     """One setting. `option` is the option that it stands for, `parameter` what commands call its value; `kind` is
-    `flag`, `texts`, `directories` or `paths`. Settings that are `joined` are added to the command line's."""
+    `flag`, `file`, `texts`, `directories` or `paths`. Settings that are `joined` are added to the command line's."""
 
     option: str
     parameter: str
@@ -46,6 +46,7 @@ KEYS: Mapping[str, Key] = {
     "keep-hopper": Key(
         "--keep-hopper", "", "flag", False, "Whether ports stand beside their originals; else as the build says."
     ),
+    "calibration": Key("--calibration", "", "file", False, "Constants of `porter grade` for a GPU that was measured."),
     "mend": Key("--mend", "mends", "flag", False, "`porter port` also offers what the original itself lacks."),
     "compile": Key("--compile", "compiles", "flag", False, "Whether `porter port` compiles original and port."),
 }
@@ -128,6 +129,10 @@ def _checked(path: Path, text: str, key: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise refused(f"has to be true or false, not {value!r}")
         return value
+    if known.kind == "file":
+        if not isinstance(value, str) or not (path.parent / value).is_file():
+            raise refused(f"has to name a file, not {value!r}")
+        return path.parent / value
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise refused(f"has to be a list of texts, not {value!r}")
     if known.kind == "texts":
@@ -212,6 +217,7 @@ def configure(ctx: click.Context, session: Session) -> Session:
         ignore=config.texts("ignore"),
         keep_hopper=config.values.get("keep-hopper") if session.keep_hopper is None else session.keep_hopper,
         include_dirs=tuple(map(Path, config.texts("include-dirs"))),
+        calibration=config.values.get("calibration"),
     )
 
 

@@ -58,6 +58,8 @@ class Session:
     """Ports stand beside their originals, for a build of both; None where nobody says."""
     target: str = "sm_100a"
     """The chip that ports are for."""
+    calibration: Path | None = None
+    """Constants of `porter grade` for somebody's GPU."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

@@ -6,13 +6,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from rich.text import Text
+
 from porter.cli.context import Session, command
-from porter.cli.grading import Candidate, of_case, of_launch, of_program, of_ptx
+from porter.cli.grading import Candidate, calibration_of, grade_with, of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.launches import require_launch
+from porter.cli.timing import calibrate
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
+from porter.grade.calibration_file import Calibration
 from porter.grade.model import Grade, missing
-from porter.grade.model import grade as grade_shape
 from porter.grade.shape import Problem
 from porter.grade.whatif import apply, read_problem
 from porter.lang.sources import CUDA_ENDINGS, is_python
@@ -36,9 +39,16 @@ def grade(
     include_dirs: tuple[Path, ...],
     ptx_path: Path | None,
     launch_path: Path | None,
+    calibration_path: Path | None,
+    record_path: Path | None,
+    output: Path,
 ) -> ExitCode:
     require_directories("-I", include_dirs)
-    size = _problem(problem)
+    if record_path is not None:
+        if path or ptx_path or launch_path:
+            raise PorterError(Code.BAD_OPTION, option="--calibrate", problem="takes no kernel")
+        return calibrate(session, record_path, output)
+    size, using = _problem(problem), calibration_of(session, calibration_path)
     launch = require_launch(path, ptx_path, launch_path)
     notes: list[Diagnostic] = []
     if launch is not None:
@@ -53,13 +63,15 @@ def grade(
     unknown: list[Diagnostic] = []
     shown = [c for c in found if c.reading.shape is not None] or found
     for candidate in shown:
-        _grade(candidate, size, what_if, graded, unknown, str(where))
+        _grade(candidate, size, what_if, using, graded, unknown, str(where))
     if not shown:
         facts = f"a kernel called {kernel}" if kernel is not None else "a kernel"
         unknown.append(Diagnostic(Code.GRADE_UNKNOWN, None, {"kernel": str(where), "facts": facts}))
     session.report([*notes, *unknown])
     session.show(*report_grade.text(graded))
-    body = report_grade.body(graded)
+    if using is not None:
+        session.show(Text(f"constants of a B200 are those of {using.device.get('name', 'a calibration')}"))
+    body = report_grade.body(graded) | {"calibration": None if using is None else dict(using.device)}
     if timeline is not None and graded:
         body["timeline"] = {"path": str(timeline), "events": report_grade.write_timeline(graded, timeline)}
     code = exit_code_of([*notes, *unknown])
@@ -93,7 +105,7 @@ def _read(
 
 
 def _grade(
-    candidate: Candidate, size: Problem, what_if: tuple[str, ...],
+    candidate: Candidate, size: Problem, what_if: tuple[str, ...], using: Calibration | None,
     graded: list[tuple[str, Candidate, Grade]], unknown: list[Diagnostic], where: str,
 ) -> None:  # fmt: skip
     """Grade a kernel, and what it would be if; what lacks facts is named."""
@@ -105,7 +117,7 @@ def _grade(
                 shape, problem = apply(change, shape, size)
             gaps = missing(shape) if shape is not None else candidate.reading.unknown
             if shape is not None and not gaps:
-                graded.append((change, candidate, grade_shape(shape, problem)))
+                graded.append((change, candidate, grade_with(shape, problem, using)))
                 continue
         except ValueError as error:
             raise PorterError(Code.BAD_OPTION, option="--what-if", problem=f"{change}: {error}") from None

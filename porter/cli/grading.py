@@ -15,11 +15,15 @@ from porter.cli.context import Session
 from porter.cli.porting import plan_of_case
 from porter.cli.programs import program_request
 from porter.diagnostics import Diagnostic
-from porter.grade.model import Grade, missing
+from porter.grade import calibration_file
+from porter.grade.calibration_file import Calibration
+from porter.grade.model import STANDARD, Grade, missing
 from porter.grade.model import grade as grade_shape
 from porter.grade.reading import Launch, Reading, read_shape
+from porter.grade.shape import Problem as Product
+from porter.grade.shape import Shape
 from porter.report import grade as report_grade
-from porter.verify.builder import BuiltKernel, parse_ptx
+from porter.verify.builder import PORT_ARCH, BuiltKernel, parse_ptx
 from porter.verify.case import Case
 from porter.verify.launch_file import load_launch
 from porter.verify.launched import launched, launched_record
@@ -62,6 +66,26 @@ def of_case(
     return [_candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None], notes
 
 
+def calibration_of(session: Session, path: Path | None) -> Calibration | None:
+    """That of a file, or of the configuration.
+
+    Raises:
+        PorterError: what `calibration_file.load` raises.
+    """
+    chosen = path or session.calibration
+    return calibration_file.load(chosen) if chosen is not None else None
+
+
+def grade_with(shape: Shape, problem: Product | None, using: Calibration | None, lifts: bool = True) -> Grade:
+    """A grade; what was measured on a Blackwell GPU says nothing of another chip.
+
+    Raises:
+        ValueError: what `grade` raises.
+    """
+    constants = using.constants if using is not None and shape.arch == PORT_ARCH else None
+    return grade_shape(shape, problem, lifts=lifts, constants=constants)
+
+
 def brief(session: Session, case: Case, port: Path | None, port_of: PortOf | None = None) -> report_grade.Brief:
     """Original and port of a case, on the problem that published figures share, without what would lift them. Nothing
     is run.
@@ -70,6 +94,7 @@ def brief(session: Session, case: Case, port: Path | None, port_of: PortOf | Non
         PorterError: what binding, porting and compiling raise.
     """
     found, notes = of_case(session, case, port, port_of)
+    using = calibration_of(session, None)
     rows: list[tuple[str, Candidate, Grade]] = []
     unknown = [note.message for note in notes]
     for one in found:
@@ -78,7 +103,7 @@ def brief(session: Session, case: Case, port: Path | None, port_of: PortOf | Non
         if shape is None or gaps:
             unknown.append(f"{one.label} {one.kernel}: not known: {'; '.join(one.reading.unknown or gaps)}")
         else:
-            rows.append(("", one, grade_shape(shape, lifts=False)))
+            rows.append(("", one, grade_with(shape, STANDARD, using, lifts=False)))
     return report_grade.Brief(case.name, rows, unknown)
 
 

@@ -19,6 +19,7 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.options import read_sizes, split_list
 from porter.cli.porting import plan_of_case
+from porter.cli.timing import timing_runs
 from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, worst_exit
 from porter.report import json as report_json
 from porter.report.exits import kit_exit
@@ -27,18 +28,9 @@ from porter.verify.case import Case, cases_of, load_case
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.inputs import choose
 from porter.verify.kit.archive import build_launcher, write_kit
-from porter.verify.kit.plan import (
-    CAPABILITY,
-    FOR_CHIP,
-    NEXT,
-    PROBE,
-    KitRun,
-    kit_runs,
-    probe_runs,
-    question_of,
-    with_image,
-)
-from porter.verify.kit.record import Held, KitRecord, hold, load_kit_record
+from porter.verify.kit.bare import assembled
+from porter.verify.kit.plan import CAPABILITY, FOR_CHIP, NEXT, PROBE, KitRun, kit_runs, probe_runs, with_image
+from porter.verify.kit.record import Held, KitRecord, Run, hold, load_kit_record
 from porter.verify.problem import bind
 
 
@@ -51,6 +43,7 @@ def kit(
     sizes: tuple[str, ...],
     seed: int,
     probes: bool,
+    timing: bool,
     rehearsal: bool,
 ) -> ExitCode:
     toolkit = find_toolkit(session.toolkit)
@@ -61,13 +54,14 @@ def kit(
         runs, notes = _runs(cases, sizes, split_list(families), seed, toolkit, lowerer, tell, session.target)
         if probes:
             runs += probe_runs(make_builder(toolkit, PORT_ARCH))
-        packed = write_kit([with_image(run, toolkit, lowerer) for run in runs], launcher, output, tell)
+        bare = [assembled(run, toolkit) for run in (timing_runs() if timing else [])]
+        packed = write_kit([with_image(run, toolkit, lowerer) for run in runs], launcher, output, tell, bare)
     session.report(notes)
     counts = ", ".join(f"{n} for compute capability {c}" for c, n in sorted(packed.runs.items()))
     session.show(Text(f"wrote {output}: {counts}; {packed.nbytes / 2**20:.1f} MiB, kit {packed.id}"))
     session.show(Text("there:  tar xf kit.tar && kit/run.sh     here:  porter verify KERNEL --against record.txt"))
     code = exit_code_of(notes)
-    body = {"path": str(output), "kit": packed.id, "runs": [_facts(r) for r in runs],
+    body = {"path": str(output), "kit": packed.id, "runs": [*map(_facts, runs), *map(_facts, bare)],
             "diagnostics": report_json.diagnostics(notes)}  # fmt: skip
     session.write_json(report_json.document("kit", code, body))
     return code
@@ -108,7 +102,7 @@ def _usual(case: Case) -> list[str]:
     return list(dict.fromkeys([names[0], names[-1]]))
 
 
-def _facts(run: KitRun) -> dict[str, Any]:
+def _facts(run: Run) -> dict[str, Any]:
     return {"label": run.label, "capability": run.capability, "source": run.source, "inputs": run.inputs}
 
 
@@ -132,7 +126,7 @@ def verify_record(session: Session, items: Sequence[Path | Case], path: Path, po
     session.report(notes)
     if held:
         session.show(_table(held))
-    session.show(*(Text(f"{h.run.case}: {question_of(h.run)} {h.verdict}: {_shown(h)}") for h in probes))
+    session.show(*(Text(f"{h.run.case}: {h.run.question} {h.verdict}: {_shown(h)}") for h in probes))
     verdicts = [h.verdict for h in held]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("same", "different", "failed", "missing"))
     session.show(Text(f"{record.name}, driver {record.device.get('driver')}: {counts}"))

@@ -193,6 +193,8 @@ class Code(Enum):
     CAPTURE_LEFT_OUT = verification.CAPTURE_LEFT_OUT
     CAPTURE_NO_SOURCE = verification.CAPTURE_NO_SOURCE
     GRADE_UNKNOWN = verification.GRADE_UNKNOWN
+    GRADE_RECORD = verification.GRADE_RECORD
+    GRADE_CALIBRATION = verification.GRADE_CALIBRATION
 
     # PT6xxx: rules
     RULE_FILE = rules.RULE_FILE

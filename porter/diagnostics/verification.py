@@ -378,6 +378,20 @@ GRADE_UNKNOWN = error(
     "the PTX and from a launch: a case, a launch file, or a run of the program.",
     "Give a case or --launch FILE, or state what is missing with --what-if, such as stages=4.",
 )
+GRADE_RECORD = error(
+    "PT5067",
+    ExitCode.USAGE,
+    "{path} has no clocks to calibrate with: {problem}",
+    "The model's constants are fitted to clocks of kernels that `porter kit` packs for GPUs the model knows.",
+    "Give the record.txt of a kit that was made with --timing and run on such a GPU.",
+)
+GRADE_CALIBRATION = error(
+    "PT5068",
+    ExitCode.USAGE,
+    "{path} is no calibration: {problem}",
+    "A calibration holds the model's constants for one GPU, as `porter grade --calibrate` writes them.",
+    "Make it again from the record.",
+)
 TIME_SPENT = error(
     "PT5090",
     ExitCode.INCONCLUSIVE,

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -68,6 +71,25 @@ def constants() -> dict[str, Constant]:
 
 
 @cache
-def values() -> dict[str, float]:
-    """The constants' values by name."""
+def _recorded() -> dict[str, float]:
     return {name: c.value for name, c in constants().items()}
+
+
+_calibrated: ContextVar[Mapping[str, float]] = ContextVar("calibrated")
+
+
+def values() -> Mapping[str, float]:
+    """The constants' values by name: those of the file, or of a calibration."""
+    return _calibrated.get(_recorded())
+
+
+@contextmanager
+def calibrated(given: Mapping[str, float]) -> Iterator[None]:
+    """Constants that a calibration found, for the time of a `with`. Raises KeyError for one that there is not."""
+    if unknown := set(given) - set(_recorded()):
+        raise KeyError(", ".join(sorted(unknown)))
+    token = _calibrated.set({**values(), **given})
+    try:
+        yield
+    finally:
+        _calibrated.reset(token)

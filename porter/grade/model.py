@@ -7,10 +7,11 @@ family of kernels and the limiting part can be trusted, absolute rates not: see 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from porter.grade.changes import changes
-from porter.grade.chips import Chip, chip_of, values
+from porter.grade.chips import Chip, calibrated, chip_of, values
 from porter.grade.clocks import Clocks, Term, clocks, resident
 from porter.grade.schedule import Schedule, schedule
 from porter.grade.shape import Problem, Shape
@@ -58,6 +59,8 @@ class Grade:
     limit: str
     terms: tuple[tuple[Term, float], ...]
     lifts: tuple[tuple[str, float], ...]
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Those of a calibration that it was made with."""
 
     @property
     def tflops(self) -> float:
@@ -75,6 +78,8 @@ def missing(shape: Shape) -> tuple[str, ...]:
         found.append("the number of stages")
     if shape.roles is None:
         found.append("which warp loads")
+    if chip_of(shape.arch) is None:
+        found.append(f"the rates of a chip that runs {shape.arch}")
     return tuple(found)
 
 
@@ -135,6 +140,12 @@ def _timed(shape: Shape, c: Clocks, stages: int, blocks: int, steps: int, tiles:
     return timed.end + (tiles - few) * tile + beyond * tiles, (tile + beyond) / blocks, stage
 
 
+def product_clocks(shape: Shape, c: Clocks, blocks: int, steps: int) -> float:
+    """Clocks of one tile of `steps` stages by each of `blocks` on an SM."""
+    assert shape.stages is not None
+    return _timed(shape, c, 1 if shape.roles == "serial" else shape.stages, blocks, steps, 1)[0]
+
+
 def _per_tile(timed: Schedule, tiles: int) -> float:
     return timed.end if tiles == 1 else timed.tiles[-1] - timed.tiles[-2]
 
@@ -185,8 +196,17 @@ _TERMS: tuple[Term, ...] = (
 )  # fmt: skip
 
 
-def grade(shape: Shape, problem: Problem | None = STANDARD, chip: Chip | None = None, lifts: bool = True) -> Grade:
-    """Raises ValueError if the shape lacks what `missing` says, or no chip runs its code."""
+def grade(
+    shape: Shape, problem: Problem | None = STANDARD, chip: Chip | None = None, lifts: bool = True,
+    constants: Mapping[str, float] | None = None,
+) -> Grade:  # fmt: skip
+    """`constants` are those of a calibration. Raises ValueError if the shape lacks what `missing` says, or no chip runs
+    its code."""
+    with calibrated(constants or {}):
+        return replace(_graded(shape, problem, chip, lifts), constants=constants or {})
+
+
+def _graded(shape: Shape, problem: Problem | None, chip: Chip | None, lifts: bool) -> Grade:
     on = chip or chip_of(shape.arch)
     if on is None:
         raise ValueError(f"no chip is known that runs {shape.arch}")
@@ -215,7 +235,9 @@ def timeline(found: Grade, tiles: int = 2) -> Schedule:
     assert shape.stages is not None
     stages = 1 if shape.roles == "serial" else shape.stages
     steps = _STEPS if found.problem is None or not shape.tile_k else min(_STEPS, -(-found.problem.k // shape.tile_k))
-    return schedule(shape, clocks(shape, found.chip), steps, tiles, found.blocks, stages, keep=True)
+    with calibrated(found.constants):
+        c = clocks(shape, found.chip)
+    return schedule(shape, c, steps, tiles, found.blocks, stages, keep=True)
 
 
 def _lifts(shape: Shape, chip: Chip, problem: Problem | None, rate: float) -> tuple[tuple[str, float], ...]:
@@ -223,4 +245,4 @@ def _lifts(shape: Shape, chip: Chip, problem: Problem | None, rate: float) -> tu
     return tuple(sorted(((t, g) for t, g in found if g > 2 * _NOTHING), key=lambda item: -item[1]))
 
 
-__all__ = ["STANDARD", "Grade", "Run", "grade", "missing", "run", "timeline"]
+__all__ = ["STANDARD", "Grade", "Run", "grade", "missing", "product_clocks", "run", "timeline"]

@@ -179,7 +179,7 @@ def test_which_one_is_used_is_told(source: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_keys_stand_for_options_that_there_are() -> None:
-    options = {o for name in ("port", "run") for o in porter(name, "--help").output.split()}
+    options = {o for name in ("port", "run", "grade") for o in porter(name, "--help").output.split()}
     assert not [key.option for key in KEYS.values() if not any(o.startswith(key.option) for o in options)]
 
 

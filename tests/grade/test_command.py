@@ -127,6 +127,13 @@ def test_options_that_name_nothing(write: Any, arguments: list[str], code: int) 
     assert graded(write(RING), *arguments, code=code)["diagnostics"]
 
 
+@pytest.mark.parametrize("arch", ["sm_103a", "sm_110a"])
+def test_chips_that_the_model_does_not_know(write: Any, arch: str) -> None:
+    document = graded(write(RING, ("sm_100a", arch)), code=6)
+    assert document["diagnostics"][0]["id"] == "PT5066"
+    assert f"a chip that runs {arch}" in document["diagnostics"][0]["message"]
+
+
 def test_files_that_hold_no_kernel(tmp_path: Path) -> None:
     assert graded(tmp_path / "none.ptx", code=2)["diagnostics"]
     (tmp_path / "empty.ptx").write_text(".version 8.7\n.target sm_100a\n.address_size 64\n")

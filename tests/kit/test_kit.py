@@ -17,16 +17,20 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from porter.build.toolchain import find_toolkit
 from porter.cli.main import main
+from porter.cli.timing import timing_run
 from porter.diagnostics import Code, PorterError
+from porter.grade.kernels import FITTED
 from porter.ptx import ast
 from porter.ptx.tensormap import ENCODED_BYTES
 from porter.verify.backends import SimBackend
 from porter.verify.builder import BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.images import make_image
-from porter.verify.kit.archive import write_kit
-from porter.verify.kit.plan import KitRun, map_words, parameter_words, probe_runs, question_of
+from porter.verify.kit.archive import build_launcher, write_kit
+from porter.verify.kit.bare import assembled
+from porter.verify.kit.plan import KitRun, map_words, parameter_words, probe_runs
 from porter.verify.kit.record import HEAD, hold, is_kit_record, load_kit_record
 from porter.verify.problem import bind
 from porter.verify.settings import SimOptions
@@ -123,7 +127,7 @@ def test_probes_run_on_the_simulator() -> None:
     assert set(runs) == {"columns", "upper_half", "tf32", "fp8_width", "f16_width"}
     for run in runs.values():
         assert len(run.expected()["out"]) == 64
-        assert question_of(run).startswith("Q")
+        assert run.question.startswith("Q")
     after = SimBackend(SimOptions(arithmetic="exact")).run(
         runs["columns"].kernel, runs["columns"].problem, runs["columns"].launch, runs["columns"].images
     )
@@ -208,7 +212,7 @@ def test_a_kit_runs_without_porter_and_its_record_is_read_here(tmp_path: Path) -
     """Against a driver that copies what a test prepared."""
     shutil.copytree(CORPUS / "gemm_tma", tmp_path / "k")
     kernel = tmp_path / "k" / "gemm_tma.cu"
-    made = porter("kit", kernel, "-o", tmp_path / "kit.tar", "--families", "integers")
+    made = porter("kit", kernel, "-o", tmp_path / "kit.tar", "--families", "integers", "--no-timing")
     assert "6 for compute capability 10.0" in made.output
     assert made.exit_code == 0, made.output
     with tarfile.open(tmp_path / "kit.tar") as archive:
@@ -241,6 +245,33 @@ def test_a_kit_runs_without_porter_and_its_record_is_read_here(tmp_path: Path) -
     damaged = launched(tmp_path, outputs)
     assert damaged.returncode == 2
     assert "the kit is damaged" in damaged.stderr
+
+
+@pytest.mark.slow
+def test_a_kernel_to_time_needs_no_case(tmp_path: Path) -> None:
+    """Its inputs are made there, and the record has its clocks as they are after the last launch."""
+    timed = FITTED[0]
+    one = assembled(timing_run(timed), find_toolkit())
+    packed = write_kit([], build_launcher(find_toolkit()).read_bytes(), tmp_path / "kit.tar", bare=[one])
+    assert packed.runs == {"10.0": 1}
+    assert packed.nbytes < 2**20
+    with tarfile.open(tmp_path / "kit.tar") as archive:
+        archive.extractall(tmp_path, filter="data")
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    (outputs / "2.bin").write_bytes(np.full(128 * timed.n, timed.k, np.float32).tobytes())
+    (outputs / "3.bin").write_bytes(np.arange(16, dtype=np.uint64).tobytes())
+    done = launched(tmp_path, outputs, STUB_MAJOR="10")
+    assert f"as expected  {one.label}" in done.stdout, done.stderr
+    (held,) = hold(load_kit_record(tmp_path / "record.txt"), [one])
+    assert held.verdict == "same"
+    assert held.done is not None
+    assert held.done.shown["clocks"] == np.arange(16, dtype=np.uint64).tobytes()
+    assert len(held.done.microseconds) == 5
+    (outputs / "2.bin").write_bytes(np.full(128 * timed.n, 7, np.float32).tobytes())
+    launched(tmp_path, outputs, STUB_MAJOR="10")
+    (held,) = hold(load_kit_record(tmp_path / "record.txt"), [one])
+    assert held.verdict == "different"
 
 
 def right_output(kernel: Path) -> bytes:

@@ -26,6 +26,17 @@ from porter.cli.commands.shared import Command, keep_option, launch_options, rul
                    "What is not known can be stated so too.")  # fmt: skip
 @click.option("--timeline", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write what one SM does when, in clocks, for ui.perfetto.dev or chrome://tracing.")  # fmt: skip
+@click.option("--calibration", "calibration_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="Constants for a GPU that was measured, as --calibrate wrote them.")  # fmt: skip
+@click.option(
+    "--calibrate",
+    "record_path",
+    type=click.Path(path_type=Path),
+    metavar="RECORD",
+    help="Fit constants to the record of a kit (docs/kits.md) and show predicted beside measured clocks.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", show_default=True,
+              default=Path("porter-calibration.yaml"), help="With --calibrate: the file to write.")  # fmt: skip
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else headers are.")  # fmt: skip
 @launch_options

@@ -21,6 +21,12 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, targe
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of inputs.")
 @click.option("--probes/--no-probes", default=True, show_default=True,
               help="Also ask a Blackwell GPU what the PTX ISA leaves open.")  # fmt: skip
+@click.option(
+    "--timing/--no-timing",
+    default=True,
+    show_default=True,
+    help="Also time kernels on a Blackwell GPU that `porter grade --calibrate` fits its constants to.",
+)
 @click.option("--rehearsal", is_flag=True,
               help="Also ports as a Hopper GPU can run them, with tcgen05 emulated.")  # fmt: skip
 @rules_option

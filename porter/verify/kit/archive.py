@@ -19,6 +19,7 @@ from porter.build.cache import default_directory, digest
 from porter.build.toolchain import Toolkit, find_host_compiler
 from porter.diagnostics import Code, PorterError
 from porter.verify.images import Image
+from porter.verify.kit.bare import BareRun
 from porter.verify.kit.plan import PROBE, KitRun, facts_of, map_words, parameter_words
 
 VERSION = 1
@@ -79,8 +80,12 @@ def build_launcher(toolkit: Toolkit, cache: Path | None = None) -> Path:
     return built
 
 
-def write_kit(runs: Sequence[KitRun], launcher: bytes, target: Path, tell: Callable[[str], None] | None = None) -> Kit:
-    """Write the archive. What every run should give is computed here, on the simulator.
+def write_kit(
+    runs: Sequence[KitRun], launcher: bytes, target: Path, tell: Callable[[str], None] | None = None,
+    bare: Sequence[BareRun] = (),
+) -> Kit:  # fmt: skip
+    """Write the archive. What every run should give is computed here, on the simulator, and of those without a case
+    known.
 
     Raises:
         PorterError: KIT_RUN, WRITE_FAILED.
@@ -95,6 +100,9 @@ def write_kit(runs: Sequence[KitRun], launcher: bytes, target: Path, tell: Calla
         expected = run.expected()
         lines += _lines(number, run, expected, files)
         facts.append({"number": number, **facts_of(run), "expected": expected})
+    for number, one in enumerate(bare, len(runs)):
+        lines += _bare_lines(number, one, files)
+        facts.append({"number": number, **one.facts(), "expected": one.expected()})
     files["runs.json"] = (json.dumps({"porter-kit": VERSION, "runs": facts}, indent=1) + "\n").encode()
     sums = [f"file {hashlib.sha256(data).hexdigest()} {name}" for name, data in sorted(files.items())]
     body = "\n".join([*sums, *lines]) + "\n"
@@ -109,8 +117,8 @@ def write_kit(runs: Sequence[KitRun], launcher: bytes, target: Path, tell: Calla
     except OSError as error:
         raise PorterError(Code.WRITE_FAILED, path=target, reason=error.strerror or str(error)) from None
     counts: dict[str, int] = {}
-    for run in runs:
-        counts[run.capability] = counts.get(run.capability, 0) + 1
+    for capability in (*(r.capability for r in runs), *(r.capability for r in bare)):
+        counts[capability] = counts.get(capability, 0) + 1
     return Kit(identity, counts, len(files), sum(map(len, files.values())))
 
 
@@ -121,24 +129,32 @@ def _kind(run: KitRun, image: Image) -> str:
     return "probe" if run.program == PROBE else "out"
 
 
+def _stored(files: dict[str, bytes], folder: str, data: bytes, ending: str) -> str:
+    name = f"{folder}/{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
+    files[name] = data
+    return name
+
+
+def _bare_lines(number: int, run: BareRun, files: dict[str, bytes]) -> list[str]:
+    found: list[tuple[object, ...]] = [("run", number, run.capability, run.source, run.inputs, run.label)]
+    found += run.lines(_stored(files, "images", run.image, "cubin"))
+    found += [("expect", name, checksum) for name, checksum in run.expected().items()]
+    return [" ".join(map(str, words)) for words in found]
+
+
 def _lines(number: int, run: KitRun, expected: dict[str, str], files: dict[str, bytes]) -> list[str]:
     """What the launcher reads of a run; its files join `files`."""
 
-    def stored(folder: str, data: bytes, ending: str) -> str:
-        name = f"{folder}/{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
-        files[name] = data
-        return name
-
     launch = run.launch
     found: list[tuple[object, ...]] = [("run", number, run.capability, run.source, run.inputs, run.label)]
-    found.append(("image", stored("images", run.image, "cubin"), run.kernel.entry))
+    found.append(("image", _stored(files, "images", run.image, "cubin"), run.kernel.entry))
     found.append(("launch", *launch.grid, *launch.block, *launch.cluster, launch.dynamic_smem, int(launch.cooperative)))
     if run.emulate:
         found.append(("emulate", *run.emulate))
     for name, image in run.images.items():
         holds = image.tensor.is_input or image.tensor.fill is not None
         data = image.data.tobytes()
-        place = stored("inputs", data, "bin") if holds else "-"
+        place = _stored(files, "inputs", data, "bin") if holds else "-"
         found.append(("tensor", name, len(data), place, _kind(run, image)))
     found += [("map", *words) for words in map_words(run)]
     found += [("param", *words) for words in parameter_words(run)]

@@ -32,7 +32,8 @@ constexpr size_t kGuard = 4096;
 constexpr int kTimed = 5;
 constexpr int kSeconds = 120;
 constexpr size_t kReport = 4096;
-constexpr size_t kShown = 128;  // bytes of a probe's output that the record has
+constexpr size_t kShown = 128;   // bytes of a probe's output that the record has
+constexpr size_t kAnswer = 2048;  // and of an answer
 
 // --- SHA-256 (FIPS 180-4)
 
@@ -284,12 +285,16 @@ class Launch {
         start();
         std::fprintf(to, "status ok\n");
         for (const Words& w : run_.lines) {
-            if (w[0] == "tensor" && w[4] != "in") report(w, to);
+            if (w[0] == "tensor" && (w[4] == "out" || w[4] == "probe")) report(w, to);
         }
         if (!is_emulated_) {
             std::fprintf(to, "microseconds");
             for (int i = 0; i < kTimed; ++i) std::fprintf(to, " %.3f", 1000.0 * start());
             std::fprintf(to, "\n");
+        }
+        // What an answer says of time is of the last launch, when caches and clocks are warm.
+        for (const Words& w : run_.lines) {
+            if (w[0] == "tensor" && w[4] == "answer") show(w[1], inner(memory_.at(w[1]), read_back(w[1])), kAnswer, to);
         }
         std::fflush(to);
     }
@@ -300,7 +305,10 @@ class Launch {
         const size_t size = number(w[2]);
         memory.size = size;
         memory.before.assign(size + 2 * kGuard, 0xff);
-        if (w[3] != "-") {
+        if (w[3].compare(0, 5, "fill:") == 0) {
+            const Bytes word = unhex(w[3].substr(5));
+            for (size_t i = 0; i < size; ++i) memory.before[kGuard + i] = word[i % word.size()];
+        } else if (w[3] != "-") {
             const Bytes data = read_file(kit_ + "/" + w[3]);
             if (data.size() != size) throw Failure{"size-of:" + w[3]};
             std::memcpy(memory.before.data() + kGuard, data.data(), size);
@@ -409,20 +417,31 @@ class Launch {
 
     void report(const Words& w, std::FILE* to) {
         const Memory& memory = memory_.at(w[1]);
-        Bytes after(memory.before.size());
-        CALL(cuMemcpyDtoH, "cuMemcpyDtoH_v2", after.data(), memory.start, after.size());
+        const Bytes after = read_back(w[1]);
         const bool stray = std::memcmp(after.data(), memory.before.data(), kGuard) != 0 ||
                            std::memcmp(after.data() + kGuard + memory.size, memory.before.data() + kGuard + memory.size,
                                        kGuard) != 0;
-        const Bytes inner(after.begin() + kGuard, after.end() - kGuard);
-        const char* state = stray ? "stray" : "whole";
-        std::fprintf(to, "out %s %s %s", w[1].c_str(), digest(inner).c_str(), state);
+        const Bytes written = inner(memory, after);
+        std::fprintf(to, "out %s %s %s\n", w[1].c_str(), digest(written).c_str(), stray ? "stray" : "whole");
+        if (w[4] == "probe") show(w[1], written, kShown, to);
+    }
+
+    Bytes read_back(const std::string& name) {
+        const Memory& memory = memory_.at(name);
+        Bytes after(memory.before.size());
+        CALL(cuMemcpyDtoH, "cuMemcpyDtoH_v2", after.data(), memory.start, after.size());
+        return after;
+    }
+
+    static Bytes inner(const Memory& memory, const Bytes& after) {
+        const auto begin = after.begin() + kGuard;
+        return Bytes(begin, begin + static_cast<long>(memory.size));
+    }
+
+    static void show(const std::string& name, const Bytes& data, size_t most, std::FILE* to) {
+        std::fprintf(to, "bytes %s ", name.c_str());
+        for (size_t i = 0; i < data.size() && i < most; ++i) std::fprintf(to, "%02x", data[i]);
         std::fprintf(to, "\n");
-        if (w[4] == "probe") {
-            std::fprintf(to, "bytes %s ", w[1].c_str());
-            for (size_t i = 0; i < inner.size() && i < kShown; ++i) std::fprintf(to, "%02x", inner[i]);
-            std::fprintf(to, "\n");
-        }
     }
 
     std::string kit_;

@@ -16,7 +16,7 @@ from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.hopper import Layout
 from porter.hopper.library import ARITHMETIC, HOST_VARIABLE, MODES
 from porter.ptx.arch import PORT_TARGETS
-from porter.ptx.tensormap import ENCODED_BYTES
+from porter.ptx.tensormap import ENCODED_BYTES, TensorMap
 from porter.verify.arguments import MapAddress, MapValue, Pointer
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder, BuiltKernel
@@ -76,6 +76,16 @@ class KitRun:
         """Case, sizes, input family, seed and program: what the run is called everywhere."""
         sizes = ",".join(f"{name}={value}" for name, value in self.sizes.items())
         return f"{self.case} {sizes} {self.family} {self.seed} {self.program}"
+
+    @property
+    def origin(self) -> Path:
+        """The file whose kernel it is."""
+        return self.problem.case.kernel
+
+    @property
+    def question(self) -> str:
+        """What a probe asks."""
+        return str(read_yaml(self.problem.case.path)[1]["description"])
 
     def expected(self) -> dict[str, str]:
         """The digest of every output after a run on the simulator, with the hardware's arithmetic.
@@ -168,11 +178,6 @@ def probe_runs(builder: Builder) -> list[KitRun]:
     return found
 
 
-def question_of(run: KitRun) -> str:
-    """What a probe asks."""
-    return str(read_yaml(run.problem.case.path)[1]["description"])
-
-
 def port_text(files: Mapping[str, bytes]) -> bytes:
     """All files of a port in the order of their names."""
     return b"\0".join(name.rsplit("/", 1)[-1].encode() + b"\0" + files[name] for name in sorted(files))
@@ -233,12 +238,15 @@ def parameter_words(run: KitRun) -> Iterator[tuple[object, ...]]:
 
 def map_words(run: KitRun) -> Iterator[tuple[object, ...]]:
     """Each tensor map as cuTensorMapEncodeTiled takes it."""
-    for name, bound in run.problem.tensor_maps.items():
-        m = bound.map
-        yield (
-            name, bound.tensor, m.address, int(m.dtype), len(m.sizes), *m.sizes, *m.strides, *m.box, *m.element_strides,
-            int(m.interleave), int(m.swizzle), int(m.l2_promotion), int(m.oob_nan),
-        )  # fmt: skip
+    return (map_fields(name, bound.tensor, bound.map) for name, bound in run.problem.tensor_maps.items())
+
+
+def map_fields(name: str, tensor: str, m: TensorMap) -> tuple[object, ...]:
+    """One tensor map over a tensor; its address counts from the tensor's."""
+    return (
+        name, tensor, m.address, int(m.dtype), len(m.sizes), *m.sizes, *m.strides, *m.box, *m.element_strides,
+        int(m.interleave), int(m.swizzle), int(m.l2_promotion), int(m.oob_nan),
+    )  # fmt: skip
 
 
 def total_bytes(runs: Iterable[KitRun]) -> int:

@@ -7,13 +7,32 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
-from porter.verify.kit.plan import KitRun
 
 HEAD = b"porter-kit-record 1\n"
+
+
+class Run(Protocol):
+    """A run that a kit has: of a case, or of a kernel that needs none."""
+
+    @property
+    def case(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def capability(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def inputs(self) -> str: ...
+    @property
+    def origin(self) -> Path: ...
+    @property
+    def question(self) -> str: ...
+    def expected(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +47,7 @@ class Done:
     outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     microseconds: tuple[float, ...] = ()
     shown: Mapping[str, bytes] = field(default_factory=dict)
-    """Of a probe, the beginning of each output."""
+    """Of a probe, the beginning of each output; of other answers, all of it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +63,7 @@ class KitRecord:
     def name(self) -> str:
         return self.device.get("device", "").replace("_", " ")
 
-    def find(self, run: KitRun) -> Done | None:
+    def find(self, run: Run) -> Done | None:
         """What the device did of a run."""
         return next((d for d in self.runs if d.label == run.label), None)
 
@@ -111,13 +130,13 @@ class Held:
     """A run held against the device: `verdict` is `same`, `different`, `failed` (it did not end well there) or
     `missing` (the device did not run it)."""
 
-    run: KitRun
+    run: Run
     done: Done | None
     verdict: str
     what: str = ""
 
 
-def hold(record: KitRecord, runs: Sequence[KitRun]) -> list[Held]:
+def hold(record: KitRecord, runs: Sequence[Run]) -> list[Held]:
     """What the device computed against what the simulator does, bit for bit.
 
     Raises:
@@ -132,13 +151,12 @@ def hold(record: KitRecord, runs: Sequence[KitRun]) -> list[Held]:
             found.append(Held(run, None, "missing"))
             continue
         if (done.source, done.inputs) != (run.source, run.inputs):
-            kernel = run.problem.case.kernel
-            raise PorterError(Code.RECORD_MISMATCH, Location(str(kernel)), path=record.path, kernel=kernel)
+            raise PorterError(Code.RECORD_MISMATCH, Location(str(run.origin)), path=record.path, kernel=run.origin)
         found.append(_held(run, done))
     return found
 
 
-def _held(run: KitRun, done: Done) -> Held:
+def _held(run: Run, done: Done) -> Held:
     if done.status != "ok":
         return Held(run, done, "failed", done.status)
     wanted = run.expected()
