@@ -13,7 +13,7 @@ DEMO     := corpus/gemm_ws/gemm_ws.cu
 DEMO_OUT := out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint golden bench docs fuzz clean
+.PHONY: help venv demo test test-all lint golden bench docs site fuzz clean
 
 help:
 	@echo 'make venv      create $(VENV) with everything the other targets need'
@@ -25,6 +25,7 @@ help:
 	@echo 'make golden    write the reference diffs of the corpus ports anew'
 	@echo 'make fuzz      10,000 broken inputs for the commands that read sources'
 	@echo 'make docs      write the generated pages under docs/ anew'
+	@echo 'make site      the pages under docs/ as a web site'
 
 venv: $(STAMP)
 
@@ -32,7 +33,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	    || { echo "Porter needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,cuda,dsl,external]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,cuda,dsl,external,docs]'
 	@touch $@
 
 demo: venv
@@ -59,6 +60,10 @@ golden: venv
 bench: venv
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench --benchmark-enable --benchmark-only \
 	    --benchmark-timer=time.process_time --benchmark-columns=min,mean,rounds
+
+# Pages and links as a web site, in out/site; a warning is an error.
+site: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 docs: venv
 	$(BIN)/python docs/generate.py
