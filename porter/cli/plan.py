@@ -20,12 +20,14 @@ from porter.passes.port import PortResult
 from porter.passes.ported import port_root, roots
 from porter.report import grade as report_grade
 from porter.report import json as report_json
+from porter.report import pipeline as report_pipeline
 from porter.rules.load import load_rules
 from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
+from porter.scan.pipeline import KernelPipeline, pipelines
 
 
 @command
-def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...]) -> ExitCode:
+def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...], pipeline: bool) -> ExitCode:
     require_directories("-I", include_dirs)
     options = port_options(session)
     plans: list[KernelPlan] = []
@@ -34,6 +36,7 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     diagnostics = []
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
+    facts: list[KernelPipeline] = []
     for root in roots(paths, options.rule_directories, include_dirs):
         _, result = port_root(root, options, include_dirs, look)
         if isinstance(result, DslPortResult):
@@ -41,7 +44,9 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
         else:
             plans += result.plans
         if isinstance(result, PortResult):
-            summaries += kernel_summaries(result, load_rules(options.rule_directories))
+            rules = load_rules(options.rule_directories)
+            summaries += kernel_summaries(result, rules)
+            facts += pipelines(root, rules, include_dirs) if pipeline else []
         diagnostics += includes_first(result.diagnostics)
         left += getattr(result, "left", ())
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -55,12 +60,15 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
         _show_left(session, kernel)
     for path, ported in python:
         _show_python(session, path, ported)
+    for known in facts:
+        session.show(*report_pipeline.text(known))
     body = {
         "kernels": [asdict(p) | {"ceiling": _ceiling(p)} for p in plans],
         "summaries": [asdict(s) for s in summaries],
         "left": [asdict(k) for k in left],
         "files": [{"path": path, "rules": sorted({g.rule for g in ported.groups})} for path, ported in python],
         "diagnostics": report_json.diagnostics(diagnostics),
+        **({"pipelines": [report_pipeline.body(p) for p in facts]} if pipeline else {}),
     }
     session.write_json(report_json.document("plan", code, body))
     return code

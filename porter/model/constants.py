@@ -197,9 +197,9 @@ def local_definitions(function: Function) -> dict[str, tuple[str, int]]:
     return definitions_in(function.file, function.body)
 
 
-def visible(outer: Constants, function: Function) -> Constants:
+def visible(outer: Constants, function: Function, given: Mapping[str, str] | None = None) -> Constants:
     """What names mean inside a function: its constants win, and its parameters and variables hide what has their
-    name outside. `outer`: what they mean around it."""
+    name outside. `outer`: what they mean around it. `given`: what parameters of its template stand for."""
     hidden = dict.fromkeys(function.template_params, "")
     if function.style is not Style.MACRO:
         hidden |= {p.name: "" for p in function.params}
@@ -212,7 +212,7 @@ def visible(outer: Constants, function: Function) -> Constants:
         nested = inner is not None and enclosing(inner, "compound_statement") not in (None, function.body)
         # outside of its block the name is somebody else's
         local[name] = "" if nested and outer.meant(name) is not None else text
-    return outer.extended({**hidden, **_asserted(function), **local})
+    return outer.extended({**hidden, **(given or {}), **_asserted(function), **local})
 
 
 def _names_declared(declarator: Node) -> list[Node]:

@@ -190,6 +190,29 @@ class Abort:
 
 
 @dataclass(frozen=True)
+class Address:
+    """The address of `of` in shared memory, as instructions take it."""
+
+    of: str = field(metadata={PLACE: True})
+
+
+@dataclass(frozen=True)
+class Mbarrier:
+    """Something that is done with the mbarrier `bar`: `init` for `count` arrivals a phase, `arrive` (with `count`),
+    `expect` of `bytes` with an arrival, `wait` for the phase that the token or parity `phase` names, or `copy`, an
+    asynchronous copy by the tensor map `map` to `to` that completes on it, from `coords` on."""
+
+    op: str
+    bar: str = field(metadata={PLACE: True})
+    count: str = "1"
+    bytes: str = ""
+    phase: str = ""
+    map: str = ""
+    to: str = ""
+    coords: str = ""
+
+
+@dataclass(frozen=True)
 class Builder:
     """A type that a library puts together for an architecture: the `part` of a kernel (`mainloop` or `epilogue`). The
     others are its template arguments: the tag of the architecture, the class of its operators (which has to be
@@ -275,6 +298,8 @@ Fact = (
     | Entry
     | Constant
     | Abort
+    | Address
+    | Mbarrier
     | Builder
     | Schedule
     | ArchTag
@@ -307,6 +332,8 @@ KINDS: Mapping[str, type[Fact]] = {
     "entry": Entry,
     "constant": Constant,
     "abort": Abort,
+    "address": Address,
+    "mbarrier": Mbarrier,
     "builder": Builder,
     "schedule": Schedule,
     "arch_tag": ArchTag,

@@ -51,3 +51,32 @@ def test_plan_of_a_dsl_kernel() -> None:
     document = json.loads(result.stdout)
     jsonschema.validate(document, schema("plan"))
     assert document["files"][0]["rules"]
+
+
+def test_plan_of_a_pipeline() -> None:
+    kernel = str(CORPUS / "gemm_persistent" / "gemm_persistent.cu")
+    result = CliRunner().invoke(main, ["--format", "json", "plan", "--pipeline", kernel])
+    assert result.exit_code == ExitCode.OK
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, schema("plan"))
+    (found,) = document["pipelines"]
+    full, empty = found["barriers"]
+    assert (full["name"], full["agrees"], full["bytes_expected"], full["bytes_copied"]) == (
+        "s.full[]",
+        True,
+        32768,
+        32768,
+    )
+    assert (empty["arriving"], empty["waits"][0]["by_parity"]) == (256, True)
+    assert [r["stages"]["value"] for r in found["rings"]] == [3, 3]
+    assert found["launch"]["block"] == ["384", "1", "1"]
+    assert [m["box"] for m in found["launch"]["maps"]] == [["64", "128"], ["64", "128"], ["64", "64"]]
+    assert found["unknown"] == []
+
+
+def test_a_pipeline_as_text_names_what_is_unknown() -> None:
+    result = CliRunner().invoke(main, ["plan", "--pipeline", str(CORPUS / "gemm_struct" / "gemm_struct.cu")])
+    assert result.exit_code == ExitCode.OK
+    assert "unknown" in result.stdout
+    assert "begins, and with what count" in " ".join(result.stdout.split())
+    assert "producer" in result.stdout

@@ -14,6 +14,8 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, targe
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are.")  # fmt: skip
+@click.option("--pipeline", is_flag=True,
+              help="Show mbarriers, rings, copies, roles and launch of each kernel.")  # fmt: skip
 @rules_option
 @keep_option
 @target_option
