@@ -348,7 +348,7 @@ end the command with exit code 2 and the file and line (PT0015); so do sources w
 """
 
 _KINDS = {"flag": "true or false", "file": "path", "texts": "list of texts", "directories": "list of directories",
-          "paths": "list of paths"}  # fmt: skip
+          "paths": "list of paths", "style": "text"}  # fmt: skip
 
 
 def configuration_page() -> str:

@@ -32,6 +32,24 @@ __device__ __forceinline__ uint32_t thread_rank() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 
+//@ section thread_index if joined
+// The index of the thread whose rows this one has. Lane L of an M=128 tile holds row L. Warp w of a warpgroup reaches
+// lanes 32w to 32w + 31, and takes the first 16 in one warpgroup, the others in the next: rows 16(2w) and 16(2w + 1),
+// which m64 tiles gave to warps 2w and 2w + 1 of the eight.
+__device__ __forceinline__ unsigned int thread_index() {
+//@ if issuer
+    const unsigned int warp = threadIdx.x / 32 - $issuer;
+//@ else
+    const unsigned int warp = threadIdx.x / 32;
+//@ end
+    if (warp >= 8) return threadIdx.x;
+//@ if issuer
+    return ($issuer + warp % 4 * 2 + warp / 4) * 32 + threadIdx.x % 32;
+//@ else
+    return (warp % 4 * 2 + warp / 4) * 32 + threadIdx.x % 32;
+//@ end
+}
+
 //@ section shared_address
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -47,12 +65,21 @@ __device__ __forceinline__ void fence_after_sync() {
     asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
+//@ if joined
+// The eight warps of both warpgroups meet, on named barrier $first_barrier: one MMA is for all of them.
+__device__ __forceinline__ void sync_warpgroup() {
+    fence_before_sync();
+    asm volatile("bar.sync $first_barrier, 256;" ::: "memory");
+    fence_after_sync();
+}
+//@ else
 // The four warps of a warpgroup meet, on named barrier $first_barrier for warpgroup 0 and so on downwards.
 __device__ __forceinline__ void sync_warpgroup() {
     fence_before_sync();
     asm volatile("bar.sync %0, 128;" ::"r"($first_barrier - $thread / 128) : "memory");
     fence_after_sync();
 }
+//@ end
 
 // Waits until an mbarrier has completed the phase of this parity.
 __device__ __forceinline__ void wait_phase(uint32_t barrier, uint32_t parity) {
@@ -67,10 +94,17 @@ __device__ __forceinline__ void wait_phase(uint32_t barrier, uint32_t parity) {
         : "memory");
 }
 
+//@ if joined
+// True in the one thread that issues for both warpgroups: the elected lane of the first warp.
+__device__ __forceinline__ bool elect_issuer() {
+    uint32_t elected = 0;
+    if ($thread / 32 == $issuer) {
+//@ else
 // True in the one thread that issues for its warpgroup: the elected lane of the first warp.
 __device__ __forceinline__ bool elect_issuer() {
     uint32_t elected = 0;
     if ($thread / 32 % 4 == 0) {
+//@ end
         asm volatile(
             "{\n"
             ".reg .pred p;\n"
@@ -276,19 +310,28 @@ class Tmem {
         }
     }
 
+//@ if joined
+    // Each of two warpgroups takes 16 of the 32 lanes that its warps can reach; their MMAs are complete together.
+    __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
+        return {shared_.tmem + (index << $half_lane_bit),
+//@ else
     // An m$m tile takes 16 of the 32 lanes that each warp can reach, so two warpgroups share columns.
     __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
         return {shared_.tmem + (index % 2 << $half_lane_bit) + index / 2 * kColumns,
+//@ end
 //@ if register_kinds
-                shared_address(&shared_.done[index][0]), 0, 0, false,
+                shared_address(&shared_.done[$batches_of][0]), 0, 0, false,
                 kColumns - kOperands * $operand_columns};
 //@ else
-                shared_address(&shared_.done[index][0])};
+                shared_address(&shared_.done[$batches_of][0])};
 //@ end
     }
 
   private:
     static constexpr uint32_t kNeeded = kColumns * ((kWarpgroups + 1) / 2);
+//@ if joined
+    static_assert(kWarpgroups == 2, "an M=128 MMA is for two warpgroups");
+//@ end
     static_assert(kNeeded <= $columns, "the accumulators do not fit into Tensor Memory");
     // a power of two, at least $min_allocation
     static constexpr uint32_t kAllocated =

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from porter.build.trust import require_trust
-from porter.cli.context import Session
+from porter.cli.context import STYLES, Session
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
 
@@ -27,7 +27,8 @@ PROJECT = "pyproject.toml"
 @dataclass(frozen=True)
 class Key:
     """One setting. `option` is the option that it stands for, `parameter` what commands call its value; `kind` is
-    `flag`, `file`, `texts`, `directories` or `paths`. Settings that are `joined` are added to the command line's."""
+    `flag`, `file`, `style`, `texts`, `directories` or `paths`. Settings that are `joined` are added to the command
+    line's."""
 
     option: str
     parameter: str
@@ -47,6 +48,7 @@ KEYS: Mapping[str, Key] = {
         "--keep-hopper", "", "flag", False, "Whether ports stand beside their originals; else as the build says."
     ),
     "calibration": Key("--calibration", "", "file", False, "Constants of `porter grade` for a GPU that was measured."),
+    "style": Key("--style", "", "style", False, "`compat` or `full-rate`: how ports issue their MMAs."),
     "mend": Key("--mend", "mends", "flag", False, "`porter port` also offers what the original itself lacks."),
     "compile": Key("--compile", "compiles", "flag", False, "Whether `porter port` compiles original and port."),
 }
@@ -133,6 +135,10 @@ def _checked(path: Path, text: str, key: str, value: Any) -> Any:
         if not isinstance(value, str) or not (path.parent / value).is_file():
             raise refused(f"has to name a file, not {value!r}")
         return path.parent / value
+    if known.kind == "style":
+        if value not in STYLES:
+            raise refused(f"has to be {' or '.join(STYLES)}, not {value!r}")
+        return value
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise refused(f"has to be a list of texts, not {value!r}")
     if known.kind == "texts":
@@ -213,12 +219,18 @@ def configure(ctx: click.Context, session: Session) -> Session:
         session,
         config=config.path,
         rules=(*session.rules, *map(Path, config.texts("rules"))),
+        style=session.style or (config.values.get("style") if _has_style(ctx) else None),
         select=config.texts("select"),
         ignore=config.texts("ignore"),
         keep_hopper=config.values.get("keep-hopper") if session.keep_hopper is None else session.keep_hopper,
         include_dirs=tuple(map(Path, config.texts("include-dirs"))),
         calibration=config.values.get("calibration"),
     )
+
+
+def _has_style(ctx: click.Context) -> bool:
+    """Whether the command makes ports of a style that is asked for: others make those of the default one."""
+    return any(param.name == "style" for param in ctx.command.params)
 
 
 def _joined(name: str, said: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Any, ...]:

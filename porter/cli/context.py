@@ -31,6 +31,10 @@ SIGNALLED = 128
 """Exit status of a program that signal N ended: this + N, as shells have it."""
 
 
+FULL_RATE = "full-rate"
+STYLES = ("compat", FULL_RATE)
+"""How ports issue their MMAs; the first is the default."""
+
 _SHOWN: list[Status] = []
 """Status lines that are on the terminal."""
 
@@ -60,6 +64,8 @@ class Session:
     """The chip that ports are for."""
     calibration: Path | None = None
     """Constants of `porter grade` for somebody's GPU."""
+    style: str | None = None
+    """`compat` or `full-rate`; None where nobody says."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

@@ -74,6 +74,9 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     return code
 
 
+_FULL_RATE = "128: one MMA for two warpgroups that meet, if a case beside the kernel verifies it"
+
+
 def _show_python(session: Session, path: str, ported: DslPortResult) -> None:
     """A CuTe DSL file: the rules that apply, and how often, and the files that the port adds. Tiles and stages are
     decided when it is compiled."""
@@ -106,7 +109,7 @@ def _show_stopped(session: Session, summary: KernelSummary) -> None:
 def _ceiling(one: KernelPlan) -> float | None:
     """The share of the nominal rate that the MMAs of a port allow; None where a library's types say their N."""
     widths = [a.columns for a in one.accumulators if isinstance(a.columns, int)]
-    return report_grade.ceiling(widths) if widths else None
+    return report_grade.ceiling(widths, one.mma_rows) if widths else None
 
 
 def _show(session: Session, one: KernelPlan, summary: KernelSummary | None) -> None:
@@ -118,9 +121,10 @@ def _show(session: Session, one: KernelPlan, summary: KernelSummary | None) -> N
         ("threads", one.threads),
         ("warpgroups", who),
         ("Tensor Memory", f"{one.columns} columns a warpgroup; two warpgroups share columns"),
+        *([("MMA rows", _FULL_RATE)] if one.mma_rows == 128 else []),
         ("MMA batches", f"{one.in_flight} in flight, one completion barrier each"),
         *([("named barriers", f"{one.barrier} and downwards, one a warpgroup")] if one.barrier else []),
-        *([("grade", report_grade.ceiling_line(bound))] if (bound := _ceiling(one)) is not None else []),
+        *([("grade", report_grade.ceiling_line(bound, one.mma_rows))] if (bound := _ceiling(one)) is not None else []),
         *(("note", note) for note in one.notes),
     ]
     for label, text in facts:

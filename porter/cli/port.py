@@ -15,7 +15,8 @@ from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import Session, command
+from porter.cli.context import FULL_RATE, Session, command
+from porter.cli.full_rate import proved
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.inputs import require_directories
@@ -62,7 +63,12 @@ def port(
     count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
     with session.counting() as counted:
         done = partial(counted, "porting") if counted is not None else None
-        ported = port_paths(paths, include_dirs, split_list(select), split_list(ignore), inline, count, done, storage)
+        make = partial(
+            port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, done, storage
+        )
+        ported = make()
+    if session.style == FULL_RATE:
+        ported = proved(session, ported, make)
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if marks:

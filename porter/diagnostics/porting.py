@@ -171,7 +171,29 @@ HALF_RATE = note(
     "PT2503",
     "{kernel} issues M=64 MMAs, which run at half the rate of M=128",
     "The compat style keeps the row ownership of Hopper warpgroups, which M=64 tiles preserve exactly.",
-    "Correct as it is. The native style merges tiles to M=128.",
+    "Correct as it is. `--style full-rate` merges tiles to M=128 (docs/full_rate.md).",
+)
+FULL_RATE_LEFT = warning(
+    "PT2510",
+    "{kernel} stays at M=64: {what}",
+    "With `--style full-rate` one M=128 MMA does the work of two m64 tiles. That takes facts about the kernel which "
+    "its text has to tell; the one that is named is not known. The port is that of the compat style.",
+    "Correct as it is. docs/full_rate.md has the facts that are needed, and forms in which they are understood.",
+)
+FULL_RATE_UNPROVED = warning(
+    "PT2511",
+    "{path} stays at M=64: {what}",
+    "With `--style full-rate` a port is made with M=128 MMAs, and run: all sizes of the case beside the kernel, all "
+    "input families, several schedules, hazards at strict level. It is given only if nothing is found. The port is "
+    "that of the compat style.",
+    "Correct as it is. Write a case that runs each kernel (`porter case`, docs/cases.md), or see with "
+    "`porter verify --style full-rate` what differs.",
+)
+FULL_RATE_PROVED = note(
+    "PT2512",
+    "{path} issues M=128 MMAs; {cases} verified it at {sizes} sizes",
+    "One M=128 MMA does the work of two m64 tiles, at twice their rate.",
+    "Nothing has to be done.",
 )
 SHARED_MEMORY_GROWS = note(
     "PT2504",

@@ -52,10 +52,13 @@ class Threads:
         if node.type == "call_expression":
             call = self._call(function, node)
             return call is not None and self.call_differs(call)
+        return (node.type == "identifier" and function.text(node) in names) or self.tells(function, node)
+
+    def tells(self, function: Function, node: Node) -> bool:
+        """Whether a name is what tells threads apart, or a macro whose text names it."""
         if node.type not in ("identifier", "qualified_identifier", "field_expression"):
             return False
-        word = function.text(node)
-        if node.type == "identifier" and (word in names or self._macro_differs(word)):
+        if node.type == "identifier" and self.macro_differs(function.text(node)):
             return True
         fact = self.program.facts.of_name(function, node)
         return isinstance(fact, Index) or (isinstance(fact, Doubt) and fact.kind is Index)
@@ -77,7 +80,7 @@ class Threads:
         if found.targets:
             return any(self.varies(f) for f in found.targets)
         if self.program.macro_bodies(call.name):
-            return self._macro_differs(call.name)
+            return self.macro_differs(call.name)
         # of a function whose text is not at hand nothing is known; one that is handed nothing may read a register
         known = bool(call.args) and is_pure(call.name) and is_toolkit(self.program, call)
         return bool(found.symbols) or not known
@@ -88,12 +91,16 @@ class Threads:
         if known is None:
             # a recursive call tells nothing new
             self._varying[id(function)] = False
-            asm = any(PER_THREAD.search(s.template) for s in function.asm)
+            asm = any(self.asm_differs(s) for s in function.asm)
             known = asm or any(self._differs(function, n, set()) for n in walk(function.body))
             self._varying[id(function)] = known
         return known
 
-    def _macro_differs(self, name: str) -> bool:
+    def asm_differs(self, statement: AsmStatement) -> bool:
+        """Whether an asm statement may give another value in another thread that hands it the same."""
+        return PER_THREAD.search(statement.template) is not None
+
+    def macro_differs(self, name: str) -> bool:
         """Whether the text of a macro names what tells threads apart."""
         if name not in self._macros.by_name:
             return False
@@ -128,7 +135,7 @@ class Threads:
     def _written_apart(self, function: Function) -> Iterator[str]:
         """Variables that asm statements and callees write what may be another value in another thread."""
         for statement in function.asm:
-            if PER_THREAD.search(statement.template):
+            if self.asm_differs(statement):
                 yield from (o.expr.strip() for o in statement.operands if o.is_output)
         for call in function.calls:
             for index, argument in enumerate(call.args):

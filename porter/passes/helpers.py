@@ -74,6 +74,10 @@ class Helpers:
     uses_clear: bool = False
     tracked: bool = False
     """Whether tiles know at run time if they or their registers are newer."""
+    joined: bool = False
+    """Whether two warpgroups run one M=128 MMA together."""
+    issuer: int = 0
+    """The warp that issues for both then."""
 
     def mirror(self, element: str, packed: bool) -> Mirror:
         """The loads and stores for accumulators with this register constraint."""
@@ -97,8 +101,9 @@ class Helpers:
             **{f"at_{name}": bits.shift for name, bits in FIELDS.items()},
             "operands": OPERANDS,
             "operand_columns": OPERAND_COLUMNS,
-            "m": M,
+            "m": 2 * M if self.joined else M,
             "m_shift": M_SHIFT,
+            "batches_of": 0 if self.joined else "index",
             "n_shift": N_SHIFT,
             "half_lane_bit": HALF_LANE_BIT,
             "columns": COLUMNS,

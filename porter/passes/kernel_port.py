@@ -40,6 +40,7 @@ from porter.passes.builders import HEADER as BUILDER_HEADER
 from porter.passes.columns import assign_columns
 from porter.passes.context import Names, PortContext
 from porter.passes.findings import model_findings
+from porter.passes.full_rate import step
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
@@ -71,12 +72,16 @@ class KernelPort:
 
 
 def port_kernels(
-    sources: SourceSet, vocabulary: Vocabulary, placement: Placement, common: Common = NOTHING
+    sources: SourceSet,
+    vocabulary: Vocabulary,
+    placement: Placement,
+    common: Common = NOTHING,
+    full_rate: bool = False,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
-    which share headers with this one, ask for."""
+    which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common)
+    ported = _port_kernels(program, placement, common, full_rate)
     _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
@@ -116,12 +121,12 @@ def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) 
         ported.added |= context.added
 
 
-def _port_kernels(program: Program, placement: Placement, common: Common) -> KernelPort:
+def _port_kernels(program: Program, placement: Placement, common: Common, full_rate: bool) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
     if tiled is not None:
-        return _port_tiled(program, accumulators, tiled, placement)
+        return _port_tiled(program, accumulators, tiled, placement, full_rate)
     findings = model_findings(program, accumulators)
     if has_errors(findings) or not program.statements:
         words = frozenset(program.identifiers()) if program.statements else frozenset()
@@ -132,7 +137,8 @@ def _port_kernels(program: Program, placement: Placement, common: Common) -> Ker
     report_obstacles(context)
     moves = place_moves(context)
     report_depth(context)
-    plans = rewrite(context, moves) if not has_errors(context.diagnostics) else []
+    shared = common if full_rate else None
+    plans = rewrite(context, moves, shared) if not has_errors(context.diagnostics) else []
     report_overlaps(context)
     findings += context.diagnostics
     own = _common(context)
@@ -163,7 +169,9 @@ def _common(context: PortContext) -> Common:
     return Common(words, barriers, warpgroups, context.helpers, moves)
 
 
-def _port_tiled(program: Program, accumulators: AccumulatorMap, tiled: Tiled, placement: Placement) -> KernelPort:
+def _port_tiled(
+    program: Program, accumulators: AccumulatorMap, tiled: Tiled, placement: Placement, full_rate: bool
+) -> KernelPort:
     """The port of sources whose MMAs a library issues."""
     findings = model_findings(program, accumulators)
     if program.statements:
@@ -172,6 +180,8 @@ def _port_tiled(program: Program, accumulators: AccumulatorMap, tiled: Tiled, pl
                 tiled.refuse(statement.function, statement.statement.node, _BOTH, Code.WGMMA_FORM)
     context = new_context(program, accumulators, placement, NOTHING)
     stopped, plans = port_tiled(context, tiled)
+    if full_rate:
+        step.leave(context, "a library issues its MMAs")
     findings += stopped + context.diagnostics
     libraries = frozenset(tiled.libraries)
     if has_errors(findings):
@@ -221,8 +231,9 @@ def report_depth(context: PortContext) -> None:
         context.report(Code.ACCUMULATOR_USE, call.caller, call.name_span, what=what)
 
 
-def rewrite(context: PortContext, moves: Moves) -> list[KernelPlan]:
-    """Edits for everything that is decided; gives a plan of each kernel."""
+def rewrite(context: PortContext, moves: Moves, full_rate: Common | None = None) -> list[KernelPlan]:
+    """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
+    be, beside what other sets ask for."""
     overloads.choose_tile_types(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
@@ -236,6 +247,8 @@ def rewrite(context: PortContext, moves: Moves) -> list[KernelPlan]:
     columns = assign_columns(context, moves)
     allocated = tmem_lifetime.allocate(context, columns)
     residency.declare_tiles(context, columns)
+    if full_rate is not None:
+        step.take(context, full_rate)
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)

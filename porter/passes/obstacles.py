@@ -92,7 +92,8 @@ def report_consequences(context: PortContext) -> None:
     for kernel in context.kernels:
         at = kernel.function.name_span or kernel.function.span(kernel.function.body)
         name = kernel.function.name
-        context.report(Code.HALF_RATE, kernel.function, at, kernel=name)
+        if not context.helpers.joined:
+            context.report(Code.HALF_RATE, kernel.function, at, kernel=name)
         context.report(Code.EXTRA_BARRIER, kernel.function, at, kernel=name)
         if context.helpers.padded_shared:
             context.report(Code.SHARED_MEMORY_GROWS, kernel.function, at, kernel=name, bytes=1024)

@@ -12,6 +12,7 @@ from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
+from porter.ptx.wgmma import M
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class KernelPlan:
     barrier: int
     notes: tuple[str, ...]
     accumulators: tuple[AccumulatorPlan, ...] = field(default=())
+    mma_rows: int = M
+    """Rows of an MMA: 128 where one does the work of two warpgroups."""
 
 
 def kernel_plan(
@@ -89,6 +92,7 @@ def kernel_plan(
         context.helpers.first_barrier,
         tuple(notes),
         tuple(_accumulator(context, a, moves) for a in owned),
+        2 * M if context.helpers.joined else M,
     )
 
 

@@ -49,7 +49,8 @@ class PortOptions:
     `placement`: where the helpers stand. `keep_hopper`: the port stands beside the original, for a build of both; None:
     as the project's build says. `both_forms`: headers that other roots need as they are, whose functions therefore stay
     beside their ports; `leave`: such a root, all of whose kernels are left. `blank`: places of headers whose port other
-    roots decide; `common`: what those ask for. `target`: the chip."""
+    roots decide; `common`: what those ask for. `target`: the chip. `full_rate`: M=128 MMAs where that can be, but in
+    the roots `half_rate`."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -61,6 +62,8 @@ class PortOptions:
     blank: tuple[tuple[str, Span], ...] = ()
     common: Common = NOTHING
     target: PortTarget = SM100A
+    full_rate: bool = False
+    half_rate: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False)
@@ -229,7 +232,13 @@ def _port_what_can_be(
     sources: SourceSet, options: PortOptions, rules: Sequence[Rule], selection: Selection
 ) -> tuple[SourceSet, KernelPort]:
     """The port of all kernels, or of those that nothing stops; and the sources that it is of, without the others."""
-    port = partial(port_kernels, vocabulary=vocabulary(rules), placement=options.placement, common=options.common)
+    port = partial(
+        port_kernels,
+        vocabulary=vocabulary(rules),
+        placement=options.placement,
+        common=options.common,
+        full_rate=options.full_rate and sources.root not in options.half_rate,
+    )
     first = port(sources)
     first.needs = needs_of(first.program)
     stopped = _stopped(first, sources, rules, selection)

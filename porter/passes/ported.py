@@ -27,6 +27,7 @@ from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_
 from porter.passes.joint import RootPort, port_together
 from porter.passes.partial import LeftKernel
 from porter.passes.port import PortOptions, PortResult, port_beside
+from porter.ptx.wgmma import M
 from porter.rules.engine import Selection
 from porter.rules.load import load_rules, names_of, own_names
 
@@ -56,6 +57,8 @@ class PortedRoot:
     """Files of the port that no original stands for."""
     dsl: bool = False
     include_dirs: tuple[Path, ...] = ()
+    full_rate: tuple[str, ...] = ()
+    """Kernels whose MMAs have M=128."""
 
 
 @dataclass
@@ -147,7 +150,10 @@ class Ported:
         there = {path for path in added if Path(path).is_file() and Path(path).read_bytes() == new[path]}
         self.old.update(old | {path: new[path] for path in there})
         dirs = sources.include_dirs if isinstance(sources, SourceSet) else ()
-        self.roots.append(PortedRoot(root, tuple(sources.sources()), added, isinstance(sources, DslSources), dirs))
+        rows = result.plans if isinstance(result, PortResult) else ()
+        full_rate = tuple(p.kernel for p in rows if p.mma_rows > M)
+        is_dsl = isinstance(sources, DslSources)
+        self.roots.append(PortedRoot(root, tuple(sources.sources()), added, is_dsl, dirs, full_rate))
         self.scaffold.update(getattr(result, "scaffold", {}))
         if isinstance(sources, SourceSet):
             self.includes |= {(i.path, i.resolved) for i in sources.includes if i.resolved is not None}

@@ -117,7 +117,7 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
         return Found(text="\n".join(found), rules=frozenset({rule.id} if found else ()))
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
-    root, options = path, PortOptions(rule_directories=tuple(directories))
+    root, options = path, PortOptions(rule_directories=tuple(directories), full_rate=example.full_rate)
     result: PortResult | DslPortResult
     if is_python(path) and rule.language == "python":
         result = port_python(path, rule_directories=options.rule_directories)

@@ -17,7 +17,6 @@ from porter.grade import clocks
 from porter.grade.chips import chip_of
 from porter.grade.model import Grade, timeline
 from porter.grade.shape import Mma
-from porter.ptx.wgmma import M as ROWS
 from porter.report import trace as report_trace
 from porter.sim.trace.recorder import Kind, Launched, Recorder, Track
 from porter.verify.builder import PORT_ARCH
@@ -69,15 +68,16 @@ class Brief:
         return {"case": self.case, "line": self.line, **body(self.rows), "unknown": list(self.unknown)}
 
 
-def ceiling(widths: Sequence[int]) -> float | None:
-    """The share of a B200's nominal rate that a port's MMAs allow, with accumulators of these numbers of columns."""
+def ceiling(widths: Sequence[int], rows: int) -> float | None:
+    """The share of a B200's nominal rate that a port's MMAs of some rows allow, with accumulators of these numbers of
+    columns."""
     chip = chip_of(PORT_ARCH)
-    return None if chip is None else max(clocks.ceiling(Mma(ROWS, n), chip) for n in widths)
+    return None if chip is None else max(clocks.ceiling(Mma(rows, n), chip) for n in widths)
 
 
-def ceiling_line(share: float) -> str:
+def ceiling_line(share: float, rows: int) -> str:
     """What `porter plan` says of it."""
-    return f"MMAs of M = {ROWS} allow {percent(share)} of a B200's nominal rate; `porter grade` says what else counts"
+    return f"MMAs of M = {rows} allow {percent(share)} of a B200's nominal rate; `porter grade` says what else counts"
 
 
 def text(rows: Sequence[Row]) -> Iterator[RenderableType]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from porter.cli.context import current, fail, install
+from porter.cli.context import STYLES, current, fail, install
 from porter.cli.everywhere import WHERE, options
 from porter.diagnostics import Code, PorterError
 from porter.report.formats import KINDS_OF
@@ -125,6 +125,20 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--to", default="sm_100a", show_default=True, expose_value=False, callback=_take_target, metavar="TARGET",
         help="The chip that the port is for: sm_100a (B200), sm_103a (B300) or sm_110a (Thor).",
+    )(function)  # fmt: skip
+
+
+def _take_style(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    install(replace(current(), style=value))
+    return value
+
+
+def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--style: for commands that make a port. The session has it."""
+    return click.option(
+        "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
+        help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
+             "kernel allows it and its case verifies it [default: compat].",
     )(function)  # fmt: skip
 
 

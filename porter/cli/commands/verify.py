@@ -14,6 +14,7 @@ from porter.cli.commands.shared import (
     keep_option,
     rules_option,
     simulator_options,
+    style_option,
     target_option,
     tmem_check_option,
     trust_option,
@@ -59,6 +60,7 @@ from porter.verify.backend_names import BACKENDS
 @rules_option
 @keep_option
 @target_option
+@style_option
 @trust_option
 def verify() -> None:
     """Verify PATH: a kernel with its case beside it, a case file, or every case below a directory.

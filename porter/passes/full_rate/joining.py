@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two consumer warpgroups have to have in common so that one M=128 MMA does the work of both.
+
+They come to the same MMAs, commits and waits in the same order, and each MMA differs in its A operand and its
+accumulator only. What is not known to be so is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.lang.text import Span
+from porter.model.functions import Function, Style
+from porter.model.kernels import Kernel, contains_tensor_core
+from porter.model.program import Program
+from porter.model.scopes import LOOPS
+from porter.model.tensor_core import MmaStep
+from porter.model.threads import Threads
+from porter.passes.full_rate.sameness import Sameness
+
+_LEFT_BY: dict[str, tuple[str, ...]] = {
+    "return_statement": ("lambda_expression",),
+    "break_statement": (*LOOPS, "switch_statement"),
+    "continue_statement": LOOPS,
+    "goto_statement": (),
+}
+"""What a statement leaves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """A fact that is not known, and where."""
+
+    function: Function
+    span: Span
+    what: str
+
+
+@dataclass(eq=False)
+class Consumers:
+    """The two warpgroups of a kernel that run MMAs."""
+
+    program: Program
+    threads: Threads
+    kernel: Kernel
+    _seen: set[int] = field(default_factory=set)
+
+    @cached_property
+    def _sameness(self) -> Sameness:
+        return Sameness(self.program, self.threads, self.kernel.roles.first)
+
+    @cached_property
+    def _uses(self) -> set[int]:
+        return self.program.uses_tensor_core()
+
+    def missing(self) -> Iterator[Missing]:
+        """The facts that are not known of the MMAs that the kernel comes to."""
+        yield from self._in_function(self.kernel.function)
+
+    def _in_function(self, function: Function) -> Iterator[Missing]:
+        if id(function) in self._seen:
+            return
+        self._seen.add(id(function))
+        if function.style is Style.MACRO:
+            yield Missing(function, function.span(function.body), "MMAs stand in a macro")
+            return
+        yield from self._operands(function)
+        yield from self._walk(function, function.body)
+        for call in function.calls:
+            for target in self.program.targets(call):
+                if id(target) in self._uses:
+                    yield from self._in_function(target)
+        for inner in self.program.functions:
+            if inner.parent is function and id(inner) in self._uses:
+                yield from self._in_function(inner)
+
+    # --- the same statements
+
+    def _walk(self, function: Function, node: Node) -> Iterator[Missing]:
+        """Branches below a node at which the consumers may part."""
+        if node.type == "lambda_expression":
+            return
+        if node.type == "if_statement":
+            yield from self._branch(function, node)
+            return
+        parts = node.type in ("switch_statement", "conditional_expression") or node.type in LOOPS
+        condition = node.child_by_field_name("condition") if parts else None
+        if condition is not None and self._matters(function, node) and not self._sameness.same(function, condition):
+            text = " ".join(function.text(condition).split())
+            yield Missing(function, function.span(condition), f"the consumers may part at `{text}`")
+            return
+        for child in node.named_children:
+            yield from self._walk(function, child)
+
+    def _branch(self, function: Function, node: Node) -> Iterator[Missing]:
+        condition = node.child_by_field_name("condition")
+        arms = [node.child_by_field_name(n) for n in ("consequence", "alternative")]
+        taken = self._sameness.truth(function, condition) if condition is not None else None
+        if taken is not None:
+            arms = [arms[0] if taken else arms[1]]
+        elif condition is not None and not self._sameness.same(function, condition):
+            before = self._comes_before(function, node)
+            if any(arm is not None and (self._matters(function, arm) or (before and _leaves(arm))) for arm in arms):
+                text = " ".join(function.text(condition).split())
+                yield Missing(function, function.span(condition), f"the consumers may part at `{text}`")
+            return
+        for arm in arms:
+            if arm is not None:
+                yield from self._walk(function, arm)
+
+    def _comes_before(self, function: Function, node: Node) -> bool:
+        """Whether MMAs stand behind a statement, or in a loop around it."""
+        while node.id != function.body.id and node.parent is not None:
+            following = node.next_named_sibling
+            while following is not None:
+                if self._matters(function, following):
+                    return True
+                following = following.next_named_sibling
+            node = node.parent
+            if node.type in LOOPS and self._matters(function, node):
+                return True
+        return False
+
+    def _matters(self, function: Function, node: Node) -> bool:
+        return contains_tensor_core(self.program, function, node, self._uses)
+
+    # --- the same operands
+
+    def _operands(self, function: Function) -> Iterator[Missing]:
+        for statement in self.program.steps_in(function):
+            span = statement.statement.span
+            nodes = {o.expr: o.expr_node for o in statement.statement.operands}
+            for step in statement.steps:
+                if not isinstance(step, MmaStep):
+                    continue
+                if step.op.n % 16:
+                    yield Missing(function, span, f"N is {step.op.n}, and an M=128 MMA takes multiples of 16")
+                for name, text in (("the B descriptor", step.b), ("scale-d", step.scale_d)):
+                    node = next((n for e, n in nodes.items() if " ".join(e.split()) == text), None)
+                    if node is not None and not self._sameness.same(function, node):
+                        yield Missing(function, span, f"{name} `{text}` may be another one in the other consumer")
+
+
+def _leaves(arm: Node) -> bool:
+    """Whether a way out of the arm does not come back to what follows it."""
+    return any(not _ends_inside(leaving, arm) for leaving in find(arm, *_LEFT_BY))
+
+
+def _ends_inside(leaving: Node, arm: Node) -> bool:
+    """Whether what a statement leaves stands in the arm."""
+    wanted = _LEFT_BY[leaving.type]
+    node = leaving.parent
+    while node is not None and arm.start_byte <= node.start_byte and node.end_byte <= arm.end_byte:
+        if node.type in wanted:
+            return True
+        node = node.parent
+    return False

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warps of two joined consumers take each other's parts: what the sources read as the index of a thread becomes that of
+the thread whose rows it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from porter.lang.cuda import CudaFile
+from porter.lang.text import Edit, Span
+from porter.model.facts import Index
+from porter.model.functions import Function, Style
+from porter.model.program import Program
+from porter.passes.context import PortContext, qualified
+from porter.passes.full_rate.joining import Missing
+
+_THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")
+_PHYSICAL = re.compile(r"%(?:tid|warpid|nwarpid)\b")
+"""What asm reads of the place of a warp in its CTA (PTX ISA, special registers)."""
+_OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotated_ptr)")
+"""Headers whose functions number threads themselves."""
+
+
+def renamed() -> bytes:
+    return qualified("thread_index()").encode()
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where `threadIdx.x` stands, and the innermost function around it; None in a macro or outside of all."""
+
+    file: CudaFile
+    span: Span
+    whole: bool
+    function: Function | None
+
+
+def reached(program: Program, kernels: Iterable[Function]) -> set[int]:
+    """ids of the functions that kernels may come to, with themselves."""
+    found: set[int] = set()
+    work = list(kernels)
+    inside: dict[int, list[Function]] = {}
+    for function in program.functions:
+        if function.parent is not None:
+            inside.setdefault(id(function.parent), []).append(function)
+    while work:
+        function = work.pop()
+        if id(function) in found:
+            continue
+        found.add(id(function))
+        work += inside.get(id(function), ())
+        for call in function.calls:
+            work += program.targets(call)
+    return found
+
+
+def places(program: Program) -> Iterator[_Place]:
+    """Every place of the sources that reads the index of a thread."""
+    for path, file in program.sources.files.items():
+        own = [f for f in program.functions if f.file.path == path and f.style is not Style.MACRO]
+        for match in _THREAD.finditer(file.lexed.code):
+            span = Span(match.start(), match.end())
+            around = [f for f in own if _holds(f, span)]
+            inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
+            yield _Place(file, span, match.group(1) is not None, inner)
+
+
+def _holds(function: Function, span: Span) -> bool:
+    whole = function.span(function.node)
+    return whole.start <= span.start and span.end <= whole.end
+
+
+def rename(context: PortContext, kernels: Sequence[Function]) -> tuple[list[Edit], list[Missing]]:
+    """The edits that rename the threads of `kernels`, or what keeps them from it."""
+    program = context.program
+    others = [k for k in program.kernels if not any(k is one for one in kernels)]
+    mine, foreign = reached(program, kernels), reached(program, others)
+    missing = [*_opaque(program, kernels[0], mine)]
+    edits = []
+    written = [e for found in context.edits.values() for e in found]
+    for place in places(program):
+        owner = place.function
+        if owner is not None and id(owner) in foreign and id(owner) not in mine:
+            continue
+        at = owner or kernels[0]
+        shared = others and (owner is None or id(owner) in foreign or id(owner) not in mine)
+        over = [
+            e for e in written if e.path == place.file.path and e.span != place.span and e.span.overlaps(place.span)
+        ]
+        if shared:
+            what = "`threadIdx` is read where also a kernel comes that stays at M=64"
+        elif not place.whole:
+            what = "`threadIdx` is used as a whole"
+        elif any(b"threadIdx" in e.replacement for e in over):
+            what = "`threadIdx.x` stands in what another step of the port writes"
+        else:
+            if not over:
+                edits.append(Edit(place.file.path, place.span, renamed()))
+            continue
+        missing.append(Missing(at, place.span if at.file is place.file else at.span(at.body), what))
+    return edits, missing
+
+
+def _opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
+    """What tells a warp its place and is not renamed."""
+    for function in program.functions:
+        for statement in function.asm:
+            if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):
+                yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
+        for call in function.calls if id(function) in mine else ():
+            fact = program.facts.of_call(call)
+            if isinstance(fact, Index) and not 0 < fact.modulo <= 32:
+                yield Missing(function, call.name_span, f"`{call.name}` of a library tells which warp a thread is in")
+    for file in program.sources.files.values():
+        for name, _, span in file.lexed.includes():
+            if _OPAQUE.match(name):
+                at = kernel.name_span or kernel.span(kernel.body)
+                yield Missing(kernel, at if kernel.file is not file else span, f"<{name}> numbers threads itself")

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which expressions have one value in all threads of two consumer warpgroups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find, walk
+from porter.lang.text import Span
+from porter.model.facts import Index
+from porter.model.functions import ARRAY_DECLARATORS, Function, Style, declared_name, outermost
+from porter.model.program import Program
+from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.thread_values import ThreadValues
+from porter.model.threads import Threads
+from porter.ptx.arch import WARP
+from porter.ptx.wgmma import THREADS as WARPGROUP
+
+WARPS = WARPGROUP // WARP
+_BRANCHES = ("if_statement", "switch_statement", *LOOPS)
+_AROUND = ("parenthesized_expression", "subscript_expression", "field_expression")
+
+_Key = tuple[int, int, str]
+"""A variable, or a name that is none in sight of its function."""
+
+
+@dataclass(eq=False)
+class Sameness:
+    """Asks about the two warpgroups from `first` on. A variable is a thread's own if what it is set to is, where it is
+    set, or a function that is handed a thread's own value may write to it; what a pointer leads to says nothing about
+    the pointer."""
+
+    program: Program
+    threads: Threads
+    first: int
+    _names: dict[int, set[_Key]] = field(default_factory=dict)
+
+    @cached_property
+    def _values(self) -> ThreadValues:
+        return ThreadValues(self.program, (self.first + 2) * WARPGROUP)
+
+    def known(self, function: Function, node: Node) -> int | None:
+        """The value that an expression has in all these threads, None if it is not known or differs."""
+        found = set(self._values.by_warp(function, node)[self.first * WARPS :])
+        return found.pop() if len(found) == 1 else None
+
+    def truth(self, function: Function, node: Node) -> bool | None:
+        """What all these threads answer to a condition."""
+        warps = self._values.by_warp(function, node)[self.first * WARPS :]
+        found = {None if v is None else bool(v) for v in warps}
+        return found.pop() if len(found) == 1 else None
+
+    def same(self, function: Function, node: Node) -> bool:
+        """Whether an expression has one value in all these threads."""
+        return not self._own(function, node) or self.known(function, node) is not None
+
+    def _own(self, function: Function, node: Node) -> bool:
+        names = self.names(function)
+        return any(self._says(function, n, names) for n in walk(node))
+
+    @cached_property
+    def _classes(self) -> re.Pattern[str] | None:
+        """Names of classes whose objects may hold a thread's own value without being handed one: their text, or that
+        of a class that they mention, tells threads apart."""
+        words = {"tid", "warpid", "laneid", *self.program.vocabulary.naming((Index,))}
+        texts: dict[str, str] = {}
+        for file in self.program.sources.files.values():
+            for node in find(file.root, "struct_specifier", "class_specifier"):
+                name = node.child_by_field_name("name")
+                if name is not None and node.child_by_field_name("body") is not None:
+                    key = file.text(Span(name.start_byte, name.end_byte))
+                    texts[key] = texts.get(key, "") + file.text(Span(node.start_byte, node.end_byte))
+        for method in self.program.functions:
+            if method.style is Style.METHOD:
+                key = method.class_name.rsplit("::", 1)[-1]
+                texts[key] = texts.get(key, "") + method.text(method.node)
+        words |= {f.name for f in self.program.functions if f.style is Style.DEVICE and self.threads.varies(f)}
+        words |= {name for name in self.program.macros.by_name if self.threads.macro_differs(name)}
+        found: set[str] = set()
+        while True:
+            wanted = _any_of({*words, *found} - {""})
+            new = {name for name, text in texts.items() if name not in found and wanted.search(text)}
+            if not new:
+                return _any_of(found) if found else None
+            found |= new
+
+    def _is_class(self, text: str) -> bool:
+        return self._classes is not None and self._classes.search(text) is not None
+
+    def _says(self, function: Function, node: Node, names: set[_Key]) -> bool:
+        if node.type in ("type_identifier", "template_type", "qualified_identifier") and self._is_class(
+            function.text(node)
+        ):
+            return True
+        if node.type == "identifier":
+            key = _key(function, node)
+            return key in names or self.threads.tells(function, node) or self._of_class(function, node, key[2])
+        if node.type == "call_expression":
+            calls = [c for c in self.program.calls_by_node.get(node.id, ()) if c.caller.file is function.file]
+            targets = [f for c in calls for f in self.program.targets(c)]
+            return any(map(self.threads.call_differs, calls)) or any(self._is_class(f.text(f.node)) for f in targets)
+        return self.threads.tells(function, node)
+
+    def _of_class(self, function: Function, node: Node, name: str) -> bool:
+        """Whether a name may be that of a member, whose value is not followed."""
+        if outermost(function).style is not Style.METHOD or name in function.template_params:
+            return False
+        above = node.parent
+        if above is not None and above.type in ("call_expression", "qualified_identifier", "template_function"):
+            return False
+        return resolve(function, node, name) is None and self.program.value(function, name) is None
+
+    def names(self, function: Function) -> set[_Key]:
+        """Variables and parameters that may hold another value in another thread."""
+        known = self._names.get(id(function))
+        if known is not None:
+            return known
+        found = self._names[id(function)] = set(self.names(function.parent)) if function.parent is not None else set()
+        for param in function.params if function.style is not Style.KERNEL else ():
+            calls = [c for c in self.program.callers(function) if param.index < len(c.args)]
+            if any(self._own(c.caller, c.args[param.index]) for c in calls):
+                found.add(_key(function, function.body, param.name))
+        for statement in function.asm:
+            nodes = [o.expr_node for o in statement.operands if o.is_output and o.expr_node is not None]
+            outputs = [key for n in nodes if (key := _variable(function, n)) is not None]
+            inputs = [o.expr_node for o in statement.operands if not o.is_output and o.expr_node is not None]
+            if self.threads.asm_differs(statement) or any(self._own(function, n) for n in inputs):
+                found.update(outputs)
+        while True:
+            before = len(found)
+            for key, node in self._set(function):
+                if key in found or not self._comes_to(function, node):
+                    continue
+                if self._own(function, node) or self._where_parted(function, node):
+                    found.add(key)
+            if len(found) == before:
+                return found
+
+    def _set(self, function: Function) -> Iterator[tuple[_Key, Node]]:
+        """Variables that are set, with what tells the value."""
+        for node in find(function.body, "init_declarator", "assignment_expression", "update_expression"):
+            target = node.child_by_field_name("declarator") or node.child_by_field_name("left")
+            target = target or node.child_by_field_name("argument")
+            value = node.child_by_field_name("value") or node.child_by_field_name("right") or target
+            key = _variable(function, target) if target is not None else None
+            if key is not None and value is not None and node.type == "init_declarator":
+                # its own declaration is not in sight of the name that it declares
+                yield (function.node.id, node.start_byte, key[2]), value
+            elif key is not None and value is not None:
+                yield key, node
+        for node in find(function.body, "declaration"):
+            kind = node.child_by_field_name("type")
+            for declarator in node.children_by_field_name("declarator") if kind is not None else ():
+                key = _variable(function, declarator)
+                if kind is not None and key is not None and declarator.type != "init_declarator":
+                    yield (function.node.id, declarator.start_byte, key[2]), kind
+                elif kind is not None and declarator.type == "init_declarator":
+                    name = declared_name(declarator)
+                    if name is not None:
+                        yield (function.node.id, declarator.start_byte, function.text(name)), kind
+        for node in find(function.body, "call_expression"):
+            arguments = node.child_by_field_name("arguments")
+            if arguments is None:
+                continue
+            for argument in arguments.named_children:
+                inner = argument.named_children[0] if argument.type == "pointer_expression" else argument
+                if inner.type == "identifier" and (inner.id != argument.id or self._written(function, node, argument)):
+                    yield _key(function, inner), arguments
+            callee = node.child_by_field_name("function")
+            holder = callee.child_by_field_name("argument") if callee is not None else None
+            if holder is not None and holder.type == "identifier":
+                # a method may keep what it is handed
+                yield _key(function, holder), arguments
+
+    def _written(self, function: Function, node: Node, argument: Node) -> bool:
+        """Whether a call may write to an argument that it is handed by its name."""
+        calls = [c for c in self.program.calls_by_node.get(node.id, ()) if c.caller.file is function.file]
+        for call in calls:
+            index = next((i for i, a in enumerate(call.args) if a.id == argument.id), None)
+            for target in self.program.targets(call) if index is not None else ():
+                if index is not None and index < len(target.params):
+                    kind = self.program.names.type_of_param(target, target.params[index])
+                    if kind.reference and not kind.const:
+                        return True
+        return False
+
+    def _comes_to(self, function: Function, node: Node) -> bool:
+        """Whether the consumers may come to a place, as far as the branches around it tell."""
+        inner, current = node, node.parent
+        while current is not None and inner.id != function.body.id:
+            if current.type == "if_statement":
+                condition = current.child_by_field_name("condition")
+                taken = self.truth(function, condition) if condition is not None and condition.id != inner.id else None
+                arm = current.child_by_field_name("consequence" if taken is False else "alternative")
+                if taken is not None and arm is not None and arm.id == inner.id:
+                    return False
+            inner, current = current, current.parent
+        return True
+
+    def _where_parted(self, function: Function, node: Node) -> bool:
+        """Whether a place stands behind a condition that threads may answer differently."""
+        inner, current = node, node.parent
+        while current is not None and inner.id != function.body.id:
+            if current.type in _BRANCHES:
+                condition = current.child_by_field_name("condition")
+                apart = condition is not None and condition.id != inner.id and self._own(function, condition)
+                if apart and condition is not None and self.truth(function, condition) is None:
+                    return True
+            inner, current = current, current.parent
+        return False
+
+
+def _any_of(words: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(words)))})\b")
+
+
+def _key(function: Function, node: Node, name: str = "") -> _Key:
+    """The variable that a name means."""
+    name = name or function.text(node)
+    variable = resolve(function, node, name)
+    return variable.key if variable is not None else (0, 0, name)
+
+
+def _variable(function: Function, target: Node) -> _Key | None:
+    """The variable that an assignment or declaration changes itself; none where it is what a pointer leads to."""
+    while target.type in (*_AROUND, "reference_declarator", "pointer_declarator", *ARRAY_DECLARATORS):
+        through = target.type == "subscript_expression" or (
+            target.type == "field_expression" and "->" in function.text(target)
+        )
+        inner = target.child_by_field_name("argument") or target.child_by_field_name("declarator")
+        inner = inner or next((c for c in target.named_children if c.type != "comment"), None)
+        if inner is None:
+            return None
+        if through and inner.type == "identifier" and not _holds(resolve(function, inner, function.text(inner))):
+            return None
+        target = inner
+    return _key(function, target) if target.type == "identifier" else None
+
+
+def _holds(variable: Variable | None) -> bool:
+    """Whether a variable is an array of the thread's own, not a pointer."""
+    node = variable.declarator if variable is not None else None
+    return node is None or any(n.type in ARRAY_DECLARATORS for n in walk(node))

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports with M=128 MMAs: which kernels are taken, how the index of a thread is renamed, and what is refused with which
+missing fact. Values and order are shown by the cases of `tests/verify/test_full_rate_runs.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porter.diagnostics import Code
+from porter.lang.sources import load_sources
+from porter.passes.port import PortOptions, PortResult, port_sources
+
+WGMMA = """\
+#include <cstdint>
+__device__ void wgmma_m64n16k16(float (&d)[8], uint64_t a, uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+                 : "l"(a), "l"(b));
+}
+__device__ void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ void wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+"""
+KERNEL = """\
+@HEAD@__global__ void __launch_bounds__(@THREADS@) kernel(float* out, uint64_t a, uint64_t b, int steps, int rows) {
+    @ROLE@
+    float acc[8] = {};
+    for (int k = 0; k < steps; ++k) {
+        @BEFORE@
+        fence();
+        wgmma_m64n16k16(acc, a + consumer * 512, @B@);
+        commit();
+        wait();
+    }
+    @AFTER@
+    for (int i = 0; i < 8; ++i) out[@INDEX@ * 8 + i] = acc[i];
+}
+"""
+CONSUMER = "const int consumer = threadIdx.x / 128;"
+DEFAULTS = {
+    "HEAD": "",
+    "THREADS": "256",
+    "ROLE": CONSUMER,
+    "BEFORE": "",
+    "B": "b + k",
+    "AFTER": "",
+    "INDEX": "threadIdx.x",
+}
+
+
+def ported(folder: Path, **parts: str) -> PortResult:
+    text = WGMMA + KERNEL
+    for name, value in {**DEFAULTS, **parts}.items():
+        text = text.replace(f"@{name}@", value)
+    path = folder / "kernel.cu"
+    path.write_text(text)
+    return port_sources(load_sources(path), PortOptions(full_rate=True))
+
+
+def missing(result: PortResult) -> list[str]:
+    return [str(d.values["what"]) for d in result.diagnostics if d.code is Code.FULL_RATE_LEFT]
+
+
+def texts(result: PortResult) -> tuple[str, str]:
+    """The kernel's file, and the helpers."""
+    kernel = next(t for p, t in result.files.items() if p.endswith("kernel.cu"))
+    return kernel.decode(), next((t for p, t in result.files.items() if p.endswith("tcgen05.cuh")), b"").decode()
+
+
+PRODUCER = "const int wg = threadIdx.x / 128; if (wg == 0) { if (threadIdx.x == 0) out[0] = 1; return; }"
+
+TAKEN = {
+    "index": {},
+    "shifted": {"ROLE": "const int consumer = threadIdx.x >> 7;"},
+    "broadcast": {"ROLE": "const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);"},
+    "other name": {"ROLE": "const unsigned tid = threadIdx.x; const unsigned consumer = tid / 128u;"},
+    "helper": {
+        "HEAD": "__device__ __forceinline__ int group() { return threadIdx.x / 128; }\n",
+        "ROLE": "const int consumer = group();",
+    },
+    "macro": {"HEAD": "#define TID (threadIdx.x)\n", "ROLE": "const int consumer = TID / 128;", "INDEX": "TID"},
+    "member": {
+        "HEAD": "struct Who { int group; __device__ Who() { group = threadIdx.x / 128; } };\n",
+        "ROLE": "Who who; const int consumer = who.group;",
+    },
+    "lambda": {"ROLE": "auto group = [&] { return threadIdx.x / 128; }; const int consumer = group();"},
+    "spaced": {"ROLE": "const int consumer = threadIdx . x / 128;"},
+    "producer first": {"THREADS": "384", "ROLE": f"{PRODUCER} const int consumer = wg - 1;"},
+    "mask on stores": {"AFTER": "if (consumer * 64 + threadIdx.x % 128 / 32 * 16 >= rows) return;"},
+    "a condition that both answer alike": {"BEFORE": "if (k == rows) break;"},
+    "a branch of the first warp": {"BEFORE": "if (threadIdx.x < 32) { out[k] = 0; }"},
+    "the same in both": {"BEFORE": "if (threadIdx.x < 256) { out[threadIdx.x] = 0; }"},
+    "a barrier for each": {
+        "AFTER": 'asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");',
+    },
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_the_step_is_taken_and_every_index_renamed(tmp_path: Path, name: str) -> None:
+    result = ported(tmp_path, **TAKEN[name])
+    assert not missing(result), missing(result)
+    assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+    kernel, helpers = texts(result)
+    emitted = kernel.replace("tmem.warpgroup(threadIdx.x / 128", "")
+    assert "threadIdx" not in emitted
+    assert "tcgen05::thread_index()" in kernel
+    assert "bar.sync 15, 256;" in helpers
+    assert "128u >> 4 << 24" in helpers
+    assert "shared_.done[0][0]" in helpers
+    assert not [d for d in result.diagnostics if d.code is Code.HALF_RATE]
+    assert [p.mma_rows for p in result.plans] == [128]
+
+
+REFUSED = {
+    "one warpgroup": ({"THREADS": "128", "ROLE": "const int consumer = 0;"}, "one warpgroup"),
+    "four": ({"THREADS": "512"}, "4 warpgroups"),
+    "two dimensions": ({"ROLE": "const int consumer = threadIdx.y;"}, "more than one dimension"),
+    "rows that are cut": ({"BEFORE": "if (consumer * 64 >= rows) break;"}, "may part at"),
+    "a return in front": (
+        {"ROLE": "const int consumer = threadIdx.x / 128; if (consumer * 64 >= rows) return;"},
+        "part",
+    ),
+    "steps of its own": ({"BEFORE": "if (k >= steps - consumer) continue;"}, "may part at"),
+    "a loop of its own": (
+        {"ROLE": f"{CONSUMER} steps = steps - consumer;"},
+        "may part at `k < steps`",
+    ),
+    "set behind a branch": (
+        {"ROLE": f"{CONSUMER} if (consumer) {{ steps = 1; }}"},
+        "may part at `k < steps`",
+    ),
+    "B of its own": ({"B": "b + consumer * 8"}, "B descriptor"),
+    "B by a helper": (
+        {"HEAD": "__device__ uint64_t side(uint64_t b) { return b + threadIdx.x / 128; }\n", "B": "side(b)"},
+        "B descriptor",
+    ),
+    "B out of a member": (
+        {
+            "HEAD": "struct Who { int g; __device__ Who() { g = threadIdx.x / 128; } };\n",
+            "ROLE": "Who who; const int consumer = threadIdx.x / 128; const int side = who.g;",
+            "B": "b + who.g",
+        },
+        "B descriptor",
+    ),
+    "the index as a whole": ({"ROLE": "auto t = threadIdx; const int consumer = t.x / 128;"}, "as a whole"),
+    "asm": (
+        {"ROLE": 'unsigned t; asm("mov.u32 %0, %%tid.x;" : "=r"(t)); const int consumer = threadIdx.x / 128;'},
+        "asm reads",
+    ),
+    "cooperative groups": ({"HEAD": "#include <cooperative_groups.h>\n"}, "numbers threads itself"),
+    "a helper that another kernel has": (
+        {
+            "HEAD": "__device__ int group() { return threadIdx.x / 128; }\n"
+            "__global__ void other(int* o) { o[0] = group(); }\n",
+            "ROLE": "const int consumer = group();",
+        },
+        "also a kernel comes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_missing_is_named_and_the_port_is_compat(tmp_path: Path, name: str) -> None:
+    parts, what = REFUSED[name]
+    result = ported(tmp_path, **parts)
+    assert any(what in text for text in missing(result)), missing(result)
+    kernel, helpers = texts(result)
+    assert "thread_index" not in kernel + helpers
+    assert "64u >> 4 << 24" in helpers
+    assert all(p.mma_rows == 64 for p in result.plans)
+
+
+def test_n_of_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cu"
+    narrow = {
+        "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9": "{%0, %1, %2, %3}, %4, %5",
+        ', "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])': "",
+        "m64n16k16": "m64n8k16",
+        "float (&d)[8]": "float (&d)[4]",
+        "acc[8]": "acc[4]",
+        "i < 8": "i < 4",
+    }
+    text = WGMMA + KERNEL
+    for before, after in narrow.items():
+        assert before in text
+        text = text.replace(before, after)
+    for name, value in DEFAULTS.items():
+        text = text.replace(f"@{name}@", value)
+    path.write_text(text)
+    result = port_sources(load_sources(path), PortOptions(full_rate=True))
+    assert missing(result) == ["N is 8, and an M=128 MMA takes multiples of 16"]
+
+
+def test_compat_is_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cu"
+    ported(tmp_path)
+    result = port_sources(load_sources(path))
+    kernel, helpers = texts(result)
+    assert "thread_index" not in kernel + helpers
+    assert "bar.sync %0, 128;" in helpers
