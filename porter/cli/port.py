@@ -61,14 +61,12 @@ def port(
     _require_options(output, apply, check, allow_dirty, whole)
     require_directories("-I", include_dirs)
     count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    make = partial(
+        port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage
+    )
     with session.counting() as counted:
-        done = partial(counted, "porting") if counted is not None else None
-        make = partial(
-            port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, done, storage
-        )
-        ported = make()
-    if session.style == FULL_RATE:
-        ported = proved(session, ported, make)
+        ported = make(tell=partial(counted, "porting") if counted is not None else None)
+    ported = proved(session, ported, make) if session.style == FULL_RATE else ported
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if marks:
