@@ -15,7 +15,7 @@ from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.program import Program
 from porter.model.scopes import resolve
 
-_LAUNCHERS = {
+LAUNCHERS = {
     "cudaLaunchKernelEx": 1,
     "cudaLaunchKernelExC": 1,
     "cudaLaunchKernel": 0,
@@ -195,18 +195,18 @@ def _launches(program: Program, function: Function) -> Iterator[_Launch]:
             yield _launch(program, call.caller, parts[1], call.template_args)
     for launcher in program.functions:
         for call in launcher.calls:
-            if call.name in _LAUNCHERS and len(call.args) > _LAUNCHERS[call.name]:
+            if call.name in LAUNCHERS and len(call.args) > LAUNCHERS[call.name]:
                 yield from _launched_by_runtime(program, function, call)
 
 
 def _launched_by_runtime(program: Program, function: Function, call: Call) -> Iterator[_Launch]:
     launcher = call.caller
-    kernel = call.args[_LAUNCHERS[call.name]]
-    named = _kernel_named(program, function, launcher, kernel, 0)
+    kernel = call.args[LAUNCHERS[call.name]]
+    named = kernel_named(program, function, launcher, kernel, 0)
     if named is None:
         return
     block: Node | None = None
-    if _LAUNCHERS[call.name] == 0:
+    if LAUNCHERS[call.name] == 0:
         block = call.args[2] if len(call.args) > 2 else None
     else:
         name = launcher.text(call.args[0]).lstrip("&").strip()
@@ -217,7 +217,7 @@ def _launched_by_runtime(program: Program, function: Function, call: Call) -> It
         yield _Launch(None, "", named, launcher)
 
 
-def _kernel_named(
+def kernel_named(
     program: Program, function: Function, launcher: Function, node: Node, depth: int
 ) -> tuple[str, ...] | None:
     """The template arguments with which an expression names the kernel; None if it names something else."""
@@ -235,7 +235,7 @@ def _kernel_named(
         variable = resolve(launcher, inner, name) if inner.type == "identifier" and depth < _DEPTH else None
         value = variable.declarator.child_by_field_name("value") if variable and variable.declarator else None
         if value is not None:
-            return _kernel_named(program, function, launcher, value, depth + 1)
+            return kernel_named(program, function, launcher, value, depth + 1)
     return None
 
 
@@ -283,7 +283,7 @@ def _stays(program: Program, launcher: Function, name: str, part: str = "") -> b
                 return False
         elif (outer.type == "pointer_expression" and launcher.text(outer).startswith("&")) or _is_bound(outer, inner):
             call = outer.parent.parent if outer.type == "pointer_expression" and outer.parent is not None else None
-            if not part or call is None or _callee(launcher, call) not in _LAUNCHERS:
+            if not part or call is None or _callee(launcher, call) not in LAUNCHERS:
                 return False
         elif outer.type == "argument_list" and not _takes_copy(program, launcher, outer, inner):
             return False
@@ -353,7 +353,7 @@ def _is_launched(launcher: Function, node: Node, depth: int) -> bool:
         return depth == 0 and any(c.type == "kernel_call_syntax" for c in outer.named_children)
     if outer.type == "argument_list" and outer.parent is not None:
         name = _callee(launcher, outer.parent)
-        return name in _LAUNCHERS or _ASKED.match(name) is not None
+        return name in LAUNCHERS or _ASKED.match(name) is not None
     if outer.type != "init_declarator" or outer.child_by_field_name("value") != inner or depth > 1:
         # its own declaration
         return outer.type == "init_declarator" and depth > 0 and outer.child_by_field_name("value") != inner
@@ -364,24 +364,25 @@ def _is_launched(launcher: Function, node: Node, depth: int) -> bool:
 
 
 def _launch(program: Program, launcher: Function, block: Node, template_args: tuple[str, ...]) -> _Launch:
-    text = _size(program, launcher, block, 0)
+    text = size_text(program, launcher, block, 0)
     value = program.constants_in(launcher).evaluate(text) if text else None
     return _Launch(value, text, template_args, launcher)
 
 
-def _size(program: Program, launcher: Function, block: Node, depth: int) -> str:
-    """A block argument as the product of its dimensions; empty if it is not read."""
+def size_text(program: Program, launcher: Function, block: Node, depth: int = 0) -> str:
+    """A block argument as the product of its dimensions, and a number as what its variables hold; empty if it is not
+    read."""
     if depth > _DEPTH:
         return ""
     if block.type in ("argument_list", "initializer_list"):
         parts = [c for c in block.named_children if c.type != "comment"]
-        texts = [_size(program, launcher, c, depth + 1) for c in parts]
+        texts = [size_text(program, launcher, c, depth + 1) for c in parts]
         return texts[0] if len(texts) == 1 else " * ".join(f"({t})" for t in texts) if all(texts) else ""
     if block.type in _WRITTEN:
         head = block.child_by_field_name("function") or block.child_by_field_name("type")
         arguments = block.child_by_field_name("arguments") or block.child_by_field_name("value")
         if head is not None and arguments is not None and launcher.text(head) == "dim3":
-            return _size(program, launcher, arguments, depth + 1)
+            return size_text(program, launcher, arguments, depth + 1)
         return launcher.text(block)
     variable = resolve(launcher, block, launcher.text(block)) if block.type == "identifier" else None
     declarator = variable.declarator if variable is not None else None
@@ -390,7 +391,7 @@ def _size(program: Program, launcher: Function, block: Node, depth: int) -> str:
         kind = variable.declaration.child_by_field_name("type")
         known = kind is not None and _SIZES.fullmatch(" ".join(launcher.text(kind).split())) is not None
         is_kept = known and not variable.is_reference and _stays(program, launcher, variable.name)
-        return _size(program, launcher, value, depth + 1) if is_kept else ""
+        return size_text(program, launcher, value, depth + 1) if is_kept else ""
     return launcher.text(block)
 
 

@@ -21,6 +21,7 @@ from porter.model.thread_values import ThreadValues
 from porter.model.threads import Threads, ends_thread
 from porter.ptx.arch import WARP, Limits
 
+SHARED = "__shared__"
 DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
 """An array that is dynamic shared memory, by its name."""
 _NAMED_BARRIER = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)(?:\.\w+)*\s+(%?\w+)")

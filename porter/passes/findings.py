@@ -16,6 +16,7 @@ from porter.lang.cuda import find, location
 from porter.lang.text import Span
 from porter.model.accumulators import AccumulatorMap
 from porter.model.functions import Function
+from porter.model.kernels import SHARED
 from porter.model.program import Program, Refusal
 from porter.model.registers import CASTS
 from porter.model.tensor_core import MmaStep, Step
@@ -70,7 +71,7 @@ def _is_shared(function: Function, array: Node) -> bool:
     above = array.parent
     while above is not None and above.type not in ("declaration", "compound_statement"):
         above = above.parent
-    return above is not None and above.type == "declaration" and "__shared__" in function.text(above)
+    return above is not None and above.type == "declaration" and SHARED in function.text(above)
 
 
 def _binary(program: Program) -> list[Diagnostic]:

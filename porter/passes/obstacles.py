@@ -10,12 +10,16 @@ from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
 from porter.lang.macros import Macros
 from porter.lang.text import Span
+from porter.model.dynamic_shared import asked_for
 from porter.model.functions import Function
 from porter.model.threads import ends_thread
 from porter.passes.context import PortContext
 from porter.passes.helpers import NAMESPACE
+from porter.ptx.arch import SHARED_LIMIT
 
 RULE = "PTR140"
+SHARED_BYTES = 1024
+"""Static shared memory of a port in front of dynamic shared memory, which keeps its alignment."""
 _HELPERS = re.compile(rb"^namespace %b \{[^}]*?constexpr uint32_t kRing = " % NAMESPACE.encode(), re.MULTILINE)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
@@ -87,6 +91,19 @@ def _opens(text: str) -> bool:
     return any(code.count(a) != code.count(b) for a, b in ("{}", "()", "[]"))
 
 
+def report_shared(context: PortContext, kernel: Function) -> None:
+    """Whether the static shared memory of a port fits beside what launches of a kernel are known to ask for."""
+    at, asked = kernel.name_span or kernel.span(kernel.body), asked_for(context.program, kernel) or 0
+    if asked + SHARED_BYTES > SHARED_LIMIT:
+        total = asked + SHARED_BYTES
+        context.report(
+            Code.SHARED_MEMORY_OVER, kernel, at,
+            kernel=kernel.name, asked=asked, bytes=SHARED_BYTES, total=total, limit=SHARED_LIMIT,
+        )  # fmt: skip
+    else:
+        context.report(Code.SHARED_MEMORY_GROWS, kernel, at, kernel=kernel.name, bytes=SHARED_BYTES)
+
+
 def report_consequences(context: PortContext) -> None:
     """What the port of each kernel costs, and what it takes for granted."""
     for kernel in context.kernels:
@@ -96,7 +113,7 @@ def report_consequences(context: PortContext) -> None:
             context.report(Code.HALF_RATE, kernel.function, at, kernel=name)
         context.report(Code.EXTRA_BARRIER, kernel.function, at, kernel=name)
         if context.helpers.padded_shared:
-            context.report(Code.SHARED_MEMORY_GROWS, kernel.function, at, kernel=name, bytes=1024)
+            report_shared(context, kernel.function)
         if kernel.unknown_barriers:
             context.report(Code.BARRIER_IDS, kernel.function, at, kernel=name)
         if not kernel.roles.exact:

@@ -14,6 +14,7 @@ from porter.lang.cuda import CudaFile, walk
 from porter.lang.text import Edit, Span
 from porter.model.kernels import DYNAMIC_SHARED
 from porter.model.names.resolver import CALL_OPERATOR
+from porter.passes.obstacles import report_shared
 from porter.passes.tiled.context import TiledContext, TiledKernel
 from porter.passes.tiled.spelling import Place, Unnamed, spelled
 from porter.passes.tiled.text import cpp
@@ -21,7 +22,7 @@ from porter.ptx.arch import SHARED_LIMIT
 
 RULE = "PTR613"
 MOST_WARPGROUPS = 4
-"""Warpgroups that a struct has mbarriers for, where it does not know how many multiply."""
+"""Warpgroups for which there are mbarriers in a struct, where how many multiply is not known."""
 _BYTES = re.compile(r"(?:unsigned\s+)?char\s*\*|(?:std::)?u?int8_t\s*\*")
 
 
@@ -40,7 +41,11 @@ def declare_slots(context: TiledContext, kernel: TiledKernel, count: str, ring: 
     if not wanted:
         lines = [cpp("slots_static", count=count, ring=ring, name=name)]
         storage = next(_storages(context, kernel), None)
-        return [*lines, _asked(storage, name)] if storage is not None else lines
+        if storage is not None:
+            return [*lines, _asked(storage, name)]
+        if DYNAMIC_SHARED.search(kernel.function.text(kernel.function.body)):
+            report_shared(context.port, kernel.function)
+        return lines
     storage = next((s for s in _storages(context, kernel) if _last_name(s.kind) == wanted.rpartition("::")[2]), None)
     if storage is None:
         return _refused(context, kernel, f"`{kernel.function.name}` does not take its dynamic shared memory for it")
