@@ -40,12 +40,13 @@ RESULTS = ROOT / "docs" / "results" / "ecosystem.json"
 PAGE = ROOT / "docs" / "ecosystem.md"
 PROGRAMS = (ROOT / "scripts" / "ecosystem_programs", ROOT / "tests" / "program")
 """Where headers of `unit` and `program` are."""
-NVCC = ("nvcc", "-ptx", "-arch=sm_100a", "-w")
+NVCC = ("nvcc", "-ptx", "-w")
 FLAGS = ("--expt-relaxed-constexpr", "-DNDEBUG")
 STANDARD = "-std=c++17"
 _ERROR = re.compile(r"^error\[(PT\d+)\]: (.*)$", re.MULTILINE)
 _HOPPER_KERNEL = re.compile(r"\.entry\s+\w*MainloopSm90\w*")
 _COMPILER = re.compile(r"error: (.*)")
+_NUMBERS = re.compile(r"\[with kNeeded=(\d+), kThere=(\d+)\]")
 _FOLDERS = re.compile(r"/(?:[\w.+-]+/)+")
 
 Entry = Mapping[str, Any]
@@ -81,8 +82,12 @@ def run_one(entry: Entry, clones: Path, include: Sequence[str], compiles: bool) 
         if not compiles:
             return {"outcome": "ported"}
         # what was ported comes in front of what it was ported from
-        include = [*map(str, mirrored(source, port, [Path(d) for d in own])), *own, *include]
-        return _compile(port, _flags(entry), include, Path(folder, "port.ptx"))
+        first = map(str, mirrored(source, port, [Path(d) for d in own]))
+        outcome = _compile(port, "sm_100a", _flags(entry), [*first, *own, *include], Path(folder, "port.ptx"))
+        if "compiler" in outcome:
+            original = _compile(source, "sm_90a", _flags(entry), [*own, *include], Path(folder, "original.ptx"))
+            outcome |= {"original": original["compiler"]} if "compiler" in original else {}
+        return outcome
 
 
 def _port(entry: Entry, source: Path, output: Path, own: Sequence[str]) -> tuple[Path | None, Outcome]:
@@ -126,14 +131,20 @@ def _flags(entry: Entry) -> list[str]:
     return flags if any(f.startswith("-std=") for f in flags) else [*flags, STANDARD]
 
 
-def _compile(port: Path, flags: Sequence[str], include: Sequence[str], output: Path) -> Outcome:
-    command = [*NVCC, *flags, *(f"-I{d}" for d in include), "-o", str(output), str(port)]
+def _compile(source: Path, arch: str, flags: Sequence[str], include: Sequence[str], output: Path) -> Outcome:
+    command = [*NVCC, f"-arch={arch}", *flags, *(f"-I{d}" for d in include), "-o", str(output), str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         print(done.stdout + done.stderr, file=sys.stderr)
-        first = _COMPILER.search(done.stdout + done.stderr)
-        return {"outcome": "ported", "compiler": first[1][:200] if first else "no message"}
+        return {"outcome": "ported", "compiler": compiler_message(done.stdout + done.stderr)}
     return judged(output.read_text("utf-8", "replace"))
+
+
+def compiler_message(told: str) -> str:
+    """The first error that nvcc tells, with the numbers of what does not fit."""
+    first, numbers = _COMPILER.search(told), _NUMBERS.search(told)
+    message = first[1][:200] if first else "no message"
+    return f"{message}: {numbers[1]}, and there are {numbers[2]}" if numbers and "static" in message else message
 
 
 def can_be_verified(entry: Entry) -> bool:
@@ -201,7 +212,8 @@ def _lines(entries: Sequence[Entry], results: Mapping[str, Outcome]) -> Iterator
     yield "nvcc makes PTX for sm_100a of the port, with tcgen05.mma, without wgmma, and without a kernel of a mainloop"
     yield "of Hopper; *ported* is a port of which it does not. *verified*: original and port ran whole in the simulator"
     yield "and after each launch they hold the same bits in memory; where a source is no program, one of Porter's own"
-    yield "calls it, and the port is compiled for sm_100a as that program."
+    yield "calls it, and the port is compiled for sm_100a as that program. FlashInfer's prefill takes CCCL's headers"
+    yield "from a package that is newer than CUDA 13.0's, `nvidia-cuda-cccl`."
     yield "INC stands for `--include CUTLASS/include --include CUTLASS/tools/util/include`:"
     yield ""
     yield "    python scripts/ecosystem.py run --clones CLONES INC"
@@ -244,6 +256,8 @@ def _why(result: Outcome) -> str:
         return "as a program"
     if result["outcome"] == "compiled":
         return f"{result['tcgen05.mma']} `tcgen05.mma`"
+    if "original" in result:
+        return f"nvcc refuses the original, too: {_plain(result['original'])}"
     if "compiler" in result:
         return f"nvcc: {_plain(result['compiler'])}"
     causes = list(dict.fromkeys(result.get("causes", ())))
@@ -257,8 +271,9 @@ def _plain(text: str) -> str:
 
 
 def verified(outcome: Outcome, said: str) -> Outcome:
-    """An outcome with what is said of the whole program. Where that ran, the port was compiled for sm_100a."""
-    if said == SAME and outcome["outcome"] in ("not run", "ported"):
+    """An outcome with what is said of the whole program. Where that ran, the port was compiled for sm_100a, unless
+    others of the file's kernels are known not to compile."""
+    if said == SAME and outcome["outcome"] in ("not run", "ported") and "compiler" not in outcome:
         outcome = {"outcome": "compiled", "program": True}
     return outcome | {"verified": said}
 

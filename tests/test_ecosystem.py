@@ -42,6 +42,10 @@ def test_the_page_is_made_from_the_results(ecosystem: ModuleType) -> None:
     compiled = [r for r in results.values() if r["outcome"] == "compiled"]
     builders = {ecosystem.name_of(e) for e in entries if e["kind"] == "builder"}
     assert len(entries) - len(builders) >= 40
+    cute = [results.get(ecosystem.name_of(e), ecosystem.NOT_RUN) for e in entries if e["kind"] == "CuTe"]
+    assert len(cute) >= 40
+    assert sum(r["outcome"] == "compiled" for r in cute) >= 30
+    assert sum(map(ecosystem.is_verified, cute)) >= 12
     assert sum(results[name]["outcome"] == "compiled" for name in builders) >= 12
     assert len(compiled) - 12 >= 30
     assert sum(map(ecosystem.is_verified, results.values())) >= 12
@@ -101,6 +105,32 @@ def test_a_program_that_ran_was_compiled(ecosystem: ModuleType, before: str, sai
     found = ecosystem.verified({"outcome": before}, said)
     assert (found["outcome"], found["verified"]) == (after, said)
     assert ("program" in found) == (before != after)
+
+
+def test_a_program_is_not_all_of_a_file_that_does_not_compile(ecosystem: ModuleType) -> None:
+    found = ecosystem.verified({"outcome": "ported", "compiler": "too much"}, "same bits")
+    assert (found["outcome"], found["verified"], ecosystem.is_verified(found)) == ("ported", "same bits", False)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ("a.cu(1): error: no such thing\na.cu(2): error: another\n", "no such thing"),
+        ("Killed\n", "no message"),
+        (
+            'h(2): error: static assertion failed with "more columns"\n  instantiation of class "C<kNeeded, kThere> '
+            '[with kNeeded=536, kThere=512]" at line 2\n',
+            'static assertion failed with "more columns": 536, and there are 512',
+        ),
+    ],
+)
+def test_what_the_compiler_says(ecosystem: ModuleType, told: str, message: str) -> None:
+    assert ecosystem.compiler_message(told) == message
+
+
+def test_where_the_original_does_not_compile_the_page_says_so(ecosystem: ModuleType) -> None:
+    outcome = {"outcome": "ported", "compiler": "no member", "original": "no function"}
+    assert ecosystem._why(outcome) == "nvcc refuses the original, too: no function"
 
 
 def test_another_version_of_a_file_is_not_run(ecosystem: ModuleType, tmp_path: Path) -> None:

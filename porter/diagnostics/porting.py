@@ -203,7 +203,7 @@ SHARED_MEMORY_GROWS = note(
     "Check that static and dynamic shared memory together stay within 227 KiB.",
 )
 SHARED_MEMORY_OVER = error(
-    "PT2061",
+    "PT2062",
     ExitCode.UNPORTED,
     "{kernel} is launched with {asked} bytes of dynamic shared memory; with the port's {bytes} these are {total}, and "
     "a block may have {limit}",
