@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from porter.grade.calibration import ladder_points, ladders, mean_error, pairs, recorded_mainloop
 from porter.grade.chips import chips, constants, read
@@ -109,6 +112,42 @@ def _lines() -> Iterator[str]:
     yield ""
     yield from _sweeps()
     yield from _ladders()
+    yield from _corpus()
+
+
+_CORPUS = Path(__file__).parent / "results" / "grade-corpus.json"
+
+
+def _corpus() -> Iterator[str]:
+    """The record of scripts/grade_corpus.py."""
+    rows = json.loads(_CORPUS.read_text("utf-8"))["rows"]
+    styles = list(dict.fromkeys(style for row in rows for style in row["ports"]))
+    yield ""
+    yield "## The corpus' kinds of kernels"
+    yield ""
+    yield "`docs/results/grade-corpus.json`, which `scripts/grade_corpus.py` writes: % of nominal before the cap of"
+    yield "power, of each original on an H100 and of its ports on a B200, at 4096 x 4096 x 4096; loops that are no"
+    yield "plain product, such as those of attention, without a problem. In brackets what limits."
+    yield ""
+    heads = " | ".join(f"{style}, B200" for style in styles)
+    yield f"| kind | kernel | original, H100 | {heads} | would lift the last most |"
+    yield f"|---|---|---|{'---|' * len(styles)}---|"
+    notes: dict[str, int] = {}
+    for row in rows:
+        cells = [_cell(row["original"], notes), *(_cell(row["ports"].get(style, {}), notes) for style in styles)]
+        lifts = next((port.get("lifts", ()) for port in reversed(row["ports"].values())), ())
+        lifted = "; ".join(f"{one['change']} {one['gain_percent']:+.0f} %" for one in lifts) or "–"
+        yield f"| {row['kind']} | `{row['kernel']}` | {' | '.join(cells)} | {lifted} |"
+    for text, number in notes.items():
+        yield ""
+        yield f"({number}) {text}"
+
+
+def _cell(port: dict[str, Any], notes: dict[str, int]) -> str:
+    if "percent_of_nominal" in port:
+        return f"{port['percent_of_nominal']:.1f} ({port['limit']})"
+    why = port.get("unknown", "there is no such port")
+    return f"not graded ({notes.setdefault(why, len(notes) + 1)})"
 
 
 def _sweeps() -> Iterator[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,12 @@ from porter.verify.inputs import choose
 from porter.verify.kit.archive import build_launcher, write_kit
 from porter.verify.kit.bare import assembled
 from porter.verify.kit.plan import CAPABILITY, FOR_CHIP, NEXT, PROBE, KitRun, kit_runs, probe_runs, with_image
+from porter.verify.kit.questions import question_runs
 from porter.verify.kit.record import Held, KitRecord, Run, hold, load_kit_record
 from porter.verify.problem import bind
+
+_SHOWN = 16
+"""Words of an answer that are shown; the document has all of them."""
 
 
 @command
@@ -54,7 +59,8 @@ def kit(
         runs, notes = _runs(cases, sizes, split_list(families), seed, toolkit, lowerer, tell, session.target)
         if probes:
             runs += probe_runs(make_builder(toolkit, PORT_ARCH))
-        bare = [assembled(run, toolkit) for run in (timing_runs() if timing else [])]
+        asked = [*(question_runs() if probes else []), *(timing_runs() if timing else [])]
+        bare = [assembled(run, toolkit) for run in asked]
         packed = write_kit([with_image(run, toolkit, lowerer) for run in runs], launcher, output, tell, bare)
     session.report(notes)
     counts = ", ".join(f"{n} for compute capability {c}" for c, n in sorted(packed.runs.items()))
@@ -128,12 +134,13 @@ def verify_record(session: Session, items: Sequence[Path | Case], path: Path, po
         session.show(_table(held))
     session.show(*(Text(f"{h.run.case}: {h.run.question} {h.verdict}: {_shown(h)}") for h in probes))
     verdicts = [h.verdict for h in held]
-    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("same", "different", "failed", "missing"))
+    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("same", "different", "failed", "missing", "answered"))
     session.show(Text(f"{record.name}, driver {record.device.get('driver')}: {counts}"))
     code = worst_exit([kit_exit(held), exit_code_of(notes)])
     body = {
         "record": str(path), "kit": record.kit, "device": dict(record.device),
-        "runs": [_facts(h.run) | {"verdict": h.verdict, "what": h.what, "microseconds": _times(h)} for h in held],
+        "runs": [_facts(h.run) | {"verdict": h.verdict, "what": h.what, "microseconds": _times(h),
+                  "answers": _answers(h)} for h in held],
         "diagnostics": report_json.diagnostics(notes),
     }  # fmt: skip
     session.write_json(report_json.document("kit-record", code, body))
@@ -173,15 +180,23 @@ def _probes(record: KitRecord, toolkit: Toolkit) -> list[Held]:
     labels = {d.label for d in record.runs}
     if not any(label.endswith(f" {PROBE}") for label in labels):
         return []
-    return hold(record, [r for r in probe_runs(make_builder(toolkit, PORT_ARCH)) if r.label in labels])
+    asked: list[Run] = [*probe_runs(make_builder(toolkit, PORT_ARCH)), *question_runs()]
+    return hold(record, [r for r in asked if r.label in labels])
 
 
 def _shown(held: Held) -> str:
-    """What a probe gave: the words of lane 0, equal ones once."""
+    """What a probe gave: its words, equal ones behind each other with their number."""
     if held.done is None or held.done.status != "ok":
         return held.what or "not run"
     words = [data[i : i + 4][::-1].hex() for data in held.done.shown.values() for i in range(0, len(data) - 3, 4)]
-    return " ".join(dict.fromkeys(words))
+    counted = [(word, len(list(same))) for word, same in groupby(words)]
+    said = [f"{number} x {word}" if number > 1 else word for word, number in counted[:_SHOWN]]
+    return " ".join([*said, *(["..."] if counted[_SHOWN:] else [])])
+
+
+def _answers(held: Held) -> dict[str, str]:
+    """Bytes of a probe's outputs, in hexadecimal."""
+    return {} if held.done is None else {name: data.hex() for name, data in held.done.shown.items()}
 
 
 def _read_label(label: str) -> tuple[Mapping[str, Any], str, int, str]:

@@ -115,7 +115,7 @@ class Clocks:
     """Of one stage: `mma` on the tensor core for each issuer, `peak` at the nominal rate, `tail` until a wait for it
     ends; `load` that a load takes beyond its bytes, `transfer` that they take on an idle chip, `fill` on one where all
     SMs load; `issue` that a stage takes its issuer at least, `mufu` and `instructions` of each issuer's work. Of one
-    tile: `drain`; of one block: `launch`."""
+    tile: `drain`; of one block: `launch`. `burst`: from the first to the last MMA that one issuer issues."""
 
     mma: float
     peak: float
@@ -128,6 +128,7 @@ class Clocks:
     instructions: float
     drain: float
     launch: float
+    burst: float = 0.0
 
 
 def clocks(shape: Shape, chip: Chip, far: bool = False) -> Clocks:
@@ -149,4 +150,5 @@ def clocks(shape: Shape, chip: Chip, far: bool = False) -> Clocks:
         instructions=shape.work.instructions / chip.issue_per_clock / issuers,
         drain=drain(shape),
         launch=c["launch_clocks"],
+        burst=c["mma_issue"] * sum(count for _, count in shape.mmas) / issuers,
     )

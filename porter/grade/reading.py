@@ -164,7 +164,7 @@ class _Reader:
         return Shape(
             self.module.target, tiling.mmas, tiling.m, tiling.n, tiling.load_bytes, stages, roles,
             self.launch.row_bytes, self._waits_each(loop), tiling.issuers, self._cluster(), persistent,
-            self._multicast(), not self.loads and bool(nbytes),
+            self._multicast(), not self.loads and bool(nbytes), self._in_turns(loop),
             self._epilogue(loop, tiling, columns, persistent),
             self._work(loop, threads, tiling), Residency(smem, columns, threads, self.launch.registers),
             tuple(dict.fromkeys(self.assumed)),
@@ -306,6 +306,12 @@ class _Reader:
 
     def _multicast(self) -> bool:
         return any("multicast::cluster" in self.code.code[at].parts for at in self.loads)
+
+    def _in_turns(self, loop: Loop | None) -> bool:
+        """Whether warps in the MMAs' loop tell others by a named barrier to go on."""
+        rows = self.code.code
+        return loop is not None and any(rows[at].parts[0] in ("bar", "barrier") and "arrive" in rows[at].parts
+                                        and "cluster" not in rows[at].parts for at in loop.body)  # fmt: skip
 
     def _smem(self) -> int | None:
         if self.launch.smem is None:

@@ -78,12 +78,15 @@ class _Block:
                 start = yield "TMA", asked, c.fill, name
                 landed = start + c.load + max(c.fill, c.transfer)
                 freed = 0.0
-                for issuer in range(shape.issuers):
-                    begin = yield "tensor core", max(landed, ready[issuer]), c.mma, name
-                    end = begin + c.mma + c.tail
+                for group in _together([max(landed, r) for r in ready], c.burst, shape.in_turns):
+                    shared = len(group) * c.mma
+                    begin = yield "tensor core", max(landed, *(ready[i] for i in group)), shared, name
+                    end = begin + shared + c.tail
                     freed = max(freed, end)
-                    ready[issuer] = end + c.issue if shape.waits_each else begin + max(c.issue, c.mma)
-                    if c.mufu or c.instructions:
+                    for issuer in group:
+                        ready[issuer] = end + c.issue if shape.waits_each else begin + max(c.issue, shared)
+                        if not (c.mufu or c.instructions):
+                            continue
                         after = end if shape.work.waits_mma else begin
                         issued = yield "issue", after, c.instructions, name
                         worked = issued + c.instructions
@@ -98,6 +101,19 @@ class _Block:
             start = yield "epilogue", after, c.drain, f"tile {tile}"
             stored.append(start + c.drain)
         return stored
+
+
+def _together(ready: Sequence[float], burst: float, in_turns: bool) -> list[list[int]]:
+    """Issuers of MMAs in the order in which they are ready. Those who are so before another has issued its own share
+    the tensor core: MMAs run in the order of their issue, so that all of them end with the last, unless issuers take
+    turns."""
+    groups: list[list[int]] = []
+    for issuer in sorted(range(len(ready)), key=lambda i: ready[i]):
+        if groups and not in_turns and ready[issuer] < ready[groups[-1][0]] + burst:
+            groups[-1].append(issuer)
+        else:
+            groups.append([issuer])
+    return groups
 
 
 def schedule(

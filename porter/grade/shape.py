@@ -86,8 +86,8 @@ class Shape:
     are those that this block's TMA brings into its own shared memory per stage, `row_bytes` the width of the narrowest
     box. `tile_m` x `tile_n` is the output tile of the block, or of the pair. `waits_each`: whoever issues MMAs waits
     for those of a stage before it issues more. `issuers`: warps that issue MMAs of tiles of their own at a time.
-    `multicast`: blocks of a cluster share what they load. `by_threads`: threads load into registers and store to shared
-    memory.
+    `in_turns`: one after the other, as named barriers say. `multicast`: blocks of a cluster share what they load.
+    `by_threads`: threads load into registers and store to shared memory.
     """
 
     arch: str
@@ -104,6 +104,7 @@ class Shape:
     persistent: bool = False
     multicast: bool = False
     by_threads: bool = False
+    in_turns: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
     work: Work = field(default_factory=Work)
     residency: Residency = field(default_factory=Residency)

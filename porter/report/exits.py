@@ -34,6 +34,7 @@ _OF_HELD = {
     "different": ExitCode.DIFFERENT,
     "failed": ExitCode.DIFFERENT,
     "missing": ExitCode.INCONCLUSIVE,
+    "answered": ExitCode.OK,
 }
 
 

@@ -15,8 +15,14 @@ from click.testing import CliRunner
 from grade.kernels import kernel
 
 from porter.cli.main import main
+from porter.grade import model
 from porter.grade.calibration import ladders
-from porter.grade.shape import Shape
+from porter.grade.chips import chips
+from porter.grade.reading import read_shape
+from porter.grade.schedule import _together
+from porter.grade.shape import Mma, Shape
+from porter.ptx.parser import parse_module
+from porter.ptx.umma import Kind
 from porter.report import json as report_json
 
 RUNGS = {rung.name: rung.shape for ladder in ladders() for rung in ladder.rungs}
@@ -125,6 +131,38 @@ def test_a_fact_that_is_missing_is_named_and_can_be_stated(write: Any) -> None:
 @pytest.mark.parametrize(("arguments", "code"), [(["--problem", "4096"], 2), (["--kernel", "other"], 6)])
 def test_options_that_name_nothing(write: Any, arguments: list[str], code: int) -> None:
     assert graded(write(RING), *arguments, code=code)["diagnostics"]
+
+
+TWO = replace(RING, mmas=((Mma(64, 128, Kind.F16), 8),), issuers=2, waits_each=True)
+"""Two warpgroups, each with a tile of 64 rows that it multiplies and waits for."""
+
+
+def test_mmas_of_several_issuers_run_in_the_order_of_their_issue() -> None:
+    """Both wait for the last of both, unless they take turns: then one multiplies while the other waits."""
+    together, in_turns = (
+        model.run(shape, chips()["B200"], model.STANDARD) for shape in (TWO, replace(TWO, in_turns=True))
+    )
+    mmas = 8 * 64.5
+    assert in_turns.stage_clocks == pytest.approx(mmas + 8, rel=0.02)
+    assert together.stage_clocks > mmas + 136
+    alone = model.run(replace(TWO, issuers=1), chips()["B200"], model.STANDARD)
+    assert alone.stage_clocks >= together.stage_clocks
+
+
+def test_an_issuer_that_comes_later_waits_for_no_other() -> None:
+    assert _together([0.0, 5.0, 300.0], 44.0, False) == [[0, 1], [2]]
+    assert _together([300.0, 0.0], 44.0, False) == [[1], [0]]
+    assert _together([0.0, 0.0], 44.0, True) == [[0], [1]]
+
+
+def test_turns_are_read() -> None:
+    text = kernel(TWO)
+    ring = read_shape(parse_module(text), parse_module(text).entries()[0]).shape
+    turned = text.replace("tcgen05.commit.", "bar.arrive 2, 256;\ntcgen05.commit.")
+    taking = read_shape(parse_module(turned), parse_module(turned).entries()[0]).shape
+    assert ring is not None
+    assert taking is not None
+    assert (ring.in_turns, taking.in_turns) == (False, True)
 
 
 @pytest.mark.parametrize("arch", ["sm_103a", "sm_110a"])

@@ -73,6 +73,11 @@ class BareRun:
         said += [" ".join(map(str, words)) for words in self._maps()]
         return hashlib.sha256(repr(said).encode()).hexdigest()
 
+    @property
+    def is_open(self) -> bool:
+        """No answer is expected."""
+        return not any(t.role == "out" for t in self.tensors.values())
+
     def expected(self) -> dict[str, str]:
         """The digest of every output."""
         return {n: _digest(t.after, t.nbytes) for n, t in self.tensors.items() if t.role == "out"}

@@ -87,6 +87,10 @@ class KitRun:
         """What a probe asks."""
         return str(read_yaml(self.problem.case.path)[1]["description"])
 
+    @property
+    def is_open(self) -> bool:
+        return False
+
     def expected(self) -> dict[str, str]:
         """The digest of every output after a run on the simulator, with the hardware's arithmetic.
 

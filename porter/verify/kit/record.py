@@ -32,6 +32,8 @@ class Run(Protocol):
     def origin(self) -> Path: ...
     @property
     def question(self) -> str: ...
+    @property
+    def is_open(self) -> bool: ...
     def expected(self) -> dict[str, str]: ...
 
 
@@ -128,7 +130,7 @@ def _unreadable(path: Path, problem: str) -> PorterError:
 @dataclass(frozen=True)
 class Held:
     """A run held against the device: `verdict` is `same`, `different`, `failed` (it did not end well there) or
-    `missing` (the device did not run it)."""
+    `missing` (the device did not run it), or `answered` where no answer is expected."""
 
     run: Run
     done: Done | None
@@ -157,6 +159,9 @@ def hold(record: KitRecord, runs: Sequence[Run]) -> list[Held]:
 
 
 def _held(run: Run, done: Done) -> Held:
+    if run.is_open:
+        # that the device refuses it is an answer too
+        return Held(run, done, "answered", "" if done.status == "ok" else done.status)
     if done.status != "ok":
         return Held(run, done, "failed", done.status)
     wanted = run.expected()

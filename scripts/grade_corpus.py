@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grades of the corpus' kinds of kernels: each original on an H100 beside its ports on a B200, one for each style.
+
+    python scripts/grade_corpus.py --output docs/results/grade-corpus.json
+
+Needs the CUDA compiler that Porter finds, and for CuTe the wheels of its headers; no GPU. docs/grade.md shows the
+record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from click.testing import CliRunner
+
+from porter.cli.commands.grade import grade
+from porter.cli.main import main as porter
+from porter.verify.rows import as_rows
+
+CORPUS = Path(__file__).resolve().parents[1] / "corpus"
+KINDS = {
+    "serial TMA": ("gemm_tma",),
+    "multi-consumer": ("gemm_coop", "gemm_cooperative_128"),
+    "warp-specialized": ("gemm_ws", "cute_gemm_ws"),
+    "persistent": ("gemm_persistent", "dsl_gemm_persistent"),
+    "cluster multicast": ("gemm_cluster", "cute_gemm_multicast"),
+    "stmatrix + TMA store": ("cute_gemm_stsm", "dsl_gemm_plain"),
+    "scaled FP8": ("gemm_fp8_scaled", "cute_gemm_fp8_scaled"),
+    "attention": ("attention_fwd", "cute_attention", "dsl_attention"),
+}
+DEFAULT = "compat"
+"""What ports are where no style can be chosen."""
+
+
+def styles() -> tuple[str, ...]:
+    """Those that `porter grade` takes."""
+    option = next((p for p in grade.params if p.name == "style"), None)
+    return tuple(option.type.choices) if option is not None and isinstance(option.type, click.Choice) else ()
+
+
+def graded(kernel: str, arguments: tuple[str, ...] = ()) -> Any:
+    case = CORPUS / kernel / "case.yaml"
+    done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "grade", str(case), "--trust", *arguments])
+    return json.loads(done.stdout)
+
+
+def figures(document: Any, program: str) -> dict[str, Any]:
+    """What the table has of an original or a port; of one that is not graded, why."""
+    for k in document.get("kernels", ()):
+        if k["program"] == program:
+            names = ("chip", "problem", "percent_of_nominal", "capped_percent", "clocks_per_tile", "clocks_per_stage")
+            return {**{n: k[n] for n in names}, "limit": k["limit"], "lifts": k["lifts"][:1]}
+    return {"unknown": "; ".join(d["message"] for d in document["diagnostics"]) or "no such program"}
+
+
+def rows(kernels: set[str]) -> Iterator[dict[str, Any]]:
+    for kind, names in KINDS.items():
+        for kernel in names:
+            if kernels and kernel not in kernels:
+                continue
+            chosen = styles() or (DEFAULT,)
+            found = {s: graded(kernel, ("--style", s) if styles() else ()) for s in chosen}
+            ports = {s: figures(document, "port") for s, document in found.items()}
+            print(kernel, {s: p.get("percent_of_nominal") for s, p in ports.items()}, file=sys.stderr, flush=True)
+            yield {"kind": kind, "kernel": kernel, "original": figures(found[chosen[0]], "original"), "ports": ports}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kernels", nargs="*", help="only these")
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    known = {k for names in KINDS.values() for k in names}
+    if unknown := set(arguments.kernels) - known:
+        parser.error(f"no kernels {', '.join(sorted(unknown))}")
+    found = list(rows(set(arguments.kernels)))
+    arguments.output.write_text(as_rows({"rows": found}), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
