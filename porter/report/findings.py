@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from porter.diagnostics import Code, Location
+from porter.diagnostics.types import CodeInfo
 from porter.report.blocks import source_line
 from porter.sim.check.catalog import KINDS
 
 Level = Literal["error", "warning", "note"]
 Document = Mapping[str, Any]
+_STUCK = re.compile(r"(?<=\w)\{\w+\}")
 _NAMES = re.compile(r"\{(\w+)[^}]*\}")
 _BY_ID = {code.value.id: code.value for code in Code}
 
@@ -119,9 +121,14 @@ def hazard_runs(document: Document) -> list[Document]:
     return []
 
 
+def _title(info: CodeInfo) -> str:
+    """The title of a code, whatever it is said of: values in capitals, without those that are stuck to a word."""
+    return _NAMES.sub(lambda name: name[1].upper(), _STUCK.sub("", info.title))
+
+
 def _diagnostic(d: Document) -> Finding:
     info = _BY_ID.get(d["id"])
-    title = _NAMES.sub(lambda name: name[1].upper(), info.title) if info else d["message"]
+    title = _title(info) if info else d["message"]
     about = About(d["id"], title, info.detail if info else "", d["next_step"] or "")
     where = d["location"]
     spot = Spot(where["path"], where["line"] or 0, _column(where)) if where else None
@@ -181,7 +188,7 @@ def _cause(run: Document, cause: Document) -> Finding:
 
 def _ended(run: Document, f: Document) -> Finding:
     info = _BY_ID[f["id"]]
-    about = About(info.id, _NAMES.sub(lambda name: name[1].upper(), info.title), info.detail, info.next_step)
+    about = About(info.id, _title(info), info.detail, info.next_step)
     spot = Spot(f["source"] or "", f["line"] or 0, name=f"PTX line {f['ptx_line']}", text=f["message"])
     message = f"{f['message']} ({run['name']} {run['program']})"
     return Finding(about, "error", message, spot, identity=(run["kernel"], run["program"], f["message"]))

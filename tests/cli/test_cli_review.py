@@ -4,13 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from fakes_cli import porter_json
+from terminal import Terminal
 
 from porter.cli.main import main
 from porter.passes.review.groups import Review, State, review_of, split
@@ -264,43 +259,6 @@ def test_every_refusal_leaves_a_whole_port_or_none(name: str) -> None:
 
 
 # --- A terminal
-
-
-class Terminal:
-    """A command on a pseudo-terminal."""
-
-    def __init__(self, folder: Path, *args: str, editor: str = "true") -> None:
-        self.master, slave = pty.openpty()
-        environment = {**os.environ, "EDITOR": editor, "TERM": "dumb", "PYTHONPATH": str(CORPUS.parent)}
-        command = [sys.executable, "-m", "porter", "review", "--no-compile", *args]
-        self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environment, close_fds=True
-        )
-        os.close(slave)
-        self.text = ""
-
-    def expect(self, text: str) -> None:
-        """Read until the text stands there."""
-        start, end = len(self.text), time.monotonic() + 60
-        while text not in self.text[start:]:
-            assert time.monotonic() < end, f"no {text!r} in {self.text[start:]!r}"
-            if select.select([self.master], [], [], 0.2)[0]:
-                self.text += os.read(self.master, 65536).decode()
-
-    def send(self, line: str) -> None:
-        os.write(self.master, f"{line}\n".encode())
-
-    def end(self) -> int:
-        while select.select([self.master], [], [], 0.2)[0] or self.process.poll() is None:
-            try:
-                data = os.read(self.master, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            self.text += data.decode()
-        os.close(self.master)
-        return self.process.wait(30)
 
 
 @pytest.mark.slow

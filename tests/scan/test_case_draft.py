@@ -311,3 +311,51 @@ def test_shapes_of_a_docstring_win() -> None:
     assert draft is not None
     assert draft.fields["tensors"]["mB"]["shape"] == ["K", "N"]
     assert "kn->mn" in draft.fields["reference"]
+
+
+TORCH_KERNEL = """
+#include <cuda_bf16.h>
+__global__ void __launch_bounds__(128)
+gemm(const __nv_bfloat16* __restrict__ a, const __nv_bfloat16* __restrict__ b, const float* bias, float* c,
+     int n, int k) {
+  c[int64_t(blockIdx.y) * n + threadIdx.x] = float(a[int64_t(blockIdx.y) * k]) * float(b[int64_t(threadIdx.x) * k])
+      + bias[blockIdx.x * 64 + threadIdx.x];
+}
+"""
+PASSED = (
+    "gemm<<<dim3(n / 64, m / 64), 128>>>({0}, {1}, bias.data_ptr<float>(), out.data_ptr<float>(), n, k); return out; }"
+)
+SIZES = "const int m = x.size(0), n = w.size(0), k = x.size(1); "
+EMPTY = "auto out = torch::empty({m, n}, x.options().dtype(torch::kFloat32)); "
+CALLS = {
+    "typed": ("x.data_ptr<at::BFloat16>()", "w.data_ptr<at::BFloat16>()"),
+    "cast": ("reinterpret_cast<const __nv_bfloat16*>(x.data_ptr<at::BFloat16>())",
+             "reinterpret_cast<const __nv_bfloat16*>(w.data_ptr<at::BFloat16>())"),
+    "untyped": ("reinterpret_cast<__nv_bfloat16*>(x.data_ptr())", "static_cast<__nv_bfloat16*>(w.data_ptr())"),
+    "C cast": ("(const __nv_bfloat16*)x.data_ptr()", "(const __nv_bfloat16*)w.data_ptr()"),
+    "mutable": ("(__nv_bfloat16*)x.mutable_data_ptr()", "(__nv_bfloat16*)w.const_data_ptr()"),
+}  # fmt: skip
+HEADS = {
+    "references": "torch::Tensor run(const torch::Tensor& x, const torch::Tensor& w, const torch::Tensor& bias) { ",
+    "values": "at::Tensor run(at::Tensor x, at::Tensor w, at::Tensor bias) { ",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("head", HEADS)
+def test_tensors_of_pytorch_are_what_the_kernel_takes_them_for(head: str, call: str, tmp_path: Path) -> None:
+    path = tmp_path / "gemm.cu"
+    path.write_text(
+        TORCH_KERNEL
+        + HEADS[head]
+        + SIZES
+        + EMPTY
+        + PASSED.replace("{0}", CALLS[call][0]).replace("{1}", CALLS[call][1])
+    )
+    draft = draft_case(path)
+    assert set(draft.guesses) == {"reference"}
+    made = draft.fields["tensors"]
+    assert {name: (t["dtype"], t["shape"], t["role"]) for name, t in made.items()} == {
+        "x": ("bf16", ["m", "k"], "input"), "w": ("bf16", ["n", "k"], "input"), "bias": ("f32", ["n"], "input"),
+        "out": ("f32", ["m", "n"], "output"),
+    }  # fmt: skip

@@ -186,7 +186,7 @@ class CudaDraft:
         if id(base) not in self._names:
             name = self._free(base.name)
             self._names[id(base)] = name
-            self.tensors[name] = Tensor(name, tensors.dtype_of(base.element), base.extents, (), base.const, base.zeroed)
+            self.tensors[name] = Tensor(name, tensors.dtype_of(base.element), base.shape, (), base.const, base.zeroed)
         return self.tensors[self._names[id(base)]]
 
     def _pointers_in(self, value: Any, param: str) -> None:
@@ -195,9 +195,19 @@ class CudaDraft:
         if isinstance(value, Pointer):
             tensor = self._tensor_of(value)
             self._in_kernel.setdefault(tensor.name, param)
+            self._as_declared(tensor, param)
         elif isinstance(value, Record):
             for name, item in value.items.items():
                 self._pointers_in(item, name)
+
+    def _as_declared(self, tensor: Tensor, param: str) -> None:
+        """What the kernel's own parameter says of the memory that it points to."""
+        node = next((p.node for p in self.kernel.params if p.name == param), None)
+        kind = node.child_by_field_name("type") if node is not None else None
+        if node is None or kind is None or "*" not in cls.text_of(node):
+            return
+        tensor.const |= bool(re.search(r"\bconst\b", cls.text_of(node).split("*")[0]))
+        tensor.dtype = tensor.dtype or tensors.dtype_of(self.host.resolve(cls.text_of(kind), self.scope))
 
     def _written(self, tensor: Tensor) -> str:
         """Whether a kernel also reads what it writes: it adds to it."""

@@ -518,7 +518,7 @@ class Host(Statements):
             if isinstance(at, Num) and isinstance(at.known, int):
                 if at.known < len(value.extents):
                     return value.extents[at.known]
-                return nums.name(f"{value.name}_{at.known}")
+                return value.asked.setdefault(at.known, nums.name(f"{value.name}_{at.known}"))
         if method.startswith(("data_ptr", "const_data_ptr", "mutable_data_ptr")):
             element = re.search(r"<\s*([\w:]+)\s*>", cls.text_of(callee))
             value.element = element.group(1) if element is not None else value.element

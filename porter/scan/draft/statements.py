@@ -24,6 +24,9 @@ INTEGER = re.compile(r"(?:std::)?(?:u?int(?:\d+_t)?|unsigned|long|short|size_t|c
 FLOAT = ("float", "double")
 
 
+_SIZE = re.compile(r"(\w+)\s*\.\s*size\(\s*(\d)\s*\)")
+
+
 class Launched(Exception):
     """The launch that is looked for was come to."""
 
@@ -54,6 +57,9 @@ class Statements(Types):
         super().__init__(classes)
         self.conditions: list[Num] = []
         self.parameters: list[tuple[str, Any]] = []
+
+    @abstractmethod
+    def named(self, text: str, scope: Scope) -> Any: ...
 
     @abstractmethod
     def _triple(self, node: Node | None, scope: Scope) -> tuple[Num, ...] | None:
@@ -120,6 +126,18 @@ class Statements(Types):
                 value = declarator.child_by_field_name("value") or node.child_by_field_name("value")
                 scope.names[cls.text_of(name)] = self._declared(cls.text_of(name), text, declarator, value, scope)
 
+    def _size_of_tensor(self, name: str, value: Node, scope: Scope) -> Num | None:
+        """A size of a tensor of PyTorch is named after the first variable that it is put into."""
+        match = _SIZE.fullmatch(cls.text_of(value))
+        tensor = self.named(match[1], scope) if match is not None else None
+        if (
+            match is None
+            or not isinstance(tensor, Pointer)
+            or int(match[2]) in (*tensor.asked, *range(len(tensor.extents)))
+        ):
+            return None
+        return tensor.asked.setdefault(int(match[2]), nums.name(name))
+
     def _declared(self, name: str, kind: str, declarator: Node, value: Node | None, scope: Scope) -> Any:
         pointer = any(True for _ in find(declarator, "pointer_declarator"))
         end = value.start_byte if value is not None else declarator.end_byte
@@ -141,7 +159,7 @@ class Statements(Types):
         if value.type == "argument_list":
             given = [self.value(c, scope) for c in value.named_children if c.type != "comment"]
             return given[0] if len(given) == 1 else self._constructed(kind, value, scope)
-        found = self.value(value, scope)
+        found = self._size_of_tensor(name, value, scope) or self.value(value, scope)
         if isinstance(found, Num) and kind in FLOAT and isinstance(found.known, int):
             return nums.const(float(found.known))
         owner = scope.owner

@@ -26,6 +26,14 @@ class Pointer:
     zeroed: bool = False
     extents: tuple[Num, ...] = ()
     """Of a tensor of PyTorch, its sizes."""
+    asked: dict[int, Num] = field(default_factory=dict)
+    """Sizes of such a tensor that the code asks for, by the dimension."""
+
+    @property
+    def shape(self) -> tuple[Num, ...]:
+        """Its extents as far as they are known: all, or several from the first one on."""
+        known = tuple(self.asked[at] for at in range(len(self.asked)) if at in self.asked)
+        return self.extents or (known if 1 < len(known) == len(self.asked) else ())
 
 
 @dataclass(eq=False)
