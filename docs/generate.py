@@ -286,7 +286,8 @@ any kernel with a case, `porter mutate --ptx FILE --launch launch.yaml` for one 
 - *harmless by a run*: nobody notices, and a run shows that the edge is redundant. *covered*: other instructions order
   the same accesses; without those the same mutant is caught, as what the table names. *weaker*: leaving the
   instruction out altogether goes unnoticed as well. *execution*: made relaxed, the instruction still orders all that
-  depends on it, which are tcgen05 operations (PTX ISA 9.7.16.6.4). The others: no warp comes to the instruction,
+  depends on it: tcgen05 operations (PTX ISA 9.7.16.6.4), copies, which release their own writes, and what a fence
+  ahead of it has released. The others: no warp comes to the instruction,
   nothing uses the mbarrier, or a wait has nothing to wait for (no group is pending, it asks for the phase before an
   mbarrier's first).
 - *harmless by review*: nothing in the run depends on it at all; the reason stands in

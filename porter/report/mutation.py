@@ -20,7 +20,7 @@ from porter.verify.mutation_record import Record, Row, record_row
 HARMLESS = {
     "unreached": "no warp comes to it",
     "unused": "the mbarrier is not used",
-    "execution": "only tcgen05 operations depend on it, for which a relaxed one is enough (PTX ISA 9.7.16.6.4)",
+    "execution": "the order of execution is enough for all that depends on it (docs/rulings.md, relaxed-order)",
     "idle": "there never is anything to wait for or to order",
 }
 
