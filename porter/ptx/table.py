@@ -113,7 +113,14 @@ class Decoded(Instruction):
 
     def type(self, name: str) -> str:
         """The PTX type of an operand's elements."""
-        return operand_type(self.rows[name][0], self.modifiers)
+        found = self._types.get(name)
+        if found is None:
+            found = self._types[name] = operand_type(self.rows[name][0], self.modifiers)
+        return found
+
+    @cached_property
+    def _types(self) -> dict[str, str]:
+        return {}
 
     def space(self, name: str) -> str:
         """The state space of a memory operand, empty if it is generic."""

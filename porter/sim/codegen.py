@@ -16,7 +16,7 @@ number, `(predicate, if_true, if_false)`, an array of block numbers, or None if 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -344,7 +344,7 @@ class Context:
 
     # Storage ------------------------------------------------------------------------------------------
 
-    def write_back(self, names: list[str]) -> None:
+    def write_back(self, names: Sequence[str]) -> None:
         """Scatter registers to their storage."""
         written = {name for name in names if name in self.dirty and name in self.unit.slots}
         if not written:

@@ -252,7 +252,10 @@ def st_generic(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, item
 @runtime
 def stack_values(n: int, *values: Any) -> Array:
     """Vector elements as [n, 32, count]."""
-    return np.stack([np.broadcast_to(v, (n, 32)) for v in values], axis=-1)
+    stacked = np.empty((n, 32, len(values)), np.result_type(*values))
+    for i, value in enumerate(values):
+        stacked[..., i] = value
+    return stacked
 
 
 @runtime

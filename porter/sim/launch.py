@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -146,8 +147,13 @@ def _at_once(options: Options, program: Program, total: int) -> int:
     """How many of a launch's blocks may run at the same time."""
     if options.resident is not None:
         return options.resident
-    takes_over = any(ins.opcode.startswith("clusterlaunchcontrol.try_cancel") for ins in program.code)
-    return min(MULTIPROCESSORS, -(-total // _TAKEN_OVER) if takes_over else total)
+    return min(MULTIPROCESSORS, -(-total // _TAKEN_OVER) if _takes_over(program) else total)
+
+
+@lru_cache(maxsize=16)
+def _takes_over(program: Program) -> bool:
+    """Whether blocks take over the work of blocks that have not begun."""
+    return any(ins.opcode.startswith("clusterlaunchcontrol.try_cancel") for ins in program.code)
 
 
 class _Refused(Exception):

@@ -7,6 +7,8 @@ those of any load. So a load is in flight until its warp executes the wait, or u
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from porter.ptx.table import Completion, Decoded
 from porter.sim.program import EXIT, BasicBlock, Program
 
@@ -46,6 +48,7 @@ class Loads:
         return found
 
 
+@lru_cache(maxsize=16)
 def early_uses(program: Program) -> dict[int, frozenset[str]]:
     """The results that an instruction, by its index, uses on some path without a wait since their load."""
     held = origins(program)

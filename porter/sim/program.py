@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import compress
 
 from porter.ptx import ast
 from porter.ptx.table import Decoded
@@ -40,7 +41,7 @@ class BasicBlock:
     live_out: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class Program:
     """A kernel ready to execute.
 
@@ -67,14 +68,14 @@ class Program:
     # Jumps into functions that stand once, with the label behind the call, and the jumps back.
     calls: dict[int, str] = field(default_factory=dict)
     backs: set[int] = field(default_factory=set)
+    _named: dict[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    """What `registers` found: every launch asks again."""
 
-    def registers(self, live: int) -> list[str]:
+    def registers(self, live: int) -> tuple[str, ...]:
         """The registers that a block's `live_in` or `live_out` stands for, sorted."""
-        found = []
-        while live:
-            lowest = live & -live
-            found.append(self.live_names[lowest.bit_length() - 1])
-            live ^= lowest
+        found = self._named.get(live)
+        if found is None:
+            found = self._named[live] = tuple(compress(self.live_names, map(int, bin(live)[:1:-1])))
         return found
 
     def block_of_label(self, name: str) -> int:
