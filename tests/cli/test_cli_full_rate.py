@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`porter port --style full-rate`: M=128 MMAs are given where a case verified them in the same run, else the compat
+port with the reason. The quick tests stand in for the runs; the slow ones plant mistakes in the port and run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes_cli import porter
+
+from porter.cli import full_rate
+from porter.cli.building import make_builder
+from porter.cli.porting import look
+from porter.diagnostics import Code, Diagnostic
+from porter.passes.port import PortOptions
+from porter.passes.ported import Ported, port_paths
+from porter.verify.builder import PORT_ARCH
+from porter.verify.outcome import Verdict
+from porter.verify.results import Row, VerifyResult
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+KERNEL = """\
+#include <cstdint>
+__global__ void __launch_bounds__(256) gemm(float* out, uint64_t a, uint64_t b, int steps) {
+    const int consumer = threadIdx.x / 128;
+    float d[8] = {};
+    for (int k = 0; k < steps; ++k) {
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+                     : "l"(a + consumer * 512), "l"(b));
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    }
+    for (int i = 0; i < 8; ++i) out[threadIdx.x * 8 + i] = d[i];
+}
+"""
+CASE = """\
+version: 1
+kernel: gemm.cu
+entry: ENTRY
+sizes: {M: 128, N: 16, K: 16}
+tensors:
+  A: {dtype: f16, shape: [M, K], role: input}
+  B: {dtype: f16, shape: [N, K], role: input}
+  C: {dtype: f32, shape: [M, N], role: output}
+launch: {grid: [1, 1, 1], block: [256, 1, 1]}
+params: [C, A, B, K]
+reduction: K
+reference: "A @ B.T"
+"""
+
+
+def gemm(folder: Path, entry: str = "gemm") -> Path:
+    (folder / "gemm.cu").write_text(KERNEL)
+    (folder / "case.yaml").write_text(CASE.replace("ENTRY", entry))
+    return folder / "gemm.cu"
+
+
+def verified(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *said: Diagnostic, more: str = "") -> list[Any]:
+    """Every run gives one row with a verdict; `more`: another kernel stands in the file that was built."""
+    asked = []
+
+    def run(items: Any, wanted: Any, builder: Any, tell: Any) -> VerifyResult:
+        asked.append(wanted)
+        builder.entries.add("_Z4gemmPfmmi")
+        builder.there.update({"_Z4gemmPfmmi", *filter(None, [more])})
+        sizes: Mapping[str, int] = {"M": 128}
+        return VerifyResult((Row("gemm", sizes, "integers", 0, verdict, diagnostics=said),), "sim", "late", "exact", 0)
+
+    monkeypatch.setattr(full_rate, "verify_cases", run)
+    return asked
+
+
+def ported(kernel: Path, *options: str) -> tuple[str, str]:
+    """The kernel's text after the port, and what was said."""
+    out = kernel.parent / "out"
+    result = porter("port", *options, "--no-compile", kernel, "-o", out)
+    return (out / kernel.name).read_text(), result.output
+
+
+def test_the_step_is_given_where_the_case_verified_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = verified(monkeypatch, Verdict.CLEAN)
+    text, said = ported(gemm(tmp_path), "--style", "full-rate")
+    assert "tcgen05::thread_index()" in text
+    assert "PT2512" in said
+    assert "PT2511" not in said
+    assert [(w.settings.schedule, w.hazards) for w in asked] == [("late", True), ("random", True), ("random", True)]
+    assert all(w.sizes is not None for w in asked)
+    assert asked[0].families is None
+    assert len({w.settings.seed for w in asked}) == 3
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ERROR, Verdict.INCOMPLETE])
+def test_a_case_that_fails_leaves_the_step_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict
+) -> None:
+    values = {"tensor": "C", "count": 3, "total": 9}
+    said = [Diagnostic(Code.PORT_DIFFERS, None, values)] if verdict is Verdict.ERROR else []
+    verified(monkeypatch, verdict, *said)
+    text, output = ported(gemm(tmp_path), "--style", "full-rate")
+    assert "thread_index" not in text
+    assert "PT2511" in output
+    assert "gemm M=128, integers: " in " ".join(output.split())
+    assert text == ported(gemm(tmp_path))[0]
+
+
+def test_without_a_case_of_the_kernel_the_step_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = verified(monkeypatch, Verdict.CLEAN)
+    text, output = ported(gemm(tmp_path, "other"), "--style", "full-rate")
+    assert "thread_index" not in text
+    assert "no case beside it runs `gemm`" in " ".join(output.split())
+    (tmp_path / "case.yaml").unlink()
+    assert "no case beside it runs `gemm`" in " ".join(ported(tmp_path / "gemm.cu", "--style", "full-rate")[1].split())
+    assert not asked
+
+
+def test_an_instantiation_that_no_case_runs_leaves_the_step_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified(monkeypatch, Verdict.CLEAN, more="_Z4gemmILi256EEvPfmmi")
+    text, output = ported(gemm(tmp_path), "--style", "full-rate")
+    assert "thread_index" not in text
+    assert "another instantiation" in " ".join(output.split())
+
+
+def test_the_configuration_asks_for_it_and_the_command_line_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified(monkeypatch, Verdict.CLEAN)
+    (tmp_path / "porter.toml").write_text('style = "full-rate"\n')
+    assert "thread_index" in ported(gemm(tmp_path))[0]
+    assert "thread_index" not in ported(gemm(tmp_path), "--style", "compat")[0]
+    (tmp_path / "porter.toml").write_text('style = "fast"\n')
+    assert "has to be compat or full-rate" in " ".join(porter("plan", tmp_path / "gemm.cu", code=2).output.split())
+
+
+def test_the_plan_says_which_rows_mmas_have(tmp_path: Path) -> None:
+    full = " ".join(porter("plan", "--style", "full-rate", gemm(tmp_path)).output.split())
+    assert "128: one MMA for two warpgroups" in full
+    assert "MMAs of M = 128 allow" in full
+    assert "MMAs of M = 64 allow" in " ".join(porter("plan", gemm(tmp_path)).output.split())
+
+
+# --- the gate itself, on a simulator
+
+
+def made(name: str) -> Ported:
+    return port_paths([CORPUS / name / f"{name}.cu"], PortOptions(full_rate=True), (), look)
+
+
+def failure(found: Ported) -> str:
+    (root,) = full_rate._taken(found)
+    return full_rate._failure(found, root, make_builder(None, PORT_ARCH), None)[0]
+
+
+def planted(found: Ported, pattern: str, instead: str) -> Ported:
+    path = next(p for p in found.new if p.endswith("tcgen05.cuh"))
+    text, count = re.subn(pattern, instead, found.new[path].decode(), flags=re.DOTALL)
+    assert count == 1
+    found.new[path] = text.encode()
+    return found
+
+
+# in gemm_ws consumers arrive on the barriers of full stages themselves, which joins them too
+PLANTED = {
+    "no relabelling": (r"return \(4 \+ warp[^;]*;", "return threadIdx.x;", "differ"),
+    "no join": (r'"bar.sync 15, 256;" :::', '"bar.sync %0, 128;" ::"r"(15 - threadIdx.x / 128) :', "hazard"),
+    "no wait for the MMAs": (r"wait_phase\(done, batch % 2\);", "", ""),
+    "M = 64": (r"128u >> 4 << 24", "64u >> 4 << 24", "differ"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_mistake_fails_the_gate(name: str) -> None:
+    pattern, instead, says = PLANTED[name]
+    what = failure(planted(made("gemm_persistent" if name == "no join" else "gemm_ws"), pattern, instead))
+    assert what
+    assert "nvcc" not in what
+    assert says in what
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize(
+    "name",
+    ["gemm_ws", "gemm_persistent", "gemm_two_n", "gemm_mn_major", "gemm_tf32", "gemm_rs", "gemm_cluster",
+     "gemm_pipelined", "gemm_struct"],
+)  # fmt: skip
+def test_the_gate_takes_a_corpus_kernel(name: str) -> None:
+    assert failure(made(name)) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.external
+def test_a_second_tile_that_is_elsewhere_fails_the_gate() -> None:
+    assert "differ" in failure(made("gemm_cooperative_128"))
