@@ -32,6 +32,8 @@ SIGNALLED = 128
 
 
 FULL_RATE = "full-rate"
+NATIVE = "native"
+"""A style that `porter plan` speaks of and no port has."""
 STYLES = ("compat", FULL_RATE)
 """How ports issue their MMAs; the first is the default."""
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from porter.cli.context import Session, command
+from porter.cli.context import NATIVE, Session, command
 from porter.cli.inputs import require_directories
+from porter.cli.native import NativePlan, native_plans
 from porter.cli.porting import look, port_options
 from porter.diagnostics import ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
@@ -20,6 +21,7 @@ from porter.passes.port import PortResult
 from porter.passes.ported import port_root, roots
 from porter.report import grade as report_grade
 from porter.report import json as report_json
+from porter.report import native as report_native
 from porter.report import pipeline as report_pipeline
 from porter.rules.load import load_rules
 from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
@@ -37,6 +39,7 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
     facts: list[KernelPipeline] = []
+    native: list[NativePlan] = []
     for root in roots(paths, options.rule_directories, include_dirs):
         _, result = port_root(root, options, include_dirs, look)
         if isinstance(result, DslPortResult):
@@ -46,7 +49,9 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
         if isinstance(result, PortResult):
             rules = load_rules(options.rule_directories)
             summaries += kernel_summaries(result, rules)
-            facts += pipelines(root, rules, include_dirs) if pipeline else []
+            wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
+            facts += wanted if pipeline else []
+            native += native_plans(session, root, wanted) if session.style == NATIVE else []
         diagnostics += includes_first(result.diagnostics)
         left += getattr(result, "left", ())
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -62,6 +67,8 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
         _show_python(session, path, ported)
     for known in facts:
         session.show(*report_pipeline.text(known))
+    for steps in native:
+        session.show(*report_native.text(steps))
     body = {
         "kernels": [asdict(p) | {"ceiling": _ceiling(p)} for p in plans],
         "summaries": [asdict(s) for s in summaries],
@@ -69,6 +76,7 @@ def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ..
         "files": [{"path": path, "rules": sorted({g.rule for g in ported.groups})} for path, ported in python],
         "diagnostics": report_json.diagnostics(diagnostics),
         **({"pipelines": [report_pipeline.body(p) for p in facts]} if pipeline else {}),
+        **({"native": [report_native.body(n) for n in native]} if session.style == NATIVE else {}),
     }
     session.write_json(report_json.document("plan", code, body))
     return code

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
+import pytest
 from click.testing import CliRunner
 
 from porter.cli.main import main
@@ -80,3 +82,30 @@ def test_a_pipeline_as_text_names_what_is_unknown() -> None:
     assert "unknown" in result.stdout
     assert "begins, and with what count" in " ".join(result.stdout.split())
     assert "producer" in result.stdout
+
+
+def test_native_steps_without_a_case_have_no_grades(tmp_path: Path) -> None:
+    source = tmp_path / "gemm_cluster.cu"
+    source.write_text((CORPUS / "gemm_cluster" / "gemm_cluster.cu").read_text())
+    result = CliRunner().invoke(main, ["--format", "json", "plan", "--style", "native", str(source)])
+    assert result.exit_code == ExitCode.OK
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, schema("plan"))
+    (native,) = document["native"]
+    assert native["graded"] == "the kernel has no case"
+    assert {s["name"]: s["port"] for s in native["steps"] if s["port"]} == {"m128": "porter port --style full-rate"}
+    assert all(s["after"] is None for s in native["steps"])
+    text = CliRunner().invoke(main, ["plan", "--style", "native", str(source)]).stdout
+    assert "not rewritten" in text
+    assert "no grades: the kernel has no case" in text
+
+
+@pytest.mark.slow
+def test_native_steps_are_graded_on_top_of_each_other() -> None:
+    kernel = str(CORPUS / "gemm_persistent" / "gemm_persistent.cu")
+    result = CliRunner().invoke(main, ["--format", "json", "plan", "--style", "native", kernel])
+    (native,) = json.loads(result.stdout)["native"]
+    graded = [s for s in native["steps"] if s["after"] is not None]
+    assert [s["name"] for s in graded] == ["m128", "mma-thread", "double-buffer", "stages", "pair"]
+    assert all(a["after"] == b["before"] for a, b in pairwise(graded))
+    assert all(s["after"] > s["before"] for s in graded)

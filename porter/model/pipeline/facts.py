@@ -108,6 +108,18 @@ class Role:
 
 
 @dataclass(frozen=True)
+class Product:
+    """An MMA that the kernel issues: m64 x `n` x `k`, elements of A and of the accumulator; `a_registers`: A is in
+    registers."""
+
+    n: int
+    k: int
+    element: str
+    accumulator: str
+    a_registers: bool
+
+
+@dataclass(frozen=True)
 class Definition:
     """A variable of the kernel, and what it begins with."""
 
@@ -128,6 +140,7 @@ class Pipeline:
     copies: tuple[Copy, ...]
     rings: tuple[Ring, ...]
     roles: tuple[Role, ...]
+    products: tuple[Product, ...]
     identity: tuple[Definition, ...]
     offsets: tuple[Definition, ...]
     unknown: tuple[Unknown, ...]

@@ -17,9 +17,10 @@ from porter.model.facts import Mbarrier, Mma
 from porter.model.functions import Call, Function, Style
 from porter.model.pipeline.frames import Frame, Wording
 from porter.model.program import Program
-from porter.ptx.ast import Imm, Mem, Operand, Placeholder, Reg
+from porter.ptx.ast import Imm, Mem, Operand, Placeholder, Reg, Vec
 from porter.ptx.table import Decoded, items
 from porter.ptx.table import find as decode
+from porter.ptx.wgmma import WgmmaOp
 
 _DEEPEST = 10
 _MOST = 4000
@@ -61,6 +62,8 @@ class Operation:
     to: str = ""
     coords: tuple[str, ...] = ()
     multicast: bool = False
+    multiplies: WgmmaOp | None = None
+    a_registers: bool = False
 
     @property
     def where(self) -> Location:
@@ -133,7 +136,7 @@ class _Reader:
     def _call(self, frame: Frame, call: Call, sites: tuple[Site, ...]) -> None:
         fact = self._fact(call)
         if isinstance(fact, Mma):
-            self.walk.operations.append(Operation("mma", sites))
+            self.walk.operations.append(Operation("mma", sites, multiplies=fact.op))
             return
         if fact is not None:
             self.walk.operations.append(self._library(frame, call, fact, sites))
@@ -194,7 +197,9 @@ class _Reader:
         """What an instruction is, without operands."""
         match found.parts[0], (*found.parts, "")[1]:
             case "wgmma", "mma_async":
-                return Operation("mma", sites)
+                return Operation(
+                    "mma", sites, multiplies=WgmmaOp.of(found.modifiers), a_registers=isinstance(found.get("a"), Vec)
+                )
             case "setmaxnreg", direction:
                 return Operation("registers", sites, phase=direction)
             case "mbarrier", "init":

@@ -21,13 +21,14 @@ from porter.model.pipeline.facts import (
     Definition,
     Number,
     Pipeline,
+    Product,
     Ring,
     Role,
     Unknown,
     Waiting,
 )
 from porter.model.pipeline.frames import Frame, Wording, first_value, place_of
-from porter.model.pipeline.operations import UNKNOWN, Operation, Walk, operations_of
+from porter.model.pipeline.operations import UNKNOWN, Operation, Site, Walk, operations_of
 from porter.model.pipeline.rings import flips, names_in, split_index, texts_for, turn_of
 from porter.model.pipeline.who import MOST_THREADS, Runners, Who
 from porter.model.program import Program
@@ -77,6 +78,7 @@ class _Reading:
             copies=tuple(self._copies()),
             rings=tuple(ring for name in names if (ring := self._ring(name)) is not None),
             roles=tuple(self._roles()),
+            products=tuple(dict.fromkeys(self._products())),
             identity=tuple(self._identity()),
             offsets=tuple(self._offsets()),
             unknown=tuple(dict.fromkeys(self.unknown)),
@@ -171,7 +173,9 @@ class _Reading:
             while node.parent is not None and node.id != body.id:
                 node = node.parent
                 own = number == 0 and operation.kind == "wait" and len(operation.sites) > 1
-                if node.type in LOOPS and node.type != "do_statement" and not own:
+                if node.type not in LOOPS or node.type == "do_statement" or own:
+                    continue
+                if not (operation.kind == "wait" and _tries(site, node)):
                     yield _header(site.frame.function, node)
 
     def _loop_nodes(self, operation: Operation) -> Iterator[int]:
@@ -297,6 +301,12 @@ class _Reading:
             places = tuple(dict.fromkeys(map(_at, own)))
             yield Role(name, warps, None if union is None else len(union), self._registers(union), places)
 
+    def _products(self) -> Iterator[Product]:
+        for o in self.walk.operations:
+            if o.multiplies is not None:
+                op = o.multiplies
+                yield Product(op.n, op.k, op.a_type.value, op.d_type.value, o.a_registers)
+
     def _registers(self, threads: frozenset[int] | None) -> Number | None:
         for o in self.walk.operations:
             if o.kind == "registers" and threads is not None:
@@ -349,6 +359,18 @@ class _Reading:
 
 def _at(operation: Operation) -> str:
     return f"{operation.where.path}:{operation.where.line}"
+
+
+def _tries(site: Site, loop: Node) -> bool:
+    """Whether a loop goes on until what stands at a site has come true."""
+    condition = loop.child_by_field_name("condition")
+    if condition is None:
+        return False
+    if condition.start_byte <= site.node.start_byte < condition.end_byte:
+        return True
+    asm = next((s for s in site.frame.function.asm if s.node.id == site.node.id), None)
+    words = set(re.findall(r"\w+", site.frame.function.text(condition)))
+    return asm is not None and any(o.is_output and o.expr.strip() in words for o in asm.operands)
 
 
 def _header(function: Function, loop: Node) -> str:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of the native style for kernels with a case, each with what the grade says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from porter.cli.context import Session
+from porter.cli.grading import calibration_of, grade_with, of_case
+from porter.diagnostics import PorterError
+from porter.grade.model import STANDARD, missing
+from porter.grade.shape import Shape
+from porter.grade.whatif import apply
+from porter.report.native import Gain, NativePlan
+from porter.scan.native import native_steps
+from porter.scan.pipeline import KernelPipeline
+from porter.verify.case import cases_if_any, load_case
+
+__all__ = ["NativePlan", "native_plans"]
+
+
+def native_plans(session: Session, path: Path, kernels: Sequence[KernelPipeline]) -> list[NativePlan]:
+    """The steps of each kernel of a file. Grades need a case beside it and a compiler; without them there are none."""
+    shapes, reason = _shapes(session, path) if kernels else ({}, "")
+    found = []
+    for one in kernels:
+        known = one.pipeline
+        shape, why = shapes.get(known.kernel, (None, reason or "the kernel has no case"))
+        steps = native_steps(one)
+        plan = NativePlan(known.kernel, known.where, tuple(Gain(step) for step in steps), why)
+        found.append(plan if shape is None else _graded(session, plan, shape))
+    return found
+
+
+def _shapes(session: Session, path: Path) -> tuple[dict[str, tuple[Shape | None, str]], str]:
+    """By kernel, what the grade takes of its port for sm_100a, or what it lacks; else why there is nothing at all."""
+    found: dict[str, tuple[Shape | None, str]] = {}
+    try:
+        for item in cases_if_any(path):
+            case = load_case(item)
+            name = case.entry.rsplit("::", 1)[-1]
+            if name in found:
+                continue
+            candidates, notes = of_case(session, case, None)
+            port = next((c for c in candidates if c.label == "port"), None)
+            if port is None:
+                found[name] = None, "; ".join(n.message for n in notes) or "the kernel has no port"
+                continue
+            shape = port.reading.shape
+            lacks = missing(shape) if shape is not None else port.reading.unknown
+            found[name] = (None, "; ".join(lacks)) if shape is None or lacks else (shape, "")
+    except PorterError as error:
+        return found, error.diagnostic.message
+    return found, ""
+
+
+def _graded(session: Session, plan: NativePlan, shape: Shape) -> NativePlan:
+    """The plan with the grade before and after each step that applies, on top of those in front of it."""
+    using = calibration_of(session, None)
+    rate = grade_with(shape, STANDARD, using, lifts=False).rate
+    gains = []
+    for gain in plan.gains:
+        step = gain.step
+        if not step.applies:
+            gains.append(gain)
+            continue
+        if not step.what_if:
+            gains.append(replace(gain, not_graded="the grade's model has no such change"))
+            continue
+        try:
+            shape, _ = apply(step.what_if, shape, STANDARD)
+            after = grade_with(shape, STANDARD, using, lifts=False).rate
+        except ValueError as error:
+            gains.append(replace(gain, not_graded=str(error)))
+            continue
+        gains.append(replace(gain, before=rate, after=after))
+        rate = after
+    return replace(plan, gains=tuple(gains), graded=f"of {STANDARD}, each step on top of those above it")

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps towards a kernel as an expert writes it for sm_100a: which of them a kernel's facts allow, and what is missing
+for the others. Nothing is rewritten here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+
+from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
+from porter.ptx import tmem
+from porter.ptx.arch import limits
+
+_PORT = "sm_100a"
+_PORTS = {"m128": "porter port --style full-rate"}
+_OWN = 1024
+"""Bytes of shared memory that a port takes for itself."""
+_EIGHT_BITS = ("e4m3", "e5m2")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step. `applies`: None where a fact is missing; `why` are the facts that it rests on, or that stop it, or that
+    are missing. `what_if` is what the grade is asked about it, empty where its model knows no such change; `port` the
+    command that rewrites it, empty where Porter does not."""
+
+    name: str
+    title: str
+    applies: bool | None
+    why: tuple[str, ...]
+    what_if: str
+    reference: str
+
+    @property
+    def port(self) -> str:
+        return _PORTS.get(self.name, "")
+
+
+class _Stop(Exception):
+    """A step that a kernel has no use for, or that its facts do not allow; says why."""
+
+
+class _Missing(Exception):
+    """A fact that nobody read; says which."""
+
+
+def native_steps(kernel: KernelPipeline) -> tuple[Step, ...]:
+    """Every step, in the order in which they build on each other."""
+    return tuple(_judged(kernel, *stated) for stated in _STEPS)
+
+
+def _judged(
+    kernel: KernelPipeline, name: str, title: str, ask: Callable[[KernelPipeline], Iterator[str]], what_if: str,
+    reference: str,
+) -> Step:  # fmt: skip
+    why: list[str] = []
+    try:
+        facts = ask(kernel)
+        while True:
+            why.append(next(facts))
+    except StopIteration as end:
+        return Step(name, title, True, tuple(why), end.value or what_if, reference)
+    except _Stop as stop:
+        return Step(name, title, False, (str(stop),), what_if, reference)
+    except _Missing as missing:
+        return Step(name, title, None, (str(missing),), what_if, reference)
+
+
+# --- What steps ask for
+
+
+def _warps(kernel: Pipeline, role: str) -> tuple[int, ...]:
+    found = kernel.role(role)
+    if found is None:
+        raise _Stop(f"no warp is a {role}")
+    if found.warps is None:
+        raise _Missing(f"which warps are {'the producer' if role == 'producer' else 'those that multiply'}")
+    return found.warps
+
+
+def _specialized(kernel: Pipeline) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Warps that load and those that multiply, which are others."""
+    if kernel.role("producer") is None:
+        raise _Stop("no TMA load fills stages: threads copy them")
+    loads, multiplies = _warps(kernel, "producer"), _warps(kernel, "mma")
+    if set(loads) & set(multiplies):
+        raise _Stop("a warp that multiplies loads as well: the loads need a warp of their own first")
+    return loads, multiplies
+
+
+def _ring(kernel: Pipeline) -> tuple[Barrier, Barrier]:
+    """The mbarrier that the MMAs' warps wait for, and the one that they give stages back by."""
+    _specialized(kernel)
+    filled = {c.barrier for c in kernel.copies}
+    full = [b for b in kernel.barriers if b.name in filled and any(w.threads != 1 for w in b.waits)]
+    empty = [b for b in kernel.barriers if b.name not in filled and b.arrivals and b.waits]
+    if not full:
+        raise _Missing("the mbarrier that stages become full by")
+    if not empty:
+        raise _Stop("no mbarrier gives stages back to the producer")
+    for barrier in (*full, *empty):
+        if barrier.agrees is None:
+            raise _Missing(f"whether as many arrive at {barrier.name} as its count says")
+        if not barrier.agrees:
+            raise _Missing(f"who else arrives at {barrier.name}: its count and its arrivals differ")
+    return full[0], empty[0]
+
+
+def _rows(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    products = known.products
+    if not products:
+        raise _Missing("the shape of the MMAs")
+    narrow = [p.n for p in products if p.n % 16]
+    if narrow:
+        raise _Stop(f"M = 128 wants N in steps of 16, and N is {narrow[0]}")
+    warps = _warps(known, "mma")
+    if len(warps) % 4 or len(warps) < 4:
+        raise _Missing("whole warpgroups that multiply")
+    if len(warps) == 4:
+        raise _Missing("a second tile of 64 rows of the one warpgroup that multiplies")
+    yield f"{len(warps) // 4} warpgroups of 64 rows, N = {', '.join(str(n) for n in sorted({p.n for p in products}))}"
+
+
+def _thread(kernel: KernelPipeline) -> Iterator[str]:
+    if any(p.a_registers for p in kernel.pipeline.products):
+        raise _Missing("a schedule for operands that threads make between products: A is in registers")
+    full, empty = _ring(kernel.pipeline)
+    counts = ", ".join(str(c.value) for c in empty.counts)
+    yield f"{full.name} is waited for by the warps that multiply"
+    yield f"{empty.name} counts {counts} arrivals; a commit makes it 1"
+    if not all(w.by_parity for b in (full, empty) for w in b.waits):
+        yield "waits by token become waits by parity"
+
+
+def _buffer(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    full, _ = _ring(known)
+    tiles = max((w.loops for w in full.waits), key=len, default=())
+    if len(tiles) < 2:
+        raise _Stop("a block has one output tile: there is no next one to multiply meanwhile")
+    widest = max((p.n for p in known.products), default=0)
+    if not widest:
+        raise _Missing("the columns of the accumulator")
+    if 2 * widest > tmem.COLUMNS:
+        raise _Stop(f"two accumulators of {widest} columns do not fit Tensor Memory")
+    yield f"tiles follow each other in `{tiles[0]}`"
+    yield f"2 x {widest} of {tmem.COLUMNS} columns"
+
+
+def _stage_bytes(kernel: KernelPipeline) -> tuple[Barrier, int]:
+    filled = {name: copied or expected for name, (expected, copied) in kernel.filled.items()}
+    for barrier in kernel.pipeline.barriers:
+        nbytes = filled.get(barrier.name)
+        ring = next((r for r in kernel.pipeline.rings if r.barrier == barrier.name), None)
+        if barrier.name in filled and ring is not None and ring.index:
+            if nbytes is None:
+                raise _Missing(f"the bytes of a stage of {barrier.name}")
+            return barrier, nbytes
+    raise _Stop("no ring of stages that TMA fills")
+
+
+def _stages(kernel: KernelPipeline) -> Generator[str, None, str]:
+    barrier, nbytes = _stage_bytes(kernel)
+    ring = next(r for r in kernel.pipeline.rings if r.barrier == barrier.name)
+    if ring.stages is None or ring.stages.value is None:
+        raise _Missing(f"the stages of {barrier.name}")
+    smem = kernel.launch.dynamic_smem if kernel.launch is not None else None
+    if smem is None or not smem.isdigit():
+        raise _Missing("the dynamic shared memory of the launch")
+    stages, used = ring.stages.value, int(smem)
+    if used < stages * nbytes:
+        raise _Missing("what else lies in the static shared memory that the stages are in")
+    room = (limits(_PORT).shared_per_block - used - _OWN) // nbytes
+    if room < 1:
+        raise _Stop(f"{stages} stages of {nbytes} bytes fill shared memory")
+    yield f"{stages} stages of {nbytes} bytes, room for {room} more"
+    return f"stages={stages + room}"
+
+
+def _registers(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    _specialized(known)
+    for name in ("producer", "mma"):
+        role = known.role(name)
+        if role is None or role.registers is None:
+            raise _Stop("no setmaxnreg: the launch bounds decide")
+        if role.registers.value is None:
+            raise _Missing(f"what `{role.registers.text}` comes to, the registers of the {name}")
+        yield f"{role.registers.value} for the {'warps that multiply' if name == 'mma' else name}"
+
+
+def _geometry(kernel: KernelPipeline) -> tuple[str, ...]:
+    launch = kernel.launch
+    if launch is None:
+        raise _Missing("the launch: no host code in these files makes it")
+    if launch.grid is None or launch.block is None:
+        raise _Missing("the grid and the block of the launch")
+    for copy in kernel.pipeline.copies:
+        found = next((m for m in launch.maps if m.param == copy.map), None)
+        if found is None or not found.box or "?" in found.box:
+            raise _Missing(f"the box of tensor map {copy.map}")
+    return launch.grid
+
+
+def _pair(kernel: KernelPipeline) -> Iterator[str]:
+    list(_rows(kernel))
+    list(_thread(kernel))
+    grid = _geometry(kernel)
+    launch = kernel.launch
+    assert launch is not None
+    if launch.cluster is not None and launch.cluster != ("1", "1", "1"):
+        raise _Stop(f"clusters of {' x '.join(launch.cluster)} share loads already")
+    yield f"grid {' x '.join(grid)} becomes one of clusters of 2"
+    yield ", ".join(f"{m.param} box {' x '.join(m.box)}" for m in launch.maps)
+
+
+def _persistent(kernel: KernelPipeline) -> Iterator[str]:
+    known = kernel.pipeline
+    _specialized(known)
+    grid = _geometry(kernel)
+    loops = max((w.loops for b in known.barriers for w in b.waits), key=len, default=())
+    if len(loops) > 1:
+        raise _Stop("blocks take tiles in a loop already; clusterlaunchcontrol would only choose them")
+    words = {n for c in known.copies for text in c.coords for n in re.findall(r"[A-Za-z_]\w*", text)}
+    placed = [d for d in known.offsets if d.name in words and "blockIdx" in d.text]
+    if not placed and "blockIdx" not in words:
+        raise _Missing("how blockIdx places the tile of a block")
+    yield f"grid {' x '.join(grid)}; " + ", ".join(f"{d.name} = {d.text}" for d in placed)
+
+
+def _store(kernel: KernelPipeline) -> Iterator[str]:
+    if kernel.pipeline.role("epilogue") is not None:
+        raise _Stop("results leave by TMA already")
+    raise _Missing("which stores write the output, and where: stores of threads are not read")
+
+
+def _promotion(kernel: KernelPipeline) -> Iterator[str]:
+    elements = {p.element for p in kernel.pipeline.products}
+    if not elements:
+        raise _Missing("the types of the MMAs")
+    if not elements & set(_EIGHT_BITS):
+        raise _Stop("only FP8 sums are promoted")
+    yield "Blackwell accumulates FP8 in full"
+
+
+_STEPS: tuple[tuple[str, str, Callable[[KernelPipeline], Iterator[str]], str, str], ...] = (
+    ("m128", "two tiles of 64 rows in one MMA of 128", _rows, "m128", "PTX ISA 9.7.16.10.5"),
+    ("mma-thread", "one thread issues MMAs and commits onto the empty mbarriers", _thread, "specialize",
+     "PTX ISA 9.7.16.12.1, CUTLASS sm100_mma_warpspecialized"),
+    ("double-buffer", "two accumulators, the epilogue beside the next tile", _buffer, "overlap",
+     "CUTLASS sm100_gemm_tma_warpspecialized"),
+    ("stages", "as many stages as shared memory holds", _stages, "", "CUTLASS StageCountAutoCarveout"),
+    ("registers", "setmaxnreg for warps that hold no accumulator", _registers, "", "PTX ISA 9.7.19.5"),
+    ("pair", "pairs of CTAs multiply together, each with half of B", _pair, "pair", "PTX ISA 9.7.16.5"),
+    ("persistent", "blocks take tiles one after another (clusterlaunchcontrol)", _persistent, "",
+     "PTX ISA 9.7.13.17"),
+    ("tma-store", "results leave by TMA from shared memory", _store, "", "PTX ISA 9.7.9.25.5.3"),
+    ("promotion", "FP8 sums stay in the accumulator", _promotion, "", "PTX ISA 9.7.16.10"),
+)  # fmt: skip

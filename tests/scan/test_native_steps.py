@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which steps towards a native kernel its facts allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from corpus_kernels import CORPUS
+
+from porter.model.pipeline.facts import KernelPipeline, Number
+from porter.rules.load import load_rules
+from porter.scan.native import Step, native_steps
+from porter.scan.pipeline import pipelines
+
+RULES = load_rules()
+
+
+def kernel(name: str) -> KernelPipeline:
+    (found,) = pipelines(CORPUS / name / f"{name}.cu", RULES)
+    return found
+
+
+@pytest.fixture(scope="module")
+def persistent() -> KernelPipeline:
+    return kernel("gemm_persistent")
+
+
+def steps(one: KernelPipeline) -> dict[str, Step]:
+    return {s.name: s for s in native_steps(one)}
+
+
+def said(one: KernelPipeline, name: str) -> str:
+    return "; ".join(steps(one)[name].why)
+
+
+@pytest.mark.parametrize(
+    ("name", "yes", "no", "unknown"),
+    [
+        ("gemm_persistent", "m128 mma-thread double-buffer stages registers pair",
+         "persistent tma-store promotion", ""),
+        ("gemm_ws", "m128 mma-thread stages registers pair persistent", "double-buffer promotion", "tma-store"),
+        ("gemm_cluster", "m128 mma-thread stages registers persistent", "double-buffer pair promotion", "tma-store"),
+        ("gemm_fp8_scaled", "m128 mma-thread stages registers pair persistent promotion", "double-buffer", "tma-store"),
+        ("attention_fwd", "m128 registers persistent", "double-buffer promotion",
+         "mma-thread stages pair tma-store"),
+        ("gemm_lambda", "", "mma-thread double-buffer stages registers persistent promotion", "m128 pair tma-store"),
+        ("gemm_pipelined", "m128 mma-thread pair persistent", "double-buffer registers promotion", "stages tma-store"),
+        ("gemm_int8", "", "mma-thread double-buffer registers persistent promotion", "m128 stages pair tma-store"),
+    ],
+)  # fmt: skip
+def test_steps_of_the_corpus(name, yes, no, unknown):
+    found = steps(kernel(name))
+    by = {answer: {s.name for s in found.values() if s.applies is answer} for answer in (True, False, None)}
+    assert by == {True: set(yes.split()), False: set(no.split()), None: set(unknown.split())}
+    assert all(s.why and s.reference for s in found.values())
+
+
+def test_only_full_rate_is_rewritten(persistent):
+    assert {s.name: s.port for s in native_steps(persistent) if s.port} == {"m128": "porter port --style full-rate"}
+
+
+def test_stages_are_as_many_as_shared_memory_holds(persistent):
+    step = steps(persistent)["stages"]
+    assert step.what_if == "stages=6"
+    assert persistent.launch is not None
+    full = replace(persistent, launch=replace(persistent.launch, dynamic_smem="230000"))
+    assert steps(full)["stages"].applies is False
+    assert "fill shared memory" in said(full, "stages")
+
+
+def test_room_beside_stages_in_static_shared_memory_is_not_known(persistent):
+    assert persistent.launch is not None
+    static = replace(persistent, launch=replace(persistent.launch, dynamic_smem="0"))
+    assert steps(static)["stages"].applies is None
+    assert "static shared memory" in said(static, "stages")
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "missing"),
+    [
+        (
+            lambda p: {"barriers": tuple(replace(b, arriving=None) for b in p.barriers)},
+            "mma-thread",
+            "as many arrive at",
+        ),
+        (lambda p: {"barriers": tuple(replace(b, arriving=7) for b in p.barriers)}, "mma-thread", "who else arrives"),
+        (lambda p: {"roles": tuple(replace(r, warps=None) for r in p.roles)}, "pair", "which warps"),
+        (lambda p: {"roles": tuple(replace(r, registers=Number("R", None)) for r in p.roles)}, "registers", "`R`"),
+        (lambda p: {"rings": tuple(replace(r, stages=None) for r in p.rings)}, "stages", "the stages of s.full[]"),
+        (lambda p: {"products": ()}, "m128", "the shape of the MMAs"),
+        (lambda p: {"products": tuple(replace(x, a_registers=True) for x in p.products)}, "pair", "A is in registers"),
+    ],
+)
+def test_a_step_without_one_of_its_facts_names_it(persistent, change, step, missing):
+    assert steps(persistent)[step].applies is True
+    less = replace(persistent, pipeline=replace(persistent.pipeline, **change(persistent.pipeline)))
+    assert steps(less)[step].applies is None
+    assert missing in said(less, step)
+
+
+def test_a_kernel_that_nothing_launches_has_no_pairs(persistent):
+    alone = replace(persistent, launch=None)
+    assert steps(alone)["pair"].applies is None
+    assert "no host code" in said(alone, "pair")
+
+
+def test_rows_in_steps_of_eight_are_no_full_rate(persistent):
+    narrow = tuple(replace(p, n=40) for p in persistent.pipeline.products)
+    changed = replace(persistent, pipeline=replace(persistent.pipeline, products=narrow))
+    assert steps(changed)["m128"].applies is False
