@@ -142,6 +142,20 @@ struct Mainloop {{
 """
 
 
+@pytest.mark.parametrize(("terms", "is_ported"), [(1, True), (40, True), (150, True), (180, False), (400, False)])
+def test_how_long_a_type_may_be(tmp_path: Path, terms: int, is_ported: bool) -> None:
+    """What is written there once more has an end, far behind what kernels have."""
+    tile = f"Shape<_64, Int<{' + '.join(['kSixteen'] * terms)}>>{{}}"
+    assert (len(f"partition_fragment_C(mma, {tile})") <= 2000) == is_ported
+    loop = METHOD.replace("Tile{}", tile)
+    text = f"{HEAD}using T = {TILE[:-2]};\nconstexpr int kSixteen = 16;\n{loop}{KERNEL}"
+    text += "  Mainloop<Mma, T> loop; loop.run(tA, tB, out);\n}\n"
+    if is_ported:
+        assert f"decltype(partition_fragment_C(porter::declval<TiledMma&>(), {tile}))" in ported(tmp_path, text)
+    else:
+        assert "is too long to be written there" in refused(tmp_path, text)
+
+
 @pytest.mark.parametrize(
     ("call", "columns"),
     [

@@ -17,8 +17,8 @@ from porter.model.scopes import Variable, resolve
 from porter.model.tiled.tensors import initializer
 from porter.passes.tiled.text import cpp
 
-_LONGEST = 400
-"""Characters of a type that a reader is asked to read."""
+_LONGEST = 2000
+"""Characters of a type that a reader is asked to read. Public kernels have up to some 1500."""
 _NEAR = 80
 """Bytes in front of a name that are looked at."""
 _TYPENAME = re.compile(rb"\btypename\s+\Z")
