@@ -7,13 +7,14 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from porter.grade.chips import chip_of, read, values
 from porter.grade.clocks import clocks, interval
 from porter.grade.model import run
 from porter.grade.schedule import schedule
-from porter.grade.shape import ROW_BYTES, Epilogue, Mma, Problem, Residency, Shape
+from porter.grade.shape import ROW_BYTES, Epilogue, Mma, Problem, Residency, Shape, Work
+from porter.ptx.arch import WARP
 from porter.ptx.umma import DENSE_K, Kind
 
 BIG_STEP = 1.15
@@ -173,6 +174,44 @@ def ladders(which: str = "ladders") -> list[Ladder]:
         Ladder(one["name"], one["repository"], Problem(*one["problem"]), tuple(_rung(r) for r in one["rungs"]))
         for one in read("ladders")[which]
     ]
+
+
+_D = 128
+"""Elements of a head."""
+
+
+def attention_points() -> list[tuple[str, str, list[Point], list[tuple[str, ...]]]]:
+    """Kernels for attention that were published with their rates: name, repository, % of nominal, what no source states
+    of each."""
+    found = []
+    for one in read("ladders")["attention"]:
+        chip = chip_of(one["arch"])
+        assert chip is not None
+        rates = [100 * run(attention(given, one["arch"]), chip, None).rate for given in one["rungs"]]
+        points = [Point(one["repository"], f"{one['name']} {given['name']}", float(given["rate"]), rate)
+                  for given, rate in zip(one["rungs"], rates, strict=True)]  # fmt: skip
+        found.append((one["name"], one["repository"], points, [tuple(g["assumed"]) for g in one["rungs"]]))
+    return found
+
+
+def attention(given: Mapping[str, Any], arch: str) -> Shape:
+    """S = Q K^T, the softmax of S, and O += P V, of one block and one block of keys. On Hopper P is in registers, on
+    Blackwell in Tensor Memory."""
+    wgmma = arch == "sm_90a"
+    m = 64 if wgmma else 128
+    queries, keys = given["queries"], given["keys"]
+    tiles, per_mma = queries // m, DENSE_K[Kind.F16]
+    p: Literal["registers", "tensor"] = "registers" if wgmma else "tensor"
+    mmas = (
+        (Mma(m, keys, Kind.F16, wgmma=wgmma), tiles * _D // per_mma),
+        (Mma(m, _D, Kind.F16, a=p, wgmma=wgmma), tiles * keys // per_mma),
+    )
+    scores = queries * keys
+    work = Work(
+        round(scores / WARP * given["per_element"]), round(scores * given.get("by_mufu", 1)), not given["ahead"]
+    )
+    return Shape(arch, mmas, None, None, 2 * keys * _D * 2, given["stages"], given["roles"], ROW_BYTES * 4,
+                 False, given["issuers"], in_turns=given["in_turns"], work=work)  # fmt: skip
 
 
 @dataclass(frozen=True)

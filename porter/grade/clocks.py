@@ -77,7 +77,8 @@ def drain(shape: Shape) -> float:
     nbytes = shape.tile_m * shape.tile_n * end.element_bytes / shape.cta_group
     if end.store == "tma":
         half = nbytes / c["store_bytes_per_clock_tma"]
-        stored = half + half / end.pieces
+        staged = max(half, nbytes * end.ways / c["smem_bytes_per_clock"])
+        stored = max(half, staged) + min(half, staged) / end.pieces
     else:
         stored = nbytes / c["store_bytes_per_clock" + ("_rows" if end.store == "rows" else "")]
     loads = 0.0
@@ -106,7 +107,7 @@ def resident(shape: Shape) -> int:
 
 Term = Literal[
     "tensor core", "barrier latency", "TMA fill", "epilogue", "uncoalesced access", "launch", "waves", "MUFU",
-    "instruction issue", "HBM", "occupancy",
+    "instruction issue", "HBM", "occupancy", "bank conflicts",
 ]  # fmt: skip
 
 

@@ -26,6 +26,10 @@ _TILES = 3
 _NOTHING = 0.005
 """A gain below this share is none."""
 
+_OF_EPILOGUE = ("uncoalesced access", "bank conflicts")
+_MOST = 0.4
+"""What makes up this share of an epilogue's cost is named in its place."""
+
 _BLAMED = 0.1
 """A part whose time costs more than this share is to blame."""
 
@@ -216,12 +220,17 @@ def _graded(shape: Shape, problem: Problem | None, chip: Chip | None, lifts: boo
     if shape.epilogue.store == "rows":
         through = replace(shape, epilogue=replace(shape.epilogue, store="tma", pieces=4))
         gains.append(("uncoalesced access", run(through, on, asked).rate / base.rate - 1))
+    if shape.epilogue.ways > 1:
+        even = replace(shape, epilogue=replace(shape.epilogue, ways=1))
+        gains.append(("bank conflicts", run(even, on, asked).rate / base.rate - 1))
     terms = sorted(((t, g) for t, g in gains if g > _NOTHING), key=lambda item: -item[1])
     cap = on.power_cap.get(str(shape.kind), 1.0)
     # Another block on the SM hides what other parts cost: it is none itself while one of them is to blame.
     parts = [(term, gain) for term, gain in terms if term != "occupancy"]
     blamed = parts if parts and parts[0][1] > _BLAMED else terms
     limit: str = blamed[0][0] if blamed else "tensor core"
+    if limit == "epilogue":
+        limit = next((term for term, gain in terms if term in _OF_EPILOGUE and gain > _MOST * blamed[0][1]), limit)
     if base.rate > cap:
         limit = "power"
     raised = _lifts(shape, on, asked, base.rate) if lifts else ()

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from porter.grade.code import Code, Loop
+from porter.grade.code import Code, Loop, ways
 from porter.grade.ring import ring_stages
 from porter.grade.shape import Epilogue, Mma, Residency, Roles, Shape, Store, Work
 from porter.grade.tiling import USUAL_ROW, Tiling, solve
@@ -259,7 +259,9 @@ class _Reader:
         if threads is None:
             return (1, 2, 3)
         groups = max(1, threads // WARPGROUP)
-        most = groups - 1 if roles == "specialized" and groups > 1 else groups
+        # The warps that load are a warpgroup of their own, or those that are left over.
+        whole = threads % WARPGROUP == 0
+        most = groups - 1 if roles == "specialized" and groups > 1 and whole else groups
         return tuple(range(1, most + 1))
 
     def _waits_each(self, loop: Loop | None) -> bool:
@@ -352,7 +354,21 @@ class _Reader:
         width = max((_columns_of(rows[at]) for at in loads), default=None)
         overlapped = persistent and bool(tiling.n) and columns >= 2 * (tiling.columns or columns) and any(
             self._another_role(at, loop) for at in loads)  # fmt: skip
-        return Epilogue(2 if narrow else 4, store, max(1, len(by_tma)), overlapped, width)
+        return Epilogue(2 if narrow else 4, store, max(1, len(by_tma)), overlapped, width, self._ways(behind))
+
+    def _ways(self, inside: Sequence[int]) -> int:
+        """The most rounds that a store to shared memory takes whose lanes' addresses the text says."""
+        rows = self.code.code
+        found = [1]
+        for at in inside:
+            ins = rows[at]
+            if ins.parts[0] != "st" or not any(p.startswith("shared") for p in ins.parts) or "async" in ins.parts:
+                continue
+            where = ins.operands[0]
+            step = self.code.lane_step(at, where.base) if isinstance(where, ast.Mem) else None
+            if step:
+                found.append(ways(abs(step), _bytes(ins)))
+        return max(found)
 
     def _another_role(self, at: int, loop: Loop | None) -> bool:
         """Whether an instruction stands in a loop over tiles that is not the one around the MMAs."""

@@ -48,7 +48,8 @@ class Epilogue:
     """Of one output tile of a block.
 
     `overlapped`: other warps store it while the next tile is multiplied into other columns. `pieces`: how many parts
-    it leaves in, one being loaded while another is stored. `load_columns`: columns that one tcgen05.ld loads.
+    it leaves in, one being loaded while another is stored. `load_columns`: columns that one tcgen05.ld loads. `ways`:
+    rounds of one access to shared memory on their way, because of banks.
     """
 
     element_bytes: int = 2
@@ -56,6 +57,7 @@ class Epilogue:
     pieces: int = 1
     overlapped: bool = False
     load_columns: int | None = None
+    ways: int = 1
 
 
 @dataclass(frozen=True)

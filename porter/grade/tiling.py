@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from porter.grade.shape import ROW_BYTES, Mma
 from porter.ptx import tmem
@@ -46,10 +46,12 @@ def solve(
 
     A loop may hold several stages; `phases` are numbers of them that its text suggests, the best first. Of a tile and
     the same one turned, which are alike in all that counts, the higher is taken. A stage is rather as deep as the rows
-    of boxes are wide. None if MMAs differ, nothing fits, or different tiles do.
+    of boxes are wide. None if MMAs differ in more than N, nothing fits, or different tiles do.
     """
-    if len(mmas) != 1 or nbytes is None:
+    if nbytes is None:
         return None
+    if len(mmas) != 1:
+        return _side_by_side(mmas, nbytes, issuers, row_bytes)
     (mma, count), *_ = mmas.items()
     found = {
         stages: tilings
@@ -62,6 +64,24 @@ def solve(
     if len({t.m * t.n for t in chosen if t.m and t.n}) != 1:
         return None
     return max(chosen, key=lambda t: (t.m or 0, t.issuers if mma.wgmma else -t.issuers))
+
+
+def _side_by_side(mmas: Counter[Mma], nbytes: int, issuers: Sequence[int], row_bytes: int) -> Tiling | None:
+    """A tile whose columns MMAs of different N share, each as often as the others."""
+    first, count = next(iter(mmas.items()))
+    if any(replace(mma, n=first.n) != first for mma in mmas) or set(mmas.values()) != {count} or first.cta_group != 1:
+        return None
+    n = sum(mma.n for mma in mmas)
+    found = []
+    for several in issuers:
+        for rows in _divisors(count):
+            steps, m = count // rows, first.m * rows * several
+            a_rows = 0 if first.a != "shared" else m
+            wide = None if first.wgmma else _columns(first, rows, 1, several) // first.n * n
+            if nbytes == ROW_BYTES * steps * (a_rows + n) and ROW_BYTES * steps == row_bytes:
+                counted = tuple((mma, times * several) for mma, times in mmas.items())
+                found.append(Tiling(counted, m, n, nbytes, several, wide, row_bytes))
+    return found[0] if len(found) == 1 else None
 
 
 def _tiles(mma: Mma, count: int, nbytes: int, issuers: Sequence[int]) -> Iterator[Tiling]:

@@ -14,7 +14,9 @@ from porter.grade.chips import chips
 from porter.grade.model import missing, run
 from porter.grade.reading import Launch, Reading, read_shape
 from porter.grade.shape import Mma, Shape
+from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.parser import parse_module
+from porter.ptx.types import ElementType
 from porter.ptx.umma import Kind
 
 RUNGS = [(ladder, rung) for ladder in ladders() for rung in ladder.rungs]
@@ -147,6 +149,32 @@ def test_other_tiles_are_read(name: str, given: Shape) -> None:
     found = shape_of(given)
     assert found.mmas == given.mmas
     assert (found.tile_m, found.tile_n, found.load_bytes) == (given.tile_m, given.tile_n, given.load_bytes)
+
+
+@pytest.mark.parametrize(("threads", "issuers"), [(384, 2), (288, 2), (160, 1), (256, 1), (416, 3)])
+def test_warps_that_load_are_a_warpgroup_or_left_over(threads: int, issuers: int) -> None:
+    """Tiles of 64 rows, one for each warpgroup that issues MMAs."""
+    rows = 64 * issuers
+    given = replace(RING, mmas=((Mma(64, 128, Kind.F16), 4),), tile_m=rows, load_bytes=(rows + 128) * 128, stages=4)
+    text = kernel(replace(given, residency=replace(given.residency, threads=threads)))
+    found = read(text, Launch(threads, 4 * (given.load_bytes or 0), row_bytes=128)).shape
+    assert found is not None
+    assert (found.issuers, found.tile_m, found.tile_n) == (issuers, rows, 128)
+
+
+def test_columns_that_mmas_of_different_n_share() -> None:
+    """128 x 192 as 128 and 64 columns: the words of two instruction descriptors."""
+    given = replace(RING, mmas=((Mma(128, 128, Kind.F16), 4),), tile_n=192, load_bytes=(128 + 192) * 128, stages=4)
+    text = kernel(given)
+    other = InstructionDescriptor(Kind.F16, 128, 64, ElementType.F32, ElementType.BF16, ElementType.BF16).encode()
+    one = "tcgen05.mma.cta_group::1.kind::f16 [%r15], %rd2, %rd3, %r6, %p1;\n"
+    assert text.count(one) == 4
+    text = text.replace(one, one + one.replace("%r6", "%r7"))
+    text = text.replace("mov.b32 %r6,", f"mov.b32 %r7, {other};\nmov.b32 %r6,")
+    found = read(text, Launch(given.residency.threads, 4 * (given.load_bytes or 0), row_bytes=128)).shape
+    assert found is not None
+    assert {mma.n: count for mma, count in found.mmas} == {128: 4, 64: 4}
+    assert (found.tile_m, found.tile_n, found.tile_k, found.issuers) == (128, 192, 64, 1)
 
 
 def by_threads(bytes_of_one: int) -> str:
