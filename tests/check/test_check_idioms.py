@@ -9,12 +9,13 @@ import re
 import pytest
 import sm100_idiom_kernels
 import sm100_idiom_loads
+import sm100_reported
 from sm100_idioms import checked
 
 from porter.sim.check.rulings import Ruling
 from porter.sim.results import Schedule
 
-KERNELS = {**sm100_idiom_kernels.KERNELS, **sm100_idiom_loads.KERNELS}
+KERNELS = {**sm100_idiom_kernels.KERNELS, **sm100_idiom_loads.KERNELS, **sm100_reported.KERNELS}
 WRONG = [(name, mistake) for name, kernel in KERNELS.items() for mistake in kernel.wrong]
 FIRST = {name: next(iter(kernel.wrong)) for name, kernel in KERNELS.items()}
 

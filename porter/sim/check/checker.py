@@ -149,9 +149,11 @@ class Checker(Reports):
                 # Of its own operations the block has only to know that they are over.
                 if self.clocks.known_by_block(first, count, old.done, ORDER if foreign else EXEC):
                     continue
-                remedy = _PEER_WAIT if foreign else before_the_end(self.clocks, old)
+                # What a copy brings to another block is wanted there.
+                matters = foreign or bool(old.notes.get("sent"))
+                remedy = _PEER_WAIT if matters else before_the_end(self.clocks, old)
                 verdict = Verdict("H26" if foreign else "X1", "a wait for the operation before the block ends",
-                                  remedy, None if foreign else Ruling.BLOCK_END)  # fmt: skip
+                                  remedy, None if matters else Ruling.BLOCK_END)  # fmt: skip
                 self.report(verdict, None, old, "", cta)
         self.mbarriers.block_ended(cta)
         self.shared[cta] = Shadow()

@@ -72,6 +72,8 @@ class Operations(Observer):
         elif effect.kind == "copy":
             # Landing completes reading and writing alike.
             access.kind, access.done = "store", effect.accesses[0].done
+            first = effect.touches[0]
+            access.notes["sent"] = isinstance(first, Shared) and first.cta != touch.cta
         elif effect.kind == "wgmma":
             access.notes["registers"], access.notes["rows"] = effect.registers, effect.rows
             access.notes["warpgroup"] = list(range(effect.warp, effect.warp + 4))
