@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shutil
 import subprocess
@@ -72,6 +73,60 @@ def test_a_compressed_image_names_the_extra_that_it_needs(
 
 def test_a_package_that_is_there_is_given() -> None:
     assert require_package("json", "none", "a test").loads("1") == 1
+
+
+def test_the_newest_version_of_the_changelog_is_the_packages() -> None:
+    """While no version is released there is none in it, and then the tag `vX.Y.Z` is what this says."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    released = re.findall(r"^## \[?(\d+\.\d+\.\d+)\]?", text, re.MULTILINE)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", porter.__version__)
+    if released:
+        assert released[0] == porter.__version__
+    else:
+        assert "No version is released." in text
+    assert released == sorted(released, key=lambda v: tuple(map(int, v.split("."))), reverse=True)
+
+
+def interpreters() -> dict[str, str]:
+    """The other versions of Python that the package says it runs on, where they are installed."""
+    stated = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = {}
+    for version in stated:
+        places = [shutil.which(f"python{version}"), *map(str, sorted(pyenv.glob(f"{version}.*/bin/python{version}")))]
+        usable = [p for p in places if p is not None and version != own and _starts(p)]
+        if usable:
+            found[version] = usable[0]
+    return found
+
+
+def _starts(python: str) -> bool:
+    return subprocess.run([python, "-c", "import venv"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_other_versions_of_python_make_the_same_port(tmp_path: Path) -> None:
+    others = interpreters()
+    if not others:
+        pytest.skip("no other version of Python is installed")
+    pip = ["-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([sys.executable, *pip, "wheel", "--no-deps", "-w", tmp_path / "dist", ROOT], check=True)
+    (wheel,) = (tmp_path / "dist").iterdir()
+    shutil.copytree(ROOT / "corpus" / "gemm_ws", tmp_path / "gemm")
+    asked = ["-m", "porter", "port", "gemm/gemm_ws.cu", "--no-compile", "--no-config"]
+    wanted = subprocess.run(
+        [sys.executable, *asked], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=True
+    )
+    for version, python in others.items():
+        folder = tmp_path / version
+        subprocess.run([python, "-m", "venv", folder], check=True)
+        own = folder / "bin" / "python"
+        subprocess.run([own, *pip, "install", wheel], check=True)
+        compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path / "pycache")}
+        subprocess.run([own, "-W", "error", "-m", "compileall", "-q", ROOT / "porter"], check=True, env=compiled)
+        made = subprocess.run([own, *asked], cwd=tmp_path, env={}, capture_output=True, check=True)
+        assert made.stdout == wanted.stdout, version
 
 
 @pytest.mark.slow

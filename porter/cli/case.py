@@ -19,7 +19,7 @@ from porter.cli.inputs import require_directories, require_file
 from porter.cli.programs import program_request
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import json as report_json
-from porter.scan.draft.draft import Draft
+from porter.scan.draft.draft import UNKNOWN, Draft
 from porter.scan.draft.new import draft_case, has_main
 from porter.verify.capture.program import CaptureOptions
 from porter.verify.capture.simulated import capture_simulated
@@ -29,6 +29,9 @@ from porter.verify.drafted import Agreement, against_launch
 from porter.verify.problem import bind
 from porter.verify.program import build_runtime
 from porter.verify.program.source import executable_of
+
+MOST_GUESSES = 3
+"""Values that somebody can be asked to fill in."""
 
 
 @command
@@ -54,8 +57,8 @@ def case_new(
     for path in files:
         if path.exists():
             raise PorterError(Code.WOULD_OVERWRITE, path=path, reason="it is there already")
-    if program is None and not no_run and has_main(kernel, defines):
-        program = kernel
+    own = program is None and not no_run and has_main(kernel, defines)
+    program = kernel if own else program
     notes: list[Diagnostic] = []
     try:
         files[target] = draft.text().encode()
@@ -63,13 +66,21 @@ def case_new(
         if program is not None:
             require_file(program, "case new --program")
             request = (program, arguments, include_dirs, defines, flags)
-            notes += _held_against(session, draft, target, request)
+            try:
+                notes += _held_against(session, draft, target, request)
+            except PorterError as error:
+                if not own:
+                    raise
+                # nobody asked for it to be run: what its text tells stands
+                values = {"program": str(program), "reason": error.diagnostic.message}
+                notes.append(Diagnostic(Code.DRAFT_NOT_RUN, None, values, error.diagnostic.detail))
             files[target] = draft.text().encode()
             write_all({target: files[target]})
     except PorterError:
         _take_back(files)
         raise
     notes += _complaints(target)
+    notes += _objects(draft)
     session.report(notes)
     session.show(*(Text(f"wrote {path}") for path in files))
     session.show(*(Text(f"guess: {where}: {why}") for where, why in draft.guesses.items()))
@@ -122,6 +133,15 @@ def _taken_over(draft: Draft, agreement: Agreement) -> None:
         draft.guess(where, f"the launch {what}" if what.startswith("was") else what)
     for name, value in agreement.values.items():
         draft.fields["launch"][name] = value
+
+
+def _objects(draft: Draft) -> list[Diagnostic]:
+    """Parameters of which so many are not known that a launch had better say them."""
+    unknown = [why.removeprefix(UNKNOWN) for why in draft.guesses.values() if why.startswith(UNKNOWN)]
+    if len(unknown) <= MOST_GUESSES:
+        return []
+    values = {"count": str(len(unknown)), "kernel": draft.fields["entry"], "names": ", ".join(unknown)}
+    return [Diagnostic(Code.DRAFT_OBJECTS, None, values)]
 
 
 def _complaints(target: Path) -> list[Diagnostic]:

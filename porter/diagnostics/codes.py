@@ -194,6 +194,8 @@ class Code(Enum):
     CAPTURE_NO_CUPTI = verification.CAPTURE_NO_CUPTI
     CAPTURE_NOT_BUILT = verification.CAPTURE_NOT_BUILT
     CAPTURE_NOTHING = verification.CAPTURE_NOTHING
+    DRAFT_NOT_RUN = verification.DRAFT_NOT_RUN
+    DRAFT_OBJECTS = verification.DRAFT_OBJECTS
     CAPTURE_LEFT_OUT = verification.CAPTURE_LEFT_OUT
     CAPTURE_NO_SOURCE = verification.CAPTURE_NO_SOURCE
     GRADE_UNKNOWN = verification.GRADE_UNKNOWN

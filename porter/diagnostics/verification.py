@@ -357,6 +357,19 @@ CAPTURE_NOTHING = error(
     "A case is made of each launch that changes memory, in every process that the program starts.",
     "See what the program wrote; check --kernel; on a machine without a GPU use --backend sim.",
 )
+DRAFT_NOT_RUN = warning(
+    "PT5069",
+    "{program} was not run, so the draft is held against no launch: {reason}",
+    "The kernel's file is a program by itself. Where it runs, what its first launch shows is no guess.",
+    "Give what it is compiled with (-I, -D, --flag) and its arguments, or --no-run.",
+)
+DRAFT_OBJECTS = warning(
+    "PT5070",
+    "what {count} parameters of {kernel} hold is not known: {names}",
+    "Objects such as CuTe's layouts, copies and tensor map atoms are made by the library's own code, which no draft "
+    "follows; what they hold is in the bytes of a launch.",
+    "Make a case of a launch instead: `porter capture -o DIR -- PROGRAM`.",
+)
 CAPTURE_LEFT_OUT = warning(
     "PT5064",
     "a launch of {kernel} was left out: {reason}",

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
-from porter.diagnostics import Code, PorterError
+from porter.cli.main import main
+from porter.diagnostics import Code, ExitCode, PorterError
 from porter.scan.draft import dsl
 from porter.scan.draft import numbers as nums
 from porter.scan.draft.draft import Draft
@@ -359,3 +361,52 @@ def test_tensors_of_pytorch_are_what_the_kernel_takes_them_for(head: str, call: 
         "x": ("bf16", ["m", "k"], "input"), "w": ("bf16", ["n", "k"], "input"), "bias": ("f32", ["n"], "input"),
         "out": ("f32", ["m", "n"], "output"),
     }  # fmt: skip
+
+
+def drafted_by_command(text: str, folder: Path) -> Result:
+    (folder / "gemm.cu").write_text(text)
+    return CliRunner().invoke(main, ["case", "new", str(folder / "gemm.cu"), "-o", str(folder / "case.yaml")])
+
+
+def test_a_program_that_does_not_run_keeps_its_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: object) -> None:
+        raise PorterError(Code.NVCC_ERROR, path="gemm.cu", arch="sm_90a", text="common.h: No such file or directory")
+
+    monkeypatch.setattr("porter.cli.case._held_against", fails)
+    done = drafted_by_command(
+        KERNEL + LAUNCHES["variables"] + "\nint main() { run(0, 0, 0, 256, 256, 320); }\n", tmp_path
+    )
+    assert done.exit_code == 0, done.output
+    assert Code.DRAFT_NOT_RUN.id in done.output
+    assert "common.h" in done.output
+    assert load_case(tmp_path / "case.yaml").entry == "gemm"
+    asked = ["case", "new", str(tmp_path / "gemm.cu"), "-o", str(tmp_path / "again.yaml"), "--program"]
+    assert CliRunner().invoke(main, [*asked, str(tmp_path / "gemm.cu")]).exit_code == int(ExitCode.BUILD_FAILED)
+    assert not (tmp_path / "again.yaml").exists()
+
+
+@pytest.mark.parametrize(("count", "is_said"), [(2, False), (3, False), (4, True), (6, True)])
+def test_objects_of_a_library_are_a_launchs_to_say(count: int, is_said: bool, tmp_path: Path) -> None:
+    classes = ", ".join(f"class T{i}" for i in range(count))
+    params = ", ".join(f"T{i} t{i}" for i in range(count))
+    body = 'asm volatile("wgmma.fence.sync.aligned;"); c[0] = 0;'
+    done = drafted_by_command(
+        f"template <{classes}>\n__global__ void gemm({params}, float* c) {{ {body} }}\n", tmp_path
+    )
+    assert done.exit_code == 0, done.output
+    assert (Code.DRAFT_OBJECTS.id in done.output) == is_said
+    assert ("porter capture" in done.output) == is_said
+
+
+def test_tensor_maps_in_a_struct_have_names(tmp_path: Path) -> None:
+    source = KERNEL.replace(
+        "gemm(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUtensorMap mb, float* C,",
+        "gemm(const __grid_constant__ Maps maps, float* C,",
+    )
+    launch = "Maps maps; maps.ma = encode(A, M, K, 128); maps.mb = encode(B, N, K, 64); "
+    call = "gemm<<<dim3(N / 64, M / 128), 256, 50176>>>(maps, C, N, K); }"
+    path = tmp_path / "gemm.cu"
+    path.write_text(f"struct Maps {{ CUtensorMap ma, mb; }};\n{source}{HEAD}{launch}{call}")
+    made = draft_case(path).fields
+    assert [m["box"] for m in made["tensor_maps"].values()] == [[128, 64], [64, 64]]
+    assert made["params"][0] == {"struct": list(made["tensor_maps"])}

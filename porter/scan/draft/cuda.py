@@ -13,7 +13,7 @@ from porter.model.program import Program
 from porter.scan.draft import classes as cls
 from porter.scan.draft import numbers as nums
 from porter.scan.draft import references, sizes, tensors
-from porter.scan.draft.draft import Draft
+from porter.scan.draft.draft import UNKNOWN, Draft
 from porter.scan.draft.launches import best_launch, cluster_of, placed_tiles, struct_types
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.references import Epilogue, Product, Proposal
@@ -117,8 +117,7 @@ class CudaDraft:
         for param, argument in zip(self.kernel.params, self.facts.arguments, strict=False):
             self._numbers_in(argument, param.name)
         for param, argument in zip(self.kernel.params, self.facts.arguments, strict=False):
-            if isinstance(argument, MapValue):
-                self._add_map(argument, param.name)
+            self._maps_in(argument, param.name)
         for param, argument in zip(self.kernel.params, self.facts.arguments, strict=False):
             self._pointers_in(argument, param.name)
         self.numbers += [n for name, n in self.facts.parameters if isinstance(n, Num) and self._is_size(name)]
@@ -151,6 +150,13 @@ class CudaDraft:
             self.constants.setdefault(self._free(param), value.known)
         else:
             self.numbers.append(value)
+
+    def _maps_in(self, value: Any, param: str) -> None:
+        if isinstance(value, MapValue):
+            self._add_map(value, param)
+        elif isinstance(value, Record):
+            for name, item in value.items.items():
+                self._maps_in(item, name)
 
     def _add_map(self, value: MapValue, param: str) -> None:
         name = self._free(param if not value.fields else value.name)
@@ -491,7 +497,7 @@ class CudaDraft:
             return value.written()
         if isinstance(value, Record):
             return self._struct(value, index)
-        self.draft.guess(f"params[{index}]", f"the value of {self.kernel.params[index].name}")
+        self.draft.guess(f"params[{index}]", f"{UNKNOWN}{self.kernel.params[index].name}")
         return 0
 
     def _struct(self, value: Record, index: int) -> dict[str, Any]:

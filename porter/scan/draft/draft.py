@@ -13,6 +13,10 @@ LINE = 116
 """Columns of a line of a case file."""
 
 
+UNKNOWN = "the value of "
+"""Begins the reason of a guess at a parameter."""
+
+
 @dataclass
 class Draft:
     """The fields of a case by name. `guesses` says of a field (`tensors.C`, `reference`) what is assumed there; `notes`
