@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fakes_cli import porter
 
+from porter.build import trust
 from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
@@ -192,9 +193,11 @@ def test_a_planted_mistake_fails_the_gate(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["gemm_ws", "gemm_persistent", "gemm_two_n", "gemm_mn_major", "gemm_tf32", "gemm_rs", "gemm_cluster",
-     "gemm_pipelined", "gemm_struct"],
+     "gemm_fp8_scaled", "gemm_fused", "gemm_pipelined", "gemm_struct", "attention_fwd"],
 )  # fmt: skip
-def test_the_gate_takes_a_corpus_kernel(name: str) -> None:
+def test_the_gate_takes_a_corpus_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # references of some cases are functions
+    monkeypatch.setattr(trust, "_said", True)
     assert failure(made(name)) == ""
 
 

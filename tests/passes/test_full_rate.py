@@ -4,12 +4,14 @@ missing fact. Values and order are shown by the cases of `tests/verify/test_full
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from porter.diagnostics import Code
 from porter.lang.sources import load_sources
+from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions, PortResult, port_sources
 
 WGMMA = """\
@@ -72,6 +74,11 @@ def texts(result: PortResult) -> tuple[str, str]:
 
 PRODUCER = "const int wg = threadIdx.x / 128; if (wg == 0) { if (threadIdx.x == 0) out[0] = 1; return; }"
 
+MEET = """\
+__device__ void meet(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+__device__ void wake(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+"""
+TURNS = {"HEAD": MEET, "BEFORE": "meet(1 + consumer, 256);", "AFTER": "wake(2 - consumer, 256);"}
 TAKEN = {
     "index": {},
     "shifted": {"ROLE": "const int consumer = threadIdx.x >> 7;"},
@@ -97,6 +104,31 @@ TAKEN = {
         "AFTER": 'asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");',
     },
 }
+TAKEN |= {
+    "turns": TURNS,
+    "turns, the first one woken": TURNS | {"ROLE": f"{CONSUMER} if (consumer == 1) wake(1, 256);"},
+    "turns in asm": {
+        "BEFORE": 'asm volatile("bar.sync %0, 256;" ::"r"(1 + consumer) : "memory");',
+        "AFTER": 'asm volatile("bar.arrive %0, 256;" ::"r"(2 - consumer) : "memory");',
+    },
+    "turns by a template": {
+        "HEAD": "template <int T> __device__ void meet(int id) "
+        '{ asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(T) : "memory"); }\n',
+        "BEFORE": "meet<256>(1 + consumer);",
+    },
+    "a barrier of both": {"HEAD": MEET, "AFTER": "meet(3, 256);"},
+}
+
+
+@pytest.mark.parametrize("name", [n for n in TAKEN if n.startswith("turns")])
+def test_turns_are_dropped(tmp_path: Path, name: str) -> None:
+    kernel, _ = texts(ported(tmp_path, **TAKEN[name]))
+    body = kernel[kernel.index("kernel(float") :]
+    assert not re.search(r"meet|wake|bar\.", body)
+
+
+def test_a_barrier_of_both_stays(tmp_path: Path) -> None:
+    assert "meet(3, 256);" in texts(ported(tmp_path, **TAKEN["a barrier of both"]))[0]
 
 
 @pytest.mark.parametrize("name", TAKEN)
@@ -146,6 +178,18 @@ REFUSED = {
         },
         "B descriptor",
     ),
+    "turns for more threads": (TURNS | {"AFTER": "wake(2 - consumer, 384);"}, "take turns"),
+    "turns in a value": (TURNS | {"AFTER": "const int woken = (wake(2 - consumer, 256), 1);"}, "take turns"),
+    "turns with a way else": (
+        TURNS | {"AFTER": "if (steps) wake(2 - consumer, 256); else out[0] = 1;"},
+        "take turns",
+    ),
+    "turns by a helper": (
+        TURNS
+        | {"HEAD": f"{MEET}__device__ void turn(int who) {{ meet(1 + who, 256); }}\n", "AFTER": "turn(consumer);"},
+        "on which named barrier",
+    ),
+    "a barrier by a pointer": ({"HEAD": MEET, "AFTER": "meet(int(out[0]), 256);"}, "on which named barrier"),
     "the index as a whole": ({"ROLE": "auto t = threadIdx; const int consumer = t.x / 128;"}, "as a whole"),
     "asm": (
         {"ROLE": 'unsigned t; asm("mov.u32 %0, %%tid.x;" : "=r"(t)); const int consumer = threadIdx.x / 128;'},
@@ -193,6 +237,20 @@ def test_n_of_8_is_refused(tmp_path: Path) -> None:
     path.write_text(text)
     result = port_sources(load_sources(path), PortOptions(full_rate=True))
     assert missing(result) == ["N is 8, and an M=128 MMA takes multiples of 16"]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_one_source_for_both_chips_keeps_hoppers_index(tmp_path: Path, inline: bool) -> None:
+    path = tmp_path / "kernel.cu"
+    ported(tmp_path, **TURNS)
+    options = PortOptions(full_rate=True, keep_hopper=True, placement=Placement(inline=inline))
+    result = port_sources(load_sources(path), options)
+    assert int(result.exit_code) == 0, [str(d) for d in result.diagnostics]
+    kernel, _ = texts(result)
+    assert "const int consumer = threadIdx.x / 128;" in kernel
+    assert "const int consumer = tcgen05::thread_index() / 128;" in kernel
+    assert kernel.count("meet(1 + consumer, 256);") == 1
+    assert not inline or kernel.index("thread_index() {") < kernel.index("= tcgen05::thread_index()")
 
 
 def test_compat_is_what_it_was(tmp_path: Path) -> None:

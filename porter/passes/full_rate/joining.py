@@ -51,7 +51,7 @@ class Consumers:
     _seen: set[int] = field(default_factory=set)
 
     @cached_property
-    def _sameness(self) -> Sameness:
+    def sameness(self) -> Sameness:
         return Sameness(self.program, self.threads, self.kernel.roles.first)
 
     @cached_property
@@ -90,7 +90,7 @@ class Consumers:
             return
         parts = node.type in ("switch_statement", "conditional_expression") or node.type in LOOPS
         condition = node.child_by_field_name("condition") if parts else None
-        if condition is not None and self._matters(function, node) and not self._sameness.same(function, condition):
+        if condition is not None and self._matters(function, node) and not self.sameness.same(function, condition):
             text = " ".join(function.text(condition).split())
             yield Missing(function, function.span(condition), f"the consumers may part at `{text}`")
             return
@@ -100,10 +100,10 @@ class Consumers:
     def _branch(self, function: Function, node: Node) -> Iterator[Missing]:
         condition = node.child_by_field_name("condition")
         arms = [node.child_by_field_name(n) for n in ("consequence", "alternative")]
-        taken = self._sameness.truth(function, condition) if condition is not None else None
+        taken = self.sameness.truth(function, condition) if condition is not None else None
         if taken is not None:
             arms = [arms[0] if taken else arms[1]]
-        elif condition is not None and not self._sameness.same(function, condition):
+        elif condition is not None and not self.sameness.same(function, condition):
             before = self._comes_before(function, node)
             if any(arm is not None and (self._matters(function, arm) or (before and _leaves(arm))) for arm in arms):
                 text = " ".join(function.text(condition).split())
@@ -142,7 +142,7 @@ class Consumers:
                     yield Missing(function, span, f"N is {step.op.n}, and an M=128 MMA takes multiples of 16")
                 for name, text in (("the B descriptor", step.b), ("scale-d", step.scale_d)):
                     node = next((n for e, n in nodes.items() if " ".join(e.split()) == text), None)
-                    if node is not None and not self._sameness.same(function, node):
+                    if node is not None and not self.sameness.same(function, node):
                         yield Missing(function, span, f"{name} `{text}` may be another one in the other consumer")
 
 

@@ -72,14 +72,16 @@ def _holds(function: Function, span: Span) -> bool:
     return whole.start <= span.start and span.end <= whole.end
 
 
-def rename(context: PortContext, kernels: Sequence[Function]) -> tuple[list[Edit], list[Missing]]:
-    """The edits that rename the threads of `kernels`, or what keeps them from it."""
+def rename(
+    context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]
+) -> tuple[list[Edit], list[Missing]]:
+    """The edits that rename the threads of `kernels`, but for what is `dropped`; or what keeps them from it."""
     program = context.program
     others = [k for k in program.kernels if not any(k is one for one in kernels)]
     mine, foreign = reached(program, kernels), reached(program, others)
     missing = [*_opaque(program, kernels[0], mine)]
     edits = []
-    written = [e for found in context.edits.values() for e in found]
+    written = [*dropped, *(e for found in context.edits.values() for e in found)]
     for place in places(program):
         owner = place.function
         if owner is not None and id(owner) in foreign and id(owner) not in mine:

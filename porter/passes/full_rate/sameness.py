@@ -44,15 +44,18 @@ class Sameness:
     def _values(self) -> ThreadValues:
         return ThreadValues(self.program, (self.first + 2) * WARPGROUP)
 
+    def by_warp(self, function: Function, node: Node) -> list[int | None]:
+        """The value that an expression has in each warp, None where its threads differ or it is not known."""
+        return self._values.by_warp(function, node)[self.first * WARPS :]
+
     def known(self, function: Function, node: Node) -> int | None:
         """The value that an expression has in all these threads, None if it is not known or differs."""
-        found = set(self._values.by_warp(function, node)[self.first * WARPS :])
+        found = set(self.by_warp(function, node))
         return found.pop() if len(found) == 1 else None
 
     def truth(self, function: Function, node: Node) -> bool | None:
         """What all these threads answer to a condition."""
-        warps = self._values.by_warp(function, node)[self.first * WARPS :]
-        found = {None if v is None else bool(v) for v in warps}
+        found = {None if v is None else bool(v) for v in self.by_warp(function, node)}
         return found.pop() if len(found) == 1 else None
 
     def same(self, function: Function, node: Node) -> bool:
@@ -134,7 +137,7 @@ class Sameness:
         while True:
             before = len(found)
             for key, node in self._set(function):
-                if key in found or not self._comes_to(function, node):
+                if key in found or not self.comes_to(function, node):
                     continue
                 if self._own(function, node) or self._where_parted(function, node):
                     found.add(key)
@@ -189,7 +192,7 @@ class Sameness:
                         return True
         return False
 
-    def _comes_to(self, function: Function, node: Node) -> bool:
+    def comes_to(self, function: Function, node: Node) -> bool:
         """Whether the consumers may come to a place, as far as the branches around it tell."""
         inner, current = node, node.parent
         while current is not None and inner.id != function.body.id:

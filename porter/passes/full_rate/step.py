@@ -12,6 +12,7 @@ from porter.model.thread_values import several_dimensions
 from porter.passes.context import PortContext
 from porter.passes.full_rate.joining import Consumers, Missing
 from porter.passes.full_rate.renaming import rename
+from porter.passes.full_rate.turns import turns
 from porter.passes.needs import NOTHING, Common
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -24,15 +25,34 @@ def take(context: PortContext, common: Common) -> bool:
     found = list(_missing(context, common))
     edits: list[Edit] = []
     if context.kernels and not found:
-        edits, found = rename(context, [k.function for k in context.kernels])
+        dropped, found = _without_turns(context)
+        edits, more = rename(context, [k.function for k in context.kernels], dropped)
+        found += more
     names = ", ".join(k.function.name for k in context.kernels)
     for one in {(m.function.file.path, m.span, m.what): m for m in found}.values():
         context.report(Code.FULL_RATE_LEFT, one.function, one.span, kernel=names, what=one.what)
     if found or not context.kernels:
         return False
-    context.edits.setdefault(RULE, []).extend(edits)
+    context.edits.setdefault(RULE, []).extend([*edits, *dropped])
     context.helpers.joined, context.helpers.issuer = True, context.kernels[0].roles.first * (WARPGROUP // WARP)
     return True
+
+
+def _without_turns(context: PortContext) -> tuple[list[Edit], list[Missing]]:
+    """The edits that drop the named barriers on which consumers take turns."""
+    edits, missing = [], []
+    for kernel in context.kernels:
+        sameness = Consumers(context.program, context.flow.threads, kernel).sameness
+        lines, more = turns(context.program, sameness, kernel)
+        edits += [Edit(function.file.path, span, b"") for function, span in lines]
+        missing += more
+    written = [e for found in context.edits.values() for e in found]
+    for edit in edits:
+        if any(e.path == edit.path and (e.span.overlaps(edit.span) or edit.span.start < e.span.start < edit.span.end)
+               for e in written):  # fmt: skip
+            function = context.kernels[0].function
+            missing.append(Missing(function, edit.span, "another step of the port writes where consumers take turns"))
+    return edits, missing
 
 
 def leave(context: PortContext, what: str) -> None:
