@@ -207,6 +207,30 @@ def test_counts_that_nobody_meets_do_not_agree(tmp_path, change, wrong):
     assert {n: b.agrees for n, b in found.items()} == {"full[]": wrong != "full[]", "empty[]": wrong != "empty[]"}
 
 
+def test_parts_of_one_array_have_no_extent_of_their_own(tmp_path):
+    parts = "uint64_t bars[8]; const uint32_t full = to_shared(bars), empty = full + 8 * 4;"
+    body = (PLAIN + split(**USUAL)).replace("uint64_t full[4], empty[4];", parts)
+    for name in ("full", "empty"):
+        body = body.replace(f"init(&{name}[i],", f"start({name} + 8 * i,").replace(
+            f"&{name}[stage]", f"{name} + 8 * stage"
+        )
+    above = "".join(
+        f"__device__ void {name}(uint32_t bar{more}) {{ {text.replace('to_shared(bar)', 'bar')} }}\n"
+        for name, more, text in (
+            ("start", ", uint32_t count", INIT), ("come", "", ARRIVE), ("bytes", ", uint32_t n", EXPECT),
+            ("await", ", uint32_t parity", WAIT), ("fetch", ", void* dst, const void* map, int x, int y", LOAD),
+        )
+    )  # fmt: skip
+    body = body.replace(
+        "load(tile[stage], map, full + 8 * stage, i * 64, 0)", "fetch(full + 8 * stage, tile[stage], map, i * 64, 0)"
+    )
+    for before, after in (("wait(", "await("), ("expect(", "bytes("), ("arrive(", "come(")):
+        body = body.replace(before, after)
+    found = barriers(of(tmp_path, body, above))
+    assert set(found) == {"bars", "bars + 8 * 4"}
+    assert [(b.extent, b.agrees) for b in found.values()] == [(None, True), (None, True)]
+
+
 def test_macros_of_calls_are_not_read_and_said(tmp_path):
     body = (PLAIN + split(**USUAL)).replace("arrive(&empty[stage])", "DONE(stage)")
     found = of(tmp_path, body, "#define DONE(s) arrive(&empty[s])")

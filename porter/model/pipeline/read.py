@@ -131,6 +131,8 @@ class _Reading:
             if count.value is None:
                 self._miss(f"what `{count.text}` comes to, the count of {name}", _at(inits[0]))
         extent, storage = self._declared(name)
+        if self._shares_array(name):
+            extent = None
         return Barrier(
             name, extent, storage, counts, tuple(map(_at, inits)),
             tuple(self._arrival(o) for o in arriving),
@@ -203,6 +205,13 @@ class _Reading:
                     return (self.number(self.kernel.text(extents[0])) if extents else Number("1", 1)), storage
                 return self._member_extent(word[-1]), storage
         return self._member_extent(word[-1]) if len(word) > 1 else None, self._storage(word[0])
+
+    def _shares_array(self, name: str) -> bool:
+        """Whether another mbarrier is told apart from this one by an offset in the same array."""
+        names = {split_index(o.barrier)[0] for o in self.walk.operations if o.barrier}
+        word = re.match(r"\w+", name)
+        parts = [n for n in names if word is not None and re.match(rf"{word[0]}\b(?!\[|\.|->)", n)]
+        return len(parts) > 1
 
     def _storage(self, name: str) -> str:
         """The memory of an object that is reached by a pointer or reference."""
