@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -63,7 +63,19 @@ def of_case(
         port_of or partial(plan_of_case, port=port),
         finished=port is not None,
     )
-    return [_candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None], notes
+    read = [_candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
+    return [read[0], *(with_stages_of(read[0], one) for one in read[1:])] if read else [], notes
+
+
+def with_stages_of(original: Candidate, port: Candidate) -> Candidate:
+    """A port whose text does not say its stages, with those of its original, if it loads the same in each."""
+    first, shape = original.reading.shape, port.reading.shape
+    if first is None or shape is None or shape.stages is not None or first.stages is None:
+        return port
+    if (first.load_bytes, first.roles) != (shape.load_bytes, shape.roles):
+        return port
+    said = (*shape.assumed, "the port has as many stages as its original")
+    return replace(port, reading=Reading(replace(shape, stages=first.stages, assumed=said), port.reading.unknown))
 
 
 def calibration_of(session: Session, path: Path | None) -> Calibration | None:

@@ -16,8 +16,8 @@ _BESIDE = 4096
 
 def ring_stages(code: Code, loops: Sequence[Loop], nbytes: int | None, smem: int | None) -> int | None:
     """The number of stages: what an index is compared with before it returns to 0, if shared memory holds as many; else
-    as many as fill a launch's shared memory, or as mbarriers are initialized for. None where the text leaves several,
-    or none."""
+    as many as fill a launch's shared memory, or as mbarriers are initialized for and it has room for. None where the
+    text leaves several, or none."""
     fitting = (smem or SHARED_LIMIT) // nbytes if nbytes else 0
     if smem is not None and fitting == 1:
         return 1
@@ -29,7 +29,10 @@ def ring_stages(code: Code, loops: Sequence[Loop], nbytes: int | None, smem: int
         return wrapped.pop()
     if smem is not None and nbytes and fitting and smem - fitting * nbytes <= _BESIDE:
         return fitting if not wrapped or fitting in wrapped else None
-    agreed = _by_barriers(code, most) & wrapped
+    barriers = _by_barriers(code, most)
+    if smem is not None and not wrapped and fitting >= 2 and fitting in barriers:
+        return fitting
+    agreed = barriers & wrapped
     return agreed.pop() if len(agreed) == 1 else None
 
 

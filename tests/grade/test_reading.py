@@ -93,6 +93,18 @@ def test_shared_memory_that_a_launch_fills_says_the_stages() -> None:
     assert found.stages == 7
 
 
+@pytest.mark.parametrize(("barriers", "stages"), [(6, 3), (8, 3), (12, None), (2, None)])
+def test_barriers_for_as_many_stages_as_there_is_room_for(barriers: int, stages: int | None) -> None:
+    """Beside three stages lies what an epilogue stores; two mbarriers a stage, and up to three others."""
+    lines = [line for line in kernel(RING).splitlines() if not line.startswith("selp")]
+    at = next(i for i, line in enumerate(lines) if line.startswith("tcgen05.alloc"))
+    lines[at:at] = [f"mbarrier.init.shared::cta.b64 [%r4+{8 * i}], 1;" for i in range(barriers)]
+    smem = 3 * (RING.load_bytes or 0) + 20000
+    found = read("\n".join(lines), Launch(RING.residency.threads, smem, row_bytes=128)).shape
+    assert found is not None
+    assert found.stages == stages
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [

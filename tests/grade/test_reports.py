@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from grade.kernels import kernel
 
-from porter.cli.grading import Candidate
+from porter.cli.grading import Candidate, with_stages_of
 from porter.cli.main import main
 from porter.grade.calibration import ladders
 from porter.grade.model import grade
@@ -39,6 +40,21 @@ def document(one: Brief) -> dict[str, Any]:
     made = report_json.document("grade", 0, one.body() | {"diagnostics": []})
     jsonschema.validate(made, report_json.schema("grade"))
     return made
+
+
+@pytest.mark.parametrize(
+    ("other", "stages"),
+    [({}, 7), ({"load_bytes": 100}, None), ({"roles": "serial"}, None), ({"stages": 3}, 3)],
+    ids=str,
+)
+def test_a_port_has_the_stages_of_its_original(other: dict[str, Any], stages: int | None) -> None:
+    """Where its own text does not say them, and it loads as the original does."""
+    original = Candidate("original", "gemm", "sm_90a", Reading(FAST, ()))
+    port = Candidate("port", "gemm", "sm_100a", Reading(replace(FAST, **{"stages": None, **other}), ()))
+    found = with_stages_of(original, port).reading.shape
+    assert found is not None
+    assert found.stages == stages
+    assert bool(found.assumed) is (stages == 7)
 
 
 def test_a_line_has_original_beside_port() -> None:
