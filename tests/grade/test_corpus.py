@@ -39,6 +39,15 @@ def test_what_is_not_graded_is_said_why(script: ModuleType) -> None:
     assert all("limit" in one or one["unknown"] for row in ROWS for one in (row["original"], *row["ports"].values()))
 
 
+@pytest.mark.parametrize("kernel", ["gemm_ws", "gemm_persistent", "gemm_fp8_scaled", "attention_fwd"])
+def test_full_rate_is_graded_above_compat(kernel: str, script: ModuleType) -> None:
+    assert script.styles() == ("compat", "full-rate")
+    (row,) = (r for r in ROWS if r["kernel"] == kernel)
+    compat, full = (row["ports"][style]["percent_of_nominal"] for style in script.styles())
+    assert full >= 40
+    assert full > 1.25 * compat
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["gemm_ws", "gemm_persistent", "attention_fwd"])
 def test_the_record_is_what_the_command_says(kernel: str, script: ModuleType) -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, launch_options, rules_option, trust_option
+from porter.cli.commands.shared import (
+    Command,
+    keep_option,
+    launch_options,
+    rules_option,
+    style_option,
+    trust_option,
+)
 
 
 @click.command(cls=Command)
@@ -41,6 +48,7 @@ from porter.cli.commands.shared import Command, keep_option, launch_options, rul
               help="Where else headers are.")  # fmt: skip
 @launch_options
 @rules_option
+@style_option
 @keep_option
 @trust_option
 def grade() -> None:
@@ -48,7 +56,7 @@ def grade() -> None:
 
     PATH is a kernel with a case (its original on an H100 and its port on a B200 are graded side by side), PTX or a
     file with PTX in it, or a program, which is run on the simulator for what it launches. With `--ptx FILE --launch
-    launch.yaml` one launch is graded.
+    launch.yaml` one launch is graded. A port of `--style full-rate` is graded as it is made; `porter port` proves it.
 
     Trust the order of kernels for one problem and the limiting part, not the rate: docs/grade.md says how far. Exit
     code 6: a kernel is not graded, because facts are missing; they are named.
