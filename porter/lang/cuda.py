@@ -178,7 +178,17 @@ def _unparsed(tree: Tree) -> Iterator[Span]:
 
 
 DEEPEST = 1_000
-"""Brackets inside of each other. What goes through a tree takes a time that grows with the square of its depth."""
+"""Brackets or branches inside of each other. What goes through a tree takes a time that grows with the square of its
+depth."""
+_MOST = {
+    "#define lines": (b"define", rb"^[ \t]*#[ \t]*define\b", 50_000),
+    "#if lines": (b"if", rb"^[ \t]*#[ \t]*if", 20_000),
+    "asm statements": (b"asm", rb"\b(?:asm|__asm|__asm__)\b(?=[\s\w]*\()", 20_000),
+    "semicolons": (b";", rb";", 100_000),
+}
+"""What a file may have: a word of each, what matches one, and how many, which is more than any kernel's library has and
+is read in seconds."""
+_NESTING = re.compile(rb"\belse\s+if\b|\b(?:if|else|for|while|do)\b|\{|[;}](?P<more>\s*(?=else\b))?")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"([{)]}"))
 _DEPTHS = bytes.maketrans(b"([{)]}", b"\2\2\2\0\0\0")
 
@@ -190,12 +200,38 @@ def parse_cuda(path: str, source: bytes, macros: MacroUses = NO_MACROS) -> CudaF
     definitions are learnt here.
 
     Raises:
-        PorterError: TOO_LARGE: brackets nested deeper than `DEEPEST`.
+        PorterError: TOO_LARGE: brackets or branches nested deeper than `DEEPEST`, or more of something than `_MOST`.
     """
+    for what, (word, pattern, most) in _MOST.items():
+        if source.count(word) > most and (count := len(re.findall(pattern, source, re.MULTILINE))) > most:
+            raise PorterError(Code.TOO_LARGE, Location(path), what=f"{count} {what}; at most {most}")
     depth = max(accumulate(b - 1 for b in source.translate(_DEPTHS, _NO_BRACKETS)), default=0)
     if depth > DEEPEST:
         raise PorterError(Code.TOO_LARGE, Location(path), what=f"brackets nested {depth} deep")
+    if _branches(source) > DEEPEST and (depth := _branches(lexed(source).plain)) > DEEPEST:
+        raise PorterError(Code.TOO_LARGE, Location(path), what=f"branches nested {depth} deep")
     return CudaFile(path, source, macros)
+
+
+def _branches(source: bytes) -> int:
+    """How deep branches and loops without braces go, one in the other: `else if` in the branch before it."""
+    if source.count(b"if") + source.count(b"for") + source.count(b"while") <= DEEPEST:
+        return 0
+    deepest = 0
+    depths = [0]
+    for token in _NESTING.finditer(source):
+        first = token[0][:1]
+        if first == b"{":
+            depths.append(0)
+        elif first in b";}":
+            if first == b"}" and len(depths) > 1:
+                depths.pop()
+            if token["more"] is None:
+                depths[-1] = 0
+        else:
+            depths[-1] += 1
+            deepest = max(deepest, depths[-1])
+    return deepest
 
 
 _PRAGMA = re.compile(rb"#[ \t]*pragma[^\n]*")

@@ -116,7 +116,7 @@ def _expansions(sources: SourceSet) -> Iterator[tuple[CudaFile, _Expander]]:
                 definitions.setdefault(macro.name, []).append(macro)
     rounds = min(max((len(d) for d in definitions.values()), default=1), _MOST_DEFINITIONS)
     for chosen in range(rounds):
-        macros = {name: _read(d[min(chosen, len(d) - 1)]) for name, d in definitions.items()}
+        macros = _Macros({name: d[min(chosen, len(d) - 1)] for name, d in definitions.items()})
         for file in sources.files.values():
             yield file, _Expander(macros)
 
@@ -127,7 +127,7 @@ def expanded_text(text: str, macros: Mapping[str, MacroText]) -> str:
     Raises:
         TooLong: an expansion does not end, or grows beyond what anybody writes by hand.
     """
-    expander = _Expander({name: _read(macro) for name, macro in macros.items()}, strict=True)
+    expander = _Expander(_Macros(macros), strict=True)
     return "".join(" " * t.spaced + t.text for t in expander.stream(text))
 
 
@@ -222,10 +222,28 @@ def _read(macro: MacroText) -> _Macro:
     return _Macro(macro.name, names, variadic, body)
 
 
+class _Macros:
+    """Macros by name, each read when it is asked for: most are never used."""
+
+    def __init__(self, texts: Mapping[str, MacroText]) -> None:
+        self._texts = texts
+        self._known: dict[str, _Macro] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._texts
+
+    def get(self, name: str) -> _Macro | None:
+        if name not in self._known:
+            if name not in self._texts:
+                return None
+            self._known[name] = _read(self._texts[name])
+        return self._known[name]
+
+
 class _Expander:
     """Macro expansion with hide sets (Prosser's algorithm, which the C standard's text was written from)."""
 
-    def __init__(self, macros: dict[str, _Macro], strict: bool = False) -> None:
+    def __init__(self, macros: _Macros, strict: bool = False) -> None:
         self.macros = macros
         self.strict = strict
         self._left = _MOST_TOKENS

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
+from porter.lang.asm import AsmStatement
 from porter.lang.cuda import enclosing, find
 from porter.model.accumulators import Accumulator, AccumulatorMap
 from porter.model.empty_calls import only_aborts
@@ -40,6 +41,8 @@ class FlowBuilder(FlowCalls):
         self.stores: dict[int, list[Accumulator]] = {}
         self._is_whole = False
         self._found_meetings: dict[int, list[Node]] = {}
+        self._asm_by_node: dict[int, dict[int, AsmStatement]] = {}
+        """By id of a function: its asm statements by the ids of their nodes."""
         self._statements = {s.statement.node.id: s for s in program.statements}
         self._declared: dict[int, list[Accumulator]] = {}
         for accumulator in accumulators.accumulators:
@@ -321,7 +324,10 @@ class FlowBuilder(FlowCalls):
 
     def _plain_asm(self, frame: Frame, node: Node) -> list[Item]:
         """Registers pinned by an empty asm statement are neither read nor written."""
-        statement = next((s for s in frame.function.asm if s.node.id == node.id), None)
+        function = frame.function
+        if id(function) not in self._asm_by_node:
+            self._asm_by_node[id(function)] = {s.node.id: s for s in reversed(function.asm)}
+        statement = self._asm_by_node[id(function)].get(node.id)
         if statement is None or not statement.template.strip():
             return []
         items: list[Item] = []

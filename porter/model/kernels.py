@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -123,11 +124,12 @@ def _is_top(function: Function, node: Node) -> bool:
 
 def contains_tensor_core(program: Program, function: Function, node: Node, uses: set[int]) -> bool:
     """Whether a statement issues, commits or waits for MMAs, itself or through a callee."""
-    for statement in program.statements:
-        if statement.function.file is function.file and statement.function.shift == 0:
-            at = statement.statement.node
-            if node.start_byte <= at.start_byte and at.end_byte <= node.end_byte:
-                return True
+    spans = program.statement_spans(function.file)
+    at = bisect_left(spans, (node.start_byte, 0))
+    while at < len(spans) and spans[at][0] <= node.end_byte:
+        if spans[at][1] <= node.end_byte:
+            return True
+        at += 1
     for inner in find(node, "call_expression"):
         for candidate in _calls_at(program, function, inner):
             if any(id(t) in uses for t in program.targets(candidate)):

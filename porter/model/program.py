@@ -10,7 +10,7 @@ from functools import cached_property
 
 from porter.diagnostics import Code, Location
 from porter.lang.asm import AsmStatement
-from porter.lang.cuda import find
+from porter.lang.cuda import CudaFile, find
 from porter.lang.macros import Macros
 from porter.lang.sources import SourceSet
 from porter.model.constants import Constants, macro_texts, visible
@@ -77,6 +77,9 @@ class Program:
     """Those of them whose name is a macro."""
     _callers: dict[int, list[Call]] = field(default_factory=dict, repr=False)
     _visible: dict[int, Constants] = field(default_factory=dict, repr=False)
+    _spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict, repr=False)
+    _spans_of: tuple[int, int] = (0, 0)
+    """The list of `statements` that `_spans` was made of, and how long it was."""
     leaf_calls: set[int] = field(default_factory=set, repr=False)
     """ids of the nodes of calls that a rule speaks for although the function's body is at hand."""
     leaf_bodies: list[Function] = field(default_factory=list, repr=False)
@@ -211,6 +214,19 @@ class Program:
 
     def uses_tensor_core(self) -> set[int]:
         return self.reaching(s.function for s in self.statements)
+
+    def statement_spans(self, file: CudaFile) -> list[tuple[int, int]]:
+        """Bytes of the nodes of a file's `statements`, sorted, without those in bodies of macros."""
+        of = (id(self.statements), len(self.statements))
+        if self._spans_of != of:
+            self._spans_of, self._spans = of, {}
+            for statement in self.statements:
+                if statement.function.shift == 0:
+                    node = statement.statement.node
+                    self._spans.setdefault(id(statement.function.file), []).append((node.start_byte, node.end_byte))
+            for spans in self._spans.values():
+                spans.sort()
+        return self._spans.get(id(file), [])
 
     @cached_property
     def calls_by_node(self) -> dict[int, list[Call]]:

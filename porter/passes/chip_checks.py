@@ -99,7 +99,9 @@ def _places(
     numbers = {e.span.end: int(n[0]) for r, e in edits if r in COMPARING for n in [_DIGITS.search(e.replacement)] if n}
     reader = _Reader(file.source, names, lambda node: names.is_constant(file, node), numbers)
     yield from reader.places(file.root, unsure)
-    for macro in file.lexed.macros():
+    macros = list(file.lexed.macros())
+    # asked at once first: there may be thousands
+    for macro in macros if names.mentions(b"\n".join(m.body for m in macros)) else ():
         text = b"void f() {" + macro.body.replace(b"\\\n", b" \n").replace(b"\\\r\n", b" \r\n") + b";}"
         if names.mentions(text):
             inner = _Reader(text, names, lambda node: False, {})

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from porter.lang.text import Span
 from porter.model.facts import Commit, Fact, Fence, Wait
 from porter.model.functions import Function, Style
@@ -20,14 +22,17 @@ _FACTS: dict[Step, type[Fact]] = {Step.FENCE: Fence, Step.COMMIT: Commit, Step.W
 
 def rewrite_statements(context: PortContext) -> None:
     """Replace every asm statement that holds wgmma."""
+    blocks: dict[int, Counter[int]] = {}
     for statement in context.program.statements:
         function = statement.function
-        named = mma_issue.can_name(statement)
         lines: list[str] = []
         rule = RULE
         for step in statement.steps:
             if isinstance(step, MmaStep):
                 rule = mma_issue.RULE
+                if id(function) not in blocks:
+                    blocks[id(function)] = mma_issue.mmas_in_blocks(function)
+                named = mma_issue.can_name(statement, blocks[id(function)])
                 emitter, written = mma_issue.rewrite(context, statement, step, named)
                 lines += written
             else:

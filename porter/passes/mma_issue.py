@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 
 from porter.lang.cuda import enclosing
@@ -141,8 +142,20 @@ def _says_idesc(source: bytes) -> bool:
     return b"idesc" in source
 
 
-def can_name(statement: TensorCoreStatement) -> bool:
-    """Whether a constant `idesc` may be declared in front: one MMA in the statement's block, no macro."""
+def mmas_in_blocks(function: Function) -> Counter[int]:
+    """How many MMAs each block of a function has, by its id, without those of the blocks in it."""
+    found: Counter[int] = Counter()
+    for statement in function.asm:
+        if count := statement.template.count("wgmma.mma_async"):
+            block = enclosing(statement.node, "compound_statement")
+            if block is not None:
+                found[block.id] += count
+    return found
+
+
+def can_name(statement: TensorCoreStatement, blocks: Counter[int]) -> bool:
+    """Whether a constant `idesc` may be declared in front: one MMA in the statement's block, no macro. `blocks` are
+    the `mmas_in_blocks` of its function."""
     function = statement.function
     if function.style is Style.MACRO or _says_idesc(function.file.source):
         return False
@@ -150,12 +163,7 @@ def can_name(statement: TensorCoreStatement) -> bool:
     parent = statement.statement.node.parent
     if block is None or parent is None or parent.parent is None or parent.parent.id != block.id:
         return False
-    same_block = 0
-    for other in function.asm:
-        home = enclosing(other.node, "compound_statement")
-        if home is not None and home.id == block.id and "wgmma.mma_async" in other.template:
-            same_block += other.template.count("wgmma.mma_async")
-    return same_block == 1
+    return blocks[block.id] == 1
 
 
 def _plain(context: PortContext, function: Function, text: str | None) -> str | None:

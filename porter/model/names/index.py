@@ -59,10 +59,16 @@ class Indexer:
         self._forward = {f.node.id: f for f in forward}
         self._outside: list[tuple[FunctionSymbol, Path, int]] = []
         self._file: CudaFile
+        self._guards: set[int] = set()
         self._conditional = False
         for file in files:
             self._file = file
-            self._members(self.index.top, file.root.named_children, broken=False)
+            top = file.root.named_children
+            guards = (
+                all(c.type.startswith(("comment", "preproc")) for c in top) and file.root.type == "translation_unit"
+            )
+            self._guards = {c.id for c in top} if guards else set()
+            self._members(self.index.top, top, broken=False)
             self._local_classes(file)
         for symbol, path, heads in self._outside:
             self._place(symbol, path, heads)
@@ -71,9 +77,14 @@ class Indexer:
 
     def _members(self, scope: Scope, nodes: Iterable[Node], broken: bool, friend: bool = False) -> None:
         for node in nodes:
-            before, self._conditional = self._conditional, self._conditional or _is_conditional(node)
+            before, self._conditional = self._conditional, self._conditional or self._is_conditional(node)
             self._member(scope, node, broken, friend)
             self._conditional = before
+
+    def _is_conditional(self, node: Node) -> bool:
+        """Whether a branch of the preprocessor may leave out what it holds; the guard around a whole header does
+        not."""
+        return node.type in PREPROCESSOR and node.id not in self._guards
 
     def _member(self, scope: Scope, node: Node, broken: bool, friend: bool) -> None:
         kind = node.type
@@ -374,14 +385,6 @@ def _inner(scope: Scope, name: str, args: tuple[str, ...] | None) -> Scope | Non
             primary = [c for c in known if c.special is None]
             return (exact or primary or known)[0]
     return None
-
-
-def _is_conditional(node: Node) -> bool:
-    """Whether a branch of the preprocessor may leave out what it holds; the guard around a whole header does not."""
-    if node.type not in PREPROCESSOR:
-        return False
-    around = node.parent.named_children if node.parent is not None and node.parent.type == "translation_unit" else []
-    return not around or any(c.id != node.id and not c.type.startswith(("comment", "preproc")) for c in around)
 
 
 def _is_conversion(node: Node) -> bool:
