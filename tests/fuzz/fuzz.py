@@ -3,15 +3,17 @@
 
     PYTHONPATH=tests python tests/fuzz/fuzz.py [--inputs N] [--seed N] [--jobs N] [--only N]
 
-An input is a kernel, a PTX module, a case, a file of rules or one that builds kernels, and it was damaged: tokens left
-out or repeated, the end cut off, two files spliced, bytes that are no UTF-8. A command has to end by itself in time,
-with one of its exit codes, without an internal error, and to write nothing where it fails. Input N of a seed is the
-same on every machine: `--only N` runs it alone and keeps its files.
+An input is a kernel in CUDA C++, CuTe C++ or CuTe DSL, a PTX module, a case, a launch, a file of rules, one that builds
+kernels, a review that is gone on with, or a finished port, and it was damaged: tokens left out or repeated, the end cut
+off, two files spliced, bytes that are no UTF-8. A command has to end by itself in time, with one of its exit codes,
+without an internal error, and to write nothing where it fails. Input N of a seed is the same on every machine: with
+`--only N` it runs alone and its files are kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import shutil
@@ -22,8 +24,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +46,15 @@ SECONDS = 10
 """The longest that a command may compute."""
 LONGEST = 120
 """Seconds that it may take on a machine that does other work beside it."""
-BUILD_FILES = ("CMakeLists.txt", "setup.py", "Makefile")
 KERNEL = REPOSITORY / "corpus" / "gemm_tma" / "gemm_tma.cu"
-"""What lies beside rules and build files."""
+"""What lies beside rules, build files and reviews, and what a damaged port is the port of."""
+PTX_OF_LAUNCHES = REPOSITORY / "tests" / "launch" / "kernels.ptx"
+BUILDS = REPOSITORY / "tests" / "passes" / "build_files.txt"
+SHARES = {
+    "cuda": 400, "cute": 20, "python": 130, "ptx": 190, "case": 120, "rules": 40, "build": 40, "launch": 40,
+    "review": 15, "pair": 5,
+}  # fmt: skip
+"""Which kinds of inputs there are, and how many of a thousand are of each. A pair is compiled."""
 LONGEST_PORTED = 9_000
 """Bytes of the kernels that are ported, so that thousands of inputs take minutes."""
 
@@ -108,11 +117,12 @@ def sample_modules() -> list[bytes]:
 
 @dataclass(frozen=True)
 class Input:
-    """One damaged file, and the commands that get it: `{}` stands for its path."""
+    """One damaged file, and the commands that get it: `{}` stands for its path. `answers` is what is typed."""
 
     name: str
     data: bytes
     commands: tuple[tuple[str, ...], ...]
+    answers: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,17 +136,102 @@ class Hang(BaseException):
     """A command took too long. Nothing that it calls may take this for an error of its own."""
 
 
+LAUNCHES = (
+    b"""version: 1
+entry: scale
+sizes: {N: 64, F: 3}
+constants: {T: N / 2}
+launch: {grid: ["ceil_div(N, T)"], block: [T]}
+tensors:
+  x: {dtype: f32, shape: [N], init: uniform}
+  y: {dtype: f32, shape: [8, 8], strides: [8, 1], init: 0}
+params: [x, {address_of: y, offset: 0}, {value: 0.5, type: f32}, N]
+""",
+    b"""version: 1
+ptx: kernels.ptx
+entry: packed
+description: bytes with addresses in them
+launch: {grid: [1, 1, 1], block: [64], cluster: [1]}
+tensors: {x: {dtype: f32, shape: [66], init: iota}, y: {dtype: f32, shape: [64]}}
+params:
+  - bytes: "000000000000000002000000000000400000000000000000"
+    contains: [{at: 0, address_of: x}, {at: 16, address_of: y}]
+""",
+    b"""version: 1
+entry: gather
+launch: {grid: [1], block: [3]}
+tensors:
+  table:
+    dtype: u64
+    shape: [3]
+    init: 0
+    contains: [{at: 0, address_of: x}, {at: 8, address_of: x, byte_offset: 4}]
+  x: {dtype: u32, shape: [64], init: iota}
+  y: {dtype: u32, shape: [3], init: {file: b.npy}}
+params: [table, y]
+""",
+    b"""version: 1
+entry: box
+launch: {grid: [1], block: [64], dynamic_smem: 4 * 64}
+tensors: {x: {dtype: u32, shape: [8, 16], init: iota}, y: {dtype: u32, shape: [64], init: [1, 2, 3]}}
+tensor_maps: {map: {tensor: x, box: [4, 16], dims: [6, 16], strides: [16, 1], offset: 32, swizzle: 64B}}
+params: [map, y, 256, {struct: [{value: 2, type: u32}]}]
+""",
+)
+
+
+@cache
+def build_seeds() -> dict[str, list[bytes]]:
+    """Build files of the corpus and of the tests of ports, by name."""
+    found: dict[str, list[bytes]] = {}
+    for path in sorted(REPOSITORY.glob("corpus/*/*")):
+        if path.name in ("CMakeLists.txt", "setup.py", "Makefile"):
+            found.setdefault(path.name, []).append(path.read_bytes())
+    for block in re.split(rb"^### ", BUILDS.read_bytes(), flags=re.MULTILINE)[1:]:
+        name, text = block.split(b"\n--- ", 1)[0].split(b"\n", 1)
+        found.setdefault(name.decode().strip(), []).append(text + b"\n")
+    return found
+
+
+@cache
 def seeds() -> dict[str, list[bytes]]:
-    """The files that are damaged, by kind."""
+    """The files that are damaged, by kind; those of `port_seeds` are made when they are asked for."""
     corpus = REPOSITORY / "corpus"
+    sources = [p for e in ("cu", "cuh") for p in sorted(corpus.glob(f"*/*.{e}"))]
     return {
-        "cuda": [p.read_bytes() for e in ("cu", "cuh") for p in sorted(corpus.glob(f"*/*.{e}"))],
+        "cuda": [p.read_bytes() for p in sources],
+        "cute": [p.read_bytes() for p in sources if p.name.startswith("cute_")],
         "python": [p.read_bytes() for p in sorted(corpus.glob("dsl_*/dsl_*.py"))],
         "ptx": [PTX, (REPOSITORY / "tests" / "capture" / "kernels.ptx").read_bytes(), *sample_modules()],
         "case": [p.read_bytes() for p in sorted(corpus.glob("gemm_*/*case.yaml"))],
         "rules": [p.read_bytes() for p in sorted((REPOSITORY / "mappings").glob("*.yaml"))],
-        **{name: [p.read_bytes() for p in sorted(corpus.glob(f"*/{name}"))] for name in BUILD_FILES},
+        "launch": list(LAUNCHES),
     }
+
+
+@cache
+def port_seeds(kind: str) -> list[bytes]:
+    """What Porter itself makes of the kernel: `review` sessions of which some groups are decided, and a port in one
+    file, for a `pair`."""
+    made = []
+    with tempfile.TemporaryDirectory(prefix="porter-fuzz-") as name, chdir(name):
+        copy_kernel(Path(name))
+        if kind == "pair":
+            CliRunner().invoke(porter, ["port", KERNEL.name, "--no-helper", "--no-compile", "-o", "out"])
+            return [Path("out", KERNEL.name).read_bytes()]
+        for answers in ("n\ny\nq", "n\na"):
+            words = ["review", KERNEL.name, "-o", "out", "--session", "s.json", "--no-compile"]
+            CliRunner().invoke(porter, words, input=answers + "\n")
+            made.append(json.dumps(json.loads(Path("s.json").read_bytes()), indent=1).encode())
+            shutil.rmtree("out", ignore_errors=True)
+            Path("s.json").unlink()
+    return made
+
+
+def copy_kernel(folder: Path) -> None:
+    for header in REPOSITORY.glob("corpus/*/*.cuh"):
+        shutil.copy(header, folder)
+    shutil.copy(KERNEL, folder)
 
 
 def damaged(files: Sequence[bytes], chosen: random.Random) -> bytes:
@@ -171,22 +266,33 @@ def damaged(files: Sequence[bytes], chosen: random.Random) -> bytes:
 
 def make_input(number: int, seed: int, files: dict[str, list[bytes]]) -> Input:
     chosen = random.Random(f"{seed} {number}")
-    kind = chosen.choices(("cuda", "python", "ptx", "case", "rules", *BUILD_FILES), (45, 15, 20, 13, 3, 2, 1, 1))[0]
+    kind = chosen.choices(list(SHARES), list(SHARES.values()))[0]
+    limits = ("--budget", "2000")
     if kind == "ptx":
         data = damaged(files[kind], chosen)
-        launch = ("--grid", "1", "--block", "32", "--budget", "2000", "--arg", "f32[32]", "--arg", "32")
+        launch = ("--grid", "1", "--block", "32", *limits, "--arg", "f32[32]", "--arg", "32")
         return Input("k.ptx", data, ((chosen.choice(("sim", "sim", "hazards")), "{}", *launch),))
+    if kind == "launch":
+        data = damaged(files[kind], chosen)
+        command = (chosen.choice(("hazards", "hazards", "run")), "--ptx", "kernels.ptx", "--launch", "{}", *limits)
+        return Input("launch.yaml", data, (command,))
     if kind == "case":
         return Input("case.yaml", damaged(files[kind], chosen), ())
     if kind == "rules":
         command = chosen.choice((("rules", "list", "--rules", "{}"), ("scan", "BESIDE", "--rules", "{}")))
         return Input("r.yaml", damaged(files[kind], chosen), (command,))
-    if kind in BUILD_FILES:
-        return Input(
-            kind,
-            damaged(files[kind], chosen),
-            (chosen.choice((("scan", "FOLDER"), ("port", "FOLDER", "--no-compile"))),),
-        )
+    if kind == "build":
+        builds = build_seeds()
+        name = chosen.choice(sorted(builds))
+        port = ("port", "FOLDER", "--no-compile")
+        command = chosen.choice((("scan", "FOLDER"), port, (*port, "--keep-hopper")))
+        return Input(name, damaged(builds[name], chosen), (command,))
+    if kind == "review":
+        command = ("review", KERNEL.name, "-o", "out", "--session", "s.json", "--no-compile")
+        return Input("s.json", damaged(port_seeds(kind), chosen), (command,), "y\nn\ns\n?\na\n")
+    if kind == "pair":
+        command = ("build", "BESIDE", "--port", "{}")
+        return Input("port.cu", damaged(port_seeds(kind), chosen), (command,))
     ports = chosen.random() < (0.3 if kind == "cuda" else 0.5)
     pool = [f for f in files[kind] if len(f) < LONGEST_PORTED] if ports else files[kind]
     port = (
@@ -194,7 +300,7 @@ def make_input(number: int, seed: int, files: dict[str, list[bytes]]) -> Input:
         ("port", "{}", "--no-compile", "--keep-hopper", "-o", "OUT"),
     )  # fmt: skip
     commands = (chosen.choice(port),) if ports else (("scan", "{}"),)
-    return Input("k.cu" if kind == "cuda" else "k.py", damaged(pool, chosen), commands)
+    return Input("k.py" if kind == "python" else "k.cu", damaged(pool, chosen), commands)
 
 
 @contextmanager
@@ -214,13 +320,14 @@ def in_time() -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-def run_command(command: Sequence[str], path: Path) -> str | None:
+def run_command(command: Sequence[str], path: Path, folder: Path, answers: str = "") -> str | None:
     """What is wrong with how a command takes a file."""
-    out = path.parent / "out"
-    places = {"{}": path, "OUT": out, "FOLDER": path.parent, "BESIDE": path.parent / KERNEL.name}
+    out = folder / "out"
+    places = {"{}": path, "OUT": out, "FOLDER": folder, "BESIDE": folder / KERNEL.name}
     words = [str(places.get(w, w)) for w in command]
-    before = {p: p.read_bytes() for p in path.parent.rglob("*") if p.is_file()}
-    result = CliRunner().invoke(porter, ["-v", *words])
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    with chdir(folder):
+        result = CliRunner().invoke(porter, ["-v", *words], input=answers)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return "".join(traceback.format_exception(result.exception))
     if "PT0099" in result.output:
@@ -229,7 +336,9 @@ def run_command(command: Sequence[str], path: Path) -> str | None:
         return f"exit code {result.exit_code}"
     if result.exit_code == 2 and out.exists():
         return "wrote something and left with code 2"
-    after = {p: p.read_bytes() for p in path.parent.rglob("*") if p.is_file() and not p.is_relative_to(out)}
+    after = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.is_relative_to(out)}
+    if command[0] == "review" and result.exit_code != 2:
+        after[path] = before[path]
     if after != before:
         return f"changed its input, or left {sorted(p.name for p in after.keys() - before.keys())} beside it"
     return None
@@ -251,21 +360,20 @@ def run_case(path: Path) -> str | None:
     return None
 
 
-def try_input(number: int, seed: int, files: dict[str, list[bytes]], folder: Path) -> list[Defect]:
+def try_input(made: Input, number: int, folder: Path) -> list[Defect]:
     """Run one input in an empty folder."""
-    made = make_input(number, seed, files)
     path = folder / made.name
-    path.write_bytes(made.data)
-    if made.name in ("k.cu", "r.yaml", *BUILD_FILES):
-        for header in REPOSITORY.glob("corpus/*/*.cuh"):
-            shutil.copy(header, folder)
-    if made.name in ("r.yaml", *BUILD_FILES):
-        shutil.copy(KERNEL, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
     if made.name == "case.yaml":
         for kernel in (*REPOSITORY.glob("corpus/gemm_*/*.cu"), *REPOSITORY.glob("corpus/gemm_*/reference.py")):
             (folder / kernel.name).touch()
+    elif made.name == "launch.yaml":
+        shutil.copy(PTX_OF_LAUNCHES, folder)
+    elif made.name not in ("k.ptx", "k.py"):
+        copy_kernel(folder)
+    path.write_bytes(made.data)
     tries: list[tuple[str, Callable[[], str | None]]] = [
-        (" ".join(c), lambda c=c: run_command(c, path))
+        (" ".join(c), lambda c=c: run_command(c, path, folder, made.answers))
         for c in made.commands  # type: ignore[misc]
     ] or [("verify", lambda: run_case(path))]
     found = []
@@ -282,12 +390,15 @@ def try_input(number: int, seed: int, files: dict[str, list[bytes]], folder: Pat
     return found
 
 
-def try_inputs(numbers: Sequence[int], seed: int) -> list[Defect]:
+def try_inputs(numbers: Sequence[int], seed: int, compiles: bool = True) -> list[Defect]:
+    """Run inputs, those that are compiled only with `compiles`."""
     files = seeds()
     found: list[Defect] = []
     for number in numbers:
-        with tempfile.TemporaryDirectory(prefix="porter-fuzz-") as name:
-            found += try_input(number, seed, files, Path(name))
+        made = make_input(number, seed, files)
+        if compiles or made.name != "port.cu":
+            with tempfile.TemporaryDirectory(prefix="porter-fuzz-") as name:
+                found += try_input(made, number, Path(name))
     return found
 
 
@@ -302,7 +413,7 @@ def main() -> int:
     if asked.only is not None:
         folder = Path(tempfile.mkdtemp(prefix="porter-fuzz-"))
         print(f"in {folder}")
-        found = try_input(asked.only, asked.seed, seeds(), folder)
+        found = try_input(make_input(asked.only, asked.seed, seeds()), asked.only, folder)
     else:
         batches = [range(start, min(start + 50, asked.inputs)) for start in range(0, asked.inputs, 50)]
         found = []
