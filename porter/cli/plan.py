@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from rich.table import Table
@@ -13,12 +15,12 @@ from porter.cli.context import NATIVE, Session, command
 from porter.cli.inputs import require_directories
 from porter.cli.native import NativePlan, native_plans
 from porter.cli.porting import look, port_options
-from porter.diagnostics import ExitCode, worst_exit
+from porter.diagnostics import Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
 from porter.passes.port import PortResult
-from porter.passes.ported import port_root, roots
+from porter.passes.ported import port_each, roots
 from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.report import native as report_native
@@ -29,31 +31,42 @@ from porter.scan.pipeline import KernelPipeline, pipelines
 
 
 @command
-def plan(session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...], pipeline: bool) -> ExitCode:
+def plan(
+    session: Session, paths: tuple[Path, ...], include_dirs: tuple[Path, ...], pipeline: bool, jobs: int | None
+) -> ExitCode:
     require_directories("-I", include_dirs)
     options = port_options(session)
+    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    with session.counting() as counted:
+        tell = partial(counted, "planning") if counted is not None else None
+        chosen = roots(paths, options.rule_directories, include_dirs)
+        made = port_each(chosen, options, include_dirs, look, count, tell)
     plans: list[KernelPlan] = []
     left: list[LeftKernel] = []
     summaries: list[KernelSummary] = []
-    diagnostics = []
+    diagnostics: list[Diagnostic] = []
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
     facts: list[KernelPipeline] = []
     native: list[NativePlan] = []
-    for root in roots(paths, options.rule_directories, include_dirs):
-        _, result = port_root(root, options, include_dirs, look)
+    for file in made:
+        if file.error is not None:
+            raise file.error
+        result = file.result
+        assert result is not None
         if isinstance(result, DslPortResult):
-            python.append((str(root), result))
+            python.append((str(file.root), result))
         else:
-            plans += result.plans
+            # a header is shown once, for all files that include it
+            plans += [p for p in result.plans if p not in plans]
         if isinstance(result, PortResult):
             rules = load_rules(options.rule_directories)
             summaries += kernel_summaries(result, rules)
-            wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
+            wanted = pipelines(file.root, rules, include_dirs) if pipeline or session.style == NATIVE else []
             facts += wanted if pipeline else []
-            native += native_plans(session, root, wanted) if session.style == NATIVE else []
-        diagnostics += includes_first(result.diagnostics)
-        left += getattr(result, "left", ())
+            native += native_plans(session, file.root, wanted) if session.style == NATIVE else []
+        diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
+        left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
     session.report(diagnostics)
     used = {(s.kernel, s.path): s for s in summaries}

@@ -35,6 +35,9 @@ from porter.report.groups import group_bodies
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 
+_LISTED = 3
+"""Files with nothing to port that are named."""
+
 
 @command
 def port(
@@ -79,7 +82,7 @@ def port(
     graded = _grade(session, ported) if grades and not refused else []
     diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics)]
     # with lines of the originals, which --apply replaces
-    session.report(diagnostics)
+    session.report(diagnostics if session.verbosity > 0 else _brief(diagnostics))
     written = [] if refused else _write(ported, output, apply, whole)
     code = port_exit(
         worst_exit([ported.exit_code, exit_code_of(ported.left_over)]), gated, check and bool(ported.changed)
@@ -125,6 +128,15 @@ def _require_options(output: Path | None, apply: bool, check: bool, allow_dirty:
         raise PorterError(Code.BAD_OPTION, option="--allow-dirty", problem="goes with --apply only")
     if whole and output is None:
         raise PorterError(Code.BAD_OPTION, option="--whole", problem="goes with -o only")
+
+
+def _brief(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """Many files with nothing to port are counted at the end, not listed."""
+    idle = [d for d in diagnostics if d.code is Code.NOTHING_TO_PORT]
+    if len(idle) <= _LISTED:
+        return diagnostics
+    count = Diagnostic(Code.NOTHING_TO_PORT, None, {"path": f"{len(idle)} files"})
+    return [*(d for d in diagnostics if d.code is not Code.NOTHING_TO_PORT), count]
 
 
 def _compile(session: Session, ported: Ported, options: GateOptions) -> list[Gated]:

@@ -79,6 +79,8 @@ class Ported:
     """Which file includes which."""
     keeps_hopper: bool = False
     """Whether what changed has its original form too."""
+    named: frozenset[str] = frozenset()
+    """Roots that were given by name, not met in a directory."""
     left_over: list[Diagnostic] = field(default_factory=list)
     """Places in build files that are for Hopper and were not understood."""
 
@@ -87,10 +89,13 @@ class Ported:
         return {**self.scaffold, **self.new}
 
     def to_write(self) -> dict[str, bytes]:
-        """The same without headers that stay as they are and include none that changes: what includes them finds them
-        beside the originals. Python modules stay together."""
-        kept = {p for root in self.roots for p in (*(root.files if root.dsl else (root.path,)), *root.added)}
-        kept |= set(self.changed)
+        """The same without files that stay as they are and include none that changes: what includes them finds them
+        beside the originals. Python modules stay together, and what was named is there."""
+        kept = set(self.changed)
+        for root in self.roots:
+            if root.path in self.named or (root.dsl and kept & set(root.files)):
+                kept |= set(root.files if root.dsl else (root.path,))
+            kept |= set(root.added)
         while more := {path for path, included in self.includes if included in kept} - kept:
             kept |= more
         return self.scaffold | {path: text for path, text in self.new.items() if path in kept}
@@ -258,14 +263,15 @@ def port_paths(
     several = several_architectures(files | _builds_above(given, look)) if options.keep_hopper is None else None
     wanted = replace(options, keep_hopper=options.keep_hopper or several is not None)
     found = roots(given, options.rule_directories, include_dirs)
+    named = frozenset(str(p) for p in given)
     try:
-        ported = _port_files(found, wanted, include_dirs, look, jobs, tell)
+        ported = _port_files(found, wanted, include_dirs, look, jobs, tell, named, several is not None)
     except PorterError as error:
         if error.diagnostic.code is not Code.NOT_FOR_BOTH_CHIPS or several is None:
             raise
         # nobody asked for what CuTe DSL cannot have
         several, wanted = None, replace(options, keep_hopper=False)
-        ported = _port_files(found, wanted, include_dirs, look, jobs, tell)
+        ported = _port_files(found, wanted, include_dirs, look, jobs, tell, named)
     if ported.changed_roots:
         _port_build_files(ported, files, wanted)
         ported.keeps_hopper = bool(wanted.keep_hopper)
@@ -351,12 +357,22 @@ def _port_files(
     look: Look,
     jobs: int,
     tell: Tell | None,
+    named: frozenset[str],
+    may_choose: bool = False,
 ) -> Ported:
-    ported = Ported()
+    """What keeps a file that was `named` from being read ends the port; so does, where both chips were not asked for
+    and the caller `may_choose`, what has no form for both. Another file of a directory is left as it is."""
+    ported = Ported(named=named)
     done: list[_Done] = []
     for file in port_each(files, options, include_dirs, look, jobs, tell):
         if file.error is not None:
-            raise file.error
+            chooses = may_choose and file.error.diagnostic.code is Code.NOT_FOR_BOTH_CHIPS
+            if str(file.root) in named or chooses or len(files) == 1:
+                raise file.error
+            ported.diagnostics += [d if d.where else replace(d, where=Location(str(file.root)))
+                                   for d in file.error.diagnostics]  # fmt: skip
+            ported.exit_code = ExitCode.UNPORTED
+            continue
         assert file.sources is not None
         assert file.result is not None
         done.append((file.root, file.sources, file.result))

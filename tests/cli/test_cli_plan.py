@@ -16,6 +16,17 @@ from porter.diagnostics import ExitCode
 from porter.report.json import schema
 
 CORPUS = Path(__file__).parents[2] / "corpus"
+SMALL = """#pragma once
+__global__ void k(float* out) {
+    float d[4] = {0};
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(0ull), "l"(0ull));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
+}
+"""
 
 
 def test_plan_of_a_pipelined_kernel() -> None:
@@ -109,3 +120,24 @@ def test_native_steps_are_graded_on_top_of_each_other() -> None:
     assert [s["name"] for s in graded] == ["m128", "mma-thread", "double-buffer", "stages", "pair"]
     assert all(a["after"] == b["before"] for a, b in pairwise(graded))
     assert all(s["after"] > s["before"] for s in graded)
+
+
+def test_plan_of_a_tree_shows_a_kernel_once_and_refuses_what_port_refuses(tmp_path: Path) -> None:
+    kernel = (CORPUS / "gemm_pipelined" / "gemm_pipelined.cu").read_bytes()
+    for header in CORPUS.glob("gemm_pipelined/*.cuh"):
+        (tmp_path / header.name).write_bytes(header.read_bytes())
+    (tmp_path / "k.cuh").write_bytes(b"#pragma once\n" + kernel)
+    for name in ("one.cu", "two.cu"):
+        (tmp_path / name).write_text('#include "k.cuh"\n')
+    result = CliRunner().invoke(main, ["--format", "json", "plan", str(tmp_path), "--jobs", "1"])
+    assert len(json.loads(result.stdout)["kernels"]) == 1, result.stderr
+    # one header for two block sizes
+    for name, threads in (("one.cu", 128), ("two.cu", 256)):
+        launch = f"void f_{threads}(float* p) {{ k<<<1, {threads}>>>(p); }}\n"
+        (tmp_path / name).write_text(f'#include "small.cuh"\n{launch}')
+    (tmp_path / "k.cuh").unlink()
+    (tmp_path / "small.cuh").write_text(SMALL)
+    for command in (["plan"], ["port", "--no-compile"]):
+        result = CliRunner().invoke(main, [*command, str(tmp_path), "--jobs", "1"])
+        assert result.exit_code == ExitCode.UNPORTED
+        assert "PT2015" in result.stderr, command

@@ -16,6 +16,8 @@ from porter.cli.commands.shared import Command, keep_option, plan_style_option, 
               help="Where else local headers are.")  # fmt: skip
 @click.option("--pipeline", is_flag=True,
               help="Show mbarriers, rings, copies, roles and launch of each kernel.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=1), default=None, metavar="N",
+              help="Processes that read the files [default: one per CPU for directories].")  # fmt: skip
 @rules_option
 @keep_option
 @target_option
