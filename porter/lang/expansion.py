@@ -333,6 +333,7 @@ class _Expander:
     ) -> list[Token]:
         """The body with arguments in place of parameters, `#` and `##` applied."""
         chain = (*use.chain, macro.name)
+        expanded: dict[str, list[Token]] = {}
         result: list[Token] = []
         body = macro.body
         at = 0
@@ -353,12 +354,31 @@ class _Expander:
                 continue
             if token.kind == "name" and token.text in arguments:
                 pasted = following is not None and following.text == "##"
-                argument = arguments[token.text] if pasted else self._expand(arguments[token.text])
+                if pasted:
+                    argument = arguments[token.text]
+                elif token.text not in expanded:
+                    argument = expanded[token.text] = self._expand(arguments[token.text])
+                else:
+                    argument = expanded[token.text] if self.strict else _outside(expanded[token.text])
                 result += argument or ([Token("placemarker", "", use.origin)] if pasted else [])
             else:
                 result.append(token)
             at += 1
         return [replace(t, hidden=t.hidden | hidden) for t in result if t.kind != "placemarker"]
+
+
+def _outside(tokens: list[Token]) -> list[Token]:
+    """An argument that stands in the same body once more, without the statements inside it: nothing is found in them
+    that was not found the first time, and bodies that have an argument for each of many types, one in the other, grow
+    without end."""
+    depth = 0
+    ends: list[int] = []
+    for i, token in enumerate(tokens):
+        if token.kind == "punct":
+            depth += (token.text in "([") - (token.text in ")]")
+            if depth == 0 and token.text in ";{}":
+                ends.append(i)
+    return [*tokens[: ends[0] + 1], *tokens[ends[-1] :]] if len(ends) > 1 else tokens
 
 
 def _parenthesised(text: str, at: int) -> tuple[list[Token], int]:
