@@ -14,7 +14,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, style
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Write what the port changes below DIR, and each file of PATH.")  # fmt: skip
-@click.option("--whole", is_flag=True, help="With -o: also the headers that stay as they are.")
+@click.option("--whole", is_flag=True, help="With -o: also the files that stay as they are.")
 @click.option("--apply", is_flag=True, help="Write the port over the originals.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if there is anything to port.")
 @click.option("--allow-dirty", is_flag=True, help="With --apply: also over files that are not committed.")
