@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,8 @@ from porter.diagnostics import Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
-from porter.passes.port import PortResult
-from porter.passes.ported import port_each, roots
+from porter.passes.port import PortOptions, PortResult
+from porter.passes.ported import Result, port_each, roots
 from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.report import native as report_native
@@ -36,11 +37,6 @@ def plan(
 ) -> ExitCode:
     require_directories("-I", include_dirs)
     options = port_options(session)
-    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
-    with session.counting() as counted:
-        tell = partial(counted, "planning") if counted is not None else None
-        chosen = roots(paths, options.rule_directories, include_dirs)
-        made = port_each(chosen, options, include_dirs, look, count, tell)
     plans: list[KernelPlan] = []
     left: list[LeftKernel] = []
     summaries: list[KernelSummary] = []
@@ -49,22 +45,18 @@ def plan(
     python: list[tuple[str, DslPortResult]] = []
     facts: list[KernelPipeline] = []
     native: list[NativePlan] = []
-    for file in made:
-        if file.error is not None:
-            raise file.error
-        result = file.result
-        assert result is not None
+    for root, result in _ported(session, paths, options, include_dirs, jobs):
         if isinstance(result, DslPortResult):
-            python.append((str(file.root), result))
+            python.append((str(root), result))
         else:
             # a header is shown once, for all files that include it
             plans += [p for p in result.plans if p not in plans]
         if isinstance(result, PortResult):
             rules = load_rules(options.rule_directories)
             summaries += kernel_summaries(result, rules)
-            wanted = pipelines(file.root, rules, include_dirs) if pipeline or session.style == NATIVE else []
+            wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
             facts += wanted if pipeline else []
-            native += native_plans(session, file.root, wanted) if session.style == NATIVE else []
+            native += native_plans(session, root, wanted) if session.style == NATIVE else []
         diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -93,6 +85,22 @@ def plan(
     }
     session.write_json(report_json.document("plan", code, body))
     return code
+
+
+def _ported(
+    session: Session, paths: tuple[Path, ...], options: PortOptions, include_dirs: tuple[Path, ...], jobs: int | None
+) -> Iterator[tuple[Path, Result]]:
+    """What becomes of each file, agreed on the headers that files share."""
+    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    with session.counting() as counted:
+        tell = partial(counted, "planning") if counted is not None else None
+        chosen = roots(paths, options.rule_directories, include_dirs)
+        made = port_each(chosen, options, include_dirs, look, count, tell)
+    for file in made:
+        if file.error is not None:
+            raise file.error
+        assert file.result is not None
+        yield file.root, file.result
 
 
 _FULL_RATE = "128: one MMA for two warpgroups that meet, if a case beside the kernel verifies it"
