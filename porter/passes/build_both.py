@@ -163,6 +163,15 @@ _LIST = re.compile(
     r"(?P<mid>[^\n]*?[\s\"'=:;,]|[\"':=\s]*(?:\d+[\w-]*[;\s]+)*|[\"']\s*:\s*\{[^{}\n]*\"value\":\s*\")"
     r"(?P<item>(?:sm_)?90a(?:-real|-virtual)?|9\.0a(?:\+PTX)?)(?![\w.-])"
 )
+_COMPARED = re.compile(
+    r"==|!=|=~|\b(?:IN_LIST|MATCHES|STREQUAL|EQUAL|VERSION_EQUAL|AND|OR|NOT)\b|\b(?:in|not|and|or)\s"
+)
+_CONDITION = {
+    "cmake": re.compile(r"\s*(?:else)?(?:if|while)\s*\("),
+    "make": re.compile(r"\s*(?:else\s+)?ifn?eq\b"),
+    "shell": re.compile(r".*(?:\[|\btest\b)[^\]]*\s=\s*[\"']?$|.*\bcase\b"),
+}
+"""Lines up to an architecture with which something is held against, by kind of file."""
 _LOOP = re.compile(
     r"(?:\bforeach\(\s*\w+\s+(?:IN\s+ITEMS\s+)?|^[ \t]*for\s+\w+\s+in\s+)(?P<mid>(?:\"?[\w.-]+\"?[ \t]+)*)"
     r"(?P<item>(?:sm_)?90a(?:-real|-virtual)?|9\.0a)(?=[ \t);]|$)",
@@ -187,7 +196,8 @@ def _listed_places(text: str, kind: str) -> list[tuple[int, int, str]]:
     """Where lists of architectures take in Blackwell: start, end, and what stands there."""
     found = []
     for match in _LIST.finditer(text):
-        found.append(_after_item(text, match, kind))
+        if not _is_compared(text, match, kind):
+            found.append(_after_item(text, match, kind))
     for pattern in (_LOOP, _HELPER):
         for match in pattern.finditer(text):
             glue = " " if pattern is _LOOP or text[match.start("item") - 1] not in '";' else ";"
@@ -200,6 +210,13 @@ def _listed_places(text: str, kind: str) -> list[tuple[int, int, str]]:
         if kind == "make" and re.search(rf"\$\(foreach \w+,\$[({{]{match['name']}[)}}],", text):
             found.append(_behind(text, match, " " + _other(match["item"])))
     return [place for place in found if place is not None and not _has_other(text, place)]
+
+
+def _is_compared(text: str, match: re.Match[str], kind: str) -> bool:
+    """Whether a list is not given an architecture but held against it: what both chips meet is not known."""
+    line = text[text.rfind("\n", 0, match.start("item")) + 1 : match.start("item")]
+    condition = _CONDITION.get("shell" if kind in ("docker", "workflow") else kind)
+    return _COMPARED.search(match["mid"]) is not None or (condition is not None and condition.match(line) is not None)
 
 
 def _behind(text: str, match: re.Match[str], added: str, end: int | None = None) -> tuple[int, int, str]:
@@ -228,7 +245,11 @@ def _after_item(text: str, match: re.Match[str], kind: str) -> tuple[int, int, s
         return _behind(text, match, f", {before}{other}{before}", end + len(before))
     comma = before == "," or after == "," or "TF_CUDA" in match["head"] or "HERMETIC" in match["head"]
     separator = "," if comma else ";"
-    if len(re.findall(r"[\"']", line)) % 2 == 1 or before in (";", ",") or after in (";", ","):
+    escaped = re.search(r"\\+[;,]$", text[max(0, start - 8) : start])
+    separator = escaped[0] if escaped is not None else separator
+    # in a shell a semicolon behind the last item ends the command
+    goes_on = re.match(r"[;,]\s*[\"']?(?:sm_)?\d", text[end : end + 12]) is not None
+    if len(re.findall(r"[\"']", line)) % 2 == 1 or before in (";", ",") or goes_on:
         return _behind(text, match, separator + other)
     if kind == "cmake":
         # the value of one property is one argument
