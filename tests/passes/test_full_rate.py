@@ -165,6 +165,25 @@ REFUSED = {
         {"ROLE": f"{CONSUMER} if (consumer) {{ steps = 1; }}"},
         "may part at `k < steps`",
     ),
+    "registers of its own": (
+        {"ROLE": f'{CONSUMER} if (consumer) {{ asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }}'},
+        "may part at `(consumer)`",
+    ),
+    "registers of its own, by a helper": (
+        {
+            "HEAD": '__device__ void more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }\n',
+            "ROLE": f"{CONSUMER} if (consumer) more();",
+        },
+        "may part at `(consumer)`",
+    ),
+    "registers of its own, inside a helper": (
+        {
+            "HEAD": "__device__ void more(int who) "
+            '{ if (who == 1) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }\n',
+            "ROLE": f"{CONSUMER} more(consumer);",
+        },
+        "may part at `(who == 1)`",
+    ),
     "B of its own": ({"B": "b + consumer * 8"}, "B descriptor"),
     "B by a helper": (
         {"HEAD": "__device__ uint64_t side(uint64_t b) { return b + threadIdx.x / 128; }\n", "B": "side(b)"},

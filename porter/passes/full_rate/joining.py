@@ -73,7 +73,7 @@ class Consumers:
         yield from self._walk(function, function.body)
         for call in function.calls:
             for target in self.program.targets(call):
-                if id(target) in self._uses:
+                if id(target) in self._uses | self._setting:
                     yield from self._in_function(target)
         for inner in self.program.functions:
             if inner.parent is function and id(inner) in self._uses:
@@ -127,7 +127,19 @@ class Consumers:
         return False
 
     def _matters(self, function: Function, node: Node) -> bool:
-        return contains_tensor_core(self.program, function, node, self._uses)
+        """Whether all warps of a warpgroup come to something in a statement together: MMAs, or setmaxnreg."""
+        return contains_tensor_core(self.program, function, node, self._uses) or self._sets_registers(function, node)
+
+    @cached_property
+    def _setting(self) -> set[int]:
+        """ids of the functions that come to a setmaxnreg (PTX ISA 9.7.19.5)."""
+        seeds = [f for f in self.program.functions if any("setmaxnreg" in s.template for s in f.asm)]
+        return self.program.reaching(seeds)
+
+    def _sets_registers(self, function: Function, node: Node) -> bool:
+        own = [s.node for s in function.asm if "setmaxnreg" in s.template]
+        own += [c.node for c in function.calls if any(id(t) in self._setting for t in self.program.targets(c))]
+        return any(node.start_byte <= n.start_byte and n.end_byte <= node.end_byte for n in own)
 
     # --- the same operands
 
