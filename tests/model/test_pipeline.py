@@ -231,6 +231,15 @@ def test_parts_of_one_array_have_no_extent_of_their_own(tmp_path):
     assert [(b.extent, b.agrees) for b in found.values()] == [(None, True), (None, True)]
 
 
+def test_a_commit_of_mmas_arrives_once_for_the_thread_that_issues_it(tmp_path):
+    commit = """__device__ void commit(uint64_t* bar) {
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(to_shared(bar)));
+}"""
+    body = (PLAIN + split(**USUAL)).replace("init(&empty[i], 128)", "init(&empty[i], 1)")
+    body = body.replace("arrive(&empty[stage]);", "if (threadIdx.x == 128) commit(&empty[stage]);")
+    assert barriers(of(tmp_path, body, commit))["empty[]"].agrees is True
+
+
 def test_macros_of_calls_are_not_read_and_said(tmp_path):
     body = (PLAIN + split(**USUAL)).replace("arrive(&empty[stage])", "DONE(stage)")
     found = of(tmp_path, body, "#define DONE(s) arrive(&empty[s])")

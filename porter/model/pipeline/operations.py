@@ -27,6 +27,7 @@ _MOST = 4000
 """Calls that are followed in one kernel."""
 
 UNKNOWN = "?"
+_WORDS = ("mbarrier", "cp.async.bulk", "wgmma.mma_async", "setmaxnreg", "tcgen05.commit")
 _ARRIVALS = ("arrive", "arrive_drop")
 _WAITS = ("test_wait", "try_wait")
 _LIBRARY = {"init": "init", "arrive": "arrive", "expect": "arrive_tx", "wait": "wait", "copy": "copy"}
@@ -208,6 +209,8 @@ class _Reader:
                 return Operation("remap", sites)
             case "mbarrier", verb if verb in _ARRIVALS:
                 return Operation("arrive_tx" if "expect_tx" in found.parts else "arrive", sites)
+            case "tcgen05", "commit":
+                return Operation("arrive", sites)
             case "mbarrier", "expect_tx":
                 return Operation("expect_tx", sites)
             case "mbarrier", verb if verb in _WAITS:
@@ -281,7 +284,7 @@ class _Reader:
 
 
 def _matters(statement: AsmStatement) -> bool:
-    return any(word in statement.template for word in ("mbarrier", "cp.async.bulk", "wgmma.mma_async", "setmaxnreg"))
+    return any(word in statement.template for word in _WORDS)
 
 
 def _recursive(frame: Frame, target: Function) -> bool:
