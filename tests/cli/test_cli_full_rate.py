@@ -193,12 +193,18 @@ def test_a_planted_mistake_fails_the_gate(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["gemm_ws", "gemm_persistent", "gemm_two_n", "gemm_mn_major", "gemm_tf32", "gemm_rs", "gemm_cluster",
-     "gemm_fp8_scaled", "gemm_fused", "gemm_pipelined", "gemm_struct", "attention_fwd"],
+     "gemm_fp8_scaled", "gemm_fused", "gemm_pipelined", "attention_fwd"],
 )  # fmt: skip
 def test_the_gate_takes_a_corpus_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # references of some cases are functions
     monkeypatch.setattr(trust, "_said", True)
     assert failure(made(name)) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.external
+def test_an_instantiation_that_the_file_launches_and_no_case_runs_fails_the_gate() -> None:
+    assert "KernelTraits" in failure(made("gemm_struct"))
 
 
 @pytest.mark.slow
