@@ -313,6 +313,8 @@ covers it; the rest is for a person to judge. Of the kernels below that is:
   the epilogue execute another one when they have waited for those.
 - `tcgen05.wait::ld` behind all but the last of several loads in a row: the last wait stands ahead of what uses any.
 - `bar.sync` behind what thread 0 prints of its layouts, in NVIDIA's tutorials: the threads share nothing there.
+- `bar.sync` in tutorial 05: ahead of the stores to shared memory, where each thread writes what it has read itself (its
+  source says so); and the last two, which follow the barrier that the loads of Tensor Memory are ordered by.
 - `mbarrier.try_wait` for each stage at the end of the CuTe DSL kernel (`ab_producer.tail()`): it keeps the block until
   the last commits have arrived, and so do the wait for the result and the meeting of the pair before it.
 

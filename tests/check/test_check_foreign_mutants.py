@@ -34,9 +34,15 @@ KERNELS: dict[str, tuple[Callable[..., Path], tuple[int, ...]]] = {
     "block-scaled GEMM": (launches.block_scaled, (128, 128, 1024)),
     "NVIDIA, CUTLASS tutorials: 01_mma_sm100": (partial(launches.tutorial, "01_mma_sm100"), (128, 256, 320)),
     "NVIDIA, CUTLASS tutorials: 02_mma_tma_sm100": (partial(launches.tutorial, "02_mma_tma_sm100"), (128, 256, 320)),
-    "NVIDIA, CUTLASS tutorials: 04_mma_tma_2sm_sm100": (launches.pair, (512, 1024, 128)),
+    "NVIDIA, CUTLASS tutorials: 03_mma_tma_multicast_sm100": (
+        partial(launches.tutorial, "03_mma_tma_multicast_sm100"), (512, 1024, 128),
+    ),
+    "NVIDIA, CUTLASS tutorials: 04_mma_tma_2sm_sm100": (launches.pair, (512, 1024, 320)),
+    "NVIDIA, CUTLASS tutorials: 05_mma_tma_epi_sm100": (
+        partial(launches.tutorial, "05_mma_tma_epi_sm100"), (512, 1024, 128),
+    ),
     "NVIDIA, CuTe DSL: dense-pair": (partial(launches.dsl_gemm, "blackwell-dense-pair"), (256, 256, 576)),
-}
+}  # fmt: skip
 _GIVE_UP, _GIVE_UP_PAIR = (("drop", f"tcgen05.relinquish_alloc_permit.cta_group::{n}.sync.aligned") for n in (1, 2))
 _BARRIER = "drop", "bar.sync"
 _BEFORE, _AFTER = (("drop", f"tcgen05.fence::{when}_thread_sync") for when in ("before", "after"))
@@ -45,7 +51,9 @@ REVIEWED: dict[str, dict[tuple[str, str], int]] = {
     "block-scaled GEMM": {_GIVE_UP: 1, _BEFORE: 1, _AFTER: 1},
     "NVIDIA, CUTLASS tutorials: 01_mma_sm100": {_GIVE_UP: 1, _BARRIER: 3},
     "NVIDIA, CUTLASS tutorials: 02_mma_tma_sm100": {_GIVE_UP: 1, _BARRIER: 4},
+    "NVIDIA, CUTLASS tutorials: 03_mma_tma_multicast_sm100": {_GIVE_UP: 1, _BARRIER: 4},
     "NVIDIA, CUTLASS tutorials: 04_mma_tma_2sm_sm100": {_GIVE_UP_PAIR: 1, _BARRIER: 4},
+    "NVIDIA, CUTLASS tutorials: 05_mma_tma_epi_sm100": {_GIVE_UP_PAIR: 1, _BARRIER: 10},
     "NVIDIA, CuTe DSL: dense-pair": {_GIVE_UP_PAIR: 1, ("pass at once", "mbarrier.try_wait.parity.shared.b64"): 9},
 }
 """Mutants that nobody notices, by what was done to which instruction; docs/mutation.md says why they are harmless."""

@@ -112,9 +112,12 @@ def tutorial(name: str, folder: Path, m: int, n: int, k: int) -> Path:
     return launch
 
 
-def dsl_gemm(name: str, folder: Path, m: int, n: int, k: int) -> Path:
-    """One of `dsl_cases.KERNELS`."""
-    return dsl(case_of(name, folder, M=m, N=n, K=k)[1])
+def dsl_gemm(name: str, folder: Path, m: int, n: int, k: int, resident: int | None = None) -> Path:
+    """One of `dsl_cases.KERNELS`; `resident` blocks run at a time."""
+    launch = dsl(case_of(name, folder, M=m, N=n, K=k)[1])
+    if resident is not None:
+        launch.write_text(launch.read_text().replace("launch:\n", f"launch:\n  resident: {resident}\n", 1))
+    return launch
 
 
 def dsl_attention(folder: Path, keys: int, depth: int, heads: int) -> Path:
