@@ -316,7 +316,12 @@ covers it; the rest is for a person to judge. Of the kernels below that is:
 - `bar.sync` in tutorial 05: ahead of the stores to shared memory, where each thread writes what it has read itself (its
   source says so); and the last two, which follow the barrier that the loads of Tensor Memory are ordered by.
 - `mbarrier.try_wait` for each stage at the end of the CuTe DSL kernel (`ab_producer.tail()`): it keeps the block until
-  the last commits have arrived, and so do the wait for the result and the meeting of the pair before it.
+  the last commits have arrived, and so do the wait for the result and the meeting of the pair before it. quack's kernel
+  ends likewise, in each of its three pipelines.
+- in quack's kernel: `griddepcontrol`, as no other grid runs beside this one; `bar.warp.sync` behind an answer of
+  `clusterlaunchcontrol` in the warps that load and that ask, all lanes of which meet at the named barrier of the next
+  turn, before the place is used again; `bar.sync` ahead of the deallocation, as the loads of Tensor Memory are ordered
+  by the barrier ahead of the last store.
 
 A kernel's own line may stand for several: the tutorials' loops are unrolled by four, and one copy is not reached. The
 kernels without an origin are in `tests/foreign`. Sizes: keys and heads of attention, M x N x K of GEMMs; kept by
