@@ -18,11 +18,12 @@ from porter.cli.launches import check_launch, require_launch
 from porter.cli.options import read_launch, read_sizes, sim_options
 from porter.cli.porting import case_of_port, plan_of_case
 from porter.cli.programs import program_request
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import hazards as report_hazards
 from porter.report.exits import hazards_exit
 from porter.report.formats import render
 from porter.verify.bare import Argument, read_argument, read_module
+from porter.verify.budget import Budget
 from porter.verify.case import cases_if_any, cases_of, load_case
 from porter.verify.hazard_cases import Search, hazards_of_case
 from porter.verify.hazards import HazardRun, check_bare
@@ -45,6 +46,7 @@ def hazards(
     level: str | None,
     seeds: int,
     jobs: int,
+    seconds: float | None,
     sizes: str,
     sarif_path: Path | None,
     kernel: str | None,
@@ -89,7 +91,10 @@ def hazards(
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
         port_of = partial(plan_of_case, port=port_path)
         search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs)
-        runs = _cases(session, path, case_path, sizes, search, errors, port_path)
+        runs = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
+        seconds = None
+    if seconds is not None:
+        raise PorterError(Code.BAD_OPTION, option="--seconds", problem="is for kernels with a case")
     return _report(session, runs, errors, sarif_path)
 
 
@@ -117,6 +122,7 @@ def _cases(
     search: Search,
     errors: list[Diagnostic],
     port: Path | None,
+    time: Budget,
 ) -> list[HazardRun]:
     """Each case of a path; of a directory one that cannot be run does not hide the others."""
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
@@ -124,6 +130,9 @@ def _cases(
     runs: list[HazardRun] = []
     with session.progress() as tell:
         for case in cases:
+            if time.is_spent:
+                errors.append(Diagnostic(Code.TIME_SPENT, Location(str(case.path)), {"seconds": time.seconds}))
+                continue
             if tell is not None:
                 tell(case.name)
             try:

@@ -14,11 +14,12 @@ from porter.cli.context import Session, command
 from porter.cli.launches import require_launch
 from porter.cli.options import read_sizes, sim_options
 from porter.cli.porting import case_of_port, plan_of_case
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import mutation as report_mutation
 from porter.report.exits import mutation_exit
 from porter.report.mutation_review import load_explanations, unexplained
 from porter.report.program import finding_diagnostic
+from porter.verify.budget import Budget
 from porter.verify.case import cases_of, load_case
 from porter.verify.launch_file import load_launch
 from porter.verify.mutant_runs import Setup
@@ -54,6 +55,7 @@ def mutate(
     jobs: int,
     folder: Path | None,
     again: bool,
+    seconds: float | None,
     ptx_path: Path | None,
     launch_path: Path | None,
     seed: int,
@@ -70,7 +72,7 @@ def mutate(
     if path is None:
         assert launch_file is not None
         of_cases = {"--case": case_path, "--port": port_path, "--original": original, "--sizes": sizes,
-                    "--record": folder}  # fmt: skip
+                    "--record": folder, "--seconds": seconds is not None}  # fmt: skip
         for option, given in of_cases.items():
             if given:
                 raise PorterError(
@@ -83,8 +85,12 @@ def mutate(
     results: list[tuple[str, MutationResult]] = []
     records: list[Record] = []
     errors: list[Diagnostic] = []
+    time = Budget(seconds)
     for item in [case_path] if case_path is not None else cases_of(path):
         case = load_case(item)
+        if time.is_spent:
+            errors.append(Diagnostic(Code.TIME_SPENT, Location(str(case.path)), {"seconds": seconds}))
+            continue
         with session.progress() as tell:
             taken = case_of_port(case, None if original else port_path)
             found = sweep.case(case, read_sizes(sizes, taken) if sizes else taken.mutation_sizes(), tell)
@@ -101,6 +107,7 @@ def mutate(
     left = unexplained(records, load_explanations(folder)) if folder is not None else []
     for record, row in left:
         session.show(Text(f"{record.case}: unexplained: {report_mutation.label(row)}"))
+    session.report(d for d in errors if d.code is Code.TIME_SPENT)
     code = mutation_exit([result for _, result in results], errors, bool(left))
     session.write_json(report_mutation.document(program, results, code))
     return code

@@ -409,6 +409,8 @@ TIME_SPENT = error(
     "PT5090",
     ExitCode.INCONCLUSIVE,
     "not run: the {seconds} seconds of --seconds were spent",
-    "No new input family is begun when the time is over. What was not run has no verdict.",
-    "Give more time, or go on from the document of this run: `--format json verify ... --resume verify.json`.",
+    "No new input family, and no new case of `hazards` and `mutate`, is begun when the time is over. What was not run "
+    "has no verdict.",
+    "Give more time, or go on from what there is: `--format json verify ... --resume verify.json`, "
+    "`mutate --record DIR`.",
 )

@@ -34,7 +34,7 @@ def text(runs: Sequence[HazardRun]) -> Iterator[str]:
             yield from _cause_block(run, cause, inherited=_first(had, cause))
     for run in runs:
         yield f"{_PREFIX} {_summary(run)}"
-    if len(runs) > 1:
+    if len(runs) != 1:
         yield f"{_PREFIX} verdict: {worst(runs).value}"
 
 

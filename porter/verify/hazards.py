@@ -69,9 +69,9 @@ class HazardRun:
 
 
 def worst(runs: Iterable[HazardRun]) -> Verdict:
-    """The verdict on several kernels."""
+    """The verdict on several kernels; where none ran there is nothing that is clean."""
     order = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.REVIEW, Verdict.CLEAN)
-    return min((r.counted for r in runs), key=order.index, default=Verdict.CLEAN)
+    return min((r.counted for r in runs), key=order.index, default=Verdict.INCOMPLETE)
 
 
 def against_original(port: HazardRun, original: HazardRun, lines: LineMap) -> tuple[HazardRun, HazardRun]:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, launch_options, rules_option, simulator_options, trust_option
+from porter.cli.commands.shared import (
+    Command,
+    launch_options,
+    rules_option,
+    seconds_option,
+    simulator_options,
+    trust_option,
+)
 
 
 @click.command(cls=Command)
@@ -25,6 +32,7 @@ from porter.cli.commands.shared import Command, launch_options, rules_option, si
 @click.option("--record", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Keep each port's result in DIR and pass over ports whose result is there already.")  # fmt: skip
 @click.option("--again", is_flag=True, help="With --record: pass over none.")
+@seconds_option
 @launch_options
 @simulator_options
 @rules_option

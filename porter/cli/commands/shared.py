@@ -190,6 +190,14 @@ def tmem_check_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--seconds, for commands that go over cases."""
+    return click.option(
+        "--seconds", type=click.FloatRange(min=0), default=None, metavar="N",
+        help="Begin no new case after N seconds; what is left has no verdict (exit code 6).",
+    )(function)  # fmt: skip
+
+
 def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--mode, --gpu-timeout."""
     for option in reversed(
