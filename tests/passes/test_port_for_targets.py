@@ -13,9 +13,10 @@ from kernels import GEMM, SYNC, wrapper
 from test_port_build_files import REWRITTEN as BUILD_FILES
 
 from porter.cli.main import main
-from porter.diagnostics import Code, ExitCode
+from porter.diagnostics import Code, ExitCode, Severity
 from porter.lang.sources import load_sources
 from porter.passes.build_files import port_build_files
+from porter.passes.dsl.port import port_python
 from porter.passes.embedded import port_cuda_file
 from porter.passes.port import PortOptions, PortResult
 from porter.passes.targets import named
@@ -214,6 +215,15 @@ def test_code_for_sm100_is_held_against_the_chip(tmp_path: Path) -> None:
     assert "kind::i8" not in runs[2].output
 
 
+def test_cute_dsl_is_ported_where_it_hands_out_ptx() -> None:
+    kernel = CASES[0].parents[1] / "dsl_gemm" / "dsl_gemm.py"
+    assert port_python(kernel, target=SM103A).groups
+    refused = port_python(kernel, target=SM110A)
+    assert [d.code for d in refused.diagnostics if d.severity is Severity.ERROR] == [Code.TARGET_LACKS]
+    assert not refused.groups
+    assert refused.files == refused.sources.sources()
+
+
 COMPILED = [
     pytest.param(path, target, id=f"{path.parent.name} for {target.name}", marks=[pytest.mark.slow])
     for path in CASES
@@ -231,6 +241,7 @@ def test_ports_of_the_corpus_compile_for_every_chip(case: Path, target: PortTarg
     result = CliRunner().invoke(main, args)
     lacks = f'"{Code.TARGET_LACKS.id}"' in result.output
     assert result.exit_code == (int(ExitCode.UNPORTED) if lacks else 0), result.output[-2000:]
-    assert lacks == (case.parent.name == "gemm_int8" and target == SM103A)
+    name = case.parent.name
+    assert lacks == ((name == "gemm_int8" and target == SM103A) or (name.startswith("dsl_") and target == SM110A))
     if not lacks:
         assert '"status": "compiled"' in result.output

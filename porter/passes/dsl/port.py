@@ -30,6 +30,8 @@ from porter.rules.rule import Region, Rule
 
 FRAME_RULE = "PTR500"
 IMPORT_RULE = "PTR501"
+COMPILED = (100, 103)
+"""Chips for which CuTe DSL 4.8.1 hands out the PTX of what it compiles."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,9 @@ def port_python(
     files, scaffold, said = outputs.written(closure, port.places, port.patched, ported)
     if not select and not ignore and not has_errors(said):
         said += _left(files)
+    if target.sm not in COMPILED:
+        why = "CuTe DSL hands out no PTX for it, so that its ports could be neither compiled nor run here"
+        said.append(Diagnostic(Code.TARGET_LACKS, Location(sources.root), {"target": target.name, "why": why}))
     result.diagnostics += said
     if not has_errors(said):
         result.files, result.scaffold = files, scaffold
