@@ -93,9 +93,13 @@ def hazards(
         search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs)
         runs = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
         seconds = None
+    _require_cases(seconds)
+    return _report(session, runs, errors, sarif_path)
+
+
+def _require_cases(seconds: float | None) -> None:
     if seconds is not None:
         raise PorterError(Code.BAD_OPTION, option="--seconds", problem="is for kernels with a case")
-    return _report(session, runs, errors, sarif_path)
 
 
 def _report(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +45,23 @@ def _launch(session: Session, launch: Path, ptx: Path | None, jobs: int, options
     return code
 
 
+def _require_none(of_cases: Mapping[str, object]) -> None:
+    """Options that say nothing of a launch. Raises BAD_OPTION."""
+    for option, given in of_cases.items():
+        if given:
+            raise PorterError(Code.BAD_OPTION, option=option, problem="is for kernels with a case, not for a launch")
+
+
+def _summed_up(session: Session, records: list[Record], folder: Path | None) -> bool:
+    """Show what all results come to; whether a mutant is left that nobody explains."""
+    if len(records) > 1:
+        session.show(Text(report_mutation.summary(records)))
+    left = unexplained(records, load_explanations(folder)) if folder is not None else []
+    for record, row in left:
+        session.show(Text(f"{record.case}: unexplained: {report_mutation.label(row)}"))
+    return bool(left)
+
+
 @command
 def mutate(
     session: Session,
@@ -71,21 +89,18 @@ def mutate(
     options = sim_options(seed, schedule, arithmetic, budget)
     if path is None:
         assert launch_file is not None
-        of_cases = {"--case": case_path, "--port": port_path, "--original": original, "--sizes": sizes,
-                    "--record": folder, "--seconds": seconds is not None}  # fmt: skip
-        for option, given in of_cases.items():
-            if given:
-                raise PorterError(
-                    Code.BAD_OPTION, option=option, problem="is for kernels with a case, not for a launch"
-                )
+        _require_none({"--case": case_path, "--port": port_path, "--original": original, "--sizes": sizes,
+                       "--record": folder, "--seconds": seconds is not None})  # fmt: skip
         return _launch(session, launch_file, ptx_path, jobs, options)
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     program = "original" if original else "port"
     sweep = Sweep(program, options, builder, partial(plan_of_case, port=port_path), jobs, folder, again)
-    results: list[tuple[str, MutationResult]] = []
-    records: list[Record] = []
-    errors: list[Diagnostic] = []
-    time = Budget(seconds)
+    results, records, errors, time = (
+        list[tuple[str, MutationResult]](),
+        list[Record](),
+        list[Diagnostic](),
+        Budget(seconds),
+    )
     for item in [case_path] if case_path is not None else cases_of(path):
         case = load_case(item)
         if time.is_spent:
@@ -102,12 +117,8 @@ def mutate(
         elif found.record is not None:
             session.show(Text(f"{case.name} {program}, {found.how}: {report_mutation.counts(found.record.rows)}"))
         records += [found.record] if found.record is not None else []
-    if len(records) > 1:
-        session.show(Text(report_mutation.summary(records)))
-    left = unexplained(records, load_explanations(folder)) if folder is not None else []
-    for record, row in left:
-        session.show(Text(f"{record.case}: unexplained: {report_mutation.label(row)}"))
+    is_unexplained = _summed_up(session, records, folder)
     session.report(d for d in errors if d.code is Code.TIME_SPENT)
-    code = mutation_exit([result for _, result in results], errors, bool(left))
+    code = mutation_exit([result for _, result in results], errors, is_unexplained)
     session.write_json(report_mutation.document(program, results, code))
     return code

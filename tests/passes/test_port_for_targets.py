@@ -240,7 +240,10 @@ def test_ports_of_the_corpus_compile_for_every_chip(case: Path, target: PortTarg
         pytest.importorskip("cutlass_library")
     result = CliRunner().invoke(main, args)
     lacks = f'"{Code.TARGET_LACKS.id}"' in result.output
-    assert result.exit_code == (int(ExitCode.UNPORTED) if lacks else 0), result.output[-2000:]
+    # a host that asks for the minor number 0 is told of (B300 is 10.3)
+    asks = f'"{Code.CHIP_CHECK_LEFT.id}"' in result.output
+    assert asks == (case.parent.name == "gemm_pipelined" and target == SM103A)
+    assert result.exit_code == (int(ExitCode.UNPORTED) if lacks or asks else 0), result.output[-2000:]
     name = case.parent.name
     assert lacks == ((name == "gemm_int8" and target == SM103A) or (name.startswith("dsl_") and target == SM110A))
     if not lacks:
