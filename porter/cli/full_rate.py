@@ -43,21 +43,26 @@ def proved(session: Session, ported: Ported, make: Make) -> Ported:
     failed: set[str] = set()
     for root in _taken(ported):
         with session.progress() as tell:
-            what, notes = _failure(ported, root, builder, tell)
-        code, values = (Code.FULL_RATE_UNPROVED, {"what": what}) if what else (Code.FULL_RATE_PROVED, notes)
-        said[root.path] = Diagnostic(code, Location(root.path), {"path": root.path, **values})
-        failed |= {root.path} if what else set()
+            said[root.path] = _tried(ported, root, builder, tell)
+        failed |= {root.path} if said[root.path].code is Code.FULL_RATE_UNPROVED else set()
     if failed:
         again = make(half_rate=frozenset(failed))
-        other = [r.path for r in _taken(again) if again.of_root(r) != _files(ported, r.path)]
-        if other:
+        if any(again.of_root(r) != _files(ported, r.path) for r in _taken(again)):
             # what is shared became another text, which nobody has run
             again = make(half_rate=frozenset([*failed, *said]))
-            values = {"what": "it shares a header with a file that stays at M=64"}
-            said |= {p: Diagnostic(Code.FULL_RATE_UNPROVED, Location(p), {"path": p, **values}) for p in other}
+            shared = "it shares a header with a file that stays at M=64"
+            said |= {path: _unproved(path, shared) for path in said if path not in failed}
         ported = again
     ported.diagnostics += said.values()
     return ported
+
+
+def _unproved(path: str, what: str) -> Diagnostic:
+    return Diagnostic(Code.FULL_RATE_UNPROVED, Location(path), {"path": path, "what": what})
+
+
+def _proved(path: str, cases: str, sizes: int) -> Diagnostic:
+    return Diagnostic(Code.FULL_RATE_PROVED, Location(path), {"path": path, "cases": cases, "sizes": sizes})
 
 
 def _taken(ported: Ported) -> list[PortedRoot]:
@@ -86,31 +91,28 @@ class _Noting:
         return built
 
 
-def _failure(
-    ported: Ported, root: PortedRoot, builder: Builder, tell: ProgressCall | None
-) -> tuple[str, dict[str, object]]:
-    """Why the M=128 MMAs of a root are not verified; nothing where they are, and then by what."""
+def _tried(ported: Ported, root: PortedRoot, builder: Builder, tell: ProgressCall | None) -> Diagnostic:
+    """What verified the M=128 MMAs of a root, or why nothing did."""
     if is_python(Path(root.path)) or not root.full_rate:
-        return "its kernels stand in strings, and no case runs those alone", {}
+        return _unproved(root.path, "its kernels stand in strings, and no case runs those alone")
     noting = _Noting(builder)
     try:
         cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
         run = {c.entry.rsplit("::", 1)[-1] for c in cases}
         for kernel in root.full_rate:
             if kernel not in run:
-                return f"no case beside it runs `{kernel}`", {}
+                return _unproved(root.path, f"no case beside it runs `{kernel}`")
         plan = PortPlan(files=ported.of_root(root), keeps_hopper=ported.keeps_hopper)
         for wanted in _runs(plan, root):
             what = _wrong(verify_cases(cases, wanted, noting, tell))
             if what:
-                return what, {}
+                return _unproved(root.path, what)
     except PorterError as error:
-        return f"it could not be run: {error.diagnostic.message}", {}
+        return _unproved(root.path, f"it could not be run: {error.diagnostic.message}")
     others = [n for n in noting.there - noting.entries if function_name(n) in root.full_rate]
     if others:
-        return f"no case runs `{sorted(others)[0]}`, another instantiation", {}
-    sizes = sum(len(c.all_sizes()) for c in cases)
-    return "", {"cases": ", ".join(c.path.name for c in cases), "sizes": sizes}
+        return _unproved(root.path, f"no case runs `{sorted(others)[0]}`, another instantiation")
+    return _proved(root.path, ", ".join(c.path.name for c in cases), sum(len(c.all_sizes()) for c in cases))
 
 
 def _runs(plan: PortPlan, root: PortedRoot) -> list[Wanted]:

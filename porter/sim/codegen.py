@@ -386,6 +386,8 @@ class Context:
 
     def machine_row(self, name: str) -> int:
         """Row of a register in the machine's bank of its width."""
+        if name not in self.unit.slots:
+            raise Unsupported(f"register {name.removeprefix('?')} is not declared")
         return self.machine.bank_index[self.unit.slots[name]]
 
     def narrow(self, call: str, extra: str = "") -> None:

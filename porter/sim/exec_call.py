@@ -135,5 +135,6 @@ def _call(cg: Context, ins: Decoded) -> None:
         return
     result = cg.let(cg.call("device_printf", str(slots[0]), str(slots[1])))
     for r in items(ins["results"]):
-        assert isinstance(r, ast.Sym)
+        if not isinstance(r, ast.Sym) or r.name not in variables:
+            raise Unsupported("a call with results in registers")
         cg.line(cg.call("st_local", cg.const("u64", variables[r.name].offset), "4", "1", result))

@@ -9,15 +9,15 @@ from porter.sim.codegen import Context, emits
 from porter.sim.exec_bits import LOGIC
 from porter.sim.exec_float import load_float
 from porter.sim.exec_integer import is_integer
-from porter.sim.kinds import WIDTH_OF, kind_of, plain
+from porter.sim.kinds import WIDTH_OF, Unsupported, kind_of, plain
 
 # Moving -----------------------------------------------------------------------------------------------
 
 
 def _mov_b128(cg: Context, to: ast.Operand, source: ast.Operand) -> None:
     """Both sides are vectors, of two 64-bit or of four 32-bit registers."""
-    assert isinstance(to, ast.Vec)
-    assert isinstance(source, ast.Vec)
+    if not isinstance(to, ast.Vec) or not isinstance(source, ast.Vec):
+        raise Unsupported("mov.b128 of what is no vector")
     if len(source.items) == 4:
         words = [cg.src(i, "u32") for i in source.items]
         halves = [f"{a}.astype(t_u64) | ({b}.astype(t_u64) << {cg.const('u64', 32)})" for a, b in

@@ -122,3 +122,26 @@ def test_an_object_that_a_kernel_calls_says_its_columns_by_its_class(tmp_path: P
         assert "::template call_columns<" in ported(tmp_path, text).split("__global__")[1]
     else:
         assert "accumulator not ported" in refused(tmp_path, text)
+
+
+BROKEN = {
+    "a statement that breaks off in front": ("__device__ void first(float* p) {\n  p->", ""),
+    "a namespace inside a function": ("__device__ void first(float* p) {\nnamespace inner {\n", "}\n}\n"),
+}
+HEADS = "#ifdef A\n__device__ void first(int p) {\n#else\n__device__ void first(float p) {\n#endif\n}\n"
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_kernel_that_is_read_as_a_part_of_another_function_is_refused(tmp_path: Path, name: str) -> None:
+    before, behind = BROKEN[name]
+    text = HEAD + before + kernel(ACC + batch() + STORE).removeprefix(HEAD) + behind
+    assert "`k` stands inside another function: a brace is missing, or one is too many" in refused(tmp_path, text)
+
+
+def test_two_heads_of_a_function_in_front_of_a_kernel(tmp_path: Path) -> None:
+    assert "porter::" in ported(tmp_path, kernel(ACC + batch() + STORE, HEADS))
+
+
+def test_methods_of_a_class_in_a_function_stand_in_no_other_function(tmp_path: Path) -> None:
+    local = "  struct Local { __device__ int twice(int x) { return 2 * x; } };\n"
+    assert "porter::" in ported(tmp_path, kernel(local + ACC + batch() + STORE))

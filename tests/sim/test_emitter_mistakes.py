@@ -44,6 +44,21 @@ def test_what_is_not_modelled_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch)
     assert "not this one" in str(outcome.findings[0])
 
 
+@pytest.mark.parametrize(
+    ("instruction", "why"),
+    [
+        ("mov.b128 %r1, %r0;", "mov.b128 of what is no vector"),
+        ("mov.b128 {%rd0, %rd1}, %r0;", "mov.b128 of what is no vector"),
+        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f9x}, %rd0, %rd0, 1, 1, 1, 0, 0;",
+         "register %f9x is not declared"),
+    ],
+)  # fmt: skip
+def test_registers_that_an_instruction_cannot_take_leave_no_verdict(instruction: str, why: str) -> None:
+    outcome = run(module_text([], f".reg .b64 %rd<2>; .reg .f32 %f<4>; {instruction} {BODY}"), [], GlobalMemory())
+    assert outcome.status == "incomplete"
+    assert why in str(outcome.findings[0])
+
+
 @pytest.mark.parametrize("instruction", ["popc.b32 %r1;", "add.s32 %r1, %r0;", "cvt.rn.e9m9.f32 %r1, %r0;"])
 def test_what_the_instruction_table_does_not_have_leaves_no_verdict(instruction: str) -> None:
     outcome = run(module_text([], BODY.replace("popc.b32 %r1, %r0;", instruction)), [], GlobalMemory())

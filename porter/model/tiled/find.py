@@ -22,6 +22,7 @@ from porter.model.facts import (
     Zero,
 )
 from porter.model.functions import Call, Function, Style
+from porter.model.names.index import CLASSES
 from porter.model.program import Program
 from porter.model.recognition import Answer
 from porter.model.tiled.accumulators import Multiply, Search, Synchronization, Tiled
@@ -54,9 +55,25 @@ def find_tiled(program: Program) -> Tiled | None:
         if function.style is Style.MACRO:
             tiled.refuse(function, function.body, f"macro `{function.name}` issues MMAs of a library", Code.WGMMA_FORM)
     tiled.active = program.reaching([c.caller for c in tiled.calls])
+    for function in program.functions:
+        if id(function) in tiled.active and _stands_in_another(function):
+            what = f"`{function.name}` stands inside another function: a brace is missing, or one is too many"
+            tiled.refuse(function, function.node, what, Code.WGMMA_FORM)
     find_arrays(tiled)
     Search(tiled).run()
     return tiled
+
+
+def _stands_in_another(function: Function) -> bool:
+    """Whether a function is read as a part of another one's body, which C++ does not have outside of classes."""
+    if function.style in (Style.LAMBDA, Style.MACRO):
+        return False
+    node = function.node.parent
+    while node is not None and node.type not in CLASSES:
+        if node.type in ("function_definition", "lambda_expression"):
+            return True
+        node = node.parent
+    return False
 
 
 def _read_synchronizations(tiled: Tiled, answers: Sequence[tuple[Call, Answer]]) -> None:
