@@ -49,6 +49,7 @@ _OPERATORS: dict[str, Callable[[int, int], int]] = {
 }
 _NAMES = ("identifier", "qualified_identifier", "field_expression")
 _AROUND = ("parenthesized_expression", "condition_clause")
+_CHOOSING = ("conditional_expression", "comma_expression")
 _WITHOUT_EFFECT = ("declaration", "static_assert_declaration", "using_declaration", "alias_declaration", "comment")
 _CASTS = ("static_cast",)
 
@@ -201,7 +202,7 @@ class ThreadValues:
             if function.text(node) != name or node.parent is None:
                 continue
             inner, outer = node, node.parent
-            while outer.type in _AROUND and outer.parent is not None:
+            while outer.type in (*_AROUND, *_CHOOSING) and outer.parent is not None:
                 inner, outer = outer, outer.parent
             if outer.type == "assignment_expression":
                 left = outer.child_by_field_name("left")

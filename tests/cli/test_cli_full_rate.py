@@ -157,7 +157,8 @@ def made(name: str) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = full_rate._taken(found)
-    return full_rate._failure(found, root, make_builder(None, PORT_ARCH), None)[0]
+    said = full_rate._tried(found, root, make_builder(None, PORT_ARCH), None)
+    return "" if said.code is Code.FULL_RATE_PROVED else str(said.values["what"])
 
 
 def planted(found: Ported, pattern: str, instead: str) -> Ported:

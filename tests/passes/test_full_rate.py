@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports with M=128 MMAs: which kernels are taken, how the index of a thread is renamed, and what is refused with which
-missing fact. Values and order are shown by the cases of `tests/verify/test_full_rate_runs.py`."""
+missing fact. Values and order are shown by the slow tests of `tests/cli/test_cli_full_rate.py`."""
 
 from __future__ import annotations
 

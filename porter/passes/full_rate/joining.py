@@ -7,6 +7,7 @@ accumulator only. What is not known to be so is named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from porter.model.kernels import Kernel, contains_tensor_core
 from porter.model.program import Program
 from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep
-from porter.model.threads import Threads
+from porter.model.threads import Threads, ends_thread
 from porter.passes.full_rate.sameness import Sameness
 
 _LEFT_BY: dict[str, tuple[str, ...]] = {
@@ -30,6 +31,9 @@ _LEFT_BY: dict[str, tuple[str, ...]] = {
     "goto_statement": (),
 }
 """What a statement leaves."""
+_LEAVING = frozenset({"return", "break", "continue", "goto", "exit"})
+_SHORT = ("&&", "||", "and", "or")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +93,12 @@ class Consumers:
             yield from self._branch(function, node)
             return
         parts = node.type in ("switch_statement", "conditional_expression") or node.type in LOOPS
-        condition = node.child_by_field_name("condition") if parts else None
-        if condition is not None and self._matters(function, node) and not self.sameness.same(function, condition):
+        condition = node.child_by_field_name("condition") or node.child_by_field_name("right") if parts else None
+        if node.type == "binary_expression" and function.text(node.children[1]) in _SHORT:
+            parts, condition = True, node.child_by_field_name("left")
+        if node.type == "call_expression" and self._macro_leaves(function.text(node)):
+            parts, condition = True, node
+        if condition is not None and self._decides(function, node) and not self.sameness.same(function, condition):
             text = " ".join(function.text(condition).split())
             yield Missing(function, function.span(condition), f"the consumers may part at `{text}`")
             return
@@ -105,13 +113,41 @@ class Consumers:
             arms = [arms[0] if taken else arms[1]]
         elif condition is not None and not self.sameness.same(function, condition):
             before = self._comes_before(function, node)
-            if any(arm is not None and (self._matters(function, arm) or (before and _leaves(arm))) for arm in arms):
+            if any(
+                a is not None and (self._matters(function, a) or (before and self._leaves(function, a))) for a in arms
+            ):
                 text = " ".join(function.text(condition).split())
                 yield Missing(function, function.span(condition), f"the consumers may part at `{text}`")
             return
         for arm in arms:
             if arm is not None:
                 yield from self._walk(function, arm)
+
+    def _decides(self, function: Function, node: Node) -> bool:
+        """Whether a statement tells which MMAs a thread comes to, in it or behind it."""
+        return self._matters(function, node) or (self._leaves(function, node) and self._comes_before(function, node))
+
+    def _leaves(self, function: Function, arm: Node) -> bool:
+        """Whether a way out of the arm may not come back to what follows it."""
+        if any(not _ends_inside(leaving, arm) for leaving in find(arm, *_LEFT_BY)):
+            return True
+        if any(self._macro_leaves(function.text(n)) for n in find(arm, "identifier")):
+            return True
+        nodes = [s.node for s in function.asm if ends_thread(s)]
+        nodes += [c.node for c in function.calls if any(id(t) in self._ending for t in self.program.targets(c))]
+        return any(arm.start_byte <= n.start_byte and n.end_byte <= arm.end_byte for n in nodes)
+
+    def _macro_leaves(self, text: str) -> bool:
+        """Whether an expression begins with a macro that may leave what it stands in."""
+        name = _NAME.match(text)
+        if name is None or name[0] not in self.program.macros.by_name:
+            return False
+        return not _LEAVING.isdisjoint(self.program.macros.words(name[0]))
+
+    @cached_property
+    def _ending(self) -> set[int]:
+        """ids of the functions that may end a thread."""
+        return self.program.reaching([f for f in self.program.functions if any(map(ends_thread, f.asm))])
 
     def _comes_before(self, function: Function, node: Node) -> bool:
         """Whether MMAs stand behind a statement, or in a loop around it."""
@@ -156,11 +192,6 @@ class Consumers:
                     node = next((n for e, n in nodes.items() if " ".join(e.split()) == text), None)
                     if node is not None and not self.sameness.same(function, node):
                         yield Missing(function, span, f"{name} `{text}` may be another one in the other consumer")
-
-
-def _leaves(arm: Node) -> bool:
-    """Whether a way out of the arm does not come back to what follows it."""
-    return any(not _ends_inside(leaving, arm) for leaving in find(arm, *_LEFT_BY))
 
 
 def _ends_inside(leaving: Node, arm: Node) -> bool:

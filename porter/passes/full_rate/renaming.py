@@ -19,6 +19,10 @@ from porter.passes.full_rate.joining import Missing
 _THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")
 _PHYSICAL = re.compile(r"%(?:tid|warpid|nwarpid)\b")
 """What asm reads of the place of a warp in its CTA (PTX ISA, special registers)."""
+_READ = re.compile(rb"\b\w*sreg_(?:tid|n?warpid)\w*")
+"""Functions of the compiler and of libraries that read those."""
+_PUT_TOGETHER = re.compile(rb'%"\s*#')
+"""A special register whose name a macro is handed."""
 _OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotated_ptr)")
 """Headers whose functions number threads themselves."""
 
@@ -116,6 +120,11 @@ def _opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Miss
             if isinstance(fact, Index) and not 0 < fact.modulo <= 32:
                 yield Missing(function, call.name_span, f"`{call.name}` of a library tells which warp a thread is in")
     for file in program.sources.files.values():
+        found = [(_READ.search(file.lexed.code), "a function that reads the registers of a thread is not renamed")]
+        found += [(_PUT_TOGETHER.search(m.joined), "asm may read any register") for m in file.lexed.macros()]
+        for match, what in found:
+            if match is not None:
+                yield Missing(kernel, kernel.name_span or kernel.span(kernel.body), what)
         for name, _, span in file.lexed.includes():
             if _OPAQUE.match(name):
                 at = kernel.name_span or kernel.span(kernel.body)

@@ -10,11 +10,14 @@ from functools import cached_property
 
 from tree_sitter import Node
 
+from porter.lang.asm import AsmStatement
 from porter.lang.cuda import find, walk
 from porter.lang.text import Span
 from porter.model.facts import Index
-from porter.model.functions import ARRAY_DECLARATORS, Function, Style, declared_name, outermost
+from porter.model.functions import ARRAY_DECLARATORS, Function, Param, Style, declared_name, outermost
 from porter.model.program import Program
+from porter.model.pure import is_pure
+from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.thread_values import ThreadValues
 from porter.model.threads import Threads
@@ -24,6 +27,12 @@ from porter.ptx.wgmma import THREADS as WARPGROUP
 WARPS = WARPGROUP // WARP
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
 _AROUND = ("parenthesized_expression", "subscript_expression", "field_expression")
+_TIMED = re.compile(r"\bmbarrier\.(?:test|try)_wait\b|\bld\.(?:volatile|relaxed|acquire)\b")
+"""Instructions whose result depends on when a thread comes to them (PTX ISA 9.7.13.15.16, 9.7.9.8)."""
+_OF_CONST = re.compile(r"\bconst\b[^*]*\*")
+
+_OF_CLASS = ("type_identifier", "template_type", "qualified_identifier")
+_OF_TYPES = (*_OF_CLASS, "type_qualifier")
 
 _Key = tuple[int, int, str]
 """A variable, or a name that is none in sight of its function."""
@@ -78,6 +87,12 @@ class Sameness:
                 if name is not None and node.child_by_field_name("body") is not None:
                     key = file.text(Span(name.start_byte, name.end_byte))
                     texts[key] = texts.get(key, "") + file.text(Span(node.start_byte, node.end_byte))
+            for node in find(file.root, "alias_declaration", "type_definition"):
+                name = node.child_by_field_name("name") or node.child_by_field_name("declarator")
+                kind = node.child_by_field_name("type")
+                if name is not None and kind is not None:
+                    key = file.text(Span(name.start_byte, name.end_byte))
+                    texts[key] = texts.get(key, "") + file.text(Span(kind.start_byte, kind.end_byte))
         for method in self.program.functions:
             if method.style is Style.METHOD:
                 key = method.class_name.rsplit("::", 1)[-1]
@@ -96,18 +111,36 @@ class Sameness:
         return self._classes is not None and self._classes.search(text) is not None
 
     def _says(self, function: Function, node: Node, names: set[_Key]) -> bool:
-        if node.type in ("type_identifier", "template_type", "qualified_identifier") and self._is_class(
-            function.text(node)
-        ):
+        text = function.text(node) if node.type in _OF_TYPES else ""
+        if text == "volatile" or (text and self._is_class(text)):
             return True
         if node.type == "identifier":
             key = _key(function, node)
-            return key in names or self.threads.tells(function, node) or self._of_class(function, node, key[2])
+            if key in names or self.threads.tells(function, node) or self._of_class(function, node, key[2]):
+                return True
+            macro = key[2] in self.program.macros.by_name
+            return macro and not self.program.macros.words(key[2]).isdisjoint({name for _, _, name in names})
         if node.type == "call_expression":
             calls = [c for c in self.program.calls_by_node.get(node.id, ()) if c.caller.file is function.file]
             targets = [f for c in calls for f in self.program.targets(c)]
-            return any(map(self.threads.call_differs, calls)) or any(self._is_class(f.text(f.node)) for f in targets)
+            return any(map(self.threads.call_differs, calls)) or any(
+                self._is_class(f.text(f.node)) or self._by_default(f) or self._returns_timed(f) for f in targets
+            )
         return self.threads.tells(function, node)
+
+    def _by_default(self, function: Function) -> bool:
+        """Whether a parameter that is not handed may be a thread's own."""
+        defaults = [p.node.child_by_field_name("default_value") for p in function.params if p.node is not None]
+        return any(self.threads.tells(function, n) for d in defaults if d is not None for n in walk(d))
+
+    def _returns_timed(self, function: Function) -> bool:
+        kind = function.node.child_by_field_name("type")
+        return id(function) in self._timed and (kind is None or function.text(kind) != "void")
+
+    @cached_property
+    def _timed(self) -> set[int]:
+        """ids of the functions that come to an instruction whose result depends on the time."""
+        return self.program.reaching([f for f in self.program.functions if any(map(_is_timed, f.asm))])
 
     def _of_class(self, function: Function, node: Node, name: str) -> bool:
         """Whether a name may be that of a member, whose value is not followed."""
@@ -132,7 +165,11 @@ class Sameness:
             nodes = [o.expr_node for o in statement.operands if o.is_output and o.expr_node is not None]
             outputs = [key for n in nodes if (key := _variable(function, n)) is not None]
             inputs = [o.expr_node for o in statement.operands if not o.is_output and o.expr_node is not None]
-            if self.threads.asm_differs(statement) or any(self._own(function, n) for n in inputs):
+            if (
+                self.threads.asm_differs(statement)
+                or _is_timed(statement)
+                or any(self._own(function, n) for n in inputs)
+            ):
                 found.update(outputs)
         while True:
             before = len(found)
@@ -146,20 +183,36 @@ class Sameness:
 
     def _set(self, function: Function) -> Iterator[tuple[_Key, Node]]:
         """Variables that are set, with what tells the value."""
+        aliases = _aliases(function)
         for node in find(function.body, "init_declarator", "assignment_expression", "update_expression"):
             target = node.child_by_field_name("declarator") or node.child_by_field_name("left")
             target = target or node.child_by_field_name("argument")
             value = node.child_by_field_name("value") or node.child_by_field_name("right") or target
-            key = _variable(function, target) if target is not None else None
-            if key is not None and value is not None and node.type == "init_declarator":
-                # its own declaration is not in sight of the name that it declares
-                yield (function.node.id, node.start_byte, key[2]), value
-            elif key is not None and value is not None:
-                yield key, node
+            for part in _parts(target) if target is not None and value is not None else ():
+                key = _variable(function, part)
+                if key is not None and value is not None and node.type == "init_declarator":
+                    # its own declaration is not in sight of the name that it declares
+                    yield (function.node.id, node.start_byte, key[2]), value
+                    if part is not target:
+                        yield (0, 0, key[2]), value
+                elif key is not None:
+                    yield key, node
+                if node.type != "init_declarator":
+                    yield from ((led, node) for led in aliases.get(_root(function, part), ()))
+        for node in find(function.body, "for_range_loop"):
+            target, value = node.child_by_field_name("declarator"), node.child_by_field_name("right")
+            for each in find(target, "identifier") if target is not None else ():
+                if value is not None:
+                    yield _key(function, each), value
         for node in find(function.body, "declaration"):
             kind = node.child_by_field_name("type")
+            volatile = (c for c in node.children if c.type == "type_qualifier" and c.text == b"volatile")
+            kind = next(volatile, kind)
             for declarator in node.children_by_field_name("declarator") if kind is not None else ():
-                key = _variable(function, declarator)
+                # what is handed to a constructor may read as the parameters of a function
+                first = declarator.child_by_field_name("declarator")
+                named = first if declarator.type == "function_declarator" and first is not None else declarator
+                key = _variable(function, named)
                 if kind is not None and key is not None and declarator.type != "init_declarator":
                     yield (function.node.id, declarator.start_byte, key[2]), kind
                 elif kind is not None and declarator.type == "init_declarator":
@@ -173,7 +226,9 @@ class Sameness:
             for argument in arguments.named_children:
                 inner = argument.named_children[0] if argument.type == "pointer_expression" else argument
                 if inner.type == "identifier" and (inner.id != argument.id or self._written(function, node, argument)):
-                    yield _key(function, inner), arguments
+                    yield _key(function, inner), node
+                if inner.type == "identifier":
+                    yield from ((led, node) for led in aliases.get(_key(function, inner), ()))
             callee = node.child_by_field_name("function")
             holder = callee.child_by_field_name("argument") if callee is not None else None
             if holder is not None and holder.type == "identifier":
@@ -183,14 +238,22 @@ class Sameness:
     def _written(self, function: Function, node: Node, argument: Node) -> bool:
         """Whether a call may write to an argument that it is handed by its name."""
         calls = [c for c in self.program.calls_by_node.get(node.id, ()) if c.caller.file is function.file]
+        own = _is_own_array(function, argument)
         for call in calls:
             index = next((i for i, a in enumerate(call.args) if a.id == argument.id), None)
-            for target in self.program.targets(call) if index is not None else ():
+            targets = self.program.targets(call) if index is not None else []
+            if not targets and index is not None and self.program.facts.of_call(call) is None:
+                return not (call.name in CASTS or is_pure(call.name))
+            for target in targets:
                 if index is not None and index < len(target.params):
-                    kind = self.program.names.type_of_param(target, target.params[index])
-                    if kind.reference and not kind.const:
+                    param = target.params[index]
+                    kind = self.program.names.type_of_param(target, param)
+                    if (kind.reference and not kind.const) or (
+                        own and param.node is not None and _leads(target, param)
+                    ):
                         return True
-        return False
+        # macros may be no calls that are followed
+        return not calls and argument.type == "identifier" and _callee(function, node) in self.program.macros.by_name
 
     def comes_to(self, function: Function, node: Node) -> bool:
         """Whether the consumers may come to a place, as far as the branches around it tell."""
@@ -216,6 +279,84 @@ class Sameness:
                     return True
             inner, current = current, current.parent
         return False
+
+
+def _is_timed(statement: AsmStatement) -> bool:
+    return _TIMED.search(statement.template) is not None
+
+
+def _callee(function: Function, call: Node) -> str:
+    name = call.child_by_field_name("function")
+    return function.text(name) if name is not None else ""
+
+
+def _leads(function: Function, param: Param) -> bool:
+    """Whether a function may write through a parameter."""
+    text = function.text(param.node) if param.node is not None else ""
+    return ("*" in text or "[" in text) and _OF_CONST.search(text) is None
+
+
+def _is_own_array(function: Function, node: Node) -> bool:
+    """Whether a name is that of an array which each thread has for itself."""
+    variable = _named(function, node) if node.type == "identifier" else None
+    return variable is not None and _is_local(variable) and _holds(variable)
+
+
+def _named(function: Function, node: Node) -> Variable | None:
+    return resolve(function, node, function.text(node))
+
+
+def _is_local(variable: Variable) -> bool:
+    """Whether a variable is each thread's own object, not one that threads share or what leads to one."""
+    declaration, declarator = variable.declaration, variable.declarator
+    if declaration is None or declarator is None or "__shared__" in variable.function.text(declaration):
+        return False
+    named = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
+    return named is not None and named.type not in ("pointer_declarator", "reference_declarator")
+
+
+def _aliases(function: Function) -> dict[_Key, list[_Key]]:
+    """Variables of the thread's own that pointers and references, by their names, are set to lead to."""
+    found: dict[_Key, list[_Key]] = {}
+    for node in find(function.body, "init_declarator", "assignment_expression"):
+        target = node.child_by_field_name("declarator") or node.child_by_field_name("left")
+        value = node.child_by_field_name("value") or node.child_by_field_name("right")
+        if target is None or value is None:
+            continue
+        taken = [e for e in find(value, "pointer_expression") if function.text(e).startswith("&")]
+        bound = target.type == "reference_declarator" or _is_own_array(function, value)
+        names = [next(find(root, "identifier"), None) for root in (*taken, *([value] if bound else ()))]
+        led = [v.key for n in names if n is not None and (v := _named(function, n)) is not None and _is_local(v)]
+        key = _variable(function, target)
+        if key is not None and node.type == "init_declarator":
+            key = (function.node.id, node.start_byte, key[2])
+        if led and key is not None:
+            found.setdefault(key, []).extend(k for k in led if k != key)
+    return found
+
+
+def _parts(target: Node) -> Iterator[Node]:
+    """What an assignment or declaration may set: the arms of `(a ? b : c)`, the names of `[a, b]`."""
+    inner = target
+    while inner.type == "parenthesized_expression" and inner.named_children:
+        inner = inner.named_children[0]
+    if inner.type == "conditional_expression":
+        for name in ("consequence", "alternative"):
+            arm = inner.child_by_field_name(name)
+            if arm is not None:
+                yield from _parts(arm)
+    elif inner.type == "comma_expression":
+        yield inner.named_children[-1]
+    elif next(find(inner, "structured_binding_declarator"), None) is not None:
+        yield from find(inner, "identifier")
+    else:
+        yield target
+
+
+def _root(function: Function, target: Node) -> _Key:
+    """The name at the beginning of what is set."""
+    name = next(find(target, "identifier"), None)
+    return _key(function, name) if name is not None else (0, 0, "")
 
 
 def _any_of(words: Iterable[str]) -> re.Pattern[str]:
@@ -246,6 +387,10 @@ def _variable(function: Function, target: Node) -> _Key | None:
 
 
 def _holds(variable: Variable | None) -> bool:
-    """Whether a variable is an array of the thread's own, not a pointer."""
+    """Whether a variable is an array of the thread's own or an object, not a pointer."""
     node = variable.declarator if variable is not None else None
-    return node is None or any(n.type in ARRAY_DECLARATORS for n in walk(node))
+    if variable is None or node is None or any(n.type in ARRAY_DECLARATORS for n in walk(node)):
+        return True
+    kind = variable.declaration.child_by_field_name("type") if variable.declaration is not None else None
+    pointer = any(n.type in ("pointer_declarator", "reference_declarator") for n in walk(node))
+    return kind is not None and kind.type in _OF_CLASS and not pointer
