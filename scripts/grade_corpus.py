@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grades of the corpus' kinds of kernels: each original on an H100 beside its ports on a B200, one for each style.
+"""Grades of the corpus' kinds of kernels: each original on an H100 beside its ports on a B200, one for each style. A
+port that `porter port` takes back, because its case differs, counts as the one that is given in its place.
 
     python scripts/grade_corpus.py --output docs/results/grade-corpus.json
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from click.testing import CliRunner
 
 from porter.cli.commands.grade import grade
 from porter.cli.main import main as porter
+from porter.diagnostics import Code
 from porter.verify.rows import as_rows
 
 CORPUS = Path(__file__).resolve().parents[1] / "corpus"
@@ -50,6 +53,19 @@ def graded(kernel: str, arguments: tuple[str, ...] = ()) -> Any:
     return json.loads(done.stdout)
 
 
+def refused(kernel: str, style: str) -> str:
+    """Why `porter port`, which runs the case, gives the compat port in place of one of a style; else nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--style", style, "--no-compile", "--trust", "-o", folder)
+        source = str(CORPUS / kernel / f"{kernel}.cu")
+        done = CliRunner().invoke(porter, ["--no-config", "--format", "json", "port", *options, source])
+    said = json.loads(done.stdout)["diagnostics"]
+    found = [d for d in said if d["id"] in (Code.FULL_RATE_PROVED.id, Code.FULL_RATE_UNPROVED.id)]
+    if len(found) != 1:
+        raise SystemExit(f"{kernel}: porter port says nothing of its style")
+    return found[0]["message"].removeprefix(f"{source} ") if found[0]["id"] == Code.FULL_RATE_UNPROVED.id else ""
+
+
 def figures(document: Any, program: str) -> dict[str, Any]:
     """What the table has of an original or a port; of one that is not graded, why."""
     for k in document.get("kernels", ()):
@@ -67,6 +83,9 @@ def rows(kernels: set[str]) -> Iterator[dict[str, Any]]:
             chosen = styles() or (DEFAULT,)
             found = {s: graded(kernel, ("--style", s) if styles() else ()) for s in chosen}
             ports = {s: figures(document, "port") for s, document in found.items()}
+            for style in chosen[1:]:
+                if ports[style] != ports[DEFAULT] and (why := refused(kernel, style)):
+                    ports[style] = {**ports[DEFAULT], "left": why}
             print(kernel, {s: p.get("percent_of_nominal") for s, p in ports.items()}, file=sys.stderr, flush=True)
             yield {"kind": kind, "kernel": kernel, "original": figures(found[chosen[0]], "original"), "ports": ports}
 

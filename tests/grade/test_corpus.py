@@ -48,8 +48,16 @@ def test_full_rate_is_graded_above_compat(kernel: str, script: ModuleType) -> No
     assert full > 1.25 * compat
 
 
+def test_a_port_that_its_case_refuses_is_not_graded() -> None:
+    (row,) = (r for r in ROWS if r["kernel"] == "gemm_cooperative_128")
+    given = dict(row["ports"]["full-rate"])
+    assert "the port differs" in given.pop("left")
+    assert given == row["ports"]["compat"]
+    assert not any("left" in r["ports"]["full-rate"] for r in ROWS if r is not row)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["gemm_ws", "gemm_persistent", "attention_fwd"])
+@pytest.mark.parametrize("kernel", ["gemm_ws", "gemm_persistent", "attention_fwd", "gemm_cooperative_128"])
 def test_the_record_is_what_the_command_says(kernel: str, script: ModuleType) -> None:
     (row,) = script.rows({kernel})
     (recorded,) = (r for r in ROWS if r["kernel"] == kernel)
