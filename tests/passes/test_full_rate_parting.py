@@ -60,6 +60,11 @@ PARTED_BY = {
     "a pointer to a flag": {"ROLE": f"{FLAG} const int* p = flag; if (consumer) ++p;", "BEFORE": "if (*p) break;"},
     "a volatile flag": {"ROLE": f"{CONSUMER} __shared__ volatile int stop;", "BEFORE": "if (stop) break;"},
     "a volatile read": {"ROLE": f"{CONSUMER} __shared__ int stop;", "BEFORE": "if (*(volatile int*)&stop) break;"},
+    "an ordered read": {
+        "HEAD": "__device__ int look(uint64_t p) "
+        '{ int r; asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(r) : "l"(p)); return r; }\n',
+        "BEFORE": "if (look(a)) break;",
+    },
     "when a phase is over": {"HEAD": READY, "BEFORE": "if (ready(rows)) break;"},
     "when a phase is over, in a variable": {"HEAD": READY, "BEFORE": "const bool over = ready(rows); if (over) break;"},
     "a template's argument": {
