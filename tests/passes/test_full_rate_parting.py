@@ -60,6 +60,28 @@ PARTED_BY = {
     "a pointer to a flag": {"ROLE": f"{FLAG} const int* p = flag; if (consumer) ++p;", "BEFORE": "if (*p) break;"},
     "a volatile flag": {"ROLE": f"{CONSUMER} __shared__ volatile int stop;", "BEFORE": "if (stop) break;"},
     "a volatile read": {"ROLE": f"{CONSUMER} __shared__ int stop;", "BEFORE": "if (*(volatile int*)&stop) break;"},
+    **{
+        f"what a helper writes to {to}": {
+            "HEAD": "struct Pair { int a; };\n__device__ void tell(int* f) { *f = threadIdx.x / 128; }\n"
+            "__device__ void say(int& f) { f = threadIdx.x / 128; }\n",
+            "ROLE": f"{CONSUMER} int n[2]; Pair p; {call};",
+            "BEFORE": "if (n[1] || p.a) break;",
+        }
+        for to, call in {
+            "an element by a pointer": "tell(&n[1])",
+            "an element behind the first": "tell(n + 1)",
+            "an element by a reference": "say(n[1])",
+            "a member by a pointer": "tell(&p.a)",
+            "a member by a reference": "say(p.a)",
+        }.items()
+    },
+    "a cast": {"ROLE": f"{CONSUMER} unsigned g; reinterpret_cast<int&>(g) = consumer;", "BEFORE": "if (g) break;"},
+    "a cast of an address": {"ROLE": f"{CONSUMER} unsigned g; *(int*)&g = consumer;", "BEFORE": "if (g) break;"},
+    "an object made of another": {
+        "HEAD": "struct In { int w; }; struct Out { In i; __device__ Out(In x) : i(x) {} };\n",
+        "ROLE": f"{CONSUMER} In in{{consumer}}; Out made(in);",
+        "BEFORE": "if (made.i.w) break;",
+    },
     "an ordered read": {
         "HEAD": "__device__ int look(uint64_t p) "
         '{ int r; asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(r) : "l"(p)); return r; }\n',

@@ -112,7 +112,7 @@ class Sameness:
 
     def _says(self, function: Function, node: Node, names: set[_Key]) -> bool:
         text = function.text(node) if node.type in _OF_TYPES else ""
-        if text == "volatile" or (text and self._is_class(text)):
+        if text == "volatile" or (text and (self._is_class(text) or _key(function, node) in names)):
             return True
         if node.type == "identifier":
             key = _key(function, node)
@@ -184,12 +184,20 @@ class Sameness:
     def _set(self, function: Function) -> Iterator[tuple[_Key, Node]]:
         """Variables that are set, with what tells the value."""
         aliases = _aliases(function)
+        yield from self._assigned(function, aliases)
+        yield from self._declared(function)
+        yield from self._handed(function, aliases)
+
+    def _assigned(self, function: Function, aliases: dict[_Key, list[_Key]]) -> Iterator[tuple[_Key, Node]]:
         for node in find(function.body, "init_declarator", "assignment_expression", "update_expression"):
             target = node.child_by_field_name("declarator") or node.child_by_field_name("left")
             target = target or node.child_by_field_name("argument")
             value = node.child_by_field_name("value") or node.child_by_field_name("right") or target
             for part in _parts(target) if target is not None and value is not None else ():
                 key = _variable(function, part)
+                if key is None and part.type in ("pointer_expression", "call_expression"):
+                    # through a cast of its address, or of itself
+                    yield from ((v.key, node) for v in _cast(function, part))
                 if key is not None and value is not None and node.type == "init_declarator":
                     # its own declaration is not in sight of the name that it declares
                     yield (function.node.id, node.start_byte, key[2]), value
@@ -204,6 +212,9 @@ class Sameness:
             for each in find(target, "identifier") if target is not None else ():
                 if value is not None:
                     yield _key(function, each), value
+
+    def _declared(self, function: Function) -> Iterator[tuple[_Key, Node]]:
+        """Variables whose type, or a constructor that their declaration calls, tells the value."""
         for node in find(function.body, "declaration"):
             kind = node.child_by_field_name("type")
             volatile = (c for c in node.children if c.type == "type_qualifier" and c.text == b"volatile")
@@ -213,12 +224,17 @@ class Sameness:
                 first = declarator.child_by_field_name("declarator")
                 named = first if declarator.type == "function_declarator" and first is not None else declarator
                 key = _variable(function, named)
+                if key is not None and named is not declarator:
+                    yield (function.node.id, declarator.start_byte, key[2]), declarator
                 if kind is not None and key is not None and declarator.type != "init_declarator":
                     yield (function.node.id, declarator.start_byte, key[2]), kind
                 elif kind is not None and declarator.type == "init_declarator":
                     name = declared_name(declarator)
                     if name is not None:
                         yield (function.node.id, declarator.start_byte, function.text(name)), kind
+
+    def _handed(self, function: Function, aliases: dict[_Key, list[_Key]]) -> Iterator[tuple[_Key, Node]]:
+        """Variables that calls may write to."""
         for node in find(function.body, "call_expression"):
             arguments = node.child_by_field_name("arguments")
             if arguments is None:
@@ -227,6 +243,11 @@ class Sameness:
                 inner = argument.named_children[0] if argument.type == "pointer_expression" else argument
                 if inner.type == "identifier" and (inner.id != argument.id or self._written(function, node, argument)):
                     yield _key(function, inner), node
+                elif inner.type != "identifier":
+                    variable = _first(function, argument)
+                    address = argument.type == "pointer_expression"
+                    if variable is not None and (address or self._written(function, node, argument)):
+                        yield variable.key, node
                 if inner.type == "identifier":
                     yield from ((led, node) for led in aliases.get(_key(function, inner), ()))
             callee = node.child_by_field_name("function")
@@ -238,7 +259,8 @@ class Sameness:
     def _written(self, function: Function, node: Node, argument: Node) -> bool:
         """Whether a call may write to an argument that it is handed by its name."""
         calls = [c for c in self.program.calls_by_node.get(node.id, ()) if c.caller.file is function.file]
-        own = _is_own_array(function, argument)
+        variable = _first(function, argument) if argument.type in ("identifier", "binary_expression") else None
+        own = variable is not None and _holds(variable)
         for call in calls:
             index = next((i for i, a in enumerate(call.args) if a.id == argument.id), None)
             targets = self.program.targets(call) if index is not None else []
@@ -304,6 +326,23 @@ def _is_own_array(function: Function, node: Node) -> bool:
 
 def _named(function: Function, node: Node) -> Variable | None:
     return resolve(function, node, function.text(node))
+
+
+def _first(function: Function, node: Node) -> Variable | None:
+    """The thread's own variable that an expression begins with."""
+    name = next(find(node, "identifier"), None)
+    variable = _named(function, name) if name is not None else None
+    return variable if variable is not None and _is_local(variable) else None
+
+
+def _cast(function: Function, target: Node) -> Iterator[Variable]:
+    """The thread's own variables that are written through a cast."""
+    parts = [e for e in find(target, "pointer_expression") if function.text(e).startswith("&")]
+    parts += [a for c in find(target, "call_expression") for a in c.children_by_field_name("arguments")]
+    for part in parts:
+        variable = _first(function, part)
+        if variable is not None:
+            yield variable
 
 
 def _is_local(variable: Variable) -> bool:
