@@ -30,8 +30,7 @@ _NUMBERS = COMPARING | {"PTR201", "PTR202", "PTR207", "PTR528", "PTR529"}
 
 _NAMED = re.compile(
     rb"(?P<sm>(?<![\w.])(?:sm_|compute_)?100(?=a\b))|(?P<version>(?<![\w.])10\.0(?=a\b))"
-    rb"|(?P<dsl>(?<![\w.])sm_100\b(?!a))|(?P<macro>(?<=__CUDA_ARCH_FEAT_SM)100(?=_ALL\b)"
-    rb"|(?<=CUTLASS_ARCH_MMA_SM)100(?=A?_(?:ENABLED|SUPPORTED)\b))"
+    rb"|(?P<dsl>(?<![\w.])sm_100\b(?!a))|(?P<macro>(?<=_SM)100(?=_ALL\b|A?_(?:ENABLED|SUPPORTED)\b))"
 )
 _VERSION = re.compile(rb"(?<![\w.])(?:10\s*,\s*0|10|11|100|110|1000|1100)(?![\w.])")
 _FOR_SM100 = re.compile(r"(?<![\w.])(?:(?:sm_|compute_)?100[af]|10\.0[af])\b")

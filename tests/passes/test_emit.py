@@ -72,6 +72,10 @@ COMBINATIONS = {
     "registers": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, operations=("store",), register_kinds={Kind.F16}, guarded_commit=True, ring=8
     ),
+    "joined": helpers({Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), joined=True),
+    "joined behind a producer": helpers(
+        {Kind.F16: F16}, {FLOATS: (8,)}, register_kinds={Kind.F16}, joined=True, issuer=4
+    ),
     "registers, tracked": helpers({Kind.F16: F16}, {FLOATS: (16, 32)}, register_kinds={Kind.F16}, tracked=True),
 }
 
@@ -80,9 +84,10 @@ def uses(made: Helpers) -> Iterator[str]:
     """Statements that call all that there is."""
     element = type_constant("Operand", next(iter(made.operands))[1])
     flags = ", false, false, false, false, true" if made.saturate else ""
-    yield "__shared__ tcgen05::Shared<3> shared;"
-    yield "const tcgen05::Tmem<96, 3> tmem(shared);"
-    yield "tcgen05::Warpgroup tc = tmem.warpgroup(threadIdx.x / 128);"
+    count, thread = (2, "tcgen05::thread_index()") if made.joined else (3, "threadIdx.x")
+    yield f"__shared__ tcgen05::Shared<{count}> shared;"
+    yield f"const tcgen05::Tmem<96, {count}> tmem(shared);"
+    yield f"tcgen05::Warpgroup tc = tmem.warpgroup({thread} / 128);"
     yield "tcgen05::Accumulator d{tc.tmem}, several[2];"
     if made.tile_arrays or made.tracked:
         yield "tc.place(d, 0, 32); tc.place(several, 32, 32);"

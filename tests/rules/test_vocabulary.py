@@ -16,7 +16,7 @@ PORTER = Path(__file__).resolve().parents[2] / "porter"
 READ_BY_NAME = ("lang/cute_dsl.py", "lang/dsl_*.py", "lang/trees.py")
 """Of the front ends those that read Python."""
 WORDS = re.compile(
-    r"\b(?:cute|cutlass|deep_gemm|kittens)::|\bcutlass\b|\bcute\.|nvgpu|triton|gluon|\btorch\b"
+    r"\b(?:cute|cutlass|deep_gemm|kittens|cuda::device)::|\bcutlass\b|\bcute\.|nvgpu|triton|gluon|\btorch\b"
     r"|_get_dsl|arch_enum|make_trivial|mma_atom|SmemLayoutAtom"
     r"|deep_gemm|kittens|canonical_\w*idx|Num(?:Threads|Warps)Per"
     r"|warpgroup_(?:arrive|commit|wait|fence)|INVALID_CONTROL_PATH|UNREACHABLE|elect_one"
