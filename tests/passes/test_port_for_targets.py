@@ -239,6 +239,11 @@ def test_ports_of_the_corpus_compile_for_every_chip(case: Path, target: PortTarg
     if is_cute(case):
         pytest.importorskip("cutlass_library")
     result = CliRunner().invoke(main, args)
+    if case.parent.name == "dsl_gemm_bytes" and target == SM103A:
+        # its operands are of the tensors that it is compiled for: the compiler refuses those of 8-bit integers
+        assert result.exit_code == ExitCode.BUILD_FAILED
+        assert not (tmp_path / "out").exists()
+        return
     lacks = f'"{Code.TARGET_LACKS.id}"' in result.output
     # a host that asks for the minor number 0 is told of (B300 is 10.3)
     asks = f'"{Code.CHIP_CHECK_LEFT.id}"' in result.output
