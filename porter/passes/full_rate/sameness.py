@@ -15,6 +15,7 @@ from porter.lang.cuda import find, walk
 from porter.lang.text import Span
 from porter.model.facts import Index
 from porter.model.functions import ARRAY_DECLARATORS, Function, Param, Style, declared_name, outermost
+from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.pure import is_pure
 from porter.model.registers import CASTS
@@ -348,7 +349,7 @@ def _cast(function: Function, target: Node) -> Iterator[Variable]:
 def _is_local(variable: Variable) -> bool:
     """Whether a variable is each thread's own object, not one that threads share or what leads to one."""
     declaration, declarator = variable.declaration, variable.declarator
-    if declaration is None or declarator is None or "__shared__" in variable.function.text(declaration):
+    if declaration is None or declarator is None or SHARED in variable.function.text(declaration):
         return False
     named = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
     return named is not None and named.type not in ("pointer_declarator", "reference_declarator")
