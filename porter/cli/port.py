@@ -16,7 +16,7 @@ from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import FULL_RATE, Session, command
-from porter.cli.full_rate import proved
+from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.inputs import require_directories
@@ -69,7 +69,7 @@ def port(
     )
     with session.counting() as counted:
         ported = make(tell=partial(counted, "porting") if counted is not None else None)
-    ported = proved(session, ported, make) if session.style == FULL_RATE else ported
+    ported = verified(session, ported, make) if session.style == FULL_RATE else ported
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if marks:

@@ -13,12 +13,14 @@ import pytest
 from fakes_cli import porter
 
 from porter.build import trust
-from porter.cli import full_rate
 from porter.cli.building import make_builder
+from porter.cli.full_rate import run as run_cases
 from porter.cli.porting import look
 from porter.diagnostics import Code, Diagnostic
+from porter.passes.full_rate.given import taken
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.verify import proof
 from porter.verify.builder import PORT_ARCH
 from porter.verify.outcome import Verdict
 from porter.verify.results import Row, VerifyResult
@@ -74,7 +76,7 @@ def verified(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *said: Diagnosti
         sizes: Mapping[str, int] = {"M": 128}
         return VerifyResult((Row("gemm", sizes, "integers", 0, verdict, diagnostics=said),), "sim", "late", "exact", 0)
 
-    monkeypatch.setattr(full_rate, "verify_cases", run)
+    monkeypatch.setattr(proof, "verify_cases", run)
     return asked
 
 
@@ -156,8 +158,8 @@ def made(name: str) -> Ported:
 
 
 def failure(found: Ported) -> str:
-    (root,) = full_rate._taken(found)
-    said = full_rate._tried(found, root, make_builder(None, PORT_ARCH), None)
+    (root,) = taken(found)
+    said = run_cases(found, root, make_builder(None, PORT_ARCH))
     return "" if said.code is Code.FULL_RATE_PROVED else str(said.values["what"])
 
 

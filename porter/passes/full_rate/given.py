@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""M=128 MMAs are given in the roots where a run verified them; others stay at M=64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from porter.diagnostics import Code, Diagnostic, Location
+from porter.lang.sources import is_python
+from porter.passes.full_rate.step import RULE
+from porter.passes.ported import Ported, PortedRoot
+
+Verify = Callable[[Ported, PortedRoot], Diagnostic]
+"""Runs the port of a root, and answers with `proved` or `unproved`."""
+
+
+class Make(Protocol):
+    """The same port, with M=64 in some roots."""
+
+    def __call__(self, *, half_rate: frozenset[str]) -> Ported: ...
+
+
+def given(ported: Ported, make: Make, verify: Verify) -> Ported:
+    """The port with M=128 MMAs where they are verified, and M=64 in other roots; both are said."""
+    said = {root.path: _said(ported, root, verify) for root in taken(ported)}
+    failed = {path for path, one in said.items() if one.code is Code.FULL_RATE_UNPROVED}
+    if failed:
+        again = make(half_rate=frozenset(failed))
+        if any(again.of_root(r) != _files(ported, r.path) for r in taken(again)):
+            # what is shared became another text, which nobody has run
+            again = make(half_rate=frozenset(said))
+            shared = "it shares a header with a file that stays at M=64"
+            said |= {path: unproved(path, shared) for path in said if path not in failed}
+        ported = again
+    ported.diagnostics += said.values()
+    return ported
+
+
+def taken(ported: Ported) -> list[PortedRoot]:
+    """The roots with M=128 MMAs."""
+    paths = {e.path for g in ported.groups if g.rule == RULE for e in g.edits}
+    return [r for r in ported.roots if paths & set(r.files)]
+
+
+def unproved(path: str, what: str) -> Diagnostic:
+    return Diagnostic(Code.FULL_RATE_UNPROVED, Location(path), {"path": path, "what": what})
+
+
+def proved(path: str, cases: str, sizes: int) -> Diagnostic:
+    return Diagnostic(Code.FULL_RATE_PROVED, Location(path), {"path": path, "cases": cases, "sizes": sizes})
+
+
+def _said(ported: Ported, root: PortedRoot, verify: Verify) -> Diagnostic:
+    if is_python(Path(root.path)) or not root.full_rate:
+        return unproved(root.path, "its kernels stand in strings, and no case runs those alone")
+    return verify(ported, root)
+
+
+def _files(ported: Ported, path: str) -> dict[str, bytes]:
+    return next((ported.of_root(r) for r in ported.roots if r.path == path), {})

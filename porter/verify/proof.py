@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proof of a port whose text alone does not prove it: the cases beside its original run it at every size, and the
+checker looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from porter.build.entry import function_name
+from porter.build.port_plan import PortPlan
+from porter.diagnostics import Diagnostic, PorterError, Severity
+from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
+from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.outcome import Verdict
+from porter.verify.problem import Problem
+from porter.verify.results import VerifyResult
+from porter.verify.runner import ProgressCall
+from porter.verify.settings import SimOptions
+from porter.verify.sweep import Wanted, verify_cases
+
+_EXACT = ("integers", "index")
+"""The families that run under random schedules too: each element says which tile it was made of."""
+_SEEDS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A port of the file `source`. `kernels`, by their names in its text, are those that have to be run; headers are
+    found in `include_dirs` too."""
+
+    source: Path
+    kernels: Sequence[str]
+    plan: PortPlan
+    include_dirs: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The files of the cases that verified a port, and at how many sizes; or what is `missing` for that."""
+
+    cases: tuple[str, ...] = ()
+    sizes: int = 0
+    missing: str = ""
+
+
+@dataclass
+class _Noting:
+    """A builder that remembers which kernels of ports it built, and which stand in the same files."""
+
+    inner: Builder
+    entries: set[str] = field(default_factory=set)
+    there: set[str] = field(default_factory=set)
+
+    def build(self, problem: Problem, source: Path, arch: str) -> BuiltKernel:
+        built = self.inner.build(problem, source, arch)
+        if arch == PORT_ARCH:
+            self.entries.add(built.entry)
+            self.there.update(f.name for f in built.module.entries())
+        return built
+
+
+def prove(claim: Claim, builder: Builder, tell: ProgressCall | None = None) -> Proof:
+    """What verified a port, or why nothing did: no case runs a kernel, or another instantiation of it than that which
+    the file has, or a run ended otherwise than clean."""
+    noting = _Noting(builder)
+    try:
+        cases = [c for c in map(load_case, cases_if_any(claim.source)) if c.recorded is None and c.dsl is None]
+        run = {c.entry.rsplit("::", 1)[-1] for c in cases}
+        for kernel in claim.kernels:
+            if kernel not in run:
+                return Proof(missing=f"no case beside it runs `{kernel}`")
+        for wanted in _runs(claim):
+            wrong = _wrong(verify_cases(cases, wanted, noting, tell))
+            if wrong:
+                return Proof(missing=wrong)
+    except PorterError as error:
+        return Proof(missing=f"it could not be run: {error.diagnostic.message}")
+    others = [n for n in noting.there - noting.entries if function_name(n) in claim.kernels]
+    if others:
+        return Proof(missing=f"no case runs `{sorted(others)[0]}`, another instantiation")
+    return Proof(tuple(c.path.name for c in cases), sum(len(c.all_sizes()) for c in cases))
+
+
+def _runs(claim: Claim) -> Iterator[Wanted]:
+    """Every size, each under the late schedule with all families and under random ones with those that are exact; the
+    checker looks on at strict level."""
+
+    def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
+        return claim.plan, []
+
+    late = Wanted(SimOptions(), sizes=Case.all_sizes, hazards=True, port_of=port_of, include_dirs=claim.include_dirs)
+    yield late
+    for seed in _SEEDS:
+        yield replace(late, settings=SimOptions(schedule="random", seed=seed), families=_EXACT)
+
+
+def _wrong(result: VerifyResult) -> str:
+    """What a verification found."""
+    for row in result.rows:
+        if row.verdict not in (Verdict.CLEAN, Verdict.REVIEW):
+            errors = [d for d in row.diagnostics if d.severity is Severity.ERROR]
+            sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
+            return f"{row.case} {sizes}, {row.inputs}: {errors[0].message if errors else row.verdict.value}"
+    if result.errors:
+        return result.errors[0].message
+    return "" if result.rows else "nothing was run"
