@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
-from porter.cli.inputs import require_program
+from porter.cli.inputs import read_document, require_program
 from porter.cli.launches import check_launch, require_launch
 from porter.cli.options import read_launch, read_sizes, sim_options
 from porter.cli.porting import case_of_port, plan_of_case
@@ -25,7 +25,7 @@ from porter.report.formats import render
 from porter.verify.bare import Argument, read_argument, read_module
 from porter.verify.budget import Budget
 from porter.verify.case import cases_if_any, cases_of, load_case
-from porter.verify.hazard_cases import Search, hazards_of_case
+from porter.verify.hazard_cases import Search, hazards_of_case, settled
 from porter.verify.hazards import HazardRun, check_bare
 from porter.verify.problem import LaunchValues
 from porter.verify.program.source import check_program
@@ -47,6 +47,7 @@ def hazards(
     seeds: int,
     jobs: int,
     seconds: float | None,
+    resume_path: Path | None,
     sizes: str,
     sarif_path: Path | None,
     kernel: str | None,
@@ -75,14 +76,19 @@ def hazards(
     chosen = cast("Level | None", level)
     numbers = range(seed, seed + seeds)
     errors: list[Diagnostic] = []
+    earlier: list[Mapping[str, Any]] = []
+    is_ptx = path is not None and path.suffix == ".ptx" and case_path is None
+    is_program = path is not None and case_path is None and path.is_file() and not is_ptx and not cases_if_any(path)
+    if path is None or is_ptx or is_program:
+        _require_cases({"--seconds": seconds is not None, "--resume": resume_path is not None})
     if path is None:
         assert launch_file is not None
         runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers, jobs)]
-    elif path.suffix == ".ptx" and case_path is None:
+    elif is_ptx:
         launch = read_launch(grid, block, cluster, smem)
         values = [read_argument(a) for a in args]
         runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers, jobs)]
-    elif case_path is None and path.is_file() and not cases_if_any(path):
+    elif is_program:
         require_program(path)
         request = program_request(path, arguments, arch, include_dirs, defines, flags, libraries)
         found = find_toolkit(session.toolkit)
@@ -90,28 +96,33 @@ def hazards(
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
         port_of = partial(plan_of_case, port=port_path)
-        search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs)
-        runs = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
-        seconds = None
-    _require_cases(seconds)
-    return _report(session, runs, errors, sarif_path)
+        done = settled(read_document(resume_path, "hazards")) if resume_path is not None else {}
+        search = Search(programs, options, numbers, port_of, chosen, arch or "", port_path is not None, jobs, done)
+        runs, earlier = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
+    return _report(session, runs, errors, earlier, sarif_path)
 
 
-def _require_cases(seconds: float | None) -> None:
-    if seconds is not None:
-        raise PorterError(Code.BAD_OPTION, option="--seconds", problem="is for kernels with a case")
+def _require_cases(given: Mapping[str, bool]) -> None:
+    """Raises BAD_OPTION."""
+    for option, is_given in given.items():
+        if is_given:
+            raise PorterError(Code.BAD_OPTION, option=option, problem="is for kernels with a case")
 
 
 def _report(
-    session: Session, runs: Sequence[HazardRun], errors: Sequence[Diagnostic], sarif_path: Path | None
+    session: Session,
+    runs: Sequence[HazardRun],
+    errors: Sequence[Diagnostic],
+    earlier: Sequence[Mapping[str, Any]],
+    sarif_path: Path | None,
 ) -> ExitCode:
     session.report(errors)
-    *lines, last = report_hazards.text(runs)
+    *lines, last = report_hazards.text(runs, earlier)
     if not session.json and session.verbosity >= 0:
         for line in lines:
             session.out.print(Text(line), soft_wrap=True)
     session.conclude(Text(last, overflow="fold", no_wrap=True))
-    document = report_hazards.document(runs, errors)
+    document = report_hazards.document(runs, errors, earlier)
     session.write_json(document)
     if sarif_path is not None:
         _write(sarif_path, render("sarif", [document]))
@@ -127,11 +138,12 @@ def _cases(
     errors: list[Diagnostic],
     port: Path | None,
     time: Budget,
-) -> list[HazardRun]:
+) -> tuple[list[HazardRun], list[Mapping[str, Any]]]:
     """Each case of a path; of a directory one that cannot be run does not hide the others."""
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     cases = map(load_case, cases_of(path)) if case_path is None else [load_case(case_path).on(path)]
     runs: list[HazardRun] = []
+    earlier: list[Mapping[str, Any]] = []
     with session.progress() as tell:
         for case in cases:
             if time.is_spent:
@@ -141,14 +153,15 @@ def _cases(
                 tell(case.name)
             try:
                 chosen = read_sizes([sizes], case_of_port(case, port))
-                found, left = hazards_of_case(case, chosen, builder, search)
-                runs += found
-                errors += left
+                found = hazards_of_case(case, chosen, builder, search)
+                runs += found.runs
+                errors += found.left
+                earlier += found.earlier
             except PorterError as error:
                 if not path.is_dir():
                     raise
                 errors += error.diagnostics
-    return runs
+    return runs, earlier
 
 
 def _ptx(

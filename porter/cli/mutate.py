@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
+from porter.cli.inputs import read_document
 from porter.cli.launches import require_launch
 from porter.cli.options import read_sizes, sim_options
 from porter.cli.porting import case_of_port, plan_of_case
@@ -27,7 +29,7 @@ from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult
 from porter.verify.mutation import mutate as run_mutants
 from porter.verify.mutation_record import Record
-from porter.verify.mutation_sweep import Sweep
+from porter.verify.mutation_sweep import Sweep, settled
 from porter.verify.settings import SimOptions
 
 
@@ -41,7 +43,7 @@ def _launch(session: Session, launch: Path, ptx: Path | None, jobs: int, options
     session.report(finding_diagnostic(f, found.problem.case.kernel) for f in result.baseline.findings)
     session.show(*report_mutation.table(name, "kernel", result))
     code = mutation_exit([result], [], False)
-    session.write_json(report_mutation.document("kernel", [(name, result)], code))
+    session.write_json(report_mutation.document("kernel", [(name, result, "")], code))
     return code
 
 
@@ -50,6 +52,14 @@ def _require_none(of_cases: Mapping[str, object]) -> None:
     for option, given in of_cases.items():
         if given:
             raise PorterError(Code.BAD_OPTION, option=option, problem="is for kernels with a case, not for a launch")
+
+
+def _require_options(folder: Path | None, original: bool, resume: Path | None) -> None:
+    """Raises BAD_OPTION."""
+    if folder is not None and original:
+        raise PorterError(Code.BAD_OPTION, option="--record", problem="results of originals are not kept")
+    if folder is not None and resume is not None:
+        raise PorterError(Code.BAD_OPTION, option="--record, --resume", problem="choose one")
 
 
 def _summed_up(session: Session, records: list[Record], folder: Path | None) -> bool:
@@ -74,6 +84,7 @@ def mutate(
     folder: Path | None,
     again: bool,
     seconds: float | None,
+    resume_path: Path | None,
     ptx_path: Path | None,
     launch_path: Path | None,
     seed: int,
@@ -84,23 +95,19 @@ def mutate(
     launch_file = require_launch(path, ptx_path, launch_path)
     if path is not None and not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
-    if folder is not None and original:
-        raise PorterError(Code.BAD_OPTION, option="--record", problem="results of originals are not kept")
+    _require_options(folder, original, resume_path)
     options = sim_options(seed, schedule, arithmetic, budget)
     if path is None:
         assert launch_file is not None
         _require_none({"--case": case_path, "--port": port_path, "--original": original, "--sizes": sizes,
-                       "--record": folder, "--seconds": seconds is not None})  # fmt: skip
+                       "--record": folder, "--seconds": seconds is not None, "--resume": resume_path})  # fmt: skip
         return _launch(session, launch_file, ptx_path, jobs, options)
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     program = "original" if original else "port"
-    sweep = Sweep(program, options, builder, partial(plan_of_case, port=port_path), jobs, folder, again)
-    results, records, errors, time = (
-        list[tuple[str, MutationResult]](),
-        list[Record](),
-        list[Diagnostic](),
-        Budget(seconds),
-    )
+    done = settled(read_document(resume_path, "mutate")) if resume_path is not None else {}
+    sweep = Sweep(program, options, builder, partial(plan_of_case, port=port_path), jobs, folder, again, done)
+    results, earlier = list[tuple[str, MutationResult, str]](), list[Mapping[str, Any]]()
+    records, errors, time = list[Record](), list[Diagnostic](), Budget(seconds)
     for item in [case_path] if case_path is not None else cases_of(path):
         case = load_case(item)
         if time.is_spent:
@@ -112,13 +119,16 @@ def mutate(
         session.report(found.diagnostics)
         errors += found.diagnostics
         if found.result is not None:
-            results.append((case.name, found.result))
+            results.append((case.name, found.result, found.digest))
             session.show(*report_mutation.table(case.name, program, found.result))
+        elif found.how == "earlier":
+            earlier.append(done[found.digest])
+            session.show(Text(f"{case.name} {program}: of the earlier run"))
         elif found.record is not None:
             session.show(Text(f"{case.name} {program}, {found.how}: {report_mutation.counts(found.record.rows)}"))
         records += [found.record] if found.record is not None else []
     is_unexplained = _summed_up(session, records, folder)
     session.report(d for d in errors if d.code is Code.TIME_SPENT)
-    code = mutation_exit([result for _, result in results], errors, is_unexplained)
-    session.write_json(report_mutation.document(program, results, code))
+    code = mutation_exit([result for _, result, _ in results], errors, is_unexplained)
+    session.write_json(report_mutation.document(program, results, code, earlier))
     return code

@@ -412,5 +412,5 @@ TIME_SPENT = error(
     "No new input family, and no new case of `hazards` and `mutate`, is begun when the time is over. What was not run "
     "has no verdict.",
     "Give more time, or go on from what there is: `--format json verify ... --resume verify.json`, "
-    "`mutate --record DIR`.",
+    "the same of `hazards` and `mutate`; also `mutate --record DIR`.",
 )

@@ -16,13 +16,13 @@ from porter.sim.check.hazard import Hazard, Site
 from porter.verify.checked import likeness
 from porter.verify.hazards import HazardRun, worst
 from porter.verify.inherited import Inherited
-from porter.verify.outcome import RunFinding
+from porter.verify.outcome import RunFinding, Verdict
 
 _PREFIX = "========="
 
 
-def text(runs: Sequence[HazardRun]) -> Iterator[str]:
-    """All runs, one block for each cause of hazards, then one line for each run."""
+def text(runs: Sequence[HazardRun], earlier: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+    """All runs, one block for each cause of hazards, then one line for each run. `earlier`: as of `document`."""
     for run in runs:
         for number, finding in enumerate(run.findings):
             yield from _finding_block(run, finding, number)
@@ -34,8 +34,19 @@ def text(runs: Sequence[HazardRun]) -> Iterator[str]:
             yield from _cause_block(run, cause, inherited=_first(had, cause))
     for run in runs:
         yield f"{_PREFIX} {_summary(run)}"
-    if len(runs) != 1:
-        yield f"{_PREFIX} verdict: {worst(runs).value}"
+    if earlier:
+        yield f"{_PREFIX} {len(earlier)} of the earlier run"
+    if len(runs) != 1 or earlier:
+        yield f"{_PREFIX} verdict: {_worst(runs, earlier).value}"
+
+
+def _worst(runs: Sequence[HazardRun], earlier: Sequence[Mapping[str, Any]]) -> Verdict:
+    """The verdict on all; those of an earlier run are clean or to review."""
+    if not earlier:
+        return worst(runs)
+    before = Verdict.CLEAN if all(run["verdict"] == Verdict.CLEAN.value for run in earlier) else Verdict.REVIEW
+    now = worst(runs) if runs else before
+    return before if now is Verdict.CLEAN else now
 
 
 def _first(known: Mapping[int, Inherited], cause: Cause) -> Inherited | None:
@@ -126,11 +137,14 @@ def _replay(run: HazardRun, seed: int | None) -> Iterator[str]:
 # JSON ---------------------------------------------------------------------------------------------------
 
 
-def document(runs: Sequence[HazardRun], errors: Sequence[Diagnostic] = ()) -> dict[str, Any]:
+def document(
+    runs: Sequence[HazardRun], errors: Sequence[Diagnostic] = (), earlier: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """`earlier` are runs of an earlier document that were not made again."""
     code = hazards_exit(runs, errors)
     body = {
-        "verdict": worst(runs).value,
-        "runs": [run_body(r) for r in runs],
+        "verdict": _worst(runs, earlier).value,
+        "runs": [*earlier, *map(run_body, runs)],
         "diagnostics": report_json.diagnostics(errors),
     }
     return report_json.document("hazards", code, body)
@@ -155,6 +169,7 @@ def run_body(run: HazardRun) -> dict[str, Any]:
         "causes": [cause_body(c, run.hazards) for c in causes(run.hazards)],
         "baseline": run.baseline,
         "inherited": [{**hazard(i.hazard), "original": hazard(i.original)} for i in run.inherited],
+        "digest": run.digest or None,
     }
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -81,7 +81,14 @@ def summary(records: Sequence[Record]) -> str:
     return f"{len(records)} kernels: {counts(rows)}"
 
 
-def document(program: str, results: Sequence[tuple[str, MutationResult]], code: ExitCode) -> dict[str, Any]:
+def document(
+    program: str,
+    results: Sequence[tuple[str, MutationResult, str]],
+    code: ExitCode,
+    earlier: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """`results`: of each case its name, what became of its mutants, and the digest of what that depends on. `earlier`:
+    kernels of an earlier document that were not mutated again."""
     kernels = [
         {
             "name": name,
@@ -90,10 +97,11 @@ def document(program: str, results: Sequence[tuple[str, MutationResult]], code: 
             "status": r.baseline.status,
             "hazards": [hazard(h) for h in r.baseline.hazards],
             "mutants": [_row(row) for row in r.rows],
+            "digest": digest or None,
         }
-        for name, r in results
+        for name, r, digest in results
     ]
-    return report_json.document("mutate", code, {"kernels": kernels})
+    return report_json.document("mutate", code, {"kernels": [*earlier, *kernels]})
 
 
 def _row(row: MutantRow) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from porter.diagnostics.reading import read_file
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import Case
 
-_SETTLED = ("clean", "review")
+SETTLED = ("clean", "review")
+"""Verdicts of what need not be run again."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Budget:
 
 def settled(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The rows of a document of `porter verify` that need not be made again, by their digest."""
-    return {row["digest"]: row for row in document["rows"] if row.get("digest") and row["verdict"] in _SETTLED}
+    return {row["digest"]: row for row in document["rows"] if row.get("digest") and row["verdict"] in SETTLED}
 
 
 def digest_of(case: Case, kernels: Sequence[BuiltKernel], words: Iterable[str]) -> str:

@@ -50,6 +50,8 @@ class HazardRun:
     inherited: tuple[Inherited, ...] = ()
     similar: tuple[Inherited, ...] = ()
     baseline: bool = False
+    digest: str = ""
+    """Of all that it depends on; empty where nothing is kept of it."""
 
     @property
     def verdict(self) -> Verdict:

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from porter.diagnostics import Diagnostic
+from porter.verify.budget import digest_of
 from porter.verify.builder import Builder
 from porter.verify.case import Case
 from porter.verify.expr import Number
+from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult, mutate
 from porter.verify.mutation_record import (
     Record,
@@ -28,19 +30,32 @@ from porter.verify.settings import SimOptions
 
 @dataclass(frozen=True)
 class Mutated:
-    """What became of a case: its result is `kept` (of the same port), `compiled as before`, or from a `run`; without a
-    record its kernel could not be ported, as the diagnostics say."""
+    """What became of a case: its result is `kept` (of the same port), `compiled as before`, `earlier` in the document
+    of another run, or from a `run`; `not ported` as the diagnostics say. `digest` is of all that a result depends
+    on."""
 
-    how: Literal["kept", "compiled as before", "run", "not ported"]
+    how: Literal["kept", "compiled as before", "earlier", "run", "not ported"]
     record: Record | None = None
     result: MutationResult | None = None
     diagnostics: Sequence[Diagnostic] = ()
+    digest: str = ""
+
+
+def settled(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The kernels of a document of `porter mutate` that need not be mutated again, by their digest: nothing is wrong
+    with them, and no mutant with wrong values went unnoticed."""
+    return {k["digest"]: k for k in document["kernels"] if k.get("digest") and _is_settled(k)}
+
+
+def _is_settled(kernel: Mapping[str, Any]) -> bool:
+    clean = kernel["status"] == "ok" and all(h["severity"] != "error" for h in kernel["hazards"])
+    return clean and not any(m["by_value"] and not m["caught"] for m in kernel["mutants"])
 
 
 @dataclass(frozen=True)
 class Sweep:
     """What is done with every case. `program` is `original` or `port`; with `folder` results are kept there, and those
-    that are there already are taken unless `again`."""
+    that are there already are taken unless `again`. `done`: as of `settled`."""
 
     program: str
     options: SimOptions
@@ -49,6 +64,7 @@ class Sweep:
     jobs: int = 1
     folder: Path | None = None
     again: bool = False
+    done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def case(
         self, case: Case, sizes: Sequence[Mapping[str, Number]], tell: Callable[[str], None] | None = None
@@ -67,6 +83,10 @@ class Sweep:
         if earlier is not None and earlier.ptx == ptx_digest(case, setups):
             return Mutated("compiled as before", self._keep(case, replace(earlier, port=self._port(case))), None, left)
 
+        digest = self._digest(case, setups)
+        if digest in self.done:
+            return Mutated("earlier", diagnostics=left, digest=digest)
+
         def step(text: str) -> None:
             if tell is not None:
                 tell(f"{case.name}: {text}")
@@ -74,7 +94,12 @@ class Sweep:
         result = mutate(setups, self.options, step, self.jobs)
         port = "" if self.folder is None else self._port(case)
         record = make_record(case, port, setups, self.options, result)
-        return Mutated("run", self._keep(case, record), result, left)
+        return Mutated("run", self._keep(case, record), result, left, digest)
+
+    def _digest(self, case: Case, setups: Sequence[Setup]) -> str:
+        o = self.options
+        settings = [case.name, o.schedule, o.seed, o.arithmetic, o.budget, [setup.sizes for setup in setups]]
+        return digest_of(case, [], [ptx_digest(case, setups), *map(repr, settings)])
 
     def _port(self, case: Case) -> str:
         plan, _ = self.port_of(case)

@@ -12,6 +12,7 @@ from porter.cli.commands.shared import (
     compile_options,
     keep_option,
     launch_options,
+    resume_option,
     rules_option,
     seconds_option,
     simulator_options,
@@ -36,6 +37,7 @@ from porter.cli.commands.shared import (
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Processes; each takes whole runs: of a program, at a size, with a seed.")  # fmt: skip
 @seconds_option
+@resume_option
 @click.option("--sizes", default="default", show_default=True, help="Problem size, with a case.")
 @click.option("--sarif", "sarif_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Also write the hazards as SARIF 2.1.0.")  # fmt: skip

@@ -10,6 +10,7 @@ import click
 from porter.cli.commands.shared import (
     Command,
     launch_options,
+    resume_option,
     rules_option,
     seconds_option,
     simulator_options,
@@ -33,6 +34,7 @@ from porter.cli.commands.shared import (
               help="Keep each port's result in DIR and pass over ports whose result is there already.")  # fmt: skip
 @click.option("--again", is_flag=True, help="With --record: pass over none.")
 @seconds_option
+@resume_option
 @launch_options
 @simulator_options
 @rules_option

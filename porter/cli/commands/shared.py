@@ -198,6 +198,14 @@ def seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def resume_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--resume, for commands that a time budget ends."""
+    return click.option(
+        "--resume", "resume_path", type=click.Path(path_type=Path), metavar="FILE",
+        help="Do not run again what the JSON document of an earlier run has, of the same programs.",
+    )(function)  # fmt: skip
+
+
 def gpu_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--mode, --gpu-timeout."""
     for option in reversed(

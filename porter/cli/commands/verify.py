@@ -12,6 +12,7 @@ from porter.cli.commands.shared import (
     compile_options,
     gpu_options,
     keep_option,
+    resume_option,
     rules_option,
     simulator_options,
     style_option,
@@ -49,8 +50,7 @@ from porter.verify.backend_names import BACKENDS
               help="A record to compare the port with, instead of running the original.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(min=0), default=None, metavar="N",
               help="Begin no new input family after N seconds; what is left has no verdict (exit code 6).")  # fmt: skip
-@click.option("--resume", "resume_path", type=click.Path(path_type=Path), metavar="FILE",
-              help="Do not run again what the JSON document of an earlier run has, of the same programs.")  # fmt: skip
+@resume_option
 @click.option(
     "--grade",
     "grades",
