@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -61,11 +62,18 @@ def porter(*args: object, code: int | None = 0, env: dict[str, str] | None = Non
     return result
 
 
+@functools.cache
+def _validator(kind: str) -> jsonschema.Draft202012Validator:
+    """Of a shipped schema, which is itself checked once only: that takes longer than a document does."""
+    jsonschema.Draft202012Validator.check_schema(schema(kind))
+    return jsonschema.Draft202012Validator(schema(kind))
+
+
 def porter_json(*args: object, code: int = 0) -> dict[str, Any]:
     """The JSON document of a command, checked against its shipped schema."""
     result = porter("--format", "json", *args, code=code)
     document = json.loads(result.stdout)
-    jsonschema.validate(document, schema(document["kind"]))
+    _validator(document["kind"]).validate(document)
     assert document["exit_code"] == code
     return document
 
