@@ -75,20 +75,18 @@ def hazards(
     options = sim_options(seed, schedule, arithmetic, budget)
     chosen = cast("Level | None", level)
     numbers = range(seed, seed + seeds)
-    errors: list[Diagnostic] = []
-    earlier: list[Mapping[str, Any]] = []
-    is_ptx = path is not None and path.suffix == ".ptx" and case_path is None
-    is_program = path is not None and case_path is None and path.is_file() and not is_ptx and not cases_if_any(path)
-    if path is None or is_ptx or is_program:
-        _require_cases({"--seconds": seconds is not None, "--resume": resume_path is not None})
+    errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
+    kind = _kind_of(path, case_path)
+    if kind != "cases":
+        _require_none({"--seconds": seconds is not None, "--resume": resume_path is not None})
     if path is None:
         assert launch_file is not None
         runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers, jobs)]
-    elif is_ptx:
+    elif kind == "ptx":
         launch = read_launch(grid, block, cluster, smem)
         values = [read_argument(a) for a in args]
         runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers, jobs)]
-    elif is_program:
+    elif kind == "program":
         require_program(path)
         request = program_request(path, arguments, arch, include_dirs, defines, flags, libraries)
         found = find_toolkit(session.toolkit)
@@ -102,9 +100,20 @@ def hazards(
     return _report(session, runs, errors, earlier, sarif_path)
 
 
-def _require_cases(given: Mapping[str, bool]) -> None:
+def _kind_of(path: Path | None, case: Path | None) -> Literal["launch", "ptx", "program", "cases"]:
+    """What is asked to be looked at."""
+    if path is None:
+        return "launch"
+    if case is not None:
+        return "cases"
+    if path.suffix == ".ptx":
+        return "ptx"
+    return "program" if path.is_file() and not cases_if_any(path) else "cases"
+
+
+def _require_none(of_cases: Mapping[str, bool]) -> None:
     """Raises BAD_OPTION."""
-    for option, is_given in given.items():
+    for option, is_given in of_cases.items():
         if is_given:
             raise PorterError(Code.BAD_OPTION, option=option, problem="is for kernels with a case")
 
