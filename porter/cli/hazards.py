@@ -70,27 +70,24 @@ def hazards(
     launch_file = require_launch(path, ptx_path, launch_path)
     if path is not None and not path.exists():
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
-    if seeds > 1:
-        schedule = "random"
-    options = sim_options(seed, schedule, arithmetic, budget)
-    chosen = cast("Level | None", level)
+    options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
     numbers = range(seed, seed + seeds)
+    chosen = cast("Level | None", level)
     errors, earlier = list[Diagnostic](), list[Mapping[str, Any]]()
     kind = _kind_of(path, case_path)
-    if kind != "cases":
-        _require_none({"--seconds": seconds is not None, "--resume": resume_path is not None})
+    _require_cases(kind, {"--seconds": seconds is not None, "--resume": resume_path is not None})
     if path is None:
         assert launch_file is not None
         runs = [check_launch(launch_file, ptx_path, kernel, arch, chosen or "practice", options, numbers, jobs)]
     elif kind == "ptx":
         launch = read_launch(grid, block, cluster, smem)
-        values = [read_argument(a) for a in args]
-        runs = [_ptx(path, kernel, launch, values, chosen or "practice", options, numbers, jobs)]
+        runs = [
+            _ptx(path, kernel, launch, [read_argument(a) for a in args], chosen or "practice", options, numbers, jobs)
+        ]
     elif kind == "program":
         require_program(path)
         request = program_request(path, arguments, arch, include_dirs, defines, flags, libraries)
-        found = find_toolkit(session.toolkit)
-        runs = [check_program(request, found, chosen or "practice", options, numbers)[0]]
+        runs = [check_program(request, find_toolkit(session.toolkit), chosen or "practice", options, numbers)[0]]
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
         port_of = partial(plan_of_case, port=port_path)
@@ -111,10 +108,10 @@ def _kind_of(path: Path | None, case: Path | None) -> Literal["launch", "ptx", "
     return "program" if path.is_file() and not cases_if_any(path) else "cases"
 
 
-def _require_none(of_cases: Mapping[str, bool]) -> None:
+def _require_cases(kind: str, given: Mapping[str, bool]) -> None:
     """Raises BAD_OPTION."""
-    for option, is_given in of_cases.items():
-        if is_given:
+    for option, is_given in given.items():
+        if is_given and kind != "cases":
             raise PorterError(Code.BAD_OPTION, option=option, problem="is for kernels with a case")
 
 
