@@ -8,6 +8,7 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -99,7 +100,7 @@ def test_a_review_of_the_project(sample: Sample, project: Path) -> None:
     assert edited in (project / "out" / path).read_text()
 
 
-def draft(kernel: Path) -> tuple[dict[str, object], list[str]]:
+def draft(kernel: Path) -> tuple[dict[str, Any], list[str]]:
     done = CliRunner().invoke(main, ["case", "new", str(kernel), "-o", "draft.yaml"])
     assert done.exit_code == 0, done.output
     return yaml.safe_load(Path("draft.yaml").read_text()), [
@@ -118,9 +119,9 @@ def test_a_draft_says_what_the_case_says(sample: Sample, project: Path) -> None:
     )
     assert len(guesses) == sample.guesses <= 3
     assert made["entry"] == by_hand["entry"]
-    assert made["launch"]["block"] == by_hand["launch"]["block"]  # type: ignore[index]
-    assert len(made["params"]) == len(by_hand["params"])  # type: ignore[arg-type]
-    kinds = [sorted(t["role"] for t in case["tensors"].values()) for case in (made, by_hand)]  # type: ignore[attr-defined]
+    assert made["launch"]["block"] == by_hand["launch"]["block"]
+    assert len(made["params"]) == len(by_hand["params"])
+    kinds = [sorted(t["role"] for t in case["tensors"].values()) for case in (made, by_hand)]
     assert kinds[0] == kinds[1]
 
 
