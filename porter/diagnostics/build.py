@@ -164,6 +164,6 @@ SHARED_MEMORY_EXCEEDED = error(
     ExitCode.BUILD_FAILED,
     "kernel {kernel} takes {bytes} bytes of shared memory for {arch}, and a block may have {limit}",
     "Static shared memory, which is part of the compiled kernel, and dynamic shared memory, which its host code asks "
-    "for, come out of the same 227 KiB.",
+    "for, come out of the same bytes.",
     "Take fewer stages or a smaller tile.",
 )

@@ -200,7 +200,7 @@ SHARED_MEMORY_GROWS = note(
     "{kernel} takes {bytes} more bytes of static shared memory",
     "The completion mbarriers and the Tensor Memory address live there; where dynamic shared memory "
     "follows, the size keeps its 1024-byte alignment.",
-    "Check that static and dynamic shared memory together stay within 227 KiB.",
+    "Check that static and dynamic shared memory together stay within what a block may opt in to.",
 )
 SHARED_MEMORY_OVER = error(
     "PT2062",
@@ -208,7 +208,7 @@ SHARED_MEMORY_OVER = error(
     "{kernel} is launched with {asked} bytes of dynamic shared memory; with the port's {bytes} these are {total}, and "
     "a block may have {limit}",
     "The completion mbarriers and the Tensor Memory address of a port are static shared memory, which comes out of the "
-    "same 227 KiB. Nothing was changed: such a launch fails.",
+    "same bytes. Nothing was changed: such a launch fails.",
     "Take fewer stages or a smaller tile. A kernel in CuTe C++ that takes its dynamic shared memory for a struct may "
     "have room there: `--shared-storage`.",
 )

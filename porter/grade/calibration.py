@@ -13,9 +13,9 @@ from porter.grade.chips import chip_of, read, values
 from porter.grade.clocks import clocks, interval
 from porter.grade.model import run
 from porter.grade.schedule import schedule
-from porter.grade.shape import ROW_BYTES, Epilogue, Mma, Problem, Residency, Shape, Work
+from porter.grade.shape import Epilogue, Mma, Problem, Residency, Shape, Work
 from porter.ptx.arch import WARP
-from porter.ptx.umma import DENSE_K, Kind
+from porter.ptx.umma import DENSE_K, K_BYTES, Kind
 
 BIG_STEP = 1.15
 """A step whose measured rates differ by more than this factor has to be seen."""
@@ -106,7 +106,7 @@ def mainloop_points(rows: Iterable[Mapping[str, str]]) -> list[Point]:
         kind = Kind.F16 if row["dtype"] == "BF16" else Kind.F8F6F4
         per_mma = DENSE_K[kind]
         m, n, k, length, stages = (int(row[x]) for x in ("TILE_M", "TILE_N", "TILE_K", "K", "STAGES"))
-        if k * ROW_BYTES // per_mma != 128:
+        if k * K_BYTES // per_mma != 128:
             continue
         measured = float(row["time_ms"]) * 1e6 * _MAINLOOP_GHZ / (length / k)
         predicted = mainloop(m, n, kind, stages, length)
@@ -128,7 +128,7 @@ def mainloop(m: int, n: int, kind: Kind, stages: int, length: int) -> float:
 
 
 def _operand_bytes(m: int, n: int, kind: Kind, length: int) -> float:
-    return (m + n) * length * ROW_BYTES / DENSE_K[kind]
+    return (m + n) * length * K_BYTES / DENSE_K[kind]
 
 
 def _cliff() -> float:
@@ -210,7 +210,7 @@ def attention(given: Mapping[str, Any], arch: str) -> Shape:
     work = Work(
         round(scores / WARP * given["per_element"]), round(scores * given.get("by_mufu", 1)), not given["ahead"]
     )
-    return Shape(arch, mmas, None, None, 2 * keys * _D * 2, given["stages"], given["roles"], ROW_BYTES * 4,
+    return Shape(arch, mmas, None, None, 2 * keys * _D * 2, given["stages"], given["roles"], K_BYTES * 4,
                  False, given["issuers"], in_turns=given["in_turns"], work=work)  # fmt: skip
 
 

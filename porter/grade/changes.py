@@ -10,7 +10,7 @@ from porter.grade.chips import Chip
 from porter.grade.shape import Mma, Shape
 from porter.ptx import tmem, wgmma
 from porter.ptx.arch import limits
-from porter.ptx.umma import legal_m, legal_n
+from porter.ptx.umma import N_STEPS, legal_m, legal_n
 
 
 class Impossible(ValueError):
@@ -82,7 +82,7 @@ def tile(shape: Shape, m: int, n: int, k: int | None = None) -> Shape:
 def pair(shape: Shape) -> Shape:
     """Two blocks that multiply together, each with half of B. Raises Impossible."""
     first = shape.mmas[0][0]
-    if first.wgmma or first.cta_group == 2 or not shape.is_product or first.m < 128:
+    if first.wgmma or first.cta_group == 2 or not shape.is_product or first.m < tmem.LANES:
         raise Impossible("pairs multiply tiles of 128 rows a block with tcgen05.mma")
     made = Mma(first.m * 2, first.n, first.kind, 2, first.a)
     nbytes = shape.load_bytes
@@ -97,7 +97,7 @@ def overlap(shape: Shape) -> Shape:
     columns = shape.residency.tmem_columns
     if shape.mmas[0][0].wgmma or shape.epilogue.overlapped:
         raise Impossible("the epilogue is overlapped, or results are in registers")
-    if columns > 256:
+    if columns > tmem.COLUMNS // 2:
         raise Impossible("Tensor Memory has no room for a second accumulator")
     end = replace(shape.epilogue, overlapped=True)
     return replace(shape, persistent=True, roles="specialized", epilogue=end,
@@ -114,9 +114,9 @@ def specialize(shape: Shape) -> Shape:
 def full_rate(shape: Shape) -> Shape:
     """Two tiles of 64 rows in one MMA of 128. Raises Impossible."""
     first, count = shape.mmas[0]
-    if first.wgmma or first.m != 64 or count % 2 or len(shape.mmas) > 1 or first.n % 16:
+    if first.wgmma or first.m != wgmma.M or count % 2 or len(shape.mmas) > 1 or first.n % N_STEPS[tmem.LANES]:
         raise Impossible("no two MMAs of 64 rows")
-    return replace(shape, mmas=((replace(first, m=128), count // 2),), issuers=max(1, shape.issuers // 2))
+    return replace(shape, mmas=((replace(first, m=tmem.LANES), count // 2),), issuers=max(1, shape.issuers // 2))
 
 
 def _fullest(shape: Shape) -> Shape:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from porter.grade.chips import Chip, values
-from porter.grade.shape import ROW_BYTES, Mma, Shape
+from porter.grade.shape import Mma, Shape
 from porter.ptx import tmem
 from porter.ptx.arch import WARP, limits
+from porter.ptx.umma import K_BYTES
 
 
 def interval(mma: Mma) -> float:
@@ -19,11 +20,11 @@ def interval(mma: Mma) -> float:
     """
     c = values()
     half = mma.cta_group
-    tensor = mma.n / (4 if half == 2 and mma.m <= 128 else 2)
+    tensor = mma.n / (4 if half == 2 and mma.m <= tmem.LANES else 2)
     a_rows = mma.m / half if mma.a == "shared" else 0
     if half == 2:
         a_rows *= c["pair_a_factor"]
-    shared = ROW_BYTES * (a_rows + mma.n / half) / c["smem_bytes_per_clock"]
+    shared = K_BYTES * (a_rows + mma.n / half) / c["smem_bytes_per_clock"]
     if mma.wgmma:
         return max(tensor, shared)
     return max(tensor + c["mma_overhead"], shared, c["pair_shortest_mma"] if half == 2 else 0)
@@ -83,7 +84,8 @@ def drain(shape: Shape) -> float:
         stored = nbytes / c["store_bytes_per_clock" + ("_rows" if end.store == "rows" else "")]
     loads = 0.0
     if end.load_columns is not None:
-        loads = shape.tile_n / end.load_columns * c["narrow_load_clocks"] * max(shape.tile_m / shape.cta_group / 128, 1)
+        halves = max(shape.tile_m / shape.cta_group / tmem.LANES, 1)
+        loads = shape.tile_n / end.load_columns * c["narrow_load_clocks"] * halves
     return stored + loads
 
 

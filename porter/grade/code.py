@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from porter.ptx import ast
+from porter.ptx.arch import BANK_BYTES, BANKS, WARP
 
 _ENDS = ("ret", "exit", "trap")
 _SIZES = {"u8": 1, "s8": 1, "b8": 1, "u16": 2, "s16": 2, "b16": 2, "u32": 4, "s32": 4, "b32": 4, "u64": 8, "s64": 8,
@@ -362,21 +363,17 @@ def _step(parts: tuple[str, ...], steps: list[int], values: list[int | None]) ->
             return a * values[1] + sum(rest)
         case "shl", [a, 0] if values[1] is not None:
             return a << values[1]
-        case "shr", [1, 0] if values[1] is not None and values[1] >= 5:
-            # The lanes of a warp have a number of threads ahead of them that is a multiple of 32.
+        case "shr", [1, 0] if values[1] is not None and 1 << values[1] >= WARP:
+            # The lanes of a warp have a number of threads ahead of them that is a multiple of a warp's.
             return 0
-        case "and", [1, 0] if values[1] is not None and values[1] & 31 == 31:
+        case "and", [1, 0] if values[1] is not None and values[1] % WARP == WARP - 1:
             return 1
     return None
 
 
-BANKS = 32
-BANK_BYTES = 4
-
-
 def ways(step: int, nbytes: int) -> int:
     """How many rounds an access to shared memory takes, of those that it needs at least, whose lanes are `step` bytes
-    apart and access `nbytes` each: lanes go in groups that access 128 bytes (PTX ISA; 32 banks of 4 bytes)."""
+    apart and access `nbytes` each: lanes go in groups that access 128 bytes (PTX ISA)."""
     lanes = BANKS * BANK_BYTES // max(nbytes, BANK_BYTES)
     words: dict[int, set[int]] = defaultdict(set)
     for lane in range(lanes):

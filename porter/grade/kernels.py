@@ -11,17 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from porter.grade.shape import Epilogue, Mma, Problem, Residency, Shape
+from porter.ptx import tmem
+from porter.ptx.arch import WARP
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.smem_desc import SmemDescriptor
-from porter.ptx.swizzle import SwizzleMode
+from porter.ptx.swizzle import PERIOD, SwizzleMode
+from porter.ptx.tensormap import ALIGNMENT, ENCODED_BYTES
 from porter.ptx.types import ElementType
-from porter.ptx.umma import Kind
+from porter.ptx.umma import DENSE_K, Kind
 
 ENTRY = "timed"
-DEPTH = 64
-"""Elements of K of a stage: rows of 128 bytes."""
-_ROWS = 128
-_ROW_BYTES = 128
+_ROWS = tmem.LANES
+"""Of one block, each the business of one thread that stores results."""
+_ROW_BYTES = SwizzleMode.B128.span
+DEPTH = _ROW_BYTES // 2
+"""Elements of K of a stage: rows of the widest swizzle."""
 _DRAWN = 32
 """Columns of Tensor Memory that a thread loads at a time."""
 STAMPS = ("start", "ready", "multiplied", "stored")
@@ -55,7 +59,7 @@ class Timed:
 
     @property
     def threads(self) -> int:
-        return 128 if self.serial else 192
+        return _ROWS if self.serial else _ROWS + 2 * WARP
 
     @property
     def problem(self) -> Problem:
@@ -79,10 +83,15 @@ class Timed:
     @property
     def shape(self) -> Shape:
         mma = Mma(_ROWS * self.ctas, self.n, Kind.F16, self.ctas)
-        return Shape("sm_100a", ((mma, DEPTH // 16),), mma.m, self.n, self.stage_bytes, self.stages,
+        return Shape("sm_100a", ((mma, DEPTH // DENSE_K[Kind.F16]),), mma.m, self.n, self.stage_bytes, self.stages,
                      "serial" if self.serial else "specialized", _ROW_BYTES, self.serial, 1, self.ctas,
                      epilogue=Epilogue(4, "rows", 1, False, _DRAWN),
-                     residency=Residency(self.smem, max(32, self.n), self.threads))  # fmt: skip
+                     residency=Residency(self.smem, self.columns, self.threads))  # fmt: skip
+
+    @property
+    def columns(self) -> int:
+        """Of Tensor Memory, as they are allocated."""
+        return max(tmem.MIN_ALLOCATION, self.n)
 
     def ptx(self) -> str:
         """The kernel. Parameters: maps of A and B, D, clocks, stages of K, columns of D."""
@@ -119,8 +128,9 @@ class _Text:
             yield "@%p1 bra $MULTIPLIED;"
             yield from self.loop(self.load(), self.multiply(), 0)
         else:
-            yield "setp.eq.u32 %p2, %r1, 128;\n@%p2 bra $LOAD;\nsetp.eq.u32 %p3, %r1, 160;\n@%p3 bra $MULTIPLY;"
-            yield "setp.ge.u32 %p4, %r1, 128;\n@%p4 bra $OUT;\nbra $MULTIPLIED;\n$LOAD:"
+            yield f"setp.eq.u32 %p2, %r1, {_ROWS};\n@%p2 bra $LOAD;"
+            yield f"setp.eq.u32 %p3, %r1, {_ROWS + WARP};\n@%p3 bra $MULTIPLY;"
+            yield f"setp.ge.u32 %p4, %r1, {_ROWS};\n@%p4 bra $OUT;\nbra $MULTIPLIED;\n$LOAD:"
             yield from self.loop(self.load(), [], 1)
             yield "bra $OUT;\n$MULTIPLY:"
             if self.timed.pair:
@@ -134,8 +144,9 @@ class _Text:
         yield from self.close()
 
     def head(self) -> Iterator[str]:
-        yield ".version 8.7\n.target sm_100a\n.address_size 64\n.extern .shared .align 1024 .b8 smem[];"
-        yield f".visible .entry {ENTRY}(.param .align 64 .b8 map_a[128], .param .align 64 .b8 map_b[128],"
+        yield f".version 8.7\n.target sm_100a\n.address_size 64\n.extern .shared .align {PERIOD} .b8 smem[];"
+        maps = ", ".join(f".param .align {ALIGNMENT} .b8 map_{x}[{ENCODED_BYTES}]" for x in "ab")
+        yield f".visible .entry {ENTRY}({maps},"
         yield ".param .u64 out, .param .u64 clocks, .param .u32 steps, .param .u32 columns)"
         yield f".reqntid {self.timed.threads}"
         if self.timed.pair:
@@ -160,8 +171,7 @@ class _Text:
             yield f"mbarrier.init.shared::cta.b64 [%r3+{at}], 1;"
         yield "fence.mbarrier_init.release.cluster;\n$BARRIERS:\nbar.warp.sync 0xffffffff;"
         yield "setp.ne.u32 %p6, %r2, 0;\n@%p6 bra $ALLOCATED;"
-        columns = max(32, self.timed.n)
-        yield f"tcgen05.alloc.{self.group}.sync.aligned.shared::cta.b32 [%r3+{self.done + 8}], {columns};"
+        yield f"tcgen05.alloc.{self.group}.sync.aligned.shared::cta.b32 [%r3+{self.done + 8}], {self.timed.columns};"
         yield f"tcgen05.relinquish_alloc_permit.{self.group}.sync.aligned;\n$ALLOCATED:"
         yield "tcgen05.fence::before_thread_sync;"
         yield self.sync()
@@ -209,10 +219,10 @@ class _Text:
         ]
 
     def multiply(self) -> list[str]:
-        base = SmemDescriptor(0, 16, 1024, SwizzleMode.B128).encode("sm_100")
+        base = SmemDescriptor(0, 16, 8 * _ROW_BYTES, SwizzleMode.B128).encode("sm_100")
         mma = f"tcgen05.mma.{self.group}.kind::f16 [%r4], %rd6, %rd7, %r33, %p10;\n"
         products = []
-        for step in range(DEPTH // 16):
+        for step in range(DEPTH // DENSE_K[Kind.F16]):
             if step:
                 products.append("add.u64 %rd6, %rd6, 2;\nadd.u64 %rd7, %rd7, 2;\nmov.u32 %r27, 1;\n")
             products.append("setp.ne.u32 %p10, %r27, 0;\n" + mma)
@@ -257,4 +267,4 @@ class _Text:
         yield "$OUT:\nbar.warp.sync 0xffffffff;\ntcgen05.fence::before_thread_sync;"
         yield self.sync()
         yield "tcgen05.fence::after_thread_sync;\nsetp.ne.u32 %p12, %r2, 0;\n@%p12 bra $END;"
-        yield f"tcgen05.dealloc.{self.group}.sync.aligned.b32 %r4, {max(32, self.timed.n)};\n$END:\nret;\n}}"
+        yield f"tcgen05.dealloc.{self.group}.sync.aligned.b32 %r4, {self.timed.columns};\n$END:\nret;\n}}"

@@ -15,6 +15,7 @@ from porter.grade.chips import Chip, calibrated, chip_of, values
 from porter.grade.clocks import Clocks, Term, clocks, resident
 from porter.grade.schedule import Schedule, schedule
 from porter.grade.shape import Problem, Shape
+from porter.ptx.umma import K_BYTES
 
 STANDARD = Problem(4096, 4096, 4096)
 """The problem that published figures share."""
@@ -99,7 +100,7 @@ def _tiles(shape: Shape, problem: Problem, chip: Chip, blocks: int) -> tuple[int
 def _far(shape: Shape, problem: Problem) -> bool:
     """Whether loads come from DRAM: the operands do not fit L2, and no other block loads the same."""
     tm, tn = shape.tile_m or 1, shape.tile_n or 1
-    element = 32 / (shape.mmas[0][0].operations / (2 * shape.mmas[0][0].m * shape.mmas[0][0].n))
+    element = K_BYTES / (shape.mmas[0][0].operations / (2 * shape.mmas[0][0].m * shape.mmas[0][0].n))
     unique = (problem.m + problem.n) * problem.k * element
     loads = problem.m * problem.n * problem.k * (1 / tm + 1 / tn) * element
     return unique > values()["l2_cliff_bytes"] and loads < 2 * unique
@@ -190,7 +191,7 @@ def _spared(c: Clocks, term: Term | None) -> Clocks:
 def _traffic(shape: Shape, problem: Problem) -> float:
     """Bytes that have to come from and go to memory at least once."""
     mma = shape.mmas[0][0]
-    element = 32 / (mma.operations / (2 * mma.m * mma.n))
+    element = K_BYTES / (mma.operations / (2 * mma.m * mma.n))
     return (problem.m + problem.n) * problem.k * element + problem.m * problem.n * shape.epilogue.element_bytes
 
 

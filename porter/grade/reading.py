@@ -19,7 +19,7 @@ from porter.ptx import ast
 from porter.ptx.arch import WARP
 from porter.ptx.idesc import M_FIELD, M_SHIFT, N_SHIFT, OPERAND_FIELDS
 from porter.ptx.table import decode
-from porter.ptx.umma import Kind, UmmaOp
+from porter.ptx.umma import K_BYTES, Kind, UmmaOp
 from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.ptx.wgmma import WgmmaOp
 
@@ -251,7 +251,7 @@ class _Reader:
 
     def _operand_bytes(self, mmas: Counter[Mma], nbytes: int) -> int:
         """Of a stage that is no plain product: B of all its MMAs, if loads come in such parts."""
-        b = sum(32 * mma.n * count for mma, count in mmas.items())
+        b = sum(K_BYTES * mma.n * count for mma, count in mmas.items())
         return b if b % nbytes == 0 else nbytes
 
     def _issuing_groups(self, first: Mma, threads: int | None, roles: Roles | None) -> Sequence[int]:

@@ -11,9 +11,6 @@ from typing import Literal
 
 from porter.ptx.umma import DENSE_K, Kind
 
-ROW_BYTES = 32
-"""Bytes of K of one row of A or B that one MMA takes, of either instruction and of all types."""
-
 Roles = Literal["serial", "pipelined", "specialized"]
 """Who loads: the thread that issues MMAs, after it has waited for them; the same, some stages ahead; another warp."""
 

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from porter.grade.shape import ROW_BYTES, Mma
+from porter.grade.shape import Mma
 from porter.ptx import tmem
+from porter.ptx.swizzle import SwizzleMode
+from porter.ptx.umma import K_BYTES
 
-USUAL_ROW = 128
+USUAL_ROW = SwizzleMode.B128.span
 """Bytes of a row of a box with the widest swizzle."""
 
 
@@ -78,7 +80,7 @@ def _side_by_side(mmas: Counter[Mma], nbytes: int, issuers: Sequence[int], row_b
             steps, m = count // rows, first.m * rows * several
             a_rows = 0 if first.a != "shared" else m
             wide = None if first.wgmma else _columns(first, rows, 1, several) // first.n * n
-            if nbytes == ROW_BYTES * steps * (a_rows + n) and ROW_BYTES * steps == row_bytes:
+            if nbytes == K_BYTES * steps * (a_rows + n) and K_BYTES * steps == row_bytes:
                 counted = tuple((mma, times * several) for mma, times in mmas.items())
                 found.append(Tiling(counted, m, n, nbytes, several, wide, row_bytes))
     return found[0] if len(found) == 1 else None
@@ -93,14 +95,14 @@ def _tiles(mma: Mma, count: int, nbytes: int, issuers: Sequence[int]) -> Iterato
                 m, n = mma.m * rows * several, mma.n * columns
                 if _columns(mma, rows, columns, several) > tmem.COLUMNS:
                     continue
-                whole = ROW_BYTES * steps * (m + n)
-                a_in_registers = ROW_BYTES * steps * n
+                whole = K_BYTES * steps * (m + n)
+                a_in_registers = K_BYTES * steps * n
                 # An mbarrier of a pair expects what both blocks load.
                 if nbytes not in (whole, whole // group) and (mma.a == "shared" or nbytes != a_in_registers):
                     continue
                 mine = whole // group if nbytes != a_in_registers else nbytes
                 wide = None if mma.wgmma else _columns(mma, rows, columns, several)
-                yield Tiling(((mma, count * several),), m, n, mine, several, wide, ROW_BYTES * steps)
+                yield Tiling(((mma, count * several),), m, n, mine, several, wide, K_BYTES * steps)
 
 
 def _columns(mma: Mma, rows: int, columns: int, several: int) -> int:

@@ -7,12 +7,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from porter.ptx.tensormap import ENCODED_BYTES
+
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>0[xX][0-9a-fA-F']+|0[bB][01']+|\d[\d']*)(?P<suffix>[uUlLzZ]*)(?![\w.])"
     r"|(?P<name>(?:::\s*)?[A-Za-z_]\w*(?:\s*::\s*(?:template\s+)?[A-Za-z_]\w*)*)"
     r"|(?P<sign><<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),{}]))"
 )
-_TYPES = {
+SIZES = {
     "bool": 1,
     "char": 1,
     "int8_t": 1,
@@ -43,7 +45,7 @@ _TYPES = {
     "float2": 8,
     "uint2": 8,
     "int2": 8,
-    "CUtensorMap": 128,
+    "CUtensorMap": ENCODED_BYTES,
     "float4": 16,
     "uint4": 16,
     "int4": 16,
@@ -255,10 +257,15 @@ class _Parser:
         self._take(")")
         if pointer:
             return 8
-        words = [w for w in words if w not in ("const", "unsigned", "signed")] or ["int"]
-        if words == ["long", "long"]:
-            words = ["long"]
-        return _TYPES.get(words[0]) if len(words) == 1 else None
+        return size_of(words)
+
+
+def size_of(words: Sequence[str]) -> int | None:
+    """Bytes of a type by the words of its name, None if that is not known."""
+    words = [w for w in words if w not in ("const", "unsigned", "signed")] or ["int"]
+    if words == ["long", "long"]:
+        words = ["long"]
+    return SIZES.get(words[0]) if len(words) == 1 else None
 
 
 def _combined(sign: str, left: int | None, right: int | None) -> int | None:

@@ -16,9 +16,10 @@ from porter.model.threads import ends_thread
 from porter.passes.context import PortContext
 from porter.passes.helpers import NAMESPACE
 from porter.ptx.arch import SHARED_LIMIT
+from porter.ptx.swizzle import PERIOD
 
 RULE = "PTR140"
-SHARED_BYTES = 1024
+SHARED_BYTES = PERIOD
 """Static shared memory of a port in front of dynamic shared memory, which keeps its alignment."""
 _HELPERS = re.compile(rb"^namespace %b \{[^}]*?constexpr uint32_t kRing = " % NAMESPACE.encode(), re.MULTILINE)
 _WORD = re.compile(rb"[A-Za-z_]\w*")

@@ -17,6 +17,9 @@ from porter.ptx.shared_window import SYSTEM_SHARED
 
 WARP = 32
 """Threads of a warp (PTX ISA 9.0 §10, WARP_SZ)."""
+BANKS = 32
+BANK_BYTES = 4
+"""Banks of shared memory, which take turns at every 4 bytes (CUDA C++ Programming Guide, Shared Memory)."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Limits:
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     threads_per_block: int = 1024
+    threads_in_z: int = 64
     warps_per_sm: int = 64
     blocks_per_sm: int = 32
     named_barriers: int = 16

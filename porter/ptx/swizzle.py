@@ -67,3 +67,5 @@ SWIZZLES: dict[SwizzleMode, Swizzle] = {
     SwizzleMode.B128: Swizzle(3, 4, 3),
     SwizzleMode.B128_ATOM32: Swizzle(2, 5, 2),
 }
+PERIOD = max(1 << s.base + s.shift + s.bits for s in SWIZZLES.values())
+"""Bytes within which every pattern repeats."""

@@ -9,13 +9,13 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
+from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
 from porter.ptx.arch import limits
+from porter.ptx.umma import N_STEPS
 
 _PORT = "sm_100a"
 _PORTS = {"m128": "porter port --style full-rate"}
-_OWN = 1024
-"""Bytes of shared memory that a port takes for itself."""
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -112,9 +112,9 @@ def _rows(kernel: KernelPipeline) -> Iterator[str]:
     products = known.products
     if not products:
         raise _Missing("the shape of the MMAs")
-    narrow = [p.n for p in products if p.n % 16]
+    narrow = [p.n for p in products if p.n % N_STEPS[tmem.LANES]]
     if narrow:
-        raise _Stop(f"M = 128 wants N in steps of 16, and N is {narrow[0]}")
+        raise _Stop(f"M = {tmem.LANES} wants N in steps of {N_STEPS[tmem.LANES]}, and N is {narrow[0]}")
     warps = _warps(known, "mma")
     if len(warps) % 4 or len(warps) < 4:
         raise _Missing("whole warpgroups that multiply")
@@ -172,7 +172,7 @@ def _stages(kernel: KernelPipeline) -> Generator[str, None, str]:
     stages, used = ring.stages.value, int(smem)
     if used < stages * nbytes:
         raise _Missing("what else lies in the static shared memory that the stages are in")
-    room = (limits(_PORT).shared_per_block - used - _OWN) // nbytes
+    room = (limits(_PORT).shared_per_block - used - SHARED_BYTES) // nbytes
     if room < 1:
         raise _Stop(f"{stages} stages of {nbytes} bytes fill shared memory")
     yield f"{stages} stages of {nbytes} bytes, room for {room} more"

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx.shared_window import RANK_SHIFT
+from porter.ptx.swizzle import PERIOD
 from porter.ptx.table import Decoded
 from porter.ptx.tensormap import TensorMap
 from porter.sim.codegen import Context, runtime
@@ -72,12 +73,12 @@ def tensor_store(
         owner, offset = copy.origin(nbytes)
         effect = None if M.observer is None else M.observer.issues(copy.effect(tm, owner, offset, nbytes))
         box: list[Array] = []
-        # The copy keeps the tile's place relative to the swizzle pattern, which repeats every 1024 bytes.
-        base = offset // 1024 * 1024
+        # the copy keeps the tile's place relative to the swizzle pattern
+        base = offset // PERIOD * PERIOD
         end = offset + nbytes
 
         def read(owner: int = owner, base: int = base, end: int = end, box: list[Array] = box) -> None:
-            box.append(M.smem[owner, base : -(-end // 1024) * 1024].copy())
+            box.append(M.smem[owner, base : -(-end // PERIOD) * PERIOD].copy())
 
         def land(
             tm: TensorMap = tm,

@@ -15,7 +15,8 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
-from porter.ptx.arch import LOCAL_LIMIT, SHARED_LIMIT, limits
+from porter.ptx.arch import LOCAL_LIMIT, SHARED_LIMIT, WARP, Limits, limits
+from porter.ptx.shared_window import SYSTEM_SHARED
 from porter.ptx.special import TYPE_BYTES
 from porter.sim.check.hazard import Hazard, collect
 from porter.sim.executor import Executor, instruction_at
@@ -113,13 +114,13 @@ def _check_launch(module: ast.Module, entry: str, launch: Launch, params: bytes)
     if any(x < 1 for x in extents):
         return "an extent of grid, block or cluster is less than 1"
     threads = launch.block[0] * launch.block[1] * launch.block[2]
-    if threads > 1024 or launch.block[2] > 64:
-        return f"a block of {threads} threads: at most 1024 (64 in z)"
+    if threads > Limits.threads_per_block or launch.block[2] > Limits.threads_in_z:
+        return f"a block of {threads} threads: at most {Limits.threads_per_block} ({Limits.threads_in_z} in z)"
     for g, c, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
         if g % c:
             return f"grid {axis} of {g} is no multiple of the cluster's {c}"
-    if launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 16:
-        return "a cluster of more than 16 blocks"
+    if launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > Limits.cluster_max:
+        return f"a cluster of more than {Limits.cluster_max} blocks"
     required = function.directives.get("reqnctapercluster")
     if required and launch.cluster != (1, 1, 1) and (*required, 1, 1)[:3] != launch.cluster:
         return f"the kernel requires clusters of {required}, not {launch.cluster}"
@@ -232,16 +233,16 @@ def _prepare(
     internal.map(PARAM_WINDOW, image, "kernel parameters")
 
     total, threads, cluster = (math.prod(extents) for extents in (launch.grid, launch.block, launch.cluster))
-    warps = -(-threads // 32)
+    warps = -(-threads // WARP)
     if total * warps > min(options.max_warp_instructions, _MOST_WARPS):
         # each warp executes one instruction at least
         raise _Refused(Code.SIM_BUDGET, f"{total:,} blocks of {warps} warps, more than can be run", "incomplete")
-    per_block = shared + 1024 + threads * (program.local_size + 8 * 400)
+    per_block = shared + SYSTEM_SHARED + threads * (program.local_size + 8 * 400)
     resident = max(1, min(_at_once(options, program, total), _WAVE_BYTES // per_block))
     if launch.cooperative:
         # All blocks are there at a time, and share a workspace of two words: its size, and a barrier.
         resident = total
-        if total * (shared + 1024) > MOST_BYTES:
+        if total * (shared + SYSTEM_SHARED) > MOST_BYTES:
             raise _Refused(Code.SIM_LAUNCH, f"{total:,} blocks of a cooperative launch cannot be there at one time")
         addresses[GRID_WORKSPACE] = internal.alloc(_GRID_WORKSPACE_BYTES, fill=0, name="grid workspace")
         internal.write(addresses[GRID_WORKSPACE], struct.pack("<I", _GRID_WORKSPACE_BYTES))

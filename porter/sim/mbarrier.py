@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
-from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
+from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT, SYSTEM_SHARED
 from porter.ptx.symbols import local_name
 from porter.sim.results import Stop
 from porter.sim.wave import Wave
@@ -164,7 +164,7 @@ class Mbarriers:
         """Its shared memory offset, and the variable that it lies in."""
         offset = self.offsets[slot]
         name = ""
-        own = offset - 1024
+        own = offset - SYSTEM_SHARED
         for v in self.machine.program.variables.values():
             if v.space == "shared" and v.offset <= own and (own < v.offset + v.size or (v.decl and v.decl.extern)):
                 name = f" ({local_name(v.name.partition('@')[0])}+{own - v.offset})"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.ptx.shared_window import RANK_SHIFT, SYSTEM_SHARED
+from porter.ptx.swizzle import PERIOD
 from porter.ptx.tensormap import TensorMap
 from porter.sim.geometry import Geometry
 from porter.sim.memory import Allocation, Everything, GlobalMemory
@@ -51,7 +52,7 @@ class Memories:
         self.stores = 0
 
         self.smem_size = SYSTEM_SHARED + program.dynamic_offset + dynamic_smem
-        self.smem_stride = -(-self.smem_size // 1024) * 1024
+        self.smem_stride = -(-self.smem_size // PERIOD) * PERIOD
         self.smem = np.full((geometry.n_cta, self.smem_stride), 0xFF, np.uint8)
         self.smem_flat = self.smem.reshape(-1)
         self._smem_views: dict[tuple[int, int], Array] = {}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from porter.ptx.umma import K_BYTES
 from porter.verify import oracle
 from porter.verify.dtypes import Float64
 from porter.verify.inputs import Family
@@ -48,14 +49,14 @@ def _moved(right: Float64, tile: tuple[int, int] | None) -> Iterator[tuple[str, 
 
 
 def _last_step_missing(problem: Problem, inputs: Mapping[str, Float64]) -> dict[str, Float64] | None:
-    """The inputs with the last 32 bytes' worth of every operand along the sum set to zero: what one matrix
-    instruction adds. All operands, because a launch may compute several products."""
+    """The inputs with zero for all that the last matrix instruction of the sum takes of every operand. All operands,
+    because a launch may compute several products."""
     changed: dict[str, Float64] = {}
     for tensor in problem.inputs:
         axis = problem.reduction_axis(tensor)
         if axis is None:
             continue
-        step = max(1, 32 // tensor.dtype.itemsize)
+        step = max(1, K_BYTES // tensor.dtype.itemsize)
         values = np.moveaxis(inputs[tensor.name].copy(), axis, -1)
         if values.shape[-1] <= step or not values[..., -step:].any():
             continue

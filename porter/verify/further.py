@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from porter.diagnostics import PorterError
+from porter.ptx.swizzle import SwizzleMode
 from porter.verify.case import Case, Expr
 from porter.verify.dsl import constructor
 from porter.verify.expr import ExpressionError, Number, evaluate, names_in
@@ -29,7 +30,7 @@ LONG = 19
 ENOUGH = 18
 """Steps that need no longer loop: the 17th one is not the last."""
 
-_SWIZZLE_BYTES = 128
+_SWIZZLE_BYTES = SwizzleMode.B128.span
 """A step of K where nothing says how long it is: one row of the widest swizzle."""
 
 _ALIGNED = 8

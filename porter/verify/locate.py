@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from porter.ptx import tmem, wgmma
+from porter.ptx.arch import WARP
 from porter.verify.problem import Problem
 from porter.verify.tensor import Tensor
 
@@ -72,8 +73,8 @@ def place_of(problem: Problem, tensor: Tensor, index: tuple[int, ...]) -> Elemen
     return ElementPlace(
         tile=(row // tile_rows, column // tile_columns),
         slab=slab,
-        warp=thread // 32,
-        lane=thread % 32,
+        warp=thread // WARP,
+        lane=thread % WARP,
         register=register,
         tmem_lane=int(lane),
         tmem_column=int(tmem_column),

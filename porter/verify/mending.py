@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.ptx.ast import SourceLoc
+from porter.ptx.wgmma import THREADS
 from porter.sim.check.causes import Cause, causes
 from porter.sim.check.hazard import Hazard
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, Builder
@@ -29,12 +30,8 @@ from porter.verify.settings import SimOptions
 
 _FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
 _BLOCK = "__syncthreads();"
-_WARPGROUP = 'asm volatile("bar.sync %0, 128;" ::"r"(15 - threadIdx.x / 128) : "memory");'
+_WARPGROUP = f'asm volatile("bar.sync %0, {THREADS};" ::"r"(15 - threadIdx.x / {THREADS}) : "memory");'
 """The barrier on which the warps of a warpgroup meet in ports, too."""
-
-_THREADS = 128
-"""Of a warpgroup."""
-
 
 Files = Mapping[str, bytes]
 
@@ -166,7 +163,7 @@ def _texts(hazard: Hazard, threads: int) -> list[tuple[str, bool]]:
     if hazard.remedy == "fence.proxy.async":
         return [(_FENCE, True)]
     if hazard.missing.startswith("synchronization"):
-        if threads <= _THREADS:
+        if threads <= THREADS:
             return [(_BLOCK, False)]
         warps = [site.warp // 4 for site in (hazard.first, hazard.second) if site and site.warp is not None]
         near = len(set(warps)) == 1

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Literal
 
 from porter.ptx import ast
+from porter.ptx.arch import WARP
 from porter.ptx.tmem import MIN_ALLOCATION
 
 Level = Literal["error", "strict", "other"]
@@ -158,9 +159,9 @@ def _barrier(ins: ast.Instruction) -> list[Mutation]:
         if "sync" in p:
             at = p.index("sync")
             found.append(("no waiting at", "error", _with(ins, (*p[:at], "arrive", *p[at + 1 :]))))
-        found.append(("one warp more for", "error", _computed(ins, 1, "add", 32)))
-        if not isinstance(ops[1], ast.Imm) or int(ops[1].value) > 32:
-            found.append(("one warp less for", "error", _computed(ins, 1, "add", -32)))
+        found.append(("one warp more for", "error", _computed(ins, 1, "add", WARP)))
+        if not isinstance(ops[1], ast.Imm) or int(ops[1].value) > WARP:
+            found.append(("one warp less for", "error", _computed(ins, 1, "add", -WARP)))
     return found
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from porter.diagnostics import Code, PorterError
+from porter.ptx.arch import Limits
 from porter.ptx.tensormap import ENCODED_BYTES
 from porter.verify.arguments import Argument, Inside, MapAddress, MapValue, Pointer, Raw, Scalar, Struct
 from porter.verify.bound_maps import BoundMap, bound_map
@@ -178,8 +179,8 @@ def _launch(scope: Scope) -> LaunchValues:
 
     grid, block = triple("grid", spec.grid), triple("block", spec.block)
     cluster = triple("cluster", spec.cluster)
-    if math.prod(block) > 1024:
-        raise scope.error("launch.block", f"{math.prod(block)} threads; a block has at most 1024")
+    if math.prod(block) > Limits.threads_per_block:
+        raise scope.error("launch.block", f"{math.prod(block)} threads; a block has at most {Limits.threads_per_block}")
     for axis, (g, c) in enumerate(zip(grid, cluster, strict=True)):
         if g % c:
             raise scope.error("launch.cluster", f"grid extent {g} is not a multiple of cluster extent {c}"

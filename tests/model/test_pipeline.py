@@ -346,6 +346,16 @@ def test_objects_of_addresses(text, found):
     assert place_of(text) == found
 
 
+@pytest.mark.parametrize(
+    ("name", "size"), [("bool", 1), ("unsigned char", 1), ("Word", 4), ("__half", 2), ("long long", 8), ("float4", 16)]
+)
+def test_bytes_that_are_expected_are_counted_in_elements_of_a_type(tmp_path, name, size):
+    body = f"__shared__ uint64_t full; if (threadIdx.x == 0) {{ init(&full, 1); expect(&full, 64 * sizeof({name})); }}"
+    (arrival,) = barriers(of(tmp_path, body, "using Word = unsigned;"))["full"].arrivals
+    assert arrival.bytes is not None
+    assert arrival.bytes.value == 64 * size
+
+
 def test_casts_keep_their_parentheses():
     assert tidy("((uint32_t)sizeof(T))") == "(uint32_t)sizeof(T)"
 

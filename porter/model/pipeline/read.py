@@ -11,9 +11,10 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.block_size import threads_of
+from porter.model.constant_expressions import size_of
 from porter.model.constants import Constants, visible
 from porter.model.functions import Function, Style, array_extents, declared_name
-from porter.model.names.types import INTEGERS
+from porter.model.kernels import SHARED
 from porter.model.pipeline.facts import (
     Arrival,
     Barrier,
@@ -30,13 +31,13 @@ from porter.model.pipeline.facts import (
 from porter.model.pipeline.frames import Frame, Wording, first_value, place_of
 from porter.model.pipeline.operations import UNKNOWN, Operation, Site, Walk, operations_of
 from porter.model.pipeline.rings import flips, names_in, split_index, texts_for, turn_of
-from porter.model.pipeline.who import MOST_THREADS, Runners, Who
+from porter.model.pipeline.who import Runners, Who
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
 from porter.model.thread_values import ThreadValues
 from porter.model.threads import Threads
+from porter.ptx.arch import Limits
 
-_FLOATS = {"float": 4, "double": 8, "__nv_bfloat16": 2, "__half": 2, "half": 2, "nv_bfloat16": 2}
 _ARRIVING = ("arrive", "arrive_tx")
 
 
@@ -55,7 +56,7 @@ class _Reading:
         bound = threads_of(program, kernel)
         self.threads = threads or (self.constants.evaluate(bound) if bound is not None else None)
         self.walk: Walk = operations_of(program, kernel)
-        self.who = Who(program, min(self.threads or MOST_THREADS, MOST_THREADS))
+        self.who = Who(program, min(self.threads or Limits.threads_per_block, Limits.threads_per_block))
         self.unknown: list[Unknown] = []
         self._runs: dict[int, Runners] = {}
 
@@ -97,7 +98,7 @@ class _Reading:
         """The size of a type, as a number where the type is a plain one."""
         names = self.program.names
         kind = names.declared.from_text(match[1], names.lookup.site(self.kernel, self.kernel.body))
-        size = {**INTEGERS, **_FLOATS}.get(kind.name) if kind.is_plain else None
+        size = size_of(kind.name.split()) if kind.is_plain else None
         return match[0] if size is None else str(size)
 
     def _miss(self, what: str, where: str) -> None:
@@ -197,7 +198,7 @@ class _Reading:
             text = self.kernel.text(declaration)
             for declarator in declaration.children_by_field_name("declarator"):
                 named = declared_name(declarator)
-                if named is None or self.kernel.text(named) != word[0] or "__shared__" not in text:
+                if named is None or self.kernel.text(named) != word[0] or SHARED not in text:
                     continue
                 storage = "dynamic shared" if "extern" in text else "static shared"
                 extents = array_extents(declarator)
@@ -223,7 +224,7 @@ class _Reading:
             words = set(names_in(wording.object(Frame(self.kernel), value)))
             for declaration in find(self.kernel.body, "declaration"):
                 text = self.kernel.text(declaration)
-                if "__shared__" in text and words & set(re.findall(r"\w+", text)):
+                if SHARED in text and words & set(re.findall(r"\w+", text)):
                     return "dynamic shared" if "extern" in text else "static shared"
         return "unknown"
 
@@ -305,10 +306,10 @@ class _Reading:
                 continue
             runs = [self.runs(o).threads for o in own]
             known = [r for r in runs if r is not None]
-            union = frozenset().union(*known) if len(known) == len(runs) else None
-            warps = None if union is None else tuple(sorted({t // 32 for t in union}))
+            union = Runners(frozenset().union(*known) if len(known) == len(runs) else None)
+            warps = None if union.warps is None else tuple(sorted(union.warps))
             places = tuple(dict.fromkeys(map(_at, own)))
-            yield Role(name, warps, None if union is None else len(union), self._registers(union), places)
+            yield Role(name, warps, union.count, self._registers(union.threads), places)
 
     def _products(self) -> Iterator[Product]:
         for o in self.walk.operations:

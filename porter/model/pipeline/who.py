@@ -17,7 +17,6 @@ from porter.model.thread_values import ThreadValues, Values
 from porter.model.threads import Threads
 from porter.ptx.arch import WARP
 
-MOST_THREADS = 1024
 _BLOCKS = ("compound_statement", "else_clause", *PREPROCESSOR_BLOCKS)
 
 

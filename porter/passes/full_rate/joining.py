@@ -23,6 +23,8 @@ from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep
 from porter.model.threads import Threads, ends_thread
 from porter.passes.full_rate.sameness import Sameness
+from porter.ptx.tmem import LANES
+from porter.ptx.umma import N_STEPS
 
 _LEFT_BY: dict[str, tuple[str, ...]] = {
     "return_statement": ("lambda_expression",),
@@ -186,8 +188,10 @@ class Consumers:
             for step in statement.steps:
                 if not isinstance(step, MmaStep):
                     continue
-                if step.op.n % 16:
-                    yield Missing(function, span, f"N is {step.op.n}, and an M=128 MMA takes multiples of 16")
+                if step.op.n % N_STEPS[LANES]:
+                    yield Missing(
+                        function, span, f"N is {step.op.n}, and an M={LANES} MMA takes multiples of {N_STEPS[LANES]}"
+                    )
                 for name, text in (("the B descriptor", step.b), ("scale-d", step.scale_d)):
                     node = next((n for e, n in nodes.items() if " ".join(e.split()) == text), None)
                     if node is not None and not self.sameness.same(function, node):

@@ -15,6 +15,7 @@ from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.joining import Missing
+from porter.ptx.arch import WARP
 
 _THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")
 _PHYSICAL = re.compile(r"%(?:tid|warpid|nwarpid)\b")
@@ -117,7 +118,7 @@ def _opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Miss
                 yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
         for call in function.calls if id(function) in mine else ():
             fact = program.facts.of_call(call)
-            if isinstance(fact, Index) and not 0 < fact.modulo <= 32:
+            if isinstance(fact, Index) and not 0 < fact.modulo <= WARP:
                 yield Missing(function, call.name_span, f"`{call.name}` of a library tells which warp a thread is in")
     for file in program.sources.files.values():
         found = [(_READ.search(file.lexed.code), "a function that reads the registers of a thread is not renamed")]

@@ -11,20 +11,15 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile, find, parse_tree
+from porter.model.constant_expressions import SIZES
 from porter.model.constants import default_of
 from porter.model.functions import array_extents, declared_name
 
 POINTER = 8
 CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 """Node types."""
-BYTES = {
-    "bool": 1, "char": 1, "int8_t": 1, "uint8_t": 1, "__nv_fp8_e4m3": 1, "__nv_fp8_e5m2": 1, "byte": 1, "short": 2,
-    "int16_t": 2, "uint16_t": 2, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2, "int": 4, "unsigned": 4,
-    "uint": 4, "int32_t": 4, "uint32_t": 4, "cuuint32_t": 4, "float": 4, "half2": 4, "__half2": 4, "__nv_bfloat162": 4,
-    "long": 8, "size_t": 8, "int64_t": 8, "uint64_t": 8, "cuuint64_t": 8, "double": 8, "float2": 8, "uint2": 8,
-    "int2": 8, "uintptr_t": 8, "barrier": 8, "float4": 16, "uint4": 16, "int4": 16, "CUtensorMap": 128,
-}  # fmt: skip
-"""Sizes in bytes (CUDA C++ Programming Guide, vector types; 64-bit Linux)."""
+BYTES = {**SIZES, "byte": 1, "cuuint32_t": 4, "cuuint64_t": 8, "uintptr_t": 8, "barrier": 8}
+"""Sizes in bytes of types that host code names."""
 _WORDS = re.compile(
     r"\b(?:const|volatile|typename|struct|class|static|constexpr|inline|extern|__restrict__|__shared__|signed)\b"
 )

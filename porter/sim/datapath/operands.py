@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 from porter.ptx.mma_numerics import TF32_TRUNCATED_BITS
 from porter.ptx.packing import CHUNK_ELEMENTS, CONTAINER_SHIFT, PACKED_BITS
 from porter.ptx.smem_desc import Generation, SmemDescriptor, element_offset
-from porter.ptx.swizzle import SwizzleMode
+from porter.ptx.swizzle import PERIOD, SwizzleMode
 from porter.ptx.types import FLOAT_FORMATS, ElementType
 from porter.sim.datapath.errors import DatapathError, UnsupportedDatapathError
 
 Bytes = NDArray[np.uint8]
 Decoded = NDArray[np.float64]
-
-# All swizzle patterns repeat within this many bytes.
-_PERIOD = 1024
 
 # Moves 16 bytes at a time; NumPy copies the items without looking at them.
 _CHUNK = np.complex128
@@ -170,9 +167,9 @@ def operand_chunks(
     [k, chunks of MN]. Raises DatapathError as above."""
     desc = _decode_descriptor(descriptor, generation)
     index = _chunk_index(
-        desc.address % _PERIOD, desc.lbo, desc.sbo, desc.base_offset, desc.swizzle, rows, k, element_bits, mn_major
+        desc.address % PERIOD, desc.lbo, desc.sbo, desc.base_offset, desc.swizzle, rows, k, element_bits, mn_major
     )
-    return index.chunks + desc.address // _PERIOD * (_PERIOD // 16)
+    return index.chunks + desc.address // PERIOD * (PERIOD // 16)
 
 
 @lru_cache(maxsize=4096)
@@ -199,7 +196,7 @@ def _locate(
 ) -> tuple[_ChunkIndex, NDArray[Any], int]:
     """Which chunks an operand lies in, all chunks [CTAs, chunks], and the one that the former count from."""
     index = _chunk_index(
-        desc.address % _PERIOD,
+        desc.address % PERIOD,
         desc.lbo,
         desc.sbo,
         desc.base_offset,
@@ -209,7 +206,7 @@ def _locate(
         element_bits,
         mn_major,
     )
-    first = desc.address // _PERIOD * (_PERIOD // 16)
+    first = desc.address // PERIOD * (PERIOD // 16)
     size = smem.shape[1]
     chunks = smem[:, : size // 16 * 16].view(_CHUNK)
     if first + index.largest >= chunks.shape[1]:

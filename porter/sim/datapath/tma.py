@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.ptx.swizzle import PERIOD
 from porter.ptx.tensormap import (
     LARGEST_HALO,
     LARGEST_WIDE_OFFSET,
@@ -34,7 +35,6 @@ Bytes = NDArray[np.uint8]
 SMEM_ALIGNMENT = 128
 """Alignment of the shared-memory side of a tensor copy (PTX ISA, cp.async.bulk.tensor)."""
 
-_PERIOD = 1024
 _CHUNK = np.complex128
 _ADDRESSES = 2**64 - 1
 """Addresses wrap around: so do those of rows of sequences of different lengths, with a stride that leads back."""
@@ -130,9 +130,9 @@ def stored_bytes(
     for box in parts:
         inside[box.inside] = True
     rows = covered_bytes(tensor_map, mode) // tensor_map.inner_bytes
-    index, _ = _smem_index(smem_address % _PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
+    index, _ = _smem_index(smem_address % PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
     place = (index[..., None] * 16 + np.arange(16)).reshape(-1)
-    found: NDArray[np.int64] = smem_address // _PERIOD * _PERIOD + place[inside.reshape(-1)]
+    found: NDArray[np.int64] = smem_address // PERIOD * PERIOD + place[inside.reshape(-1)]
     return found
 
 
@@ -447,8 +447,8 @@ def _smem_index(start: int, swizzle: TensorMapSwizzle, rows: int, inner_bytes: i
 def _smem_chunks(
     tensor_map: TensorMap, smem: Bytes, smem_address: int, rows: int
 ) -> tuple[NDArray[np.complex128], NDArray[np.int64]]:
-    index, largest = _smem_index(smem_address % _PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
-    chunks = smem[: smem.size // 16 * 16].view(_CHUNK)[smem_address // _PERIOD * (_PERIOD // 16) :]
+    index, largest = _smem_index(smem_address % PERIOD, tensor_map.swizzle, rows, tensor_map.inner_bytes)
+    chunks = smem[: smem.size // 16 * 16].view(_CHUNK)[smem_address // PERIOD * (PERIOD // 16) :]
     if largest >= chunks.size:
         raise DatapathError(
             f"a tile of {rows * tensor_map.inner_bytes} bytes at {smem_address:#x} passes the end of {smem.size} "

@@ -20,6 +20,8 @@ from porter.hopper import Layout, Lowered, Site, TrapReport, describe, lower
 from porter.hopper.library import HOST_VARIABLE, LIBRARY_SOURCE, HostBlock, paste, read_states
 from porter.hopper.lower import TARGET
 from porter.ptx import ast
+from porter.ptx.arch import WARP
+from porter.ptx.tmem import MIN_ALLOCATION
 from porter.verify.gpu.process import GpuFailure, GpuProcess
 from porter.verify.outcome import RunFinding
 from porter.verify.settings import GpuOptions
@@ -121,7 +123,7 @@ class Emulation:
         pending = [i for i, s in enumerate(states) if s.issued != s.executed]
         found = []
         if leaks:
-            columns = 32 * bin(states[leaks[0]].allocated).count("1")
+            columns = MIN_ALLOCATION * bin(states[leaks[0]].allocated).count("1")
             what = f"{len(leaks)} CTAs ended without tcgen05.dealloc of {columns} columns, first CTA {leaks[0]}"
             found.append(RunFinding(Code.SIM_TMEM_LEAK, what, kernel=kernel))
         if pending:
@@ -153,8 +155,8 @@ def trap_finding(failure: GpuFailure, sites: tuple[Site, ...]) -> RunFinding | N
             where.append(f"{site.loc.file}:{site.loc.line}")
         where.append(f"PTX line {site.line}")
     where.append(f"block {','.join(map(str, report.block))}")
-    where.append(f"warp {report.thread // 32} lane {report.thread % 32}")
+    where.append(f"warp {report.thread // WARP} lane {report.thread % WARP}")
     return RunFinding(
         code, code.value.title.format(what=message), ", ".join(where), block=report.block,
-        warp=report.thread // 32, lane=report.thread % 32, **place,
+        warp=report.thread // WARP, lane=report.thread % WARP, **place,
     )  # fmt: skip

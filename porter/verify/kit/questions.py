@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.smem_desc import SmemDescriptor
-from porter.ptx.swizzle import SwizzleMode
+from porter.ptx.swizzle import PERIOD, SwizzleMode
+from porter.ptx.tmem import LANES
 from porter.ptx.types import ElementType
 from porter.ptx.umma import Kind
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH
@@ -16,7 +17,8 @@ from porter.verify.kit.bare import BareRun, Filled
 from porter.verify.kit.plan import PROBE
 
 ENTRY = "asked"
-_THREADS = 128
+_THREADS = LANES
+"""One for each lane of Tensor Memory, a warpgroup."""
 _ROUNDS = 64
 _TILE = 8192
 """Bytes of shared memory of each operand."""
@@ -36,19 +38,19 @@ def question_runs() -> list[BareRun]:
 
 
 def _of_blackwell() -> Iterator[BareRun]:
-    yield _run("lane_bits", _text(_lane_bits()), 128,
+    yield _run("lane_bits", _text(_lane_bits()), _THREADS,
                "Q3: what each thread reads that loads from lane 0 of Tensor Memory, where warp w stored thread numbers "
                "from lane 32 w on. Its own number: bits 5 and 6 of the lane are ignored.")  # fmt: skip
-    yield _run("ws_lanes", _text(_ws_lanes()), 256,
+    yield _run("ws_lanes", _text(_ws_lanes()), 2 * _THREADS,
                "Q4: where tcgen05.mma.ws with M = N = 64 puts D: words 2 n and 2 n + 1 are what lane n holds in "
                "columns 0 and 32, row + 256 x column of D as a float; 7fc0abcd was not written.")  # fmt: skip
-    yield _run("mma_then_copy", _text(_mma_then_copy()), 128,
+    yield _run("mma_then_copy", _text(_mma_then_copy()), _THREADS,
                f"Q5: in how many of {_ROUNDS} rounds a tcgen05.cp that follows eight MMAs of the same thread into the "
                "same columns was not the last to write them, by lane.")  # fmt: skip
-    yield _run("load_without_fence", _text(_load_without_fence()), 128,
+    yield _run("load_without_fence", _text(_load_without_fence()), _THREADS,
                f"Q5: in how many of {_ROUNDS} rounds a tcgen05.ld behind an mbarrier's wait, without "
                "tcgen05.fence::after_thread_sync, read what was there before the MMA, by lane.")  # fmt: skip
-    yield _run("load_without_wait", _text(_load_without_wait()), 128,
+    yield _run("load_without_wait", _text(_load_without_wait()), _THREADS,
                f"Q8: in how many of {_ROUNDS} rounds a register held something else than its column when it was used "
                "without tcgen05.wait::ld, by lane.")  # fmt: skip
     yield _run("pair_columns", _text(_pair_columns(), pair=True), 4,
@@ -83,7 +85,7 @@ def _text(body: str, pair: bool = False, arch: str = "sm_100a", version: str = "
 .reqntid {_THREADS}{cluster}
 {{
 {_REGISTERS}
-.shared .align 1024 .b8 tiles[{5 * _TILE}];
+.shared .align {PERIOD} .b8 tiles[{5 * _TILE}];
 .shared .align 8 .b64 done;
 .shared .align 4 .b32 base, other;
 ld.param.u64 %rd1, [out];
@@ -215,7 +217,7 @@ def _rounds(before: str, issued: str, after: str) -> str:
 {_filled(_THREE_THREE, 2 * _TILE, _TILE)}
 {_descriptors(_PLAIN)}
 add.u64 %rd7, %rd5, {_TILE // 16};
-mov.u32 %r18, {_idesc(128, 64)};
+mov.u32 %r18, {_idesc(LANES, 64)};
 setp.ne.u32 %p5, %r1, %r1;
 mov.u32 %r30, 0;
 mov.u32 %r32, 0;
@@ -282,7 +284,7 @@ END:"""
 
 def _far_lbo(major: int) -> str:
     """A product of ones whose leading-dimension offset leads to threes."""
-    word = SmemDescriptor(0, _FAR, 1024, SwizzleMode.B128).encode("sm_90")
+    word = SmemDescriptor(0, _FAR, 8 * SwizzleMode.B128.span, SwizzleMode.B128).encode("sm_90")
     registers = ", ".join(f"%g{i}" for i in range(32))
     mma = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
     return f"""{_filled(_ONE_ONE, 0, 2 * _TILE)}
