@@ -251,7 +251,7 @@ def test_a_circle_is_seen() -> None:
 
 
 FACTS = {
-    r"\b227 \* 1024\b|\b232_?448\b": "porter/ptx/arch.py",
+    r"\b227\b|\b232_?448\b|\bBANKS = |THREADS = 1024|\bthreads > 1024": "porter/ptx/arch.py",
     r"\b0xFFFFFF\b|\b0xFF000000\b": "porter/ptx/shared_window.py",
     r"\b32, 64, 128, 256, 512\b|32\|64\|128\|256\|512|\b128, 512$": "porter/ptx/tmem.py",
 }

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 
 from porter.diagnostics import Location
 from porter.passes.build_kinds import kind_of
+from porter.ptx.arch import CHIPS
 
-_OTHERS = frozenset(
-    {"50", "52", "53", "60", "61", "70", "72", "75", "80", "86", "87", "89", "100", "103", "110", "120", "121"}
-)
+_OTHERS = frozenset(map(str, CHIPS - {90}))
 """Chips other than Hopper, by the number of their architecture."""
 
 _OPTION = re.compile(r"(?:\barch=compute_|\bcode=sm_|(?<![\w-])(?:-arch|--gpu-architecture)[=\s]+sm_)(\d+)[af]?\b")

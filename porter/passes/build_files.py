@@ -135,7 +135,7 @@ def port_build_text(
     asking = lines_for_hopper(source, changed, said, target) if kind == "python" else set()
     left = list(_left_over(path, text, kind, edits, open_options, asking, said))
     left += _for_another_chip(path, text, target)
-    return retargeted(groups, {path: source}, target), [_advised(d, target) for d in left]
+    return retargeted(groups, {path: source}, target, rules), [_advised(d, target) for d in left]
 
 
 def _for_another_chip(path: str, text: str, target: PortTarget) -> Iterator[Diagnostic]:

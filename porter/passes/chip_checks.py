@@ -25,8 +25,9 @@ from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups
 from porter.model.spellings import Spellings
 from porter.passes.chip_names import Names, literal_value
-from porter.passes.targets import COMPARING
-from porter.ptx.arch import SM100A, PortTarget
+from porter.ptx.arch import CHIPS, SM100A, PortTarget
+from porter.rules.recognize import spellings
+from porter.rules.rule import Compares, Region, Rule
 
 _HOPPER, _PORT = 0, 1
 _MOST_UNKNOWN = 8
@@ -45,6 +46,16 @@ _Truth = Callable[[int, Mapping[str, bool]], bool]
 
 
 @dataclass(frozen=True)
+class _Ported:
+    """The port's edits of one file: all, the places of those that stay where the original's form does, and the numbers
+    that something is compared with, by where they end."""
+
+    edits: Sequence[Edit]
+    replaced: Sequence[Span]
+    numbers: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class Checked:
     """The groups without edits of which it is not known that they are right, and what is left over."""
 
@@ -53,16 +64,18 @@ class Checked:
 
 
 def check_chips(
-    sources: SourceSet, groups: Sequence[EditGroup], keep: bool, spellings: Spellings, target: PortTarget = SM100A
+    sources: SourceSet, groups: Sequence[EditGroup], keep: bool, rules: Sequence[Rule], target: PortTarget = SM100A
 ) -> Checked:
     """The port's groups held against everything in the sources that asks for a chip. `keep`: the original's form stays
     beside the port's."""
-    names = Names(sources, spellings, target)
+    names = Names(sources, spellings(rules), target)
+    comparing = {r.id for r in rules if r.compares is Compares.DEVICE}
+    in_strings = {r.id for r in rules if r.region is Region.STRING}
     kept: list[EditGroup] = []
     unsure: set[tuple[str, int]] = set()
     for group in groups:
         edits = list(group.edits)
-        if group.rule in COMPARING:
+        if group.rule in comparing:
             edits = [e for e in edits if _is_sure(sources.files[e.path], e, names)]
             unsure |= {(e.path, e.span.end) for e in group.edits if e not in edits}
         if edits:
@@ -70,7 +83,12 @@ def check_chips(
     left: dict[tuple[str, int], Diagnostic] = {}
     for path, file in sources.files.items():
         mine = [(g.rule, e) for g in kept for e in g.edits if e.path == path]
-        for where in _places(file, mine, names, {end for p, end in unsure if p == path}, keep):
+        ported = _Ported(
+            sorted((e for _, e in mine), key=lambda e: e.span),
+            [e.span for rule, e in mine if not (keep and rule in in_strings)],
+            {e.span.end: int(n[0]) for r, e in mine if r in comparing for n in [_DIGITS.search(e.replacement)] if n},
+        )
+        for where in _places(file, ported, names, {end for p, end in unsure if p == path}):
             line = file.source[where.start : where.end].decode("utf-8", "replace")
             values = {"text": " ".join(line.split())[:100]}
             left.setdefault((path, where.start), Diagnostic(Code.CHIP_CHECK_LEFT, location(file, where), values))
@@ -93,11 +111,8 @@ def _leaves(node: Node) -> Iterator[Node]:
     yield from find(node, "identifier", "field_identifier")
 
 
-def _places(
-    file: CudaFile, edits: Sequence[tuple[str, Edit]], names: Names, unsure: set[int], keep: bool
-) -> Iterator[Span]:
-    numbers = {e.span.end: int(n[0]) for r, e in edits if r in COMPARING for n in [_DIGITS.search(e.replacement)] if n}
-    reader = _Reader(file.source, names, lambda node: names.is_constant(file, node), numbers)
+def _places(file: CudaFile, ported: _Ported, names: Names, unsure: set[int]) -> Iterator[Span]:
+    reader = _Reader(file.source, names, lambda node: names.is_constant(file, node), ported.numbers)
     yield from reader.places(file.root, unsure)
     macros = list(file.lexed.macros())
     # asked at once first: there may be thousands
@@ -107,22 +122,20 @@ def _places(
             inner = _Reader(text, names, lambda node: False, {})
             if next(inner.places(parse_tree(text).root_node, set()), None) is not None:
                 yield macro.span
-    placed = sorted((e for _, e in edits), key=lambda e: e.span)
     for whole in map(span, _taken_for_templates(file, names)):
-        if _differ(file.source[whole.start : whole.end], _edited(file, whole, placed), names):
+        if _differ(file.source[whole.start : whole.end], _edited(file, whole, ported.edits), names):
             yield whole
     judged: dict[tuple[bytes, bytes], bool] = {}
     for found in file.lexed.directives:
         if _CONDITION.match(file.source, found.start, found.end) is None:
             continue
-        texts = file.source[found.start : found.end], _edited(file, found, placed)
+        texts = file.source[found.start : found.end], _edited(file, found, ported.edits)
         if texts not in judged:
             before, after = (m["text"] for t in texts if (m := _CONDITION.match(t)) is not None)
             judged[texts] = _differ(before, after, names)
         if judged[texts]:
             yield found
-    edited = [e.span for r, e in edits if not (keep and r in _STRING_RULES)]
-    yield from (w for w in _told_by_text(file, names) if not any(w.overlaps(e) for e in edited))
+    yield from (w for w in _told_by_text(file, names) if not any(w.overlaps(e) for e in ported.replaced))
 
 
 def _taken_for_templates(file: CudaFile, names: Names) -> Iterator[Node]:
@@ -406,9 +419,7 @@ def _whole_condition(node: Node) -> Node:
 
 # What is told by its text -------------------------------------------------------------------------------
 
-_STRING_RULES = frozenset({"PTR209", "PTR211"})
 _QUOTED = re.compile(r'"([^"\n]*)"')
-_KNOWN_VERSIONS = frozenset({50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
 _LIST = re.compile(r"\{\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*\}")
 
 
@@ -425,7 +436,7 @@ def _told_by_text(file: CudaFile, names: Names) -> Iterator[Span]:
             yield Span(start, end)
     for match in _LIST.finditer(text):
         versions = {int(n) for n in match[1].split(",") if len(n.strip()) < 5}
-        if len(versions) > 1 and versions <= _KNOWN_VERSIONS and 90 in versions and names.target.sm not in versions:
+        if len(versions) > 1 and versions <= CHIPS and 90 in versions and names.target.sm not in versions:
             yield Span(match.start(), match.end())
 
 

@@ -23,7 +23,6 @@ from porter.passes.port import PortOptions, PortResult, left_unread, port_part, 
 from porter.passes.targets import retargeted
 from porter.rules.engine import Selection, pattern_groups
 from porter.rules.load import load_rules
-from porter.rules.recognize import spellings
 
 _NO_OPTIONS = PortOptions()
 
@@ -121,8 +120,8 @@ def port_cuda_file(sources: SourceSet, options: PortOptions = _NO_OPTIONS) -> Po
         rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
         patterns = pattern_groups(rules, around, selection, True, own)
         sure = [g for g in patterns.groups if g.safety is not Safety.SKETCH]
-        sure = retargeted(sure, around.sources(), options.target)
-        checked = check_chips(around, sure, bool(options.keep_hopper), spellings(rules), options.target)
+        sure = retargeted(sure, around.sources(), options.target, rules)
+        checked = check_chips(around, sure, bool(options.keep_hopper), rules, options.target)
         found_groups, outer.left_over = checked.groups, [] if options.select else checked.left
         diagnostics += patterns.diagnostics
         if options.keep_hopper:

@@ -35,7 +35,7 @@ from porter.passes.targets import lacks, named, retargeted
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.engine import OwnNames, Planned, Selection, pass_groups, pattern_groups
 from porter.rules.load import load_rules
-from porter.rules.recognize import spellings, vocabulary
+from porter.rules.recognize import vocabulary
 from porter.rules.rule import Rule
 
 _IN_HEADER = Placement()
@@ -127,8 +127,8 @@ def port_beside(result: PortResult, options: PortOptions, changed: frozenset[str
     rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
     found = pattern_groups(rules, sources, selection, True, []).groups
     groups = [g for g in found if g.safety is not Safety.SKETCH and not any(e.path in changed for e in g.edits)]
-    groups = retargeted(groups, sources.sources(), options.target)
-    checked = check_chips(sources, groups, bool(options.keep_hopper), spellings(rules), options.target)
+    groups = retargeted(groups, sources.sources(), options.target, rules)
+    checked = check_chips(sources, groups, bool(options.keep_hopper), rules, options.target)
     groups, left = checked.groups, [] if options.select else _elsewhere(checked.left, changed)
     if options.keep_hopper:
         both = keep_hopper(sources, groups, rules, options.target)
@@ -177,11 +177,11 @@ def port_part(sources: SourceSet, options: PortOptions) -> PortResult:
     if has_stopped(diagnostics, left):
         return PortResult(sources, unchanged, [], diagnostics, needs=needs, common=common)
     groups = groups + [g for g in patterns.groups if g.safety is not Safety.SKETCH]
-    groups = retargeted(groups, unchanged, options.target)
+    groups = retargeted(groups, unchanged, options.target, rules)
     if absent := lacks({**apply_groups(unchanged, groups), **ported_kernels.added}, sources, options.target):
         return PortResult(sources, unchanged, [], diagnostics + absent, needs=needs, common=common)
-    said, keeps = ported_kernels.program.vocabulary.spellings, bool(options.keep_hopper)
-    checked = check_chips(sources, groups, keeps, said, options.target) if groups else Checked([], [])
+    keeps = bool(options.keep_hopper)
+    checked = check_chips(sources, groups, keeps, rules, options.target) if groups else Checked([], [])
     groups = plain = checked.groups
     if options.keep_hopper:
         asked = [e for rule in (BUILDER_RULE, CHOICE_RULE) for e in edits.get(rule, ())]

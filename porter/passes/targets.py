@@ -16,17 +16,11 @@ from porter.lang.asm import asm_in_macro, asm_statements, macro_definitions, str
 from porter.lang.cuda import location, parse_cuda
 from porter.lang.sources import SourceSet
 from porter.lang.text import Edit, EditGroup, Span
-from porter.ptx.arch import SM100A, PortTarget
+from porter.ptx.arch import PORT_TARGETS, SM100A, PortTarget
 from porter.ptx.ast import Instruction
 from porter.ptx.inline import parse_template
-from porter.ptx.port_targets import lacking
-from porter.ptx.port_targets import port_target as port_target
-from porter.ptx.table import UnknownInstruction
-
-COMPARING = frozenset({"PTR210", "PTR213", "PTR214", "PTR215"})
-"""Rules that edit a number with which a capability is compared."""
-_NUMBERS = COMPARING | {"PTR201", "PTR202", "PTR207", "PTR528", "PTR529"}
-"""Rules whose text is a comparison with a version."""
+from porter.ptx.table import UnknownInstruction, check
+from porter.rules.rule import Rule
 
 _NAMED = re.compile(
     rb"(?P<sm>(?<![\w.])(?:sm_|compute_)?100(?=a\b))|(?P<version>(?<![\w.])10\.0(?=a\b))"
@@ -35,22 +29,59 @@ _NAMED = re.compile(
 _VERSION = re.compile(rb"(?<![\w.])(?:10\s*,\s*0|10|11|100|110|1000|1100)(?![\w.])")
 _FOR_SM100 = re.compile(r"(?<![\w.])(?:(?:sm_|compute_)?100[af]|10\.0[af])\b")
 """What asks a compiler for code for sm_100a."""
+_SPELLED = re.compile(r"(?:sm_?|compute_?)?(?:(?P<sm>\d{2,3})|(?P<major>\d{1,2})\.(?P<minor>\d))(?P<suffix>[af]?)")
+_SAMPLE = parse_template("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;").instructions()
+"""An instruction that all chips of a port have."""
 
 
-def retargeted(groups: Sequence[EditGroup], old: Mapping[str, bytes], target: PortTarget) -> list[EditGroup]:
+def port_target(text: str) -> PortTarget:
+    """The target that somebody means by `sm_103a`, `SM103a`, `103a`, `compute_103a` or `10.3a`.
+
+    Raises:
+        ValueError: a port cannot be for it; the text says why.
+    """
+    match = _SPELLED.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(f"`{text}` is no target; there are {_known()}")
+    number = int(match["sm"] or match["major"] + match["minor"])
+    name = f"sm_{number}{match['suffix']}"
+    found = next((t for t in PORT_TARGETS if t.name == name), None)
+    if found is not None:
+        return found
+    if number == 101:
+        raise ValueError(f"{name} is sm_110{match['suffix']} since CUDA 13.0")
+    if check(_SAMPLE[0], name) is None:
+        raise ValueError(f"{name} is a family, and nvcc has no macro of it to guard a port with; there are {_known()}")
+    if any(t.sm == number for t in PORT_TARGETS):
+        raise ValueError(f"plain {name} has neither tcgen05 nor Tensor Memory: {name}a has")
+    raise ValueError(f"{name} has neither tcgen05 nor Tensor Memory; there are {_known()}")
+
+
+def _known() -> str:
+    return ", ".join(t.name for t in PORT_TARGETS)
+
+
+def retargeted(
+    groups: Sequence[EditGroup], old: Mapping[str, bytes], target: PortTarget, rules: Sequence[Rule]
+) -> list[EditGroup]:
     """The groups with the names and numbers of another chip; `old` are the files that they edit."""
     if target == SM100A:
         return list(groups)
+    comparing = {r.id for r in rules if r.compares is not None}
     return [
-        replace(g, edits=tuple(_edit(e, g.rule, old, target) for e in g.edits), reason=said_of(g.reason, target))
+        replace(
+            g,
+            edits=tuple(_edit(e, g.rule in comparing, old, target) for e in g.edits),
+            reason=said_of(g.reason, target),
+        )
         for g in groups
     ]
 
 
-def _edit(edit: Edit, rule: str, old: Mapping[str, bytes], target: PortTarget) -> Edit:
+def _edit(edit: Edit, compares: bool, old: Mapping[str, bytes], target: PortTarget) -> Edit:
     before = old.get(edit.path, b"")[edit.span.start : edit.span.end]
     text = edit.replacement if _NAMED.search(before) else named(edit.replacement, target)
-    if rule in _NUMBERS:
+    if compares:
         # the last one: in front of it stands what is compared
         numbers = list(_VERSION.finditer(text))
         if numbers:
@@ -125,7 +156,7 @@ def _integer_mma() -> Instruction:
 def absent(instruction: Instruction, target: PortTarget) -> str | None:
     """What is said of an instruction that sm_100a has and the target has not; None of any other."""
     try:
-        why = lacking(instruction, target)
+        why = check(instruction, target.name) if check(instruction, SM100A.name) is None else None
     except UnknownInstruction:
         return None
     return f"{instruction.opcode} {why[why.index('needs') :]}" if why is not None else None

@@ -114,6 +114,10 @@ def limits(name: str) -> Limits:
     return LIMITS[target(name).sm]
 
 
+CHIPS = frozenset({50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
+"""Numbers of chips that code is written for (CUDA C++ Programming Guide, Compute Capabilities; PTX ISA 9.0 §11.1.2)."""
+
+
 @dataclass(frozen=True)
 class PortTarget:
     """An architecture-specific target with tcgen05 and Tensor Memory. `sm` is its number, such as 103."""
@@ -151,4 +155,6 @@ class PortTarget:
 
 SM100A = PortTarget(100)
 PORT_TARGETS = (SM100A, PortTarget(103), PortTarget(110))
-"""Chips that ports can be for: B200, B300 and Thor (PTX ISA 9.0 §9.7.16; CUDA C++ Programming Guide)."""
+"""Chips that ports can be for, with tcgen05 and Tensor Memory: B200, B300 and Thor. They differ in their names, and in
+little else: sm_103a has no kind::i8 (PTX ISA 9.0 §9.7.16; §11.1.2: sm_101a is sm_110a; CUDA C++ Programming Guide,
+Compute Capabilities)."""

@@ -39,7 +39,7 @@ from porter.rules.recognize import (
     replacement_patterns,
     spellings,
 )
-from porter.rules.rule import Advice, Example, Region, Rule, SpellingPattern, When
+from porter.rules.rule import Advice, Compares, Example, Region, Rule, SpellingPattern, When
 
 FILES = {
     "cuda": ("*.cu", "*.cuh", "*.h", "*.hpp", "*.hh", "*.cpp", "*.cc", "*.cxx", "*.inl"),
@@ -190,8 +190,9 @@ _FORMS = (
 _BESIDE = {
     frozenset({"recognize", "as"}): {"where", "map", "definition", "emit", "needs", "request"},
     frozenset({"recognize", "refuse"}): {"where"},
-    frozenset({"recognize", "replace"}): {"where", "map"},
+    frozenset({"recognize", "replace"}): {"where", "map", "compares"},
     frozenset({"on", "emit"}): {"via", "where", "needs", "request"},
+    frozenset({"pass"}): {"chips"},
 }
 _DECIDING = frozenset[str]().union(*_FORMS, *_BESIDE.values())
 
@@ -224,15 +225,9 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         raise PatternError("`in: name` is for `advise`; other rules write the name itself")
     region = Region(entry.get("in") or data.get("in") or ("text" if language in _BUILD else "code"))
     origin = Origin(
-        entry["id"],
-        data["library"],
-        where,
-        entry.get("priority", 0),
-        is_user,
-        entry.get("definition", "check"),
-        tuple(data.get("scope", ())),
-        entry.get("map", {}),
-    )
+        entry["id"], data["library"], where, entry.get("priority", 0), is_user, entry.get("definition", "check"),
+        tuple(data.get("scope", ())), entry.get("map", {}),
+    )  # fmt: skip
     asked = entry.get("recognize")
     pattern, spelling, recognizers, names = None, None, tuple[FactPattern, ...](), tuple[NamePattern, ...]()
     instructions = tuple[PtxPattern, ...]()
@@ -261,6 +256,8 @@ def _made(entry: dict[str, Any], data: dict[str, Any], path: Path, where: Locati
         files=files,
         when=When(entry.get("when", "always")),
         replace=entry.get("replace"),
+        compares=Compares(entry["compares"]) if "compares" in entry else None,
+        chips=tuple(entry.get("chips", ())),
         refusal=(refused.get("code", "RULE_REFUSED"), refused["what"], refused["advice"]) if refused else None,
         advice=_advice(entry["advise"], pattern) if "advise" in entry else None,
         becomes=entry.get("becomes") or _shown(entry),

@@ -38,6 +38,16 @@ class When(StrEnum):
     ALWAYS = "always"
 
 
+class Compares(StrEnum):
+    """What a text is a comparison of. Its last number is a version of sm_100a, or the first one behind its family, and
+    becomes that of the chip that a port is for."""
+
+    DEVICE = "device"
+    """The capability of the device that host code has asked."""
+    TARGET = "target"
+    """The architecture that code is compiled for."""
+
+
 @dataclass(frozen=True)
 class Example:
     """A rule's own test. `before` is a whole file named `file`, beside the files `others`. Replacements give `after`,
@@ -109,6 +119,9 @@ class Rule:
     files: tuple[str, ...] = ()
     when: When = When.ALWAYS
     replace: str | None = None
+    compares: Compares | None = None
+    chips: tuple[str, ...] = ()
+    """The chips for which the pass has what it takes; all where none is named."""
     refusal: tuple[str, str, str] | None = None
     advice: Advice | None = None
     becomes: str = ""

@@ -166,6 +166,8 @@ def test_two_rules_for_one_place_are_an_error(tmp_path: Path) -> None:
         (("where: {SCALE: expression}", "where: {S: expression}"), "`where` names $S"),
         (("map: {T:", "map: {U:"), "`map` names $U"),
         (("replace: house::sm100::kDepth", "replace: house::sm100::kDepth\n    emit: x"), "says nothing beside"),
+        (("replace: house::sm100::kDepth", "replace: house::sm100::kDepth\n    compares: sm"), "compares"),
+        (("replace: house::sm100::kDepth", "replace: house::sm100::kDepth\n    chips: [sm_100a]"), "says nothing"),
     ],
 )
 def test_broken_rules(tmp_path: Path, broken: tuple[str, str], said: str) -> None:

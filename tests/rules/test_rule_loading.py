@@ -10,6 +10,7 @@ import pytest
 from porter.diagnostics import PorterError
 from porter.lang.sources import load_sources
 from porter.passes.port import PortOptions, port_sources
+from porter.ptx.arch import PORT_TARGETS, PortTarget
 from porter.rules.load import load_rules
 
 GOOD = """
@@ -38,6 +39,35 @@ def test_a_user_rule_in_fifteen_lines(tmp_path: Path) -> None:
     result = port_sources(load_sources(source), PortOptions(rule_directories=(str(rules),)))
     assert result.files[str(source)] == b"void f() { ACME_TRACE_SM100(1); } // ACME_TRACE_SM90\n"
     assert [g.rule for g in result.groups] == ["ACME001"]
+
+
+COMPARING = """
+schema: 2
+library: house rules
+rules:
+  - id: ACME002
+    title: Our check of the chip
+    recognize: {regex: 'acme_level\\(\\) == 90\\b'}
+    replace: acme_level() == 100
+    compares: device
+    safety: review
+    reason: The function asks the device.
+    examples:
+      - {before: "bool b = acme_level() == 90;", after: "bool b = acme_level() == 100;"}
+"""
+
+
+@pytest.mark.parametrize("target", PORT_TARGETS, ids=lambda t: t.name)
+@pytest.mark.parametrize("stated", ["    compares: device\n", "    compares: target\n", ""])
+def test_a_number_that_a_user_rule_compares_is_that_of_the_port_s_chip(
+    tmp_path: Path, stated: str, target: PortTarget
+) -> None:
+    (tmp_path / "house.yaml").write_text(COMPARING.replace("    compares: device\n", stated))
+    source = tmp_path / "x.cu"
+    source.write_text("bool f() { return acme_level() == 90; }\n")
+    result = port_sources(load_sources(source), PortOptions(rule_directories=(str(tmp_path),), target=target))
+    number = target.sm if stated else 100
+    assert result.files[str(source)].decode() == f"bool f() {{ return acme_level() == {number}; }}\n"
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,6 @@ from porter.rules.rule import Region, Rule
 
 FRAME_RULE = "PTR500"
 IMPORT_RULE = "PTR501"
-COMPILED = (100, 103)
-"""Chips for which CuTe DSL 4.8.1 hands out the PTX of what it compiles."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +89,12 @@ def port_python(
     result.diagnostics += planned.diagnostics
     if has_errors(planned.diagnostics) or not planned.groups:
         return result
-    groups = retargeted(planned.groups, port.originals(), target)
+    groups = retargeted(planned.groups, port.originals(), target, rules)
     ported = apply_groups(port.originals(), groups)
     files, scaffold, said = outputs.written(closure, port.places, port.patched, ported)
     if not select and not ignore and not has_errors(said):
         said += _left(files)
-    if target.sm not in COMPILED:
+    if target.name not in next(r.chips for r in rules if r.id == FRAME_RULE):
         why = "CuTe DSL hands out no PTX for it, so that its ports could be neither compiled nor run here"
         said.append(Diagnostic(Code.TARGET_LACKS, Location(sources.root), {"target": target.name, "why": why}))
     result.diagnostics += said

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from porter.build.toolchain import find_toolkit
+from porter.passes.targets import absent, port_target
 from porter.ptx.arch import PORT_TARGETS, SM100A, limits, target
 from porter.ptx.inline import parse_template
-from porter.ptx.port_targets import lacking, port_target
 
 SPELLED = {
     "sm_100a": 100, "SM100a": 100, "100a": 100, "sm100a": 100, "compute_100a": 100, "10.0a": 100, " sm_103a ": 103,
@@ -60,7 +60,7 @@ def test_what_a_target_is_called(chip: object) -> None:
 @pytest.mark.parametrize(("text", "without"), list(FORMS.items()))
 def test_what_targets_lack(text: str, without: tuple[str, ...]) -> None:
     (instruction,) = parse_template(text).instructions()
-    assert tuple(t.name for t in PORT_TARGETS if lacking(instruction, t)) == without
+    assert tuple(t.name for t in PORT_TARGETS if absent(instruction, t) is not None) == without
 
 
 @pytest.mark.slow
