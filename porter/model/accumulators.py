@@ -21,6 +21,7 @@ from porter.model.members import (
     passed_on,
     unseen_objects,
 )
+from porter.model.objects import calls_outside_bodies, is_unnamed
 from porter.model.program import PACK, Program, Refusal
 from porter.model.registers import RegisterList, register_list, take_apart, without_casts
 from porter.model.scopes import Variable, resolve
@@ -408,11 +409,30 @@ class _Finder:
     def finish(self) -> None:
         """A call of a wrapper that the model lost would keep passing registers."""
         if self.program.kernels:
+            self._refuse_unnamed()
             for params in self.result.params.values():
                 self._check_called(params[0].function)
         for accumulator in self.result.accumulators:
             if accumulator.variable.declarator is None:
                 self._refuse(accumulator.function, accumulator.function.body, "accumulator without a declaration")
+
+    def _refuse_unnamed(self) -> None:
+        """Where no call names a function the model sees none, nor could it hand the warpgroup on; it does not read what
+        stands outside of bodies either: lists of members' values, values of members and parameters, conversions."""
+        uses = self.program.uses_tensor_core()
+        named: dict[str, Function] = {}
+        for function in self.program.functions:
+            if id(function) not in uses:
+                continue
+            named.setdefault(function.name, function)
+            if is_unnamed(function):
+                name = function.qualified_name
+                what = f"`{name}` has to do with MMAs, and is called without its name; make it a plain function"
+                self._refuse(function, function.body, what)
+        for name, function, path, node in calls_outside_bodies(self.program, named):
+            what = f"`{name}` has to do with MMAs, and is called outside of a function's body; call it in one"
+            at = Refusal(function, path, node.start_byte, node.end_byte, what, Code.ACCUMULATOR_USE)
+            self.result.refusals.append(at)
 
     def _check_called(self, function: Function) -> None:
         if self.program.callers(function):

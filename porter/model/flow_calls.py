@@ -17,6 +17,8 @@ from porter.model.functions import Call, Function, Style
 from porter.model.objects import is_const, returns_pointer
 from porter.model.registers import CASTS, take_apart, without_casts
 
+_REACHING = ("field_expression", "call_expression")
+
 
 class FlowCalls(FlowNames, ABC):
     """What calls, casts and references do to accumulators."""
@@ -56,8 +58,10 @@ class FlowCalls(FlowNames, ABC):
         if not targets:
             items += self._macros.named(frame, node, call.name)
         callee = node.child_by_field_name("function")
-        if callee is not None and callee.type == "field_expression" and not (held and inlined):
-            items += self._expression(frame, callee.child_by_field_name("argument"))
+        if callee is not None and callee.type in _REACHING and not (held and inlined):
+            # the object that is called may be what a call gives
+            reached = callee.child_by_field_name("argument") if callee.type == "field_expression" else callee
+            items += self._expression(frame, reached)
             changed = self._object(frame, callee)
             if changed is not None and not (targets and all(is_const(t) for t in targets)):
                 items.append(Event(Kind.WRITE, frame.at or node, changed))

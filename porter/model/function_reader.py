@@ -178,7 +178,7 @@ def _last_name(node: Node) -> Node | None:
         node = inner
 
 
-def _called_name(callee: Node) -> Node | None:
+def called_name(callee: Node) -> Node | None:
     """The name in a callee: of the class, where a temporary is called (`Mma<64>{}(d)`)."""
     while callee.type == "parenthesized_expression" and callee.named_children:
         callee = callee.named_children[0]
@@ -196,7 +196,7 @@ def _calls(function: Function) -> Iterator[Call]:
         arguments = node.child_by_field_name("arguments")
         if callee is None or arguments is None or arguments.type != "argument_list":
             continue
-        name_node = _called_name(callee)
+        name_node = called_name(callee)
         if name_node is None:
             continue
         template_args: tuple[str, ...] = ()

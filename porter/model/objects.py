@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from tree_sitter import Node
 
+from porter.lang.cuda import find
 from porter.lang.text import Span
+from porter.model.function_reader import called_name
 from porter.model.functions import Function
+from porter.model.names.resolver import CALL_OPERATOR
 from porter.model.program import Program
 
 _INWARDS = {
@@ -35,6 +39,25 @@ def is_const(method: Function) -> bool:
     """Whether a method is declared to leave its object as it is."""
     at = method.params_span.end if method.params_span is not None else method.node.start_byte
     return "const" in re.findall(r"\w+", method.file.text(Span(at, method.body.start_byte)))
+
+
+def is_unnamed(function: Function) -> bool:
+    """Whether calls of a function do not name it: operators by their signs, constructors and destructors. Those of a
+    call operator look like any other."""
+    name = function.name
+    sign = re.match(r"operator\b", name) is not None and name != CALL_OPERATOR
+    return sign or name.startswith("~") or (name != "" and name == function.class_name)
+
+
+def calls_outside_bodies(program: Program, named: Mapping[str, Function]) -> Iterator[tuple[str, Function, str, Node]]:
+    """Calls by one of some names that stand in no function's body: the name and whose it is, the file, the node."""
+    for path, file in program.sources.files.items():
+        for node in find(file.root, "call_expression"):
+            callee = node.child_by_field_name("function")
+            name_node = called_name(callee) if callee is not None else None
+            name = file.text(name_node) if name_node is not None else ""
+            if name in named and node.id not in program.calls_by_node:
+                yield name, named[name], path, node
 
 
 def returns_pointer(function: Function) -> bool:

@@ -23,6 +23,7 @@ from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Tiled
 from porter.model.tiled.find import find_tiled, synchronizing
 from porter.passes import (
+    captures,
     completion,
     epilogue,
     header,
@@ -247,6 +248,7 @@ def rewrite(context: PortContext, moves: Moves, full_rate: Common | None = None)
     columns = assign_columns(context, moves)
     allocated = tmem_lifetime.allocate(context, columns)
     residency.declare_tiles(context, columns)
+    captures.capture_tiles(context)
     if full_rate is not None:
         step.take(context, full_rate)
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]

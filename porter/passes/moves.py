@@ -20,6 +20,7 @@ from porter.model.scopes import LOOPS, resolve
 from porter.model.tracking import Holder, Tracked, track
 from porter.model.uses import Use
 from porter.passes.context import PortContext
+from porter.passes.overloads import asks_type
 
 
 @dataclass(eq=False)
@@ -145,9 +146,10 @@ def _is_late(mention: Mention, multiplies: list[Node]) -> bool:
 
 
 def _kept_params(context: PortContext, mentions: Mentions) -> list[AccumulatorParam]:
-    """Parameters whose registers a function uses itself, or hands to one that does."""
+    """Parameters whose registers, or their type, a function uses itself, or hands to one that does."""
     params = [p for found in context.accumulators.params.values() for p in found]
-    kept = [p for p in params if p.function.style is not Style.MACRO and mentions.of_param(p)]
+    used = (p for p in params if p.function.style is not Style.MACRO)
+    kept = [p for p in used if mentions.of_param(p) or asks_type(context, p)]
     while True:
         more = [
             p

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import re
 
+from tree_sitter import Node
+
+from porter.lang.cuda import find
 from porter.model.accumulators import AccumulatorParam
 from porter.model.functions import Function, Style
 from porter.passes.context import PortContext
@@ -68,6 +71,48 @@ def keeps_declaration(param: AccumulatorParam) -> bool:
         return False
     text = param.function.text(kind)
     return text == "auto" or text in param.function.template_params
+
+
+def asks_type(context: PortContext, param: AccumulatorParam) -> bool:
+    """Whether something in a function goes by the type of the registers that it is handed, which is not the tile's:
+    `sizeof(d)`, a constraint or trait of the `D` in `D& d`, the `T` that calls deduce from `T (&d)[N]`."""
+    function = param.function
+    node: Node = function.node
+    while node.parent is not None and node.parent.type == "template_declaration":
+        node = node.parent
+    names = {n for n in param.names if n}
+    if any(function.text(n) in names and _is_measured(n, node) for n in find(node, "identifier")):
+        return True
+    own = param.params[0].node
+    kind = own.child_by_field_name("type") if own is not None else None
+    if kind is None or own is None:
+        return False
+    for index, name in enumerate(function.template_params):
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        if name == "" or word.search(function.text(kind)) is None:
+            continue
+        given = [index < len(c.template_args) for c in context.program.callers(function)]
+        if not keeps_declaration(param):
+            return bool(param.params[0].array_extents) and not all(given)
+        head = next(n for n in find(node, "template_parameter_list"))
+        plain = any(n.type in _PLAIN_PARAMETERS and function.text(n).split()[-1] == name for n in head.named_children)
+        text = function.file.lexed.plain[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        # its own declaration, and that of the registers
+        return any(given) or not plain or len(word.findall(text)) > 2
+    return False
+
+
+_PLAIN_PARAMETERS = ("type_parameter_declaration", "variadic_type_parameter_declaration")
+_MEASURING = ("sizeof_expression", "alignof_expression", "decltype", "noexcept", "requires_expression")
+
+
+def _is_measured(node: Node, outermost: Node) -> bool:
+    """Whether only the type of what an identifier names is asked for."""
+    while node.parent is not None and node.id != outermost.id:
+        node = node.parent
+        if node.type in _MEASURING:
+            return True
+    return False
 
 
 def clashing(context: PortContext) -> list[Function]:
