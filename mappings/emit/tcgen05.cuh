@@ -50,6 +50,15 @@ __device__ __forceinline__ unsigned int thread_index() {
 //@ end
 }
 
+//@ section tile_row if stacked
+// What stands for 64 times the index of a tile, where 16 times that of the warp is added. Lane L of an M=128 tile holds
+// row L. Warp w of a warpgroup reaches lanes 32w to 32w + 31, and has rows 32w to 32w + 15 as its part of the first tile,
+// the others as that of the second.
+template <typename Index>
+__device__ __forceinline__ Index tile_row(Index tile) {
+    return (tile + static_cast<Index>(threadIdx.x / 32 % 4)) * 16;
+}
+
 //@ section shared_address
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -172,6 +181,15 @@ struct Warpgroup {
 //@ end
 //@ if tile_arrays or tracked
 
+//@ if stacked
+    // Lays out two tiles in the same columns: one takes the lower 16 of the 32 lanes that each warp can reach.
+    template <typename Tiles, uint32_t kTiles>
+    __device__ __forceinline__ void place(Tiles (&tiles)[kTiles], uint32_t, uint32_t) const {
+        static_assert(kTiles == 2, "an M=128 MMA is for two tiles");
+        tiles[0].address = tmem;
+        tiles[1].address = tmem + (1u << $half_lane_bit);
+    }
+//@ else
     // Lays out tiles of `columns` columns each, from column `first` on.
     template <typename Tiles, uint32_t kTiles>
     __device__ __forceinline__ void place(Tiles (&tiles)[kTiles], uint32_t first, uint32_t columns) const {
@@ -185,6 +203,7 @@ struct Warpgroup {
         tile.owner = this;
 //@ end
     }
+//@ end
 //@ end
 
     // Closes a batch: its mbarrier completes a phase once all MMAs issued so far are complete.
@@ -315,9 +334,15 @@ class Tmem {
     __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
         return {shared_.tmem + (index << $half_lane_bit),
 //@ else
+//@ if stacked
+    // Two tiles of a warpgroup share columns.
+    __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
+        return {shared_.tmem + index * (kColumns / 2),
+//@ else
     // An m$m tile takes 16 of the 32 lanes that each warp can reach, so two warpgroups share columns.
     __device__ __forceinline__ Warpgroup warpgroup(uint32_t index) const {
         return {shared_.tmem + (index % 2 << $half_lane_bit) + index / 2 * kColumns,
+//@ end
 //@ end
 //@ if register_kinds
                 shared_address(&shared_.done[$batches_of][0]), 0, 0, false,
@@ -371,7 +396,12 @@ constexpr uint64_t kDescriptorVersion = ${version}ull << $at_version;
 // d (+)= a * b. All threads of the warpgroup call it, one issues.
 __device__ __forceinline__ void mma_$kind(Accumulator& d, uint64_t a_desc, uint64_t b_desc, uint32_t idesc,
                                         bool scale_d = true) {
+//@ if stacked
+    // the MMA of the first tile makes the second one with it
+    if ((d.address >> $half_lane_bit & 1) == 0 && elect_issuer()) {
+//@ else
     if (elect_issuer()) {
+//@ end
         asm volatile(
             "{\n"
             ".reg .pred accumulate;\n"

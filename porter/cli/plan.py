@@ -103,7 +103,7 @@ def _ported(
         yield file.root, file.result
 
 
-_FULL_RATE = "128: one MMA for two warpgroups that meet, if a case beside the kernel verifies it"
+_FULL_RATE = "128: one MMA for two tiles of 64 rows, if a case beside the kernel verifies it"
 
 
 def _show_python(session: Session, path: str, ported: DslPortResult) -> None:

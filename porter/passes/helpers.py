@@ -78,6 +78,13 @@ class Helpers:
     """Whether two warpgroups run one M=128 MMA together."""
     issuer: int = 0
     """The warp that issues for both then."""
+    stacked: bool = False
+    """Whether one M=128 MMA makes both tiles of a warpgroup."""
+
+    @property
+    def mma_rows(self) -> int:
+        """Rows of an MMA."""
+        return 2 * M if self.joined or self.stacked else M
 
     def mirror(self, element: str, packed: bool) -> Mirror:
         """The loads and stores for accumulators with this register constraint."""
@@ -101,7 +108,7 @@ class Helpers:
             **{f"at_{name}": bits.shift for name, bits in FIELDS.items()},
             "operands": OPERANDS,
             "operand_columns": OPERAND_COLUMNS,
-            "m": 2 * M if self.joined else M,
+            "m": self.mma_rows,
             "m_shift": M_SHIFT,
             "batches_of": 0 if self.joined else "index",
             "n_shift": N_SHIFT,

@@ -250,7 +250,7 @@ def rewrite(context: PortContext, moves: Moves, full_rate: Common | None = None)
     residency.declare_tiles(context, columns)
     captures.capture_tiles(context)
     if full_rate is not None:
-        step.take(context, full_rate)
+        step.take(context, full_rate, moves)
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)

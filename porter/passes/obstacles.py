@@ -17,6 +17,7 @@ from porter.passes.context import PortContext
 from porter.passes.helpers import NAMESPACE
 from porter.ptx.arch import SHARED_LIMIT
 from porter.ptx.swizzle import PERIOD
+from porter.ptx.wgmma import M
 
 RULE = "PTR140"
 SHARED_BYTES = PERIOD
@@ -110,7 +111,7 @@ def report_consequences(context: PortContext) -> None:
     for kernel in context.kernels:
         at = kernel.function.name_span or kernel.function.span(kernel.function.body)
         name = kernel.function.name
-        if not context.helpers.joined:
+        if context.helpers.mma_rows == M:
             context.report(Code.HALF_RATE, kernel.function, at, kernel=name)
         context.report(Code.EXTRA_BARRIER, kernel.function, at, kernel=name)
         if context.helpers.padded_shared:

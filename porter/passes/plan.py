@@ -58,7 +58,7 @@ class KernelPlan:
     notes: tuple[str, ...]
     accumulators: tuple[AccumulatorPlan, ...] = field(default=())
     mma_rows: int = M
-    """Rows of an MMA: 128 where one does the work of two warpgroups."""
+    """Rows of an MMA: 128 where one does the work of two tiles."""
 
 
 def kernel_plan(
@@ -92,7 +92,7 @@ def kernel_plan(
         context.helpers.first_barrier,
         tuple(notes),
         tuple(_accumulator(context, a, moves) for a in owned),
-        2 * M if context.helpers.joined else M,
+        context.helpers.mma_rows,
     )
 
 

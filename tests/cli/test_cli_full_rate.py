@@ -145,7 +145,7 @@ def test_the_configuration_asks_for_it_and_the_command_line_decides(
 
 def test_the_plan_says_which_rows_mmas_have(tmp_path: Path) -> None:
     full = " ".join(porter("plan", "--style", "full-rate", gemm(tmp_path)).output.split())
-    assert "128: one MMA for two warpgroups" in full
+    assert "128: one MMA for two tiles" in full
     assert "MMAs of M = 128 allow" in full
     assert "MMAs of M = 64 allow" in " ".join(porter("plan", gemm(tmp_path)).output.split())
 
@@ -177,7 +177,11 @@ PLANTED = {
     "no join": (r'"bar.sync 15, 256;" :::', '"bar.sync %0, 128;" ::"r"(15 - threadIdx.x / 128) :', "hazard"),
     "no wait for the MMAs": (r"wait_phase\(done, batch % 2\);", "", ""),
     "M = 64": (r"128u >> 4 << 24", "64u >> 4 << 24", "differ"),
+    "other rows of a tile": (r"return \(tile \+ [^;]*;", "return tile * 64;", "differ"),
+    "the tiles in each other's lanes": (r"tmem \+ \(1u << 20\)", "tmem", "differ"),
+    "an MMA for each of two tiles": (r"\(d.address >> 20 & 1\) == 0 && ", "", ""),
 }  # fmt: skip
+STACKED = "other rows of a tile", "the tiles in each other's lanes", "an MMA for each of two tiles"
 
 
 @pytest.mark.slow
@@ -185,7 +189,8 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mistake_fails_the_gate(name: str) -> None:
     pattern, instead, says = PLANTED[name]
-    what = failure(planted(made("gemm_persistent" if name == "no join" else "gemm_ws"), pattern, instead))
+    kernel = "gemm_tma" if name in STACKED else "gemm_persistent" if name == "no join" else "gemm_ws"
+    what = failure(planted(made(kernel), pattern, instead))
     assert what
     assert "nvcc" not in what
     assert says in what
@@ -196,7 +201,8 @@ def test_a_planted_mistake_fails_the_gate(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["gemm_ws", "gemm_persistent", "gemm_two_n", "gemm_mn_major", "gemm_tf32", "gemm_rs", "gemm_cluster",
-     "gemm_fp8_scaled", "gemm_fused", "gemm_pipelined", "attention_fwd"],
+     "gemm_fp8_scaled", "gemm_fused", "gemm_pipelined", "attention_fwd", "gemm_tma", "gemm_lambda",
+     "gemm_cooperative_128"],
 )  # fmt: skip
 def test_the_gate_takes_a_corpus_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # references of some cases are functions
@@ -213,4 +219,10 @@ def test_an_instantiation_that_the_file_launches_and_no_case_runs_fails_the_gate
 @pytest.mark.slow
 @pytest.mark.external
 def test_a_second_tile_that_is_elsewhere_fails_the_gate() -> None:
-    assert "differ" in failure(made("gemm_cooperative_128"))
+    found = made("gemm_tma")
+    path = next(p for p in found.new if p.endswith("gemm_tma.cu"))
+    # the tiles in each other's place: the second one is 64 rows in front of the first
+    text, count = re.subn(r"&tile_a\[m \* 64", "&tile_a[(1 - m) * 64", found.new[path].decode())
+    assert count == 1
+    found.new[path] = text.encode()
+    assert "differ" in failure(found)

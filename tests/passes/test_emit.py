@@ -76,6 +76,9 @@ COMBINATIONS = {
     "joined behind a producer": helpers(
         {Kind.F16: F16}, {FLOATS: (8,)}, register_kinds={Kind.F16}, joined=True, issuer=4
     ),
+    "stacked": helpers(
+        {Kind.F16: BF16}, {FLOATS: FEW}, operations=("load",), stacked=True, tile_arrays=True, uses_clear=True
+    ),
     "registers, tracked": helpers({Kind.F16: F16}, {FLOATS: (16, 32)}, register_kinds={Kind.F16}, tracked=True),
 }
 
@@ -89,7 +92,9 @@ def uses(made: Helpers) -> Iterator[str]:
     yield f"const tcgen05::Tmem<96, {count}> tmem(shared);"
     yield f"tcgen05::Warpgroup tc = tmem.warpgroup({thread} / 128);"
     yield "tcgen05::Accumulator d{tc.tmem}, several[2];"
-    if made.tile_arrays or made.tracked:
+    if made.stacked:
+        yield "tc.place(several, 0, 32); *out++ = tcgen05::tile_row(1) + tcgen05::tile_row(steps);"
+    elif made.tile_arrays or made.tracked:
         yield "tc.place(d, 0, 32); tc.place(several, 32, 32);"
     if made.count_type:
         yield "tcgen05::Tile<8> counted; counted.clear();"

@@ -98,7 +98,7 @@ class Consumers:
         condition = node.child_by_field_name("condition") or node.child_by_field_name("right") if parts else None
         if node.type == "binary_expression" and function.text(node.children[1]) in _SHORT:
             parts, condition = True, node.child_by_field_name("left")
-        if node.type == "call_expression" and self._macro_leaves(function.text(node)):
+        if node.type == "call_expression" and macro_leaves(self.program, function.text(node)):
             parts, condition = True, node
         if condition is not None and self._decides(function, node) and not self.sameness.same(function, condition):
             text = " ".join(function.text(condition).split())
@@ -131,20 +131,13 @@ class Consumers:
 
     def _leaves(self, function: Function, arm: Node) -> bool:
         """Whether a way out of the arm may not come back to what follows it."""
-        if any(not _ends_inside(leaving, arm) for leaving in find(arm, *_LEFT_BY)):
+        if any(not ends_inside(leaving, arm) for leaving in find(arm, *_LEFT_BY)):
             return True
-        if any(self._macro_leaves(function.text(n)) for n in find(arm, "identifier")):
+        if any(macro_leaves(self.program, function.text(n)) for n in find(arm, "identifier")):
             return True
         nodes = [s.node for s in function.asm if ends_thread(s)]
         nodes += [c.node for c in function.calls if any(id(t) in self._ending for t in self.program.targets(c))]
         return any(arm.start_byte <= n.start_byte and n.end_byte <= arm.end_byte for n in nodes)
-
-    def _macro_leaves(self, text: str) -> bool:
-        """Whether an expression begins with a macro that may leave what it stands in."""
-        name = _NAME.match(text)
-        if name is None or name[0] not in self.program.macros.by_name:
-            return False
-        return not _LEAVING.isdisjoint(self.program.macros.words(name[0]))
 
     @cached_property
     def _ending(self) -> set[int]:
@@ -198,7 +191,15 @@ class Consumers:
                         yield Missing(function, span, f"{name} `{text}` may be another one in the other consumer")
 
 
-def _ends_inside(leaving: Node, arm: Node) -> bool:
+def macro_leaves(program: Program, text: str) -> bool:
+    """Whether an expression begins with a macro that may leave what it stands in."""
+    name = _NAME.match(text)
+    if name is None or name[0] not in program.macros.by_name:
+        return False
+    return not _LEAVING.isdisjoint(program.macros.words(name[0]))
+
+
+def ends_inside(leaving: Node, arm: Node) -> bool:
     """Whether what a statement leaves stands in the arm."""
     wanted = _LEFT_BY[leaving.type]
     node = leaving.parent

@@ -126,6 +126,12 @@ def _opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Miss
         for match, what in found:
             if match is not None:
                 yield Missing(kernel, kernel.name_span or kernel.span(kernel.body), what)
+    yield from opaque_headers(program, kernel)
+
+
+def opaque_headers(program: Program, kernel: Function) -> Iterator[Missing]:
+    """Headers whose functions tell a thread its place in ways that are not followed."""
+    for file in program.sources.files.values():
         for name, _, span in file.lexed.includes():
             if _OPAQUE.match(name):
                 at = kernel.name_span or kernel.span(kernel.body)

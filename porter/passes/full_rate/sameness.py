@@ -242,12 +242,12 @@ class Sameness:
                 continue
             for argument in arguments.named_children:
                 inner = argument.named_children[0] if argument.type == "pointer_expression" else argument
-                if inner.type == "identifier" and (inner.id != argument.id or self._written(function, node, argument)):
+                if inner.type == "identifier" and (inner.id != argument.id or self.written(function, node, argument)):
                     yield _key(function, inner), node
                 elif inner.type != "identifier":
                     variable = _first(function, argument)
                     address = argument.type == "pointer_expression"
-                    if variable is not None and (address or self._written(function, node, argument)):
+                    if variable is not None and (address or self.written(function, node, argument)):
                         yield variable.key, node
                 if inner.type == "identifier":
                     yield from ((led, node) for led in aliases.get(_key(function, inner), ()))
@@ -257,7 +257,7 @@ class Sameness:
                 # a method may keep what it is handed
                 yield _key(function, holder), arguments
 
-    def _written(self, function: Function, node: Node, argument: Node) -> bool:
+    def written(self, function: Function, node: Node, argument: Node) -> bool:
         """Whether a call may write to an argument that it is handed by its name."""
         calls = [c for c in self.program.calls_by_node.get(node.id, ()) if c.caller.file is function.file]
         variable = _first(function, argument) if argument.type in ("identifier", "binary_expression") else None

@@ -23,6 +23,9 @@ from porter.ptx.wgmma import THREADS as WARPGROUP
 
 _BARRIER = re.compile(r"\s*bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*,\s*(%?\w+)\s*;\s*")
 
+_WAITS = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|red)\b")
+_OF_ALL = re.compile(r"\s*bar(?:rier)?(?:\.cta)?\.sync(?:\.aligned)?\s+[^,;]+;\s*")
+
 
 @dataclass(frozen=True, eq=False)
 class _Use:
@@ -66,6 +69,15 @@ def turns(program: Program, sameness: Sameness, kernel: Kernel) -> tuple[list[tu
 
 _WHICH = "it is not known on which named barrier the consumers wait"
 _TURN = "the consumers take turns on this named barrier, and it may be for something else, too"
+
+
+def barriers(program: Program, sameness: Sameness, function: Function) -> Iterator[tuple[Function, Node, int | None]]:
+    """Where threads wait on named barriers in the asm of a function, and how many; None where that is not known."""
+    yield from ((u.function, u.node, u.threads) for u in _uses(program, sameness, function) if u.sync)
+    for statement in function.asm:
+        waits = _WAITS.search(statement.template)
+        if waits and not (_BARRIER.fullmatch(statement.template) or _OF_ALL.fullmatch(statement.template)):
+            yield function, statement.node, None
 
 
 def _uses(program: Program, sameness: Sameness, function: Function) -> Iterator[_Use]:
