@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import ml_dtypes
 import numpy as np
 from sm100_idioms import (
@@ -12,20 +14,25 @@ from sm100_idioms import (
     HEADER,
     IDESC,
     KT,
+    MEET,
+    ROLES,
     ROW,
     STAGE,
     Kernel,
     M,
     N,
     alloc,
+    by_columns,
     commit,
     descriptor,
     free,
+    in_halves,
     init,
     launch,
     load,
     mma,
     packed,
+    products,
     published,
     read,
     registers,
@@ -42,7 +49,7 @@ def specialized() -> Kernel:
     tiles, stages = 4, 2
     done = 2 * stages
     body = init(*[1] * (2 * stages + 1)) + alloc(5) + published()
-    body += "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS; setp.eq.u32 %p2, %warp, 5; @%p2 bra MULTIPLIES; bra STORES;\n"
+    body += ROLES
     body += "LOADS:\n"
     for k in range(tiles):
         if k >= stages:
@@ -234,9 +241,8 @@ def pair() -> Kernel:
     for i in range(stages):
         body += f"@%p0 mbarrier.init.shared::cta.b64 [%bar+{8 * i}], %r31;\n"
     body += "".join(f"@%p0 mbarrier.init.shared::cta.b64 [%bar+{8 * i}], 1;\n" for i in range(stages, done + 1))
-    meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
-    body += f"@%p0 fence.mbarrier_init.release.cluster;\n{meet} //@met\n" + alloc(5, group=2) + published()
-    body += "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS; setp.eq.u32 %p2, %warp, 5; @%p2 bra MULTIPLIES; bra STORES;\n"
+    body += f"@%p0 fence.mbarrier_init.release.cluster;\n{MEET} //@met\n" + alloc(5, group=2) + published()
+    body += ROLES
     body += "LOADS:\n"
     for k in range(tiles):
         if k >= stages:
@@ -259,14 +265,7 @@ def pair() -> Kernel:
         body += both(stages + k % stages, f"commit{k}")
     body += both(done, "last") + "bra END;\nSTORES:\n" + wait(done, 0, "result", ".acquire.cluster")
     body += "tcgen05.fence::after_thread_sync;\n" + read() + ROW + f"mad.lo.u32 %r8, %r30, {M}, %r8;\n" + write()
-    body += free(5, group=2, barrier=meet)
-
-    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-        rng = np.random.default_rng(3)
-        a, b = (rng.integers(-3, 4, (rows, tiles * KT)).astype(np.float16) for rows in (2 * M, N))
-        data = [np.concatenate([packed(half).reshape(-1) for half in np.split(x, 2)]) for x in (a, b)]
-        outcome, c = launch(text, kernel, data, 2 * M * N * 4, options)
-        return outcome, bool((c.view(np.float32).reshape(2 * M, N) == a.astype(float) @ b.astype(float).T).all())
+    body += free(5, group=2, barrier=MEET)
 
     return Kernel(
         body,
@@ -289,7 +288,7 @@ def pair() -> Kernel:
         tiles,
         blocks=2,
         cluster=2,
-        run=run,
+        run=products(a_in=in_halves, b_in=in_halves, rows=2 * M),
     )
 
 
@@ -357,7 +356,7 @@ def scheduled() -> Kernel:
 def dependent() -> Kernel:
     """Begins while the grid before it, which makes A, still runs: B is loaded ahead of griddepcontrol.wait."""
     body = init(1, 1, 1) + alloc(5) + published() + "griddepcontrol.launch_dependents;\n"
-    body += "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS; setp.eq.u32 %p2, %warp, 5; @%p2 bra MULTIPLIES; bra STORES;\n"
+    body += ROLES
     body += f"""LOADS: add.u32 %r4, %sm, {A_BYTES}; add.u32 %r5, %bar, 8;
 @%one mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], {B_BYTES};
 @%one {COPY} [%r4], [%b], {B_BYTES}, [%r5];
@@ -426,7 +425,7 @@ def staged_store() -> Kernel:
     """The result leaves as f16 through two buffers in shared memory: stmatrix, then bulk stores by one thread."""
     chunks, at = N // 16, 32768
     body = init(1, 1) + alloc(5) + published()
-    body += "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS; setp.eq.u32 %p2, %warp, 5; @%p2 bra MULTIPLIES; bra STORES;\n"
+    body += ROLES
     body += "LOADS:\n" + load(0, 0, 0) + "bra END;\nMULTIPLIES:\n" + wait(0, 0) + mma(0, True) + commit(1)
     body += "bra END;\nSTORES:\n" + wait(1, 0) + "tcgen05.fence::after_thread_sync;\n"
     body += "setp.eq.u32 %p6, %r0, 0;\n"
@@ -452,13 +451,6 @@ def staged_store() -> Kernel:
         body += f"@%p6 cp.async.bulk.commit_group; //@group{q}\n"
     body += "@%p6 cp.async.bulk.wait_group 0;\n" + free(5)
 
-    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-        rng = np.random.default_rng(3)
-        a, b = (rng.integers(-3, 4, (rows, KT)).astype(np.float16) for rows in (M, N))
-        outcome, c = launch(text, kernel, [packed(a), packed(b)], M * N * 2, options)
-        got = c.view(np.float16).reshape(chunks, M, 16).transpose(1, 0, 2).reshape(M, N)
-        return outcome, bool((got == a.astype(float) @ b.astype(float).T).all())
-
     return Kernel(
         body,
         192,
@@ -476,7 +468,7 @@ def staged_store() -> Kernel:
             "the wrong barrier": (("bar.sync 1, 128; //@staged1", "bar.warp.sync 0xffffffff;"), "H27"),
         },
         1,
-        run=run,
+        run=products(partial(by_columns, width=16), tiles=1, result=np.float16),
     )
 
 
@@ -523,12 +515,6 @@ def weights_in_tensor_memory() -> Kernel:
     )
     body += read() + ROW + write() + free(5, 128)
 
-    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-        rng = np.random.default_rng(3)
-        a, b = (rng.integers(-3, 4, (rows, tiles * KT)).astype(np.float16) for rows in (M, N))
-        outcome, c = launch(text, kernel, [a, packed(b)], M * N * 4, options)
-        return outcome, bool((c.view(np.float32).reshape(M, N) == a.astype(float) @ b.astype(float).T).all())
-
     return Kernel(
         body,
         192,
@@ -551,7 +537,7 @@ def weights_in_tensor_memory() -> Kernel:
             "no commit for a stage": ("commit1", "PT4003"),
         },
         tiles,
-        run=run,
+        run=products(a_in=np.ascontiguousarray),
     )
 
 
@@ -562,7 +548,7 @@ def block_scaled() -> Kernel:
     stage, done = a_bytes + b_bytes, 4
     places = 2 * stage  # of the factors, behind the operands
     body = init(1, 1, 1, 1, 1) + alloc(5, 128) + published()
-    body += "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS; setp.eq.u32 %p2, %warp, 5; @%p2 bra MULTIPLIES; bra STORES;\n"
+    body += ROLES
     body += "LOADS:\n"
     for k in range(tiles):
         s = k % stages

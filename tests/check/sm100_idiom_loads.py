@@ -3,24 +3,23 @@
 
 from __future__ import annotations
 
-import numpy as np
 from sm100_idioms import (
     A_BYTES,
     B_BYTES,
     COPY,
-    KT,
+    MEET,
+    ROLES,
     ROW,
     STAGE,
     Kernel,
     M,
-    N,
     alloc,
     commit,
     free,
+    in_halves,
     init,
-    launch,
     mma,
-    packed,
+    products,
     published,
     read,
     registers,
@@ -28,10 +27,7 @@ from sm100_idioms import (
     write,
 )
 
-from porter.sim import Options, Outcome
-
 PROXY = "fence.proxy.async.shared::cta;"
-MEET = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
 
 def _by_threads(piece: str, ready: str, consumer: str = "") -> str:
@@ -121,7 +117,7 @@ def multicast() -> Kernel:
     body = f"mov.u32 %r30, %cluster_ctarank; mul.wide.u32 %d7, %r30, {A_BYTES * tiles}; add.u64 %a, %a, %d7;\n"
     body += f"mov.u16 %h1, 3; mul.lo.u32 %r31, %r30, {half}; cvt.u64.u32 %d8, %r31; add.u64 %b, %b, %d8;\n"
     body += init(1, 1, 2, 2, 1) + f"{MEET} //@met\n" + alloc(5) + published()
-    body += "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS; setp.eq.u32 %p2, %warp, 5; @%p2 bra MULTIPLIES; bra STORES;\n"
+    body += ROLES
     body += "LOADS:\n"
     for k in range(tiles):
         s = k % stages
@@ -141,13 +137,6 @@ def multicast() -> Kernel:
     body += "tcgen05.fence::after_thread_sync;\n" + read() + ROW + f"mad.lo.u32 %r8, %r30, {M}, %r8;\n" + write()
     body += free(5, barrier=MEET)
 
-    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-        rng = np.random.default_rng(3)
-        a, b = (rng.integers(-3, 4, (rows, tiles * KT)).astype(np.float16) for rows in (2 * M, N))
-        data = [np.concatenate([packed(half).reshape(-1) for half in np.split(a, 2)]), packed(b)]
-        outcome, c = launch(text, kernel, data, 2 * M * N * 4, options)
-        return outcome, bool((c.view(np.float32).reshape(2 * M, N) == a.astype(float) @ b.astype(float).T).all())
-
     return Kernel(
         body,
         192,
@@ -162,7 +151,7 @@ def multicast() -> Kernel:
         tiles,
         blocks=2,
         cluster=2,
-        run=run,
+        run=products(a_in=in_halves, rows=2 * M),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,11 @@ class Kernel:
     tiles: int = 4
     blocks: int = 1
     cluster: int = 1
-    run: Callable[[str, Kernel, Options], tuple[Outcome, bool]] = field(default=lambda *a: product(*a))
+    run: Run = field(default=lambda *a: products()(*a))
+
+
+Run = Callable[[str, Kernel, Options], tuple[Outcome, bool]]
+"""Runs the text of a kernel; the outcome, and whether its values are right."""
 
 
 def with_mistake(body: str, mistake: Mistake) -> str:
@@ -156,10 +161,14 @@ def registers(first: int, count: int) -> str:
     return "{" + ", ".join(f"%r{first + i}" for i in range(count)) + "}"
 
 
+def lanes(at: int = 0, warp: str = "%warp") -> str:
+    """The address of a column in a warp's lanes of Tensor Memory."""
+    return f"and.b32 %r7, {warp}, 3; shl.b32 %r7, %r7, 21; add.u32 %r7, %r7, %tmem; add.u32 %r7, %r7, {at};\n"
+
+
 def read(columns: int = N, at: int = 0, name: str = "wait_ld", warp: str = "%warp") -> str:
     """A warp's 32 lanes of Tensor Memory into %r100 and on."""
-    return (
-        f"and.b32 %r7, {warp}, 3; shl.b32 %r7, %r7, 21; add.u32 %r7, %r7, %tmem; add.u32 %r7, %r7, {at};\n"
+    return lanes(at, warp) + (
         f"tcgen05.ld.sync.aligned.32x32b.x{columns}.b32 {registers(100, columns)}, [%r7];\n"
         f"tcgen05.wait::ld.sync.aligned; //@{name}\n"
     )
@@ -173,6 +182,9 @@ def write(columns: int = N, at: int = 0, row: str = "%r8", first: int = 100) -> 
     return out
 
 
+ROLES = "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS; setp.eq.u32 %p2, %warp, 5; @%p2 bra MULTIPLIES; bra STORES;\n"
+AFTER, BEFORE = "tcgen05.fence::after_thread_sync;\n", "tcgen05.fence::before_thread_sync;\n"
+MEET = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 ROW = "and.b32 %r8, %warp, 3; shl.b32 %r8, %r8, 5; add.u32 %r8, %r8, %lane;\n"
 
 
@@ -203,12 +215,36 @@ def launch(
     return outcome, memory.read(places[-1], out)
 
 
-def product(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-    """C = A B^T, and whether it is right."""
-    rng = np.random.default_rng(3)
-    a, b = (rng.integers(-3, 4, (rows, kernel.tiles * KT)).astype(np.float16) for rows in (M, N))
-    outcome, c = launch(text, kernel, [packed(a), packed(b)], M * N * 4, options)
-    return outcome, bool((c.view(np.float32).reshape(M, N) == a.astype(float) @ b.astype(float).T).all())
+def products(
+    wanted: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda a, b: a @ b.T,
+    a_in: Callable[[np.ndarray], np.ndarray] = packed,
+    b_in: Callable[[np.ndarray], np.ndarray] = packed,
+    rows: int = M,
+    tiles: int | None = None,
+    result: type[np.floating[Any]] = np.float32,
+) -> Run:
+    """C is `wanted` of A (`rows` x K) and B, whole numbers that lie in memory as `a_in` and `b_in` put them. K has
+    `tiles`, or as many as the kernel."""
+
+    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
+        rng = np.random.default_rng(3)
+        a, b = (rng.integers(-3, 4, (n, (tiles or kernel.tiles) * KT)).astype(np.float16) for n in (rows, N))
+        right = wanted(a.astype(float), b.astype(float))
+        outcome, c = launch(text, kernel, [a_in(a), b_in(b)], right.size * np.dtype(result).itemsize, options)
+        return outcome, bool((c.view(result).reshape(right.shape) == right).all())
+
+    return run
+
+
+def in_halves(matrix: np.ndarray) -> np.ndarray:
+    """Upper and lower rows, packed one behind the other."""
+    return np.concatenate([packed(half).reshape(-1) for half in np.split(matrix, 2)])
+
+
+def by_columns(a: np.ndarray, b: np.ndarray, width: int) -> np.ndarray:
+    """The product in blocks of so many columns, one behind the other."""
+    c = a @ b.T
+    return c.reshape(len(c), -1, width).transpose(1, 0, 2)
 
 
 def checked(

@@ -6,25 +6,33 @@ from another block.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from sm100_idioms import (
+    AFTER,
     B_BYTES,
+    BEFORE,
     COPY,
     IDESC,
     KT,
+    MEET,
+    ROLES,
     ROW,
     Kernel,
     M,
     N,
     alloc,
+    by_columns,
     commit,
     descriptor,
     free,
     init,
+    lanes,
     launch,
     load,
     mma,
-    packed,
+    products,
     published,
     read,
     registers,
@@ -33,14 +41,6 @@ from sm100_idioms import (
 )
 
 from porter.sim import Options, Outcome
-
-ROLES = "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS; setp.eq.u32 %p2, %warp, 5; @%p2 bra MULTIPLIES; bra STORES;\n"
-AFTER, BEFORE = "tcgen05.fence::after_thread_sync;\n", "tcgen05.fence::before_thread_sync;\n"
-MEET = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
-
-
-def _lanes(at: int = 0) -> str:
-    return f"and.b32 %r7, %warp, 3; shl.b32 %r7, %r7, 21; add.u32 %r7, %r7, %tmem; add.u32 %r7, %r7, {at};\n"
 
 
 def corrected() -> Kernel:
@@ -66,15 +66,11 @@ def corrected() -> Kernel:
         body += f"@%one mbarrier.arrive.shared::cta.b64 _, [%bar+{8 * scaled}]; //@tell{k}\n"
     body += wait(there, (tiles - 1) & 1, "result") + AFTER + read() + ROW + write() + free(5)
 
-    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-        rng = np.random.default_rng(3)
-        a, b = (rng.integers(-3, 4, (rows, tiles * KT)).astype(np.float16) for rows in (M, N))
-        outcome, c = launch(text, kernel, [packed(a), packed(b)], M * N * 4, options)
-        wanted = np.zeros((M, N))
-        for k in range(tiles):
-            part = slice(k * KT, (k + 1) * KT)
-            wanted = -2 * wanted * (k > 0) + a[:, part].astype(float) @ b[:, part].astype(float).T
-        return outcome, bool((c.view(np.float32).reshape(M, N) == wanted).all())
+    def wanted(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        c = np.zeros((M, N))
+        for part in (slice(k * KT, (k + 1) * KT) for k in range(tiles)):
+            c = -2 * c + a[:, part] @ b[:, part].T
+        return c
 
     four = f"@%p0 mbarrier.init.shared::cta.b64 [%bar+{8 * scaled}], 4;"
     told = f"@%one mbarrier.arrive.shared::cta.b64 _, [%bar+{8 * scaled}]; //@tell0"
@@ -91,7 +87,7 @@ def corrected() -> Kernel:
             "never told": ("tell1", "PT4003"),
         },
         tiles,
-        run=run,
+        run=products(wanted),
     )
 
 
@@ -108,7 +104,7 @@ def named_barriers() -> Kernel:
             body += f"ld.global.v4.u32 {registers(100 + 4 * i, 4)}, [%d9+{k * KT * 2 + 16 * i}];\n"
         if k:
             body += f"bar.sync {free_}, 160; //@free{k}\n{AFTER}"
-        body += _lanes(column) + f"tcgen05.st.sync.aligned.32x32b.x16.b32 [%r7], {registers(100, 16)};\n"
+        body += lanes(column) + f"tcgen05.st.sync.aligned.32x32b.x16.b32 [%r7], {registers(100, 16)};\n"
         body += f"tcgen05.wait::st.sync.aligned; //@wait_st{k}\n{BEFORE}bar.arrive {ready}, 160; //@ready{k}\n"
     body += f"bra STORES;\nMULTIPLIES: mov.u32 %id, {IDESC};\n"
     for k in range(tiles):
@@ -126,12 +122,6 @@ def named_barriers() -> Kernel:
             body += f"{AFTER}{BEFORE}bar.arrive {free_}, 160; //@freed{k}\n"
     body += commit(2, name="last") + "bra END;\nSTORES:\n" + wait(2, 0, "result") + AFTER
     body += read() + ROW + write() + free(5, 128)
-
-    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-        rng = np.random.default_rng(3)
-        a, b = (rng.integers(-3, 4, (rows, tiles * KT)).astype(np.float16) for rows in (M, N))
-        outcome, c = launch(text, kernel, [a, packed(b)], M * N * 4, options)
-        return outcome, bool((c.view(np.float32).reshape(M, N) == a.astype(float) @ b.astype(float).T).all())
 
     return Kernel(
         body,
@@ -152,7 +142,7 @@ def named_barriers() -> Kernel:
             "B not waited for": ("landed1", "H17"),
         },
         tiles,
-        run=run,
+        run=products(a_in=np.ascontiguousarray),
     )
 
 
@@ -171,7 +161,7 @@ def handed_back() -> Kernel:
         body += wait(0, k & 1) + mma(0, True) + commit(1) + commit(full, name=f"full{k}")
     body += "bra END;\nSTORES:\n"
     for k in range(tiles):
-        body += wait(full, k & 1, f"filled{k}") + AFTER + _lanes()
+        body += wait(full, k & 1, f"filled{k}") + AFTER + lanes()
         body += f"tcgen05.ld.sync.aligned.32x32b.x{half}.b32 {registers(100, half)}, [%r7];\n"
         body += f"tcgen05.ld.sync.aligned.32x32b.x{half}.b32 {registers(100 + half, half)}, [%r7+{half}];\n"
         body += f"tcgen05.wait::ld.sync.aligned; //@wait_ld{k}\n{BEFORE}bar.warp.sync 0xffffffff; //@lanes{k}\n"
@@ -179,13 +169,8 @@ def handed_back() -> Kernel:
         body += f"mad.lo.u32 %r8, %r8, {tiles}, {k};\n" + write()
     body += free(5)
 
-    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-        rng = np.random.default_rng(3)
-        a, b = (rng.integers(-3, 4, (rows, tiles * KT)).astype(np.float16) for rows in (M, N))
-        outcome, c = launch(text, kernel, [packed(a), packed(b)], M * N * tiles * 4, options)
-        parts = [slice(k * KT, (k + 1) * KT) for k in range(tiles)]
-        wanted = np.stack([a[:, p].astype(float) @ b[:, p].astype(float).T for p in parts], 1)
-        return outcome, bool((c.view(np.float32).reshape(M, tiles, N) == wanted).all())
+    def wanted(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.stack([a[:, p] @ b[:, p].T for p in (slice(k * KT, (k + 1) * KT) for k in range(tiles))], 1)
 
     wait0 = "tcgen05.wait::ld.sync.aligned; //@wait_ld0\n"
     later = "bar.warp.sync 0xffffffff; //@lanes0\n"
@@ -205,14 +190,14 @@ def handed_back() -> Kernel:
             "not filled": ("full1", "PT4003"),
         },
         tiles,
-        run=run,
+        run=products(wanted),
     )
 
 
 def freed_by_one() -> Kernel:
     """Behind the last loads only the warps that have made them meet; one of them frees."""
     body = init(1, 1) + alloc(0) + published()
-    body += "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS;\n" + wait(1, 0, "result") + AFTER + _lanes()
+    body += "setp.eq.u32 %p2, %warp, 4; @%p2 bra LOADS;\n" + wait(1, 0, "result") + AFTER + lanes()
     body += f"tcgen05.ld.sync.aligned.32x32b.x{N}.b32 {registers(100, N)}, [%r7];\n"
     body += f"tcgen05.wait::ld.sync.aligned; //@wait_ld\n{BEFORE}bar.sync 2, 128; //@met\n{AFTER}"
     body += "setp.ne.u32 %p1, %warp, 0; @%p1 bra KEPT;\n"
@@ -308,13 +293,6 @@ def summed() -> Kernel:
         body += f"@%p6 cp.async.bulk.commit_group; //@group{q}\n"
     body += "@%p6 cp.async.bulk.wait_group 0;\n" + free(5)
 
-    def run(text: str, kernel: Kernel, options: Options) -> tuple[Outcome, bool]:
-        rng = np.random.default_rng(3)
-        a, b = (rng.integers(-3, 4, (rows, 2 * KT)).astype(np.float16) for rows in (M, N))
-        outcome, c = launch(text, kernel, [packed(a), packed(b)], M * N * 4, options)
-        got = c.view(np.float32).reshape(chunks, M, width).transpose(1, 0, 2).reshape(M, N)
-        return outcome, bool((got == a.astype(float) @ b.astype(float).T).all())
-
     add = f".bulk_group.add.f32 [%d5], [%r12], {M * width * 4}; //@add1"
     return Kernel(
         body,
@@ -334,7 +312,7 @@ def summed() -> Kernel:
         },
         1,
         2,
-        run=run,
+        run=products(partial(by_columns, width=width), tiles=2),
     )
 
 

@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import yaml
+
+from porter.grade.kernels import DEPTH, Timed
 from porter.grade.shape import Shape
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.types import ElementType
 from porter.ptx.umma import Kind
+from porter.verify.launch_file import PtxLaunch, load_launch
 
 _HEAD = """.version 8.7
 .target sm_100a
@@ -143,3 +149,25 @@ cvt.rn.bf16x2.f32 %r140, %r100, %r101;
             stores = self.epilogue()
         text += f"bra {out};\n{producer}:\n{loads}bra {out};\n{consumer}:\n"
         return text + self.over_tiles(multiplies + self.wait(32) + stores, 68) + f"{out}:\n"
+
+
+def timed_launch(timed: Timed, folder: Path, blocks: int, init: int | str) -> PtxLaunch:
+    """A kernel to time, launched over 256 rows and `blocks` of its columns; `init` is what A and B hold."""
+    rows, columns = 256, blocks * timed.n
+    launch = {"grid": [2, blocks], "block": [timed.threads], "cluster": [timed.ctas], "dynamic_smem": timed.smem}
+    tensors = {
+        "A": {"dtype": "bf16", "shape": [rows, timed.k], "init": init},
+        "B": {"dtype": "bf16", "shape": [columns, timed.k], "init": init},
+        "D": {"dtype": "f32", "shape": [rows, columns]},
+        "clocks": {"dtype": "u64", "shape": [4, 4], "init": 0},
+    }
+    maps = {
+        "a": {"tensor": "A", "box": [128, DEPTH], "swizzle": "128B"},
+        "b": {"tensor": "B", "box": [timed.n // timed.ctas, DEPTH], "swizzle": "128B"},
+    }
+    given = ["a", "b", "D", "clocks", {"value": timed.k // DEPTH, "type": "u32"}, {"value": columns, "type": "u32"}]
+    (folder / "k.ptx").write_text(timed.ptx())
+    (folder / "l.yaml").write_text(
+        yaml.safe_dump({"version": 1, "launch": launch, "tensors": tensors, "tensor_maps": maps, "params": given})
+    )
+    return load_launch(folder / "l.yaml", folder / "k.ptx")

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from scripts_loaded import script as loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = json.loads((ROOT / "docs/results/grade-corpus.json").read_text())["rows"]
@@ -17,12 +17,7 @@ ROWS = json.loads((ROOT / "docs/results/grade-corpus.json").read_text())["rows"]
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("grade_corpus", ROOT / "scripts/grade_corpus.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("scripts/grade_corpus.py")
 
 
 def test_the_record_has_every_kind_of_kernel(script: ModuleType) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
+from grade.kernels import timed_launch
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
@@ -21,7 +21,6 @@ from porter.verify.backends import SimBackend
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import load_case
 from porter.verify.images import Image
-from porter.verify.launch_file import load_launch
 from porter.verify.launched import launched
 from porter.verify.prepare import prepare
 from porter.verify.problem import LaunchValues, Problem
@@ -59,24 +58,7 @@ def stage(shape: Shape) -> tuple[float, float]:
     ids=lambda t: t.name,
 )
 def test_kernels_to_time(timed: Timed, tmp_path: Path) -> None:
-    rows, columns = 256, timed.n
-    launch = {"grid": [2, 1], "block": [timed.threads], "cluster": [timed.ctas], "dynamic_smem": timed.smem}
-    tensors = {
-        "A": {"dtype": "bf16", "shape": [rows, timed.k], "init": 1},
-        "B": {"dtype": "bf16", "shape": [columns, timed.k], "init": 1},
-        "D": {"dtype": "f32", "shape": [rows, columns]},
-        "clocks": {"dtype": "u64", "shape": [4, 4], "init": 0},
-    }
-    maps = {
-        "a": {"tensor": "A", "box": [128, DEPTH], "swizzle": "128B"},
-        "b": {"tensor": "B", "box": [timed.n // timed.ctas, DEPTH], "swizzle": "128B"},
-    }
-    given = ["a", "b", "D", "clocks", {"value": timed.k // DEPTH, "type": "u32"}, {"value": columns, "type": "u32"}]
-    (tmp_path / "k.ptx").write_text(timed.ptx())
-    (tmp_path / "l.yaml").write_text(
-        yaml.safe_dump({"version": 1, "launch": launch, "tensors": tensors, "tensor_maps": maps, "params": given})
-    )
-    one = load_launch(tmp_path / "l.yaml", tmp_path / "k.ptx")
+    one = timed_launch(timed, tmp_path, 1, 1)
     mmas, nbytes = stage(timed.shape)
     steps = timed.k // DEPTH
     assert counted(one.kernel, one.problem, one.launch, one.images) == (mmas * steps, nbytes * steps)

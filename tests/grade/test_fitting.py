@@ -14,9 +14,8 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-import yaml
 from click.testing import CliRunner
-from grade.kernels import kernel
+from grade.kernels import kernel, timed_launch
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.main import main
@@ -33,7 +32,6 @@ from porter.ptx.parser import parse_module
 from porter.report import json as report_json
 from porter.verify.backends import SimBackend
 from porter.verify.kit.bare import assembled
-from porter.verify.launch_file import load_launch
 from porter.verify.settings import SimOptions
 
 ALL = (*FITTED, *HELD_OUT)
@@ -54,24 +52,7 @@ TRUTH = {
     ids=lambda t: t.name,
 )
 def test_kernels_compute_products_on_the_simulator(timed: Timed, tmp_path: Path) -> None:
-    rows, columns = 256, 2 * timed.n
-    launch = {"grid": [rows // 128, 2], "block": [timed.threads], "cluster": [timed.ctas], "dynamic_smem": timed.smem}
-    tensors = {
-        "A": {"dtype": "bf16", "shape": [rows, timed.k], "init": "integers"},
-        "B": {"dtype": "bf16", "shape": [columns, timed.k], "init": "integers"},
-        "D": {"dtype": "f32", "shape": [rows, columns]},
-        "clocks": {"dtype": "u64", "shape": [4, 4], "init": 0},
-    }
-    maps = {
-        "a": {"tensor": "A", "box": [128, DEPTH], "swizzle": "128B"},
-        "b": {"tensor": "B", "box": [timed.n // timed.ctas, DEPTH], "swizzle": "128B"},
-    }
-    given = ["a", "b", "D", "clocks", {"value": timed.k // DEPTH, "type": "u32"}, {"value": columns, "type": "u32"}]
-    (tmp_path / "k.ptx").write_text(timed.ptx())
-    (tmp_path / "l.yaml").write_text(
-        yaml.safe_dump({"version": 1, "launch": launch, "tensors": tensors, "tensor_maps": maps, "params": given})
-    )
-    loaded = load_launch(tmp_path / "l.yaml", tmp_path / "k.ptx")
+    loaded = timed_launch(timed, tmp_path, 2, "integers")
     done = SimBackend(SimOptions()).run(loaded.kernel, loaded.problem, loaded.launch, loaded.images)
     assert done.status == "ok", done.findings
     a, b = (loaded.problem.tensors[n].dtype.decode(loaded.images[n].elements()) for n in "AB")

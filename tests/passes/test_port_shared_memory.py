@@ -6,30 +6,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from test_port_tiled_storage import ARRAY, BODY, BOUNDS, HEAD
 
 from porter.diagnostics import Code, ExitCode
 from porter.lang.sources import load_sources
 from porter.passes.port import PortResult, port_sources
 
-TILED = """#include <cute/tensor.hpp>
-using namespace cute;
-using Mma = decltype(make_tiled_mma(SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::K>{}));
-template <class A, class B, class C>
-__global__ void __launch_bounds__(128) k(A a, B b, C out) {
-  extern __shared__ char smem[];
-  char* tile = smem + 4096;
-  Mma mma;
-  auto thr = mma.get_slice(threadIdx.x);
-  Tensor tA = thr.partition_fragment_A(a);
-  Tensor tB = thr.partition_fragment_B(b);
-  Tensor acc = partition_fragment_C(mma, Shape<_64, _64>{});
-  warpgroup_arrive();
-  gemm(mma, tA, tB, acc);
-  warpgroup_commit_batch();
-  warpgroup_wait<0>();
-  copy(acc, thr.partition_C(out));
-}
-"""
+TILED = f"""{HEAD}template <class A, class B, class C>
+__global__ void {BOUNDS} k(A a, B b, C out) {{
+{ARRAY}  char* tile = smem + 4096;
+{BODY}"""
 PLAIN = """#include <cstdint>
 __global__ void __launch_bounds__(128) k(float* out) {
   extern __shared__ char smem[];

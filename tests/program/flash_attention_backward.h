@@ -2,29 +2,10 @@
 // Runs one instantiation of FlashAttention-3's backward kernels, from a clone of its repository, and prints a hash of the
 // gradients. The includer defines kHeadDim, kBlockM, kAtomsMdQ, kVInRegs, kCausal and Element, and calls run() from
 // main(). One block of keys: what several blocks add to dQ, they add in any order.
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
+#include "flash_attention.h"
 #include "flash_bwd_launch_template.h"
 
 using Values = std::vector<Element>;
-
-Values values(size_t count, unsigned seed) {
-  Values found(count);
-  srand(seed);
-  for (auto& x : found) x = Element(float(rand() % 65 - 32) / 32.f);
-  return found;
-}
-
-template <class T>
-T* on_device(std::vector<T> const& v) {
-  T* p;
-  cudaMalloc(&p, v.size() * sizeof(T));
-  cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice);
-  return p;
-}
 
 double dot(Values const& a, int i, Values const& b, int j) {
   double sum = 0;
@@ -39,14 +20,10 @@ void add(std::vector<double>& to, int i, double factor, Values const& from, int 
 int compared(char const* name, std::vector<double> const& want, void* device) {
   Values got(want.size());
   cudaMemcpy(got.data(), device, got.size() * sizeof(Element), cudaMemcpyDeviceToHost);
-  unsigned hash = 2166136261u;
   int bad = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
+  for (size_t i = 0; i < got.size(); ++i)
     bad += !(std::abs(want[i] - float(got[i])) <= 0.02 + 0.02 * std::abs(want[i]));
-    for (size_t b = 0; b < sizeof(Element); ++b)
-      hash = (hash ^ reinterpret_cast<unsigned char const*>(&got[i])[b]) * 16777619u;
-  }
-  printf("%s bad %d hash %08x\n", name, bad, hash);
+  printf("%s bad %d hash %08x\n", name, bad, hashed(2166136261u, got));
   return bad;
 }
 
@@ -55,8 +32,8 @@ int run() {
   const int keys = 100, rows = kCausal ? keys : 200;
   const int rows_rounded = (rows + kBlockM - 1) / kBlockM * kBlockM;
   const float scale = 0.125f;
-  auto q = values(rows * kHeadDim, 1), k = values(keys * kHeadDim, 2), v = values(keys * kHeadDim, 3);
-  auto d_o = values(rows * kHeadDim, 4);
+  auto q = values<Element>(rows * kHeadDim, 1), d_o = values<Element>(rows * kHeadDim, 4);
+  auto k = values<Element>(keys * kHeadDim, 2), v = values<Element>(keys * kHeadDim, 3);
   Values o(rows * kHeadDim), none_q(rows * kHeadDim), none_k(keys * kHeadDim);
   std::vector<float> lse(rows), statistics(rows_rounded), accumulated(rows_rounded * kHeadDim);
   std::vector<int> semaphore(64);

@@ -1,38 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one instantiation of FlashAttention-3's forward kernel, from a clone of its repository, and prints a hash of what
 // it writes. The includer defines kHeadDim, kHeadDimV, kCausal, Element and ElementOut, and calls run() from main().
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
+#include "flash_attention.h"
 #include "flash_fwd_launch_template.h"
 
 // Only sequences of several lengths ask for it.
 void prepare_varlen_num_blocks(Flash_fwd_params&, cudaStream_t, bool, int, int, bool) { abort(); }
-
-template <class T>
-std::vector<T> values(size_t count, unsigned seed) {
-  std::vector<T> found(count);
-  srand(seed);
-  for (auto& x : found) x = T(float(rand() % 65 - 32) / 32.f);
-  return found;
-}
-
-template <class T>
-T* on_device(std::vector<T> const& v) {
-  T* p;
-  cudaMalloc(&p, v.size() * sizeof(T));
-  cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice);
-  return p;
-}
-
-template <class T>
-unsigned hashed(unsigned hash, std::vector<T> const& v) {
-  auto bytes = reinterpret_cast<unsigned char const*>(v.data());
-  for (size_t i = 0; i < v.size() * sizeof(T); ++i) hash = (hash ^ bytes[i]) * 16777619u;
-  return hash;
-}
 
 int run() {
   const int heads = 1, rows = 100, keys = 300;

@@ -4,12 +4,11 @@ refused, and programs that call them, forward and backward, give their original'
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from clones import ECOSYSTEM, check_bits
 
 from porter.diagnostics import ExitCode
 from porter.lang.sources import load_sources
@@ -17,20 +16,9 @@ from porter.passes.port import PortResult, port_sources
 
 pytestmark = [pytest.mark.external, pytest.mark.slow]
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ecosystem.py"
 REPOSITORY = "Dao-AILab/flash-attention"
 
 
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ecosystem", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-ECOSYSTEM = script()
 PROGRAMS = {Path(e["path"]).stem: e for e in ECOSYSTEM.manifest() if e["repository"] == REPOSITORY and "program" in e}
 INSTANTIATIONS = (
     "fwd_hdim64_bf16_sm90",
@@ -48,11 +36,6 @@ def hopper() -> Path:
     if not path or not (Path(path) / "hopper" / "instantiations").is_dir():
         pytest.skip("PORTER_FLASH_ATTENTION names no clone of FlashAttention with hopper/instantiations in it")
     return Path(path) / "hopper"
-
-
-def cutlass() -> str:
-    library = pytest.importorskip("cutlass_library", reason="nvidia-cutlass is not installed")
-    return str(Path(library.__file__).parent / "source" / "include")
 
 
 def ported(source: Path, hopper: Path) -> PortResult:
@@ -84,7 +67,4 @@ def test_programs_are_of_both_directions() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_port_gives_the_bits_of_its_original(name: str, hopper: Path, tmp_path: Path) -> None:
     (tmp_path / REPOSITORY.replace("/", "+")).symlink_to(hopper.parent.resolve())
-    said = ECOSYSTEM.verify_one(PROGRAMS[name], tmp_path, [cutlass()])
-    if said == "another version":
-        pytest.skip(f"the clone is not at {PROGRAMS[name]['commit']}")
-    assert said == ECOSYSTEM.SAME
+    check_bits(PROGRAMS[name], tmp_path)
