@@ -43,6 +43,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "below_blackwell": "in a build file, a bound that keeps Blackwell out",
         "sorted_texts": "in a build file, the first or last of sorted texts",
         "about_architectures": "a word that a line about architectures has",
+        "architecture_list": "in a build file, the name of a variable or property that lists architectures",
+        "architecture_argument": "in a build file, what a call has in front of architectures that it is handed",
         "tool_of_one_target": "a tool that takes one architecture",
         "run_time_compiler": "a name of what compiles at run time",
         "nvcc": "nvcc, or what calls it",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from porter.lang.text import Edit, EditGroup, Safety, Span
 from porter.model.spellings import Spellings
@@ -64,7 +65,7 @@ def both_group(
         made = _split(match) if match.re is _SPLIT else _options(text, match, kind)
         if made is not None:
             put(match.start(), match.end(), made)
-    for place in _listed_places(text, kind):
+    for place in _listed_places(text, kind, said):
         put(*place)
     if not edits:
         return None, settled
@@ -158,8 +159,6 @@ def _in_generator_expression(text: str, at: int) -> bool:
 # Lists of architectures -------------------------------------------------------------------------------
 
 _LIST = re.compile(
-    r"(?P<head>(?:\b|(?<=-D))\w*(?:CUDA_ARCHITECTURES|CUDAARCHS|NVCC_ARCHS|CUDA_ARCHS|ARCH_LIST|CAPABILITIES"
-    r"|(?i:cuda_arch_list))\b(?::STRING)?)"
     r"(?P<mid>[^\n]*?[\s\"'=:;,]|[\"':=\s]*(?:\d+[\w-]*[;\s]+)*|[\"']\s*:\s*\{[^{}\n]*\"value\":\s*\")"
     r"(?P<item>(?:sm_)?90a(?:-real|-virtual)?|9\.0a(?:\+PTX)?)(?![\w.-])"
 )
@@ -177,10 +176,8 @@ _LOOP = re.compile(
     r"(?P<item>(?:sm_)?90a(?:-real|-virtual)?|9\.0a)(?=[ \t);]|$)",
     re.MULTILINE,
 )
-_HELPER = re.compile(
-    r"\b(?:cuda_archs_loose_intersection\(\s*\w+\s+|set_gencode_flags_for_srcs\([^()]*\bCUDA_ARCHS\s+"
-    r"|cuda_select_nvcc_arch_flags\(\s*\w+\s+)(?P<mid>\"?(?:[\d.a-z+]+;)*)(?P<item>9\.0a(?:\+PTX)?)(?=[;\")\s])"
-)
+_ARGUMENT = re.compile(r"(?P<mid>\"?(?:[\d.a-z+]+;)*)(?P<item>9\.0a(?:\+PTX)?)(?=[;\")\s])")
+"""Behind what a list of architectures is handed to."""
 _BRACKETS = re.compile(
     r"\[(?P<mid>(?:\s*[\"']?(?:sm_)?\d+(?:\.\d)?[a-z]?[\"']?\s*,)+\s*[\"']?|\s*[\"']?(?=\S+\s*,))"
     r"(?P<item>(?:sm_)?90a|9\.0a)(?P<close>[\"']?)(?=\s*[,\]])"
@@ -192,16 +189,17 @@ _FOREACH = re.compile(
 )
 
 
-def _listed_places(text: str, kind: str) -> list[tuple[int, int, str]]:
+def _listed_places(text: str, kind: str, said: Spellings) -> list[tuple[int, int, str]]:
     """Where lists of architectures take in Blackwell: start, end, and what stands there."""
     found = []
-    for match in _LIST.finditer(text):
+    for name, match in _behind_words(text, "architecture_list", _LIST, said):
         if not _is_compared(text, match, kind):
-            found.append(_after_item(text, match, kind))
-    for pattern in (_LOOP, _HELPER):
-        for match in pattern.finditer(text):
-            glue = " " if pattern is _LOOP or text[match.start("item") - 1] not in '";' else ";"
-            found.append(_behind(text, match, glue + _other(match["item"])))
+            found.append(_after_item(text, name, match, kind))
+    for match in _LOOP.finditer(text):
+        found.append(_behind(text, match, " " + _other(match["item"])))
+    for _, match in _behind_words(text, "architecture_argument", _ARGUMENT, said):
+        glue = ";" if text[match.start("item") - 1] in '";' else " "
+        found.append(_behind(text, match, glue + _other(match["item"])))
     for match in _BRACKETS.finditer(text):
         if kind in ("python", "bazel", "meson", "workflow", "package"):
             quote = match["close"]
@@ -210,6 +208,16 @@ def _listed_places(text: str, kind: str) -> list[tuple[int, int, str]]:
         if kind == "make" and re.search(rf"\$\(foreach \w+,\$[({{]{match['name']}[)}}],", text):
             found.append(_behind(text, match, " " + _other(match["item"])))
     return [place for place in found if place is not None and not _has_other(text, place)]
+
+
+def _behind_words(text: str, of: str, pattern: re.Pattern[str], said: Spellings) -> Iterator[tuple[str, re.Match[str]]]:
+    """Words of a meaning with what matches behind each; a word in such a match is none of its own."""
+    done = 0
+    for start, end in said.places(of, text):
+        match = pattern.match(text, end) if start >= done else None
+        if match is not None:
+            done = match.end()
+            yield text[start:end], match
 
 
 def _is_compared(text: str, match: re.Match[str], kind: str) -> bool:
@@ -235,7 +243,7 @@ def _has_other(text: str, place: tuple[int, int, str]) -> bool:
     return re.search(r"(?<![\w.])(?:(?:sm_)?100a|10\.0a)\b", line) is not None
 
 
-def _after_item(text: str, match: re.Match[str], kind: str) -> tuple[int, int, str] | None:
+def _after_item(text: str, name: str, match: re.Match[str], kind: str) -> tuple[int, int, str] | None:
     """A list by a known name: where it takes in the other item."""
     item, start, end = match["item"], match.start("item"), match.end("item")
     other = _other(item)
@@ -243,7 +251,7 @@ def _after_item(text: str, match: re.Match[str], kind: str) -> tuple[int, int, s
     line = text[text.rfind("\n", 0, start) + 1 : start]
     if before in "\"'" and before == after and kind in ("python", "bazel", "meson", "package") and "[" in match["mid"]:
         return _behind(text, match, f", {before}{other}{before}", end + len(before))
-    comma = before == "," or after == "," or "TF_CUDA" in match["head"] or "HERMETIC" in match["head"]
+    comma = before == "," or after == "," or "TF_CUDA" in name or "HERMETIC" in name
     separator = "," if comma else ";"
     escaped = re.search(r"\\+[;,]$", text[max(0, start - 8) : start])
     separator = escaped[0] if escaped is not None else separator
@@ -256,7 +264,7 @@ def _after_item(text: str, match: re.Match[str], kind: str) -> tuple[int, int, s
         return (start, end, f'"{item};{other}"') if "PROPERTIES" in line else _behind(text, match, f" {other}")
     is_command = kind != "make" or line.startswith("\t")
     if kind == "make" and not is_command:
-        name = match["head"].removesuffix(":STRING")
+        name = name.removesuffix(":STRING")
         is_used = re.search(rf"\$[({{]{re.escape(name)}[)}}]", text) is not None
         is_exported = re.search(rf"^\s*export\b[^\n]*\b{re.escape(name)}\b", text, re.MULTILINE) is not None
         if "-D" in line:

@@ -10,7 +10,9 @@ import pytest
 from porter.diagnostics import Code, PorterError
 from porter.lang.sources import load_sources
 from porter.model.spellings import MEANINGS
+from porter.passes.build_files import port_build_files
 from porter.passes.port import PortOptions, port_sources
+from porter.rules.engine import Selection
 from porter.rules.load import load_rules, own_spellings
 
 FENCE = '__global__ void k() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
@@ -54,6 +56,22 @@ def test_a_word_of_the_user(tmp_path: Path, name: str) -> None:
     (tmp_path / "asked.yaml").write_text(asked.replace("HOUSE100", "HOUSE101"))
     assert left(tmp_path, code) == []
     assert left(tmp_path, code, str(tmp_path)) == [Code.CHIP_CHECK_LEFT]
+
+
+LISTS = {
+    # meaning, word, a line for Hopper, and for both chips
+    "a list": ("architecture_list", "HOUSE_TARGETS", "set(HOUSE_TARGETS 90a)\n", "set(HOUSE_TARGETS 90a 100a)\n"),
+    "an argument": ("architecture_argument", r"house_build\(", 'house_build("9.0a")\n', 'house_build("9.0a;10.0a")\n'),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_architectures_by_a_name_of_the_user(tmp_path: Path, name: str) -> None:
+    of, word, before, after = LISTS[name]
+    (tmp_path / "house.yaml").write_text(RULE % (word, of, word.replace("\\", ""), of))
+    for directories, text in (((), before), ((str(tmp_path),), after)):
+        found = port_build_files({"CMakeLists.txt": before.encode()}, load_rules(directories), Selection(), True)
+        assert {**{"CMakeLists.txt": before.encode()}, **found.files}["CMakeLists.txt"].decode() == text
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)
