@@ -29,6 +29,11 @@ def require_file(path: Path, command: str) -> None:
         raise PorterError(Code.FILE_NOT_FOUND, path=path)
 
 
+def processes(jobs: int | None, paths: Iterable[Path]) -> int:
+    """As many as were asked for; else one per CPU where there are directories."""
+    return jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+
+
 def require_source(path: Path) -> None:
     """Whether this is a source that can be built.
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import NATIVE, Session, command
-from porter.cli.inputs import require_directories
+from porter.cli.inputs import processes, require_directories
 from porter.cli.native import NativePlan, native_plans
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Diagnostic, ExitCode, worst_exit
@@ -91,7 +90,7 @@ def _ported(
     session: Session, paths: tuple[Path, ...], options: PortOptions, include_dirs: tuple[Path, ...], jobs: int | None
 ) -> Iterator[tuple[Path, Result]]:
     """What becomes of each file, agreed on the headers that files share."""
-    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    count = processes(jobs, paths)
     with session.counting() as counted:
         tell = partial(counted, "planning") if counted is not None else None
         chosen = roots(paths, options.rule_directories, include_dirs)

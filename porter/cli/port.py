@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from porter.cli.context import FULL_RATE, Session, command
 from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
-from porter.cli.inputs import require_directories
+from porter.cli.inputs import processes, require_directories
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.porting import port_paths
@@ -63,7 +62,7 @@ def port(
 ) -> ExitCode:
     _require_options(output, apply, check, allow_dirty, whole)
     require_directories("-I", include_dirs)
-    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    count = processes(jobs, paths)
     make = partial(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, count, storage=storage
     )

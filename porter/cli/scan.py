@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
-from porter.cli.inputs import require_directories
+from porter.cli.inputs import processes, require_directories
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
@@ -46,7 +45,7 @@ def scan(
 ) -> ExitCode:
     if as_csv and session.json:
         raise PorterError(Code.BAD_OPTION, option="--csv, --format json", problem="choose one")
-    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    count = processes(jobs, paths)
     require_directories("-I", include_dirs)
     options = port_options(session)
     with session.counting() as tell:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session, command
-from porter.cli.inputs import require_directories
+from porter.cli.inputs import processes, require_directories
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
@@ -28,7 +27,7 @@ def stats(
     if as_csv and session.json:
         raise PorterError(Code.BAD_OPTION, option="--csv, --format", problem="choose one")
     require_directories("-I", include_dirs)
-    count = jobs or (os.cpu_count() or 1 if any(p.is_dir() for p in paths) else 1)
+    count = processes(jobs, paths)
     with session.counting() as tell:
         found = take_statistics(paths, include_dirs, port_options(session), look, count, tell)
     if as_csv:

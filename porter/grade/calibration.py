@@ -14,7 +14,7 @@ from porter.grade.clocks import clocks, interval
 from porter.grade.model import run
 from porter.grade.schedule import schedule
 from porter.grade.shape import Epilogue, Mma, Problem, Residency, Shape, Work
-from porter.ptx.arch import WARP
+from porter.ptx.arch import SM100A, WARP
 from porter.ptx.umma import DENSE_K, K_BYTES, Kind
 
 BIG_STEP = 1.15
@@ -117,9 +117,9 @@ def mainloop_points(rows: Iterable[Mapping[str, str]]) -> list[Point]:
 
 def mainloop(m: int, n: int, kind: Kind, stages: int, length: int) -> float:
     """Clocks per stage of 128 bytes of K at 1.3 GHz, of one block on an otherwise idle chip."""
-    chip = chip_of("sm_100a")
+    chip = chip_of(SM100A.name)
     assert chip is not None
-    shape = Shape("sm_100a", ((Mma(m, n, kind), 4),), m, n, (m + n) * 128, stages, "specialized")
+    shape = Shape(SM100A.name, ((Mma(m, n, kind), 4),), m, n, (m + n) * 128, stages, "specialized")
     far = _operand_bytes(m, n, kind, length) > _cliff()
     c = replace(clocks(shape, replace(chip, clock_ghz=_MAINLOOP_GHZ), far), fill=0.0, drain=0.0)
     short = 64
@@ -161,7 +161,7 @@ def _rung(given: Mapping[str, Any]) -> Rung:
     nbytes = (m + n) // group * k * 2
     assumed = tuple(given.get("assumed", ()))
     epilogue = Epilogue(2, given["store"], given.get("pieces", 1), given.get("overlapped", False))
-    shape = Shape("sm_100a", ((mma, count),), m, n, nbytes, given["stages"], given["roles"],
+    shape = Shape(SM100A.name, ((mma, count),), m, n, nbytes, given["stages"], given["roles"],
                   given.get("row_bytes", 128), given.get("waits_each", False), 1, group,
                   given.get("persistent", False), epilogue=epilogue,
                   residency=Residency(given["stages"] * nbytes, given["tmem"], 128), assumed=assumed)  # fmt: skip
@@ -227,7 +227,7 @@ class Pair:
 
 def ladder_points(ladder: Ladder) -> list[Point]:
     """% of nominal, uncapped."""
-    chip = chip_of("sm_100a")
+    chip = chip_of(SM100A.name)
     assert chip is not None
     return [
         Point(ladder.repository, f"{ladder.name} {r.name}", r.measured, 100 * run(r.shape, chip, ladder.problem).rate)

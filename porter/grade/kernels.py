@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from porter.grade.shape import Epilogue, Mma, Problem, Residency, Shape
 from porter.ptx import tmem
-from porter.ptx.arch import WARP
+from porter.ptx.arch import SM100A, WARP
 from porter.ptx.idesc import InstructionDescriptor
 from porter.ptx.smem_desc import SmemDescriptor
 from porter.ptx.swizzle import PERIOD, SwizzleMode
@@ -83,7 +83,7 @@ class Timed:
     @property
     def shape(self) -> Shape:
         mma = Mma(_ROWS * self.ctas, self.n, Kind.F16, self.ctas)
-        return Shape("sm_100a", ((mma, DEPTH // DENSE_K[Kind.F16]),), mma.m, self.n, self.stage_bytes, self.stages,
+        return Shape(SM100A.name, ((mma, DEPTH // DENSE_K[Kind.F16]),), mma.m, self.n, self.stage_bytes, self.stages,
                      "serial" if self.serial else "specialized", _ROW_BYTES, self.serial, 1, self.ctas,
                      epilogue=Epilogue(4, "rows", 1, False, _DRAWN),
                      residency=Residency(self.smem, self.columns, self.threads))  # fmt: skip

@@ -9,6 +9,7 @@ from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
 from porter.lang.text import Edit, EditGroup, Span
 from porter.model.program import Program
+from porter.ptx.arch import SM100A
 from porter.ptx.inline import parse_template
 from porter.ptx.table import check
 from porter.rules.engine import Planned, Selection, rule_group, touches
@@ -16,7 +17,7 @@ from porter.rules.instructions import Match, matches
 from porter.rules.ptx import filled, unknown
 from porter.rules.rule import Rule, When
 
-TARGET = "sm_100a"
+TARGET = SM100A.name
 
 
 def instruction_groups(

@@ -26,6 +26,7 @@ from porter.lang.sources import SourceSet, read_source
 from porter.lang.text import LineIndex, Span
 from porter.passes.dsl.renames import NameRules
 from porter.passes.tiled.port import CUTE, HEADER
+from porter.ptx.arch import SM100A
 from porter.ptx.ast import Instruction
 from porter.ptx.table import UnknownInstruction, check, opcode_modifiers
 from porter.rules.load import load_rules, names_of
@@ -35,7 +36,7 @@ from porter.scan.kernels import KernelSummary
 from porter.scan.levels import Effort
 
 SOURCE_TARGET = "sm_90a"
-TARGET = "sm_100a"
+TARGET = SM100A.name
 _BEFORE_HOPPER = "sm_80"
 _UNCHANGED = "unchanged"
 

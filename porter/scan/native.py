@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from porter.model.pipeline.facts import Barrier, KernelPipeline, Pipeline
 from porter.passes.obstacles import SHARED_BYTES
 from porter.ptx import tmem
-from porter.ptx.arch import limits
+from porter.ptx.arch import SM100A, limits
 from porter.ptx.umma import N_STEPS
 
-_PORT = "sm_100a"
 _PORTS = {"m128": "porter port --style full-rate"}
 _EIGHT_BITS = ("e4m3", "e5m2")
 
@@ -172,7 +171,7 @@ def _stages(kernel: KernelPipeline) -> Generator[str, None, str]:
     stages, used = ring.stages.value, int(smem)
     if used < stages * nbytes:
         raise _Missing("what else lies in the static shared memory that the stages are in")
-    room = (limits(_PORT).shared_per_block - used - SHARED_BYTES) // nbytes
+    room = (limits(SM100A.name).shared_per_block - used - SHARED_BYTES) // nbytes
     if room < 1:
         raise _Stop(f"{stages} stages of {nbytes} bytes fill shared memory")
     yield f"{stages} stages of {nbytes} bytes, room for {room} more"

@@ -167,9 +167,8 @@ class Wording:
         for call in self.program.calls_by_node.get(node.id, ()):
             targets = self.program.targets(call)
             if len(targets) == 1 and targets[0].style is Style.METHOD and self.gives_address(targets[0], 0):
-                return (
-                    f"({self._receiver(frame, call, targets[0])})" if self._receiver(frame, call, targets[0]) else None
-                )
+                receiver = self._receiver(frame, call, targets[0])
+                return f"({receiver})" if receiver else None
         return None
 
     def _named(self, frame: Frame, node: Node, depth: int) -> str | None:
@@ -247,14 +246,11 @@ class Wording:
             return False
         if function.asm:
             return all(_TO_SHARED.search(s.template) for s in function.asm)
-        facts = [self.program.facts.of_call(c) for c in function.calls if not c.name.endswith("_cast")]
         inner = [c for c in function.calls if not c.name.endswith("_cast")]
-        if not inner:
-            return False
-        known = (isinstance(f, Address) for f in facts)
-        return all(
-            fact or any(t is not function and self.gives_address(t) for t in self.program.targets(c))
-            for fact, c in zip(known, inner, strict=True)
+        return bool(inner) and all(
+            isinstance(self.program.facts.of_call(c), Address)
+            or any(t is not function and self.gives_address(t) for t in self.program.targets(c))
+            for c in inner
         )
 
 

@@ -171,23 +171,9 @@ class _Reading:
 
     def _loops(self, operation: Operation) -> Iterator[str]:
         """Loops around an operation, the innermost first: not that in which an instruction is tried again."""
-        for number, site in enumerate(reversed(operation.sites)):
-            node, body = site.node, site.frame.function.body
-            while node.parent is not None and node.id != body.id:
-                node = node.parent
-                own = number == 0 and operation.kind == "wait" and len(operation.sites) > 1
-                if node.type not in LOOPS or node.type == "do_statement" or own:
-                    continue
-                if not (operation.kind == "wait" and _tries(site, node)):
-                    yield _header(site.frame.function, node)
-
-    def _loop_nodes(self, operation: Operation) -> Iterator[int]:
-        for site in operation.sites:
-            node = site.node
-            while node.parent is not None and node.id != site.frame.function.body.id:
-                node = node.parent
-                if node.type in LOOPS and node.type != "do_statement":
-                    yield node.id
+        sites = operation.sites
+        for site in reversed(sites[:-1] if len(sites) > 1 else sites):
+            yield from (_header(site.frame.function, loop) for loop in _loops_around(site) if not _tries(site, loop))
 
     def _declared(self, name: str) -> tuple[Number | None, str]:
         """How many mbarriers a name is, and the memory that they are in."""
@@ -247,8 +233,8 @@ class _Reading:
         for o in self.walk.operations:
             if o.kind == "copy":
                 name = split_index(o.barrier)[0]
-                expecting = [set(self._loop_nodes(a)) for a in self._of(name, "arrive_tx")]
-                repeated = not any(set(self._loop_nodes(o)) <= loops for loops in expecting)
+                expecting = [_all_loops(a) for a in self._of(name, "arrive_tx")]
+                repeated = not any(_all_loops(o) <= loops for loops in expecting)
                 inner = f"{o.inner.path}:{o.inner.line}"
                 yield Copy(o.map, o.to, o.coords, name, o.multicast, repeated, self.runs(o).count, inner, _at(o))
 
@@ -369,6 +355,20 @@ class _Reading:
 
 def _at(operation: Operation) -> str:
     return f"{operation.where.path}:{operation.where.line}"
+
+
+def _loops_around(site: Site) -> Iterator[Node]:
+    """The loops of a site's function that hold it, the innermost first."""
+    node, body = site.node, site.frame.function.body
+    while node.parent is not None and node.id != body.id:
+        node = node.parent
+        if node.type in LOOPS and node.type != "do_statement":
+            yield node
+
+
+def _all_loops(operation: Operation) -> set[int]:
+    """ids of the loops that an operation is in, on the whole way to it."""
+    return {loop.id for site in operation.sites for loop in _loops_around(site)}
 
 
 def _tries(site: Site, loop: Node) -> bool:

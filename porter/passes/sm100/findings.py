@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.diagnostics import Code, Diagnostic, Location
-from porter.ptx.arch import LIMITS, target
+from porter.ptx.arch import LIMITS, SM100A
 from porter.ptx.tmem_access import Shape
 
 NARROW = 1
@@ -14,8 +14,8 @@ NARROW = 1
 WIDE = max(shape.max_count * shape.registers_per_repeat for shape in Shape)
 """Registers of the largest load."""
 _REGISTER_STEP = 8
-_PER_SM = LIMITS[target("sm_100a").sm].registers_per_sm
-_MOST = LIMITS[target("sm_100a").sm].registers_per_thread
+_PER_SM = LIMITS[SM100A.sm].registers_per_sm
+_MOST = LIMITS[SM100A.sm].registers_per_thread
 
 
 @dataclass(frozen=True)
