@@ -37,13 +37,15 @@ _ATOMICS = frozenset(("atom", "red"))
 @dataclass(frozen=True)
 class MemoryOrder:
     """`acquires` and `releases` by itself; `scope` counts only if `strong`. `constant`: read through the
-    non-coherent path (`ld.global.nc`), which no fence concerns (PTX ISA 8.1)."""
+    non-coherent path (`ld.global.nc`), which no fence concerns (PTX ISA 8.1). `reads`: an atomic is a read operation;
+    a reduction, which returns nothing, is none, so that no fence makes an acquire of it (PTX ISA 8.4)."""
 
     strong: bool = False
     scope: Scope = Scope.CTA
     acquires: bool = False
     releases: bool = False
     constant: bool = False
+    reads: bool = True
 
 
 def scope_of(parts: tuple[str, ...], default: Scope) -> Scope:
@@ -64,8 +66,9 @@ def memory_order(ins: ast.Instruction) -> MemoryOrder:
     if semantics == "weak":
         return MemoryOrder(constant="nc" in p)
     scope = scope_of(p, Scope.GPU if atomic and not reduces else Scope.SYS)
-    acquires = semantics in ("acquire", "acq_rel") and p[0] != "red"
-    return MemoryOrder(True, scope, acquires, semantics in ("release", "acq_rel"))
+    reads = p[0] != "red" and not reduces
+    acquires = semantics in ("acquire", "acq_rel") and reads
+    return MemoryOrder(True, scope, acquires, semantics in ("release", "acq_rel"), reads=reads)
 
 
 def fence_scope(ins: ast.Instruction) -> Scope | None:

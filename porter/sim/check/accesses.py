@@ -75,4 +75,4 @@ class SharedAccesses(Observer):
             if part == "load":
                 found.flag_reads(warps, *arguments)
             elif kind != "load":
-                found.flag_writes(at, warps, *arguments)
+                found.flag_writes(warps, *arguments)

@@ -77,7 +77,11 @@ class Clocks:
 
     def blank(self) -> Array:
         """A message without news."""
-        return np.zeros((CARRIED, self.capacity), np.int64)
+        return np.zeros((CARRIED, self._used), np.int64)
+
+    def message(self, warp: int) -> Array:
+        """All that a warp knows and synchronization carries."""
+        return self.state[warp, :CARRIED, : self._used].copy()
 
     def now(self, warp: int) -> tuple[int, int]:
         """The event "this warp has come to this point"."""
@@ -107,12 +111,12 @@ class Clocks:
         if lanes is not None:
             # Making a component may widen the state, so all of them come first.
             told = [c for held, c in self.lane_sets.get(warp, {}).items() if held & ~lanes == 0]
-            message = self.state[warp, :CARRIED].copy()
+            message = self.message(warp)
             message[EXACT, self.own[warp]] = self.synced[warp]
             message[EXACT, told] = self.epoch[warp]
             self.advance(warp)
             return message
-        message = self.state[warp, :CARRIED].copy()
+        message = self.message(warp)
         self.advance(warp)
         return message
 
@@ -150,10 +154,10 @@ class Clocks:
 
     def fenced_message(self, warp: int) -> Array:
         """What fences have covered, by the warp's own threads or by others before a synchronization with it."""
-        message = self.state[warp, :CARRIED].copy()
-        message[ORDER] = message[FENCED]
-        np.minimum(message[GLOBAL], message[FENCED], out=message[GLOBAL])
-        message[ASYNC] = message[PARKED] = 0
+        message = self.blank()
+        covered = message[FENCED] = self.state[warp, FENCED, : self._used]
+        message[ORDER] = covered
+        np.minimum(self.state[warp, GLOBAL, : self._used], covered, out=message[GLOBAL])
         return message
 
     def fence_inits(self, warp: int) -> tuple[tuple[int, int], Array]:
@@ -171,7 +175,7 @@ class Clocks:
     def execution(self, warp: int) -> Array:
         """What any synchronization tells of the order of execution: that the warp has come so far."""
         message = self.blank()
-        message[_EXECUTED] = self.state[warp, _EXECUTED]
+        message[_EXECUTED] = self.state[warp, _EXECUTED, : self._used]
         self.advance(warp)
         return message
 

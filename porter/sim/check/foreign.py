@@ -21,19 +21,29 @@ Known = dict[int, Array]
 
 
 def join(one: Known, other: Known) -> Known:
-    """Both together; arrays are shared with the arguments where nothing changes and never written to."""
-    result = dict(one)
+    """Both together: `one` itself if the other has no news. Arrays are shared with the arguments where nothing changes
+    and never written to."""
+    result = one
     for cluster, news in other.items():
-        had = result.get(cluster)
-        if had is None:
-            result[cluster] = news
-        elif had is not news:
-            wide, narrow = (had, news) if had.shape[1] >= news.shape[1] else (news, had)
-            merged = wide.copy()
-            part = merged[:, : narrow.shape[1]]
-            np.maximum(part, narrow, out=part)
-            result[cluster] = merged
+        had = one.get(cluster)
+        both = news if had is None else _joined(had, news)
+        if both is not had:
+            if result is one:
+                result = dict(one)
+            result[cluster] = both
     return result
+
+
+def _joined(had: Array, news: Array) -> Array:
+    if had is news:
+        return had
+    wide, narrow = (had, news) if had.shape[1] >= news.shape[1] else (news, had)
+    if (narrow <= wide[:, : narrow.shape[1]]).all():
+        return wide
+    merged = wide.copy()
+    part = merged[:, : narrow.shape[1]]
+    np.maximum(part, narrow, out=part)
+    return merged
 
 
 class Imports:
@@ -46,6 +56,8 @@ class Imports:
         self.kind = kind
         # By cluster of the wave: what each import component's values stand for, oldest first.
         self.versions: dict[int, dict[int, list[Known]]] = {}
+        # By warp: what its last message told of the import components, and what that stands for.
+        self._told: dict[int, tuple[list[tuple[int, int, int]], Known]] = {}
 
     def cluster(self, warp: int) -> int:
         return self.first + warp // self.clocks.per_cluster
@@ -53,17 +65,23 @@ class Imports:
     def everything(self, warp: int, message: Array) -> Known:
         """A message of the warp with all that it knows of other clusters."""
         own = self.cluster(warp)
-        result: Known = {own: message}
-        for component, versions in self.versions.get(own, {}).items():
-            if component < message.shape[1] and message[ORDER, component]:
-                result = join(result, self._imported(versions, message, component))
-        return result
+        versions = self.versions.get(own, {})
+        values = [(c, int(message[ORDER, c]), int(message[GLOBAL, c])) for c in versions if c < message.shape[1]]
+        told = [value for value in values if value[1]]
+        if not told:
+            return {own: message}
+        had = self._told.get(warp)
+        if had is None or had[0] != told:
+            imported: Known = {}
+            for component, value, fenced in told:
+                imported = join(imported, self._imported(versions[component], value, fenced))
+            had = self._told[warp] = told, imported
+        return join({own: message}, had[1])
 
     @staticmethod
-    def _imported(versions: list[Known], message: Array, component: int) -> Known:
-        """What a message tells through one import component. A proxy fence after an import covers it."""
-        known = versions[int(message[ORDER, component]) - 1]
-        fenced = int(message[GLOBAL, component])
+    def _imported(versions: list[Known], value: int, fenced: int) -> Known:
+        """What a value of an import component tells. A proxy fence after an import covers it."""
+        known = versions[value - 1]
         if not fenced:
             return known
         seen = {}
@@ -84,7 +102,9 @@ class Imports:
             return
         component = self.clocks.component((self.kind, int(self.clocks.own[warp])))
         versions = self.versions.setdefault(own, {}).setdefault(component, [])
-        versions.append(join(versions[-1], others) if versions else others)
+        known = join(versions[-1], others) if versions else others
+        if not versions or known is not versions[-1]:
+            versions.append(known)
         self.clocks.state[warp, ORDER, component] = len(versions)
 
     def knows(self, warp: int, view: int, cluster: int, done: Iterable[tuple[int, int]]) -> bool:

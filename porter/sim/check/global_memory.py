@@ -137,7 +137,7 @@ class GlobalMemoryCheck(Observer):
                 self._writes(shadow, place, per_lane, kind == "atomic", same)
             self._acting = None
             if kind in ("write", "atomic"):
-                self.flag_writes(at, warps, rows, where, allocation.start, order, kind)
+                self.flag_writes(warps, rows, where, allocation.start, order, kind)
 
     def _reads(self, shadow: GlobalShadow, place: Array, numbers: Array) -> None:
         state = self.state
@@ -250,35 +250,26 @@ class GlobalMemoryCheck(Observer):
 
     def flag_reads(self, warps: Array, rows: Array, where: Array, memory: Any, order: MemoryOrder, kind: str) -> None:
         """Loads at byte offsets `where` of a memory acquire what its flags carry."""
-        known = self.state.flags.offsets.get(memory)
-        if known is None or kind in ("write", "atomic"):
+        if memory not in self.state.flags.locations or kind in ("write", "atomic"):
             return
-        for row, offset in sorted(set(zip(rows.tolist(), where.tolist(), strict=True))):
-            if offset in known:
-                self.users.read(int(warps[row]), (memory, offset), order)
+        for row in np.unique(rows).tolist():
+            self.users.read(int(warps[row]), memory, np.unique(where[rows == row]).tolist(), order)
 
-    def flag_writes(
-        self, at: int, warps: Array, rows: Array, where: Array, memory: Any, order: MemoryOrder, kind: str
-    ) -> None:
+    def flag_writes(self, warps: Array, rows: Array, where: Array, memory: Any, order: MemoryOrder, kind: str) -> None:
         users = self.users
-        known = self.state.flags.offsets.get(memory)
         if not order.strong:
-            if known is not None:
-                for offset in known.intersection(where.tolist()):
-                    users.overwrite((memory, offset))
+            if memory in self.state.flags.locations:
+                users.overwrite(memory, where.tolist())
             # Older code stores its flags with plain stores after a fence: to review, but it does synchronize.
             warp = int(warps[rows[0]])
             if rows.size == 1 and self.check.level == "practice" and warp in users.fenced:
                 strong = MemoryOrder(True, max(users.fenced[warp]))
-                users.write(warp, (memory, int(where[0])), strong, False, at)
+                users.write(warp, memory, where[:1].tolist(), strong)
             return
-        for row, offset in sorted(set(zip(rows.tolist(), where.tolist(), strict=True))):
-            warp, key = int(warps[row]), (memory, offset)
+        for row in np.unique(rows).tolist():
+            warp, offsets = int(warps[row]), np.unique(where[rows == row]).tolist()
             # Atomics of one instruction happen one after the other.
-            if kind == "atomic":
-                users.read(warp, key, order, atomic=True)
-            if order.releases or users.tells(warp) or key in users.flags.locations:
-                users.write(warp, key, order, kind == "atomic", at)
+            (users.update if kind == "atomic" else users.write)(warp, memory, offsets, order)
 
     # Bulk copies --------------------------------------------------------------------------------------
 

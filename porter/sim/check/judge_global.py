@@ -96,9 +96,8 @@ class GlobalJudge:
         """A release that would have told the block, had its scope or the acquire's been wide enough."""
         cluster = old.wave.cluster(old.warp)
         first = new.warp // self.users.per_block * self.users.per_block
-        missed = [m for warp in range(first, first + self.users.per_block) for m in self.users.missed.get(warp, ())]
-        for part, needed in missed:
-            rows = part.known.get(cluster)
+        for known, needed in self.users.missed(first, self.users.per_block):
+            rows = known.get(cluster)
             if rows is not None and any(c < rows.shape[1] and rows[ORDER, c] >= v for c, v in old.done):
                 missing = f"a scope of the flag's release and acquire that takes in both threads: {needed.suffix}"
                 return Verdict("G3", missing, f"the scope {needed.suffix} on release and acquire, fences included")

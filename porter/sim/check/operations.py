@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.sim.check.checker import Checker
-from porter.sim.check.clocks import ASYNC, CARRIED, EXACT, EXEC, FENCED, GLOBAL, ORDER, PARKED, TENSOR
+from porter.sim.check.clocks import ASYNC, EXACT, EXEC, FENCED, GLOBAL, ORDER, PARKED, TENSOR
 from porter.sim.check.judge import Verdict
 from porter.sim.check.rulings import Ruling
 from porter.sim.check.shadow import Access
@@ -141,11 +141,12 @@ class Operations(Observer):
             access.notes["committed"] = place
         channel.uncommitted = []
         # The arrival tells that the operations are over, and all that they came after.
-        message = clocks.state[warp, :CARRIED].copy()
+        message = clocks.message(warp)
         own = int(clocks.own[warp])
         for view in (ORDER, ASYNC, GLOBAL, FENCED, EXACT, EXEC):
             message[view, own] = 0
-        np.maximum(message[PARKED], clocks.state[warp, TENSOR], out=message[PARKED])
+        tensor = clocks.state[warp, TENSOR, : message.shape[1]]
+        np.maximum(message[PARKED], tensor, out=message[PARKED])
         for view in (ORDER, EXEC, PARKED):
             message[view, component] = channel.issued
         effect.accesses = [message]
