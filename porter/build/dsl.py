@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
@@ -80,6 +79,8 @@ def dsl_version() -> str:
     Raises:
         PorterError: NO_DSL.
     """
+    import importlib.metadata  # It loads a reader of mail.
+
     try:
         return importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError:

@@ -10,14 +10,14 @@ from porter.cli.config import FILE, read_config
 from porter.cli.context import Session, command
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
-from porter.report.environment import Probe, probe
+from porter.report.environment import Probe, is_usable, probe
 from porter.report.exits import doctor_exit
 
 
 @command
 def doctor(session: Session) -> ExitCode:
     probes = [*probe(session.toolkit), _configuration(session)]
-    code = doctor_exit(probes)
+    code = doctor_exit(is_usable(probes))
     session.show(_table(probes))
     body = {"usable": code is ExitCode.OK, "probes": [vars(p) for p in probes]}
     session.write_json(report_json.document("doctor", code, body))

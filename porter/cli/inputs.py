@@ -12,7 +12,6 @@ from typing import Any
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
-from porter.lang.embedded import embedded_in_python
 from porter.lang.lexical import Lexed
 from porter.lang.sources import CUDA_ENDINGS, is_python, load_sources, read_source
 from porter.report import json as report_json
@@ -43,6 +42,7 @@ def require_source(path: Path) -> None:
     if is_python(path):
         # Only for Python is the engine needed, which takes longer to load than all else of a run.
         from porter.cli.porting import look
+        from porter.lang.embedded import embedded_in_python
         from porter.passes.ported import is_dsl_source, refused_python
 
         if not is_dsl_source(path, look(path)) and not embedded_in_python(path)[1]:

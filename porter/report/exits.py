@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from porter.build.gate import Gated
 from porter.diagnostics import Diagnostic, ExitCode, exit_code_of, worst_exit
-from porter.report.environment import Probe, is_usable
-from porter.verify.capture.write import Written
-from porter.verify.gpu.selfcheck import BitsRow, Simulated
-from porter.verify.hazards import HazardRun
-from porter.verify.kit.record import Held
-from porter.verify.mutation import MutationResult
 from porter.verify.outcome import Verdict
-from porter.verify.program import ProgramOutcome
-from porter.verify.results import Row, VerifyResult
+
+if TYPE_CHECKING:  # Every command ends here: none should load what the others need.
+    from porter.build.gate import Gated
+    from porter.verify.capture.write import Written
+    from porter.verify.gpu.selfcheck import BitsRow, Simulated
+    from porter.verify.hazards import HazardRun
+    from porter.verify.kit.record import Held
+    from porter.verify.mutation import MutationResult
+    from porter.verify.program import ProgramOutcome
+    from porter.verify.results import Row, VerifyResult
 
 STATUS_EXIT = {"ok": ExitCode.OK, "incomplete": ExitCode.INCONCLUSIVE, "error": ExitCode.DIFFERENT}
 """Of a run."""
@@ -128,8 +130,8 @@ def capture_exit(written: Written) -> ExitCode:
     return ExitCode.OK if written.cases else ExitCode.INCONCLUSIVE
 
 
-def doctor_exit(probes: Sequence[Probe]) -> ExitCode:
-    return ExitCode.OK if is_usable(probes) else ExitCode.FINDINGS
+def doctor_exit(usable: bool) -> ExitCode:
+    return ExitCode.OK if usable else ExitCode.FINDINGS
 
 
 def kit_exit(held: Iterable[Held]) -> ExitCode:

@@ -7,14 +7,15 @@ import functools
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import yaml
-from referencing import Registry, Resource
 
 from porter.diagnostics import Code, Location, PorterError, yaml_text
 from porter.diagnostics.reading import read_text
+
+if TYPE_CHECKING:
+    import jsonschema
 
 _LARGEST = 2 << 20
 """Bytes of a file."""
@@ -29,6 +30,9 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def _validator(name: str) -> jsonschema.Draft202012Validator:
+    import jsonschema  # As below: loading it takes longer than most commands that read no such file.
+    from referencing import Registry, Resource
+
     # The schema of launches refers to that of cases, which lies beside it.
     beside: Registry[Any] = Registry().with_resource("case.schema.json", Resource.from_contents(schema("case")))
     return jsonschema.Draft202012Validator(schema(name), registry=beside)
@@ -64,6 +68,8 @@ def read_yaml(path: Path) -> tuple[yaml.Node | None, Any]:
 def _validate(
     path: Path, data: dict[str, Any], node: yaml.Node | None, validator: jsonschema.Draft202012Validator
 ) -> None:
+    import jsonschema
+
     errors = list(validator.iter_errors(data))
     error = jsonschema.exceptions.best_match(iter(errors))
     if error is None:
