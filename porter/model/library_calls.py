@@ -7,12 +7,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from porter.lang.asm import AsmStatement
 from porter.lang.macros import Macros
 from porter.lang.sources import SourceSet
 from porter.lang.text import Span
-from porter.model.facts import TENSOR_CORE, Fence, Mma, Wait
+from porter.model.facts import TENSOR_CORE, Fact, Fence, Mma, Wait
 from porter.model.functions import Call, Function, array_extents
 from porter.model.recognition import Answer, Facts
 from porter.model.registers import RegisterList, take_apart
@@ -39,10 +40,21 @@ Value = Callable[[Function, str], int | None]
 """What a constant expression in a function comes to."""
 
 
-def unread_macros(sources: SourceSet, facts: Facts, read: set[str]) -> Iterator[tuple[str, Span, str]]:
-    """Macros in use whose text holds what may be a call of a library: file, place of the text, and why. `read` are
-    those whose calls are read like a function's; one that only stands for a name is expanded where it is used."""
-    words = sorted(facts.vocabulary.naming(TENSOR_CORE))
+class UnreadMacro(NamedTuple):
+    """A macro whose text holds what may be a call of a library: its name, where the text is, and why."""
+
+    name: str
+    path: str
+    at: Span
+    what: str
+
+
+def unread_macros(
+    sources: SourceSet, facts: Facts, read: set[str], kinds: tuple[type[Fact], ...] = TENSOR_CORE
+) -> Iterator[UnreadMacro]:
+    """Macros in use whose text holds what may be a call of a library. `read` are those whose calls are read like a
+    function's; one that only stands for a name is expanded where it is used."""
+    words = sorted(facts.vocabulary.naming(kinds))
     if not words:
         return
     pattern = re.compile(_QUALIFIED % "|".join(map(re.escape, words)))
@@ -57,9 +69,10 @@ def unread_macros(sources: SourceSet, facts: Facts, read: set[str]) -> Iterator[
         if used is None:
             written = {w for file in sources.files.values() for w in re.findall(r"[A-Za-z_]\w*", file.lexed.plain_text)}
             used = written.union(*(all_macros.words(w) for w in written & set(all_macros.by_name)))
-        why = next((w for name in names if (w := facts.of_text(name, TENSOR_CORE))), "")
+        why = next((w for name in names if (w := facts.of_text(name, kinds))), "")
         if macro.name in used and why:
-            yield path, macro.body_span, f"{why} in macro `{macro.name}`, which is not followed"
+            what = f"{why} in macro `{macro.name}`, which is not followed"
+            yield UnreadMacro(macro.name, path, macro.body_span, what)
 
 
 def called_steps(call: Call, answer: Answer, value: Value) -> tuple[AsmStatement, list[MmaStep | SyncStep]]:

@@ -336,8 +336,8 @@ def _read_calls(program: Program) -> None:
         program.refusals = [r for r in program.refusals if id(r.function) not in program.emptied]
     if multiplies:
         read = {f.name for f in program.functions if f.style is Style.MACRO}
-        for path, at, what in unread_macros(program.sources, program.facts, read):
-            program.refusals.append(Refusal(None, path, at.start, at.end, what))
+        for one in unread_macros(program.sources, program.facts, read):
+            program.refusals.append(Refusal(None, one.path, one.at.start, one.at.end, one.what))
 
 
 def _leaf(program: Program, call: Call, answer: Answer) -> str:

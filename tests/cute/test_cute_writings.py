@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cute_run import Array, Unit, assert_clean, compiled, launched
 
+from porter.diagnostics import Code
 from porter.lang.sources import load_sources
 from porter.passes.port import port_sources
 from porter.sim.results import Schedule
@@ -32,7 +33,8 @@ def unit(tmp_path_factory: pytest.TempPathFactory) -> Unit:
     source = folder / "writings.cu"
     source.write_text(SOURCE.read_text())
     result = port_sources(load_sources(source))
-    assert not result.diagnostics, [str(d) for d in result.diagnostics]
+    # a class that is handed its bytes counts them by hand
+    assert {d.code for d in result.diagnostics} <= {Code.SHARED_MEMORY_GROWS}, [str(d) for d in result.diagnostics]
     return compiled(result.files[str(source)].decode(), "sm_100a", folder)
 
 

@@ -4,6 +4,7 @@ around casts, classes and steps of operands is C++."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,8 @@ REFUSED = {
                                "`acc` is declared without a value"),
     "a member": ("  State<Mma> state;\n  state.step(mma, tA, tB);\n", "`acc` is no tensor of registers"),
     "a copy": (ACC + "  auto other = acc;\n" + batch("other"), "`other` is a copy of accumulator `acc`"),
-    "five arguments": (ACC + batch().replace("tA, tB, acc", "acc, tA, tB, acc"), "is not ported yet"),
+    "five arguments": (ACC + batch().replace("tA, tB, acc", "acc, tA, tB, acc"),
+                       "`gemm(mma, acc, tA, tB, acc)` is no form of `cute::gemm` that a rule knows"),
 }  # fmt: skip
 STATE = """template <class M>
 struct State {
@@ -75,6 +77,76 @@ struct State {
 def test_refused_by_name(tmp_path: Path, name: str) -> None:
     body, why = REFUSED[name]
     assert why in refused(tmp_path, kernel(body, STATE if name == "a member" else ""))
+
+
+BY_MACRO = BATCH.replace("gemm(mma, tA, tB, ACC)", "M")
+MACROS = {
+    "an MMA": ("gemm(mma, tA, tB, acc);", BY_MACRO.replace("M;", "M"), "gemm"),
+    "an MMA's step": ("cute::gemm(mma, tA(_, _, n), tB(_, _, n), acc)", BY_MACRO, "cute::gemm"),
+    "an MMA by another macro": ("N(mma)", BY_MACRO, "gemm"),
+    "the opening": ("warpgroup_arrive()", batch().replace("warpgroup_arrive()", "M"), "warpgroup_arrive"),
+    "the end": ("do { warpgroup_commit_batch(); warpgroup_wait<0>(); } while (0)",
+                "  warpgroup_arrive();\n  gemm(mma, tA, tB, acc);\n  M;\n", "warpgroup_commit_batch"),
+    "a batch": ("{ warpgroup_arrive(); gemm(mma, tA, tB, acc); warpgroup_commit_batch(); warpgroup_wait<0>(); }",
+                "  M\n", "warpgroup_arrive"),
+}  # fmt: skip
+"""What a macro holds that is not followed, a kernel's body that uses it, and the name that is told."""
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a kernel that is ported"])
+@pytest.mark.parametrize("what", MACROS)
+def test_macros_that_are_not_followed_are_named(tmp_path: Path, what: str, beside: bool) -> None:
+    body, uses, name = MACROS[what]
+    macro = f"#define N(x) gemm(x, tA, tB, acc)\n#define M {body}\n"
+    text = kernel(ACC + uses + STORE, macro)
+    if beside:
+        other = kernel(ACC + batch() + STORE).removeprefix(HEAD)
+        text += other.replace(" k(", " second(")
+    assert re.search(rf"`{name}` may be `cute::\w+` in macro `[MN]`, which is not followed", refused(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "macro",
+    [
+        "#define UNUSED warpgroup_arrive(); gemm(mma, tA, tB, acc);\n",
+        "#define STEP(m) gemm(m, x, y, z)\n"
+        "template <class M, class A, class B, class C>\n__device__ void of_warps(M m, A x, B y, C z) { STEP(m); }\n",
+        "#define RUN(...) gemm(__VA_ARGS__)\nvoid gemm(int);\nvoid host() { RUN(3); }\n",
+    ],
+    ids=["not used", "of single warps", "of host code"],
+)
+def test_macros_apart_from_warpgroups_are_left(tmp_path: Path, macro: str) -> None:
+    assert "porter::arrive(acc, tA)" in ported(tmp_path, kernel(ACC + batch() + STORE, macro))
+
+
+FUNCTOR = """struct Step {
+  template <class M, class A, class B, class C>
+  __device__ void operator()(M& m, A const& x, B const& y, C& z) const { LOOP }
+};
+"""
+STEPS = "for (int i = 0; i < 4; ++i) gemm(m, x(_, _, i), y(_, _, i), z);"
+OF_A_FUNCTOR = (
+    "  warpgroup_arrive();\n  Step{}(mma, tA, tB, acc);\n  warpgroup_commit_batch();\n  warpgroup_wait<0>();\n"
+)
+
+
+@pytest.mark.parametrize("loop", ["gemm(m, x, y, z);", STEPS], ids=["whole", "by steps"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        ACC + OF_A_FUNCTOR + STORE,
+        ACC + "  Step step;\n" + OF_A_FUNCTOR.replace("Step{}", "step") + STORE,
+        ACC + OF_A_FUNCTOR + "  for (int i = 0; i < 4; ++i) out[i] = acc(i, 0, 0, n);\n",
+        "  auto acc = partition_fragment_C(mma, Tile{});\n" + OF_A_FUNCTOR + "  copy(acc(_, 0, _), out(n, _, 0));\n",
+        ACC + "  auto one = [&](auto& c, int i) { gemm(mma, tA(_, _, i), tB(_, _, i), c); };\n"
+        + OF_A_FUNCTOR.replace("Step{}(mma, tA, tB, acc)", "one(acc, n)") + OF_A_FUNCTOR + STORE,
+    ],
+    ids=["a temporary", "an object", "elements", "slices", "a lambda's steps"],
+)  # fmt: skip
+def test_coordinates_of_tensors_are_no_arguments_of_call_operators(tmp_path: Path, body: str, loop: str) -> None:
+    text = ported(tmp_path, kernel(body, FUNCTOR.replace("LOOP", loop)))
+    assert text.count("porter::accumulator(") == 1
+    assert "porter::load(acc)" in text
 
 
 CONVERT = """template <class To, class Engine, class Layout>

@@ -85,6 +85,11 @@ def template_heads(node: Node) -> list[Node]:
     return heads
 
 
+def is_whole(coordinate: str) -> bool:
+    """Whether an argument is CuTe's coordinate of all elements of a mode, however it is qualified."""
+    return coordinate.rpartition("::")[2].strip() == "_"
+
+
 def template_params(head: Node, text: Text) -> tuple[TemplateParam, ...]:
     """The parameters of one template head."""
     listed = head.child_by_field_name("parameters")

@@ -17,7 +17,7 @@ from porter.model.names.index import Index, Indexer
 from porter.model.names.lookup import Found, Known, Lookup, Site
 from porter.model.names.outside import Outside, Verdict, qualified
 from porter.model.names.overloads import PACK, Overloads, has_default
-from porter.model.names.paths import path_of
+from porter.model.names.paths import is_whole, path_of
 from porter.model.names.types import Type
 from porter.model.scopes import resolve
 
@@ -260,7 +260,7 @@ class Names:
             found = self._lambdas.get(callee.id)
             return _Named([], direct=(found,)) if found is not None else None
         if callee.type in ("call_expression", "compound_literal_expression", "subscript_expression"):
-            return self._object(self.type_of(caller, callee))
+            return self._object(call, self.type_of(caller, callee))
         if callee.type == "field_expression":
             return self._member(call, callee)
         path = path_of(callee, caller.text)
@@ -312,23 +312,29 @@ class Names:
         value = declarator.child_by_field_name("value") if declarator is not None else None
         if value is not None and value.id in self._lambdas:
             return _Named([], direct=(self._lambdas[value.id],))
-        return self._object(self.type_of(call.caller, callee))
+        return self._object(call, self.type_of(call.caller, callee))
 
     def _value_called(self, call: Call, callee: Node, name: str) -> _Named | None:
         """A call of a variable outside of functions, or of a data member."""
         lambdas = tuple(f for f in self._lambdas.values() if f.name == name and f.parent is None)
         if lambdas:
             return _Named([], direct=lambdas)
-        return self._object(self.type_of(call.caller, callee))
+        return self._object(call, self.type_of(call.caller, callee))
 
-    def _object(self, kind: Type) -> _Named | None:
-        """The call operator of an object: of any class if the object's is not known."""
+    def _object(self, call: Call, kind: Type) -> _Named | None:
+        """The call operator of an object: of any class if the object's is not known. What is asked for all of a mode
+        is a tensor. A class that the sources do not define has no call operator in them, but for a template that may
+        hold an object of one that they do."""
         if kind.kind == "class" and kind.is_plain:
             symbols: list[FunctionSymbol] = []
             for scope in kind.classes:
                 symbols += [f for f in self.lookup.own(scope, CALL_OPERATOR).functions if f not in symbols]
             return _Named(symbols, apart=len(kind.classes) > 1)
         if kind.kind in ("arithmetic", "toolkit", "void"):
+            return _Named([])
+        if kind.kind == "name" and "<" not in kind.name:
+            return _Named(list(self.index.unplaced.get(CALL_OPERATOR, ())), False, apart=True)
+        if any(is_whole(call.caller.text(a)) for a in call.args):
             return _Named([])
         return _Named(list(self.index.methods.get(CALL_OPERATOR, ())), False, apart=True)
 
@@ -371,7 +377,7 @@ class Names:
         if found.functions:
             return _Named(found.functions, template_args=template_args, apart=len(kind.classes) > 1)
         if found.value:
-            return self._object(self.type_of(call.caller, callee))
+            return self._object(call, self.type_of(call.caller, callee))
         return _Named([], template_args=template_args) if complete else everywhere
 
     def _object_of(self, function: Function, callee: Node) -> Type | None:

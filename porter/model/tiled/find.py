@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from tree_sitter import Node
@@ -22,8 +23,9 @@ from porter.model.facts import (
     Zero,
 )
 from porter.model.functions import Call, Function, Style
+from porter.model.library_calls import unread_macros
 from porter.model.names.index import CLASSES
-from porter.model.program import Program
+from porter.model.program import Program, Refusal
 from porter.model.recognition import Answer
 from porter.model.tiled.accumulators import Multiply, Search, Synchronization, Tiled
 from porter.model.tiled.atoms import find_arrays, read_atoms
@@ -48,6 +50,10 @@ def find_tiled(program: Program) -> Tiled | None:
             assert answer.recognizer is not None
             tiled.libraries.add(answer.recognizer.library)
     read_atoms(tiled, answers)
+    _refuse_macros(tiled, of_warpgroups)
+    for call, answer in answers if not tiled.multiplies else ():
+        if isinstance(answer.fact, Doubt) and answer.fact.kind is TiledMma and of_warpgroups(call.caller):
+            tiled.refuse(call.caller, call.node, answer.fact.what, Code.WGMMA_FORM)
     if not tiled.multiplies and not tiled.atoms and not tiled.refusals:
         return None
     _read_synchronizations(tiled, answers)
@@ -62,6 +68,22 @@ def find_tiled(program: Program) -> Tiled | None:
     find_arrays(tiled)
     Search(tiled).run()
     return tiled
+
+
+def _refuse_macros(tiled: Tiled, of_warpgroups: Callable[[Function], bool]) -> None:
+    """MMAs of warpgroups, and what opens, closes or waits for their batches, in the text of macros."""
+    program = tiled.program
+    read = {f.name for f in program.functions if f.style is Style.MACRO}
+    found = list(unread_macros(program.sources, program.facts, read, SYNCHRONIZES))
+    macros = {one.name for one in found}
+    for one in unread_macros(program.sources, program.facts, read | macros, (TiledMma,)):
+        names = [name for name in program.macros.by_name if one.name in (name, *program.macros.words(name))]
+        uses = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+        users = (f for f in program.functions if uses.search(f.text(f.body)) and f.style is not Style.HOST)
+        if any(of_warpgroups(f) for f in users):
+            found.append(one)
+    for one in found:
+        tiled.refusals.append(Refusal(None, one.path, one.at.start, one.at.end, one.what, Code.WGMMA_FORM))
 
 
 def _stands_in_another(function: Function) -> bool:

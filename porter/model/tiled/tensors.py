@@ -10,6 +10,7 @@ from tree_sitter import Node
 from porter.lang.cuda import walk
 from porter.model.facts import REGISTERS, Fragment, Tile, View
 from porter.model.functions import Call, Function, Style
+from porter.model.names.paths import is_whole
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
 
@@ -22,8 +23,6 @@ _UNEVALUATED = (
     "static_assert_declaration",
     "type_descriptor",
 )
-_WHOLE = "_"
-"""What stands for all of a mode in the arguments of a tensor."""
 
 
 class Tensors:
@@ -116,11 +115,6 @@ class Tensors:
         """Whether an expression is a call that a rule says gives registers of its own."""
         call = self.call(function, node)
         return call is not None and isinstance(self.program.facts.of_call(call), REGISTERS)
-
-
-def is_whole(coordinate: str) -> bool:
-    """Whether a coordinate is that of all elements of a mode, however it is qualified."""
-    return coordinate.rpartition("::")[2].strip() == _WHOLE
 
 
 def subscripted(node: Node | None) -> Node:

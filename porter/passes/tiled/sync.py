@@ -13,11 +13,12 @@ from porter.lang.cuda import walk
 from porter.lang.text import Span
 from porter.model.facts import Commit, Fence, Wait
 from porter.model.functions import Function
+from porter.model.names.paths import is_whole
 from porter.model.scopes import resolve
 from porter.model.tiled.accumulators import Handle, Multiply, Origin, Synchronization
 from porter.model.tiled.batches import Issue
 from porter.model.tiled.operands import in_shared_memory, may_be_in_registers
-from porter.model.tiled.tensors import is_whole, names_in
+from porter.model.tiled.tensors import names_in
 from porter.passes.tiled.context import NAMESPACE, TiledContext
 from porter.passes.tiled.operands import are_counted_together
 from porter.passes.tiled.sight import in_sight, is_visible
