@@ -149,6 +149,53 @@ def test_coordinates_of_tensors_are_no_arguments_of_call_operators(tmp_path: Pat
     assert "porter::load(acc)" in text
 
 
+IN_FLIGHT = """  warpgroup_arrive();
+  gemm(mma, tA, tB, acc);
+  warpgroup_commit_batch();
+  out(n) = saved(n);
+  warpgroup_wait<0>();
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "copy"),
+    [
+        ("", "auto saved = acc;"),
+        ("", "Tensor saved = acc;"),
+        ("", "auto const saved = (acc);"),
+        ("", "auto saved{acc};"),
+        ("auto& r = acc;", "auto saved = r;"),
+        ("auto& r = acc; auto const& q = r;", "auto saved = q;"),
+    ],
+)
+def test_a_copy_is_made_of_registers_that_are_loaded(tmp_path: Path, before: str, copy: str) -> None:
+    text = ported(tmp_path, kernel(ACC + batch() + f"  {before}\n  {copy}\n" + IN_FLIGHT + STORE))
+    assert f"  porter::load(acc);\n  {copy}\n" in text
+    # the copy has registers of its own: nothing is loaded while MMAs write the accumulator
+    assert "  porter::commit(acc);\n  out(n) = saved(n);\n  porter::wait<0>(acc);\n  porter::load(acc);\n" in text
+
+
+@pytest.mark.parametrize("view", ["auto& saved = acc;", "auto saved = acc(_, 0, _);", "auto&& saved = acc(_, _, 0);"])
+def test_a_view_is_loaded_where_it_is_used(tmp_path: Path, view: str) -> None:
+    text = ported(tmp_path, kernel(ACC + f"  {view}\n" + batch() + "  out(n) = saved(n);\n"))
+    assert "  porter::wait<0>(acc);\n  porter::load(acc);\n  out(n) = saved(n);\n" in text
+
+
+@pytest.mark.parametrize("called", ["acc", "acc(_, _, 0)"])
+def test_a_copy_of_what_callers_hand_in_is_refused(tmp_path: Path, called: str) -> None:
+    multiply = batch("c").replace("mma", "m").replace("tA, tB", "x, y")
+    step = f"  {multiply}  auto saved = c;\n{multiply}  out(0) = saved(0);\n"
+    head = "template <class M, class A, class B, class C, class D>\n__device__ void step(M m, A x, B y, C&& c, D out)"
+    before = f"{head} {{\n{step}}}\n"
+    why = refused(tmp_path, kernel(ACC + f"  step(mma, tA, tB, {called}, out);\n", before))
+    assert "`saved` is a copy of accumulator `c` or a view, as callers hand it in" in why
+
+
+def test_a_copy_that_reads_as_a_function_is_refused(tmp_path: Path) -> None:
+    why = refused(tmp_path, kernel(ACC + batch() + "  auto saved(acc);\n" + IN_FLIGHT + STORE))
+    assert "`saved(acc)` copies accumulator `acc`: write it with `=`" in why
+
+
 CONVERT = """template <class To, class Engine, class Layout>
 __device__ auto convert(Tensor<Engine, Layout> const& tensor) {
   return converted<To>(*reinterpret_cast<cutlass::Array<float, 32> const*>(tensor.data()));

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from porter.lang.cuda import walk
 from porter.lang.text import Span
 from porter.model.facts import Fragment
 from porter.model.functions import Alias, Function, Style, outermost
 from porter.model.scopes import Variable, resolve
 from porter.model.tiled.accumulators import Handle, Origin
-from porter.model.tiled.tensors import Key, holder, names_in
+from porter.model.tiled.tensors import Key, holder, initializer, names_in
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.sight import is_visible
 
+_AROUND = ("parenthesized_expression", "argument_list", "initializer_list")
 _DECLTYPE = re.compile(r"decltype\s*\((.*)\)", re.DOTALL)
 
 
@@ -43,6 +45,8 @@ class Names:
         value = declarator.child_by_field_name("value") if declarator.type == "init_declarator" else None
         kind = declaration.child_by_field_name("type")
         declared = declarator.child_by_field_name("declarator")
+        if declarator.type == "function_declarator":
+            self._refuse_in_parentheses(function, declarator)
         if value is None or kind is None or declared is None:
             return False
         if kind.type in ("primitive_type", "sized_type_specifier") and declared.type == "identifier":
@@ -55,6 +59,12 @@ class Names:
         if is_copied and (self._is_element(function, value) or self._gives_own(function, value)):
             return False
         variable = Variable(function, function.text(name), declaration=declaration, declarator=declarator)
+        copied = self._copied(function, declarator)
+        if copied is not None:
+            if copied.origin is not Origin.FRAGMENT:
+                what = f"`{variable.name}` is a copy of accumulator `{copied.name}` or a view, as callers hand it in"
+                self.context.tiled.refuse(function, value, what)
+            return False
         if variable.key in self._through:
             return False
         if value.type == "lambda_expression" and self.context.activity.within(function, value):
@@ -64,6 +74,32 @@ class Names:
             return False
         self._through[variable.key] = keys
         return True
+
+    def _refuse_in_parentheses(self, function: Function, declarator: Node) -> None:
+        """`auto saved(acc);`, which the grammar reads as a function's declaration."""
+        for node in walk(declarator):
+            name = function.text(node)
+            variable = resolve(function, node, name) if node.type == "type_identifier" else None
+            if variable is not None and variable.key in self.context.tiled.handles:
+                what = f"`{function.text(declarator)}` copies accumulator `{name}`: write it with `=`"
+                self.context.tiled.refuse(function, declarator, what)
+
+    def _copied(self, function: Function, declarator: Node) -> Handle | None:
+        """The accumulator whose registers a declaration copies as they are."""
+        declared, value = (declarator.child_by_field_name(f) for f in ("declarator", "value"))
+        if declared is None or declared.type != "identifier":
+            return None
+        while value is not None:
+            while value.type in _AROUND and len(value.named_children) == 1:
+                value = value.named_children[0]
+            variable = resolve(function, value, function.text(value)) if value.type == "identifier" else None
+            if variable is None:
+                return None
+            handle = self.context.tiled.handles.get(variable.key)
+            if handle is not None and handle.origin is not Origin.VIEW:
+                return handle if handle.array is None else None
+            value, function = initializer(variable) if variable.is_reference else None, variable.function
+        return None
 
     def _is_element(self, function: Function, value: Node) -> bool:
         """Whether a value is one register of a tensor, copied."""
@@ -154,7 +190,8 @@ class Names:
         if declared is not None and declared.start_byte <= name.start_byte < declared.end_byte:
             return True
         value = declarator.child_by_field_name("value")
-        return value is not None and self.context.tiled.tensors.root(function, value) is not None
+        is_named = value is not None and self.context.tiled.tensors.root(function, value) is not None
+        return is_named and self._copied(function, declarator) is None
 
     def _is_operand(self, function: Function, name: Node) -> bool:
         """Whether a name is what MMAs add to, or is handed to a function that is looked at on its own."""
