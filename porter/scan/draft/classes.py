@@ -18,7 +18,10 @@ from porter.model.functions import array_extents, declared_name
 POINTER = 8
 CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 """Node types."""
-BYTES = {**SIZES, "byte": 1, "cuuint32_t": 4, "cuuint64_t": 8, "uintptr_t": 8, "barrier": 8}
+BYTES = {
+    **SIZES, "byte": 1, "cuuint32_t": 4, "cuuint64_t": 8, "uintptr_t": 8, "barrier": 8, "bf16": 2, "half_t": 2,
+    "float16_t": 2, "bfloat16_t": 2, "float_e4m3_t": 1, "float_e5m2_t": 1,
+}  # fmt: skip
 """Sizes in bytes of types that host code names."""
 _WORDS = re.compile(
     r"\b(?:const|volatile|typename|struct|class|static|constexpr|inline|extern|__restrict__|__shared__|signed)\b"
@@ -35,13 +38,17 @@ class Template:
 
     @property
     def namespace(self) -> str:
-        """The namespaces that it stands in, with `::` between them."""
-        found, node = [], self.node.parent
-        while node is not None:
-            name = node.child_by_field_name("name") if node.type == "namespace_definition" else None
-            found += [text_of(name)] if name is not None else []
-            node = node.parent
-        return "::".join(reversed(found))
+        return namespace_of(self.node)
+
+
+def namespace_of(node: Node) -> str:
+    """The namespaces that something stands in, with `::` between them."""
+    found, outer = list[str](), node.parent
+    while outer is not None:
+        name = outer.child_by_field_name("name") if outer.type == "namespace_definition" else None
+        found += [text_of(name)] if name is not None else []
+        outer = outer.parent
+    return "::".join(reversed(found))
 
 
 def plain_type(text: str) -> str:
@@ -104,7 +111,13 @@ class Classes:
     def __init__(self, files: Iterable[CudaFile]) -> None:
         self.templates: dict[str, Template] = {}
         self.aliases: dict[str, str] = {}
+        self.enumerations: dict[str, str] = {}
+        """Scoped enumerations by name, with the namespaces that they stand in."""
         for file in files:
+            for node in find(file.root, "enum_specifier"):
+                name = node.child_by_field_name("name")
+                if name is not None and re.match(r"enum\s+(?:class|struct)\b", text_of(node)):
+                    self.enumerations.setdefault(text_of(name), namespace_of(node))
             for node in find(file.root, *CLASSES):
                 self._add(node)
             for node in find(file.root, "alias_declaration"):
@@ -181,6 +194,17 @@ def split_scope(text: str) -> tuple[str, str]:
         if depth == 0 and text[at - 1 : at + 1] == "::":
             return text[: at - 1].strip(), text[at + 1 :].strip()
     return "", text.strip()
+
+
+def has_nameless(template: Template) -> bool:
+    """Whether a class has a union or struct without a name among its members."""
+    return any(
+        node.type in ("field_declaration", "union_specifier", "struct_specifier")
+        and re.match(r"(?:union|struct)\b[^;{]*\{", text_of(node)) is not None
+        and not node.children_by_field_name("declarator")
+        and (node.child_by_field_name("type") or node).child_by_field_name("name") is None
+        for node in members(template)
+    )
 
 
 def fields(template: Template) -> list[tuple[str, str, list[Node], bool, str]]:

@@ -7,6 +7,7 @@ import re
 from pathlib import PurePath
 from typing import Any
 
+from porter.lang.cuda import find
 from porter.lang.lexical import lexed
 from porter.model.functions import Function
 from porter.model.program import Program
@@ -23,6 +24,11 @@ from porter.scan.draft.values import MapValue, Offset, Pointer, Record, Scope
 SAFE_SHARED = 200 * 1024
 """Bytes of dynamic shared memory that every Hopper GPU gives a block on request."""
 _MMA = re.compile(r"wgmma\s*\.\s*mma_async[\w.\s:]*?\.(f32|f16|s32)\s*\.\s*(f16|bf16|tf32|e4m3|e5m2|s8|u8)")
+_OPERANDS = re.compile(
+    r"wgmma\s*\.\s*mma_async[\w.\s:]*?\.(?:f32|f16|s32)\s*\.\s*(f16|bf16|tf32|e4m3|e5m2|s8|u8)\s*\.\s*(\w+)"
+)
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+_FORMATS = {"f16": "f16", "bf16": "bf16", "tf32": "tf32", "e4m3": "f8e4m3", "e5m2": "f8e5m2", "s8": "s8", "u8": "u8"}
 _ROW = re.compile(r"row|\bm0\b|\bm_|_m\b|\bm\b|first_m|\bbm\b", re.IGNORECASE)
 _COLUMN = re.compile(r"col|\bn0\b|\bn_|_n\b|\bn\b|first_n|\bbn\b", re.IGNORECASE)
 _TYPES = {"f32": "f32", "f64": "f64", "s32": "s32", "u32": "u32", "s64": "s64", "u64": "u64", "s8": "s8", "u8": "u8"}
@@ -84,18 +90,16 @@ class CudaDraft:
     # --- Names
 
     def _entry(self) -> str:
-        spaces, node = [], self.kernel.node.parent
-        while node is not None:
-            name = node.child_by_field_name("name") if node.type == "namespace_definition" else None
-            spaces += [cls.text_of(name)] if name is not None else []
-            node = node.parent
-        return "::".join([*reversed(spaces), self.kernel.name])
+        space = cls.namespace_of(self.kernel.node)
+        return f"{space}::{self.kernel.name}" if space else self.kernel.name
 
     def _template(self, text: str) -> Any:
         if re.fullmatch(r"-?\d+", text):
             return int(text)
         name, _ = cls.template_id(text)
         found = self.host.classes.find(name)
+        for enumeration, space in self.host.classes.enumerations.items():
+            text = re.sub(rf"(?<![\w:]){enumeration}::", f"{space}::{enumeration}::", text) if space else text
         if found is not None and "::" not in name and found.namespace:
             return f"{found.namespace}::{text}"
         return text == "true" if text in ("true", "false") else text
@@ -121,11 +125,19 @@ class CudaDraft:
         for param, argument in zip(self.kernel.params, self.facts.arguments, strict=False):
             self._pointers_in(argument, param.name)
         self.numbers += [n for name, n in self.facts.parameters if isinstance(n, Num) and self._is_size(name)]
+        self._roles()
+
+    def _roles(self) -> None:
+        """What is read and what is written."""
         unwritten = [t for t in self.tensors.values() if not t.const and t.role != "input"]
-        plain = [t for t in unwritten if not t.maps]
+        told = [t for t in unwritten if not t.maps or t.is_stored]
+        written = told or unwritten[-1:]
+        if not told and len(unwritten) > 1:
+            self.draft.guess(f"tensors.{written[0].name}", "that it is the one that is written")
         for t in self.tensors.values():
-            if not t.role:
-                t.role = "input" if t.const or (t.maps and (plain or t is not unwritten[-1])) else self._written(t)
+            t.role = t.role or (self._written(t) if any(t is w for w in written) else "input")
+            if t.role == "input" and t.maps and t.dtype == "f32" and self._operand() == "tf32":
+                t.dtype = "tf32"
 
     def _is_size(self, name: str) -> bool:
         return any(name.lower() in known for known in _SIZE_NAMES)
@@ -159,34 +171,48 @@ class CudaDraft:
                 self._maps_in(item, name)
 
     def _add_map(self, value: MapValue, param: str) -> None:
-        name = self._free(param if not value.fields else value.name)
+        name = self._free(param)
         self._names[id(value)] = name
         self.maps[name] = value
         base, _ = tensors.map_base(value)
         dtype = tensors.map_dtype(value)
         if base is None:
-            letters = _MAP_WORDS.sub("", param)
-            base = Pointer(letters.upper() if len(letters) == 1 else letters or param, "", True)
+            letters = re.sub(r"^[dg](?=[A-Z]$)", "", _MAP_WORDS.sub("", param))
+            base = self._argument(letters.upper() if len(letters) == 1 else letters or param)
+            base.const |= not self._is_stored(param)
             value.fields["base"] = base
             self.draft.guess(f"tensor_maps.{name}", "what the map is over, its box and swizzle")
         tensor = self._tensor_of(base)
-        tensor.dtype = tensor.dtype or dtype
+        is_stored = self._is_stored(param)
+        tensor.dtype = tensor.dtype or dtype or (None if is_stored else self._operand())
         tensor.maps.append(name)
-        if self._is_tf32() and tensor.dtype == "f32" and "operand" in self._read_by(param):
-            tensor.dtype = "tf32"
+        tensor.is_stored |= is_stored
+        self.facts.conditions += tensors.in_whole_tiles(value)
         shape, offset = tensors.map_shape(value), tensors.map_base(value)[1]
         if shape is not None and not tensor.shape and offset.known == 0:
             tensor.shape = shape
             strides = tensors.map_strides(value, tensors.item_size(tensor.dtype or "f16"))
-            if strides is not None and not tensors.same(strides, tensors.row_major(shape)):
-                tensor.strides = strides
+            if strides is None:
+                self.draft.guess(f"tensor_maps.{name}", "that its rows follow each other")
+            elif not tensors.same(strides, tensors.row_major(shape)):
+                tensor.shape, tensor.strides = tensors.folded(shape, strides)
+        elif shape is None and value.fields.get("rank") is not None:
+            self.draft.guess(f"tensor_maps.{name}", "that it is over the whole tensor")
 
-    def _read_by(self, param: str) -> str:
-        """`operand` for a map that is loaded from."""
-        return "" if re.search(rf"store\w*\s*\([^;]*\b{param}\b", self.text) else "operand"
+    def _argument(self, name: str) -> Pointer:
+        """The memory of this name that the kernel is handed as well, or some of its own."""
+        given = (a for a in self.facts.arguments if isinstance(a, Pointer) and a.name == name)
+        return next(given, None) or Pointer(name, "")
 
-    def _is_tf32(self) -> bool:
-        return any(kind == "tf32" for _, kind in _MMA.findall(self.code))
+    def _is_stored(self, param: str) -> bool:
+        """Whether a tensor map is stored through, by the name of what it is handed to."""
+        call = rf"store[\w:]*\s*(?:<[^;()]*>)?\s*\([^;]*\b{param}\b"
+        return re.search(call, self.text, re.IGNORECASE) is not None
+
+    def _operand(self) -> str | None:
+        """The number format of all MMAs' operands, None if there are several."""
+        kinds = {kind for pair in _OPERANDS.findall(self.code) for kind in pair}
+        return _FORMATS.get(kinds.pop()) if len(kinds) == 1 else None
 
     def _tensor_of(self, base: Pointer) -> Tensor:
         if id(base) not in self._names:
@@ -201,10 +227,19 @@ class CudaDraft:
         if isinstance(value, Pointer):
             tensor = self._tensor_of(value)
             self._in_kernel.setdefault(tensor.name, param)
+            tensor.const |= not tensor.maps and not self._is_used(param)
             self._as_declared(tensor, param)
         elif isinstance(value, Record):
             for name, item in value.items.items():
                 self._pointers_in(item, name)
+
+    def _is_used(self, param: str) -> bool:
+        """Whether the kernel's own text has a parameter, or a macro; a member of one may be used anywhere."""
+        if not any(p.name == param for p in self.kernel.params):
+            return True
+        word = rf"\b{param}\b"
+        macros = (m.group() for m in _MACRO.finditer(self.code))
+        return re.search(word, self.body) is not None or any(re.search(word, text) for text in macros)
 
     def _as_declared(self, tensor: Tensor, param: str) -> None:
         """What the kernel's own parameter says of the memory that it points to."""
@@ -270,6 +305,8 @@ class CudaDraft:
         results = []
         for output, one in zip(outputs, products, strict=False):
             text = epilogue.around(one.expression)
+            if len(output.shape) == 2 and references.texts(output) == one.shape[::-1] != one.shape:
+                text = f"({text}).T"
             results.append(f"{output.name} + {text}" if output.role == "inout" else text)
         why = "a matrix product" + (" with its epilogue" if epilogue != Epilogue() else "")
         if len(outputs) > count:
@@ -461,7 +498,7 @@ class CudaDraft:
         cluster = facts.cluster or cluster_of(self.kernel)
         if cluster is not None:
             found["cluster"] = [c.written() for c in cluster]
-        if facts.dynamic_smem is None and "extern __shared__" in self.text:
+        if facts.dynamic_smem is None and (self.has_host or "extern __shared__" in self.text):
             found["dynamic_smem"] = SAFE_SHARED
             self.draft.notes["launch.dynamic_smem"] = "more than it needs does no harm"
         elif facts.dynamic_smem is not None and facts.dynamic_smem.known != 0:
@@ -483,7 +520,10 @@ class CudaDraft:
 
     def _param(self, value: Any, index: int) -> Any:
         if isinstance(value, MapValue):
-            return self._names[id(value)]
+            name = self._names[id(value)]
+            node = self.kernel.params[index].node
+            by_address = node is not None and any(True for _ in find(node, "pointer_declarator"))
+            return {"address_of": name} if by_address else name
         if isinstance(value, Pointer):
             return self._names[id(value)]
         if isinstance(value, Offset):

@@ -60,6 +60,7 @@ class Host(Statements):
         super().__init__(cls.Classes(program.sources.files.values()))
         self.program, self.kernel = program, kernel
         self.kernels = {f.name for f in program.kernels}
+        self.globals = Scope()
         self._by_name: dict[str, list[Function]] = {}
         for function in program.functions:
             if function.style in (Style.HOST, Style.DEVICE, Style.METHOD):
@@ -70,7 +71,8 @@ class Host(Statements):
     def launch_of(self, root: Function) -> LaunchFacts | None:
         """The first launch of the kernel that a function comes to, with names for what it is handed."""
         self.conditions, self.parameters, self.depth = [], [], 0
-        scope = Scope(function=root)
+        self.globals = Scope()
+        scope = Scope(self.globals, function=root)
         for param in root.params:
             value = self.parameter(param.node, param.name, scope, root.name == "main")
             scope.names[param.name] = value
@@ -123,10 +125,13 @@ class Host(Statements):
                 found.items[name] = None
         return found
 
-    def call(self, function: Function, arguments: list[Any], template: tuple[str, ...]) -> Any:
+    def call(
+        self, function: Function, arguments: list[Any], template: tuple[str, ...], within: Scope | None = None
+    ) -> Any:
+        """`within`: the class whose static method it is, with its template arguments."""
         if self.depth > DEEPEST:
             return None
-        scope = Scope(function=function)
+        scope = Scope(within or self.globals, function=function)
         for name, text in zip(function.template_params, template, strict=False):
             scope.types[name] = text
         for param, value in zip(function.params, arguments, strict=False):
@@ -297,6 +302,8 @@ class Host(Statements):
             return Offset(a, b)
         if isinstance(a, Offset) and isinstance(b, Num) and op == "+":
             return Offset(a.base, nums.apply("+", a.elements, b))
+        if isinstance(a, list) and isinstance(b, Num) and isinstance(b.known, int) and op == "+":
+            return a[max(b.known, 0) :]
         if not isinstance(a, Num) or not isinstance(b, Num):
             return None
         if op in _SHIFTS:
@@ -339,7 +346,7 @@ class Host(Statements):
     def _assign(self, target: Node, value: Any, scope: Scope) -> None:
         if target.type == "identifier":
             name = cls.text_of(target)
-            holder = scope.holder(name) or scope
+            holder = scope.holder(name) or self.globals
             old = holder.names.get(name)
             if isinstance(old, MapValue) and isinstance(value, MapValue):
                 value.name = name
@@ -439,6 +446,15 @@ class Host(Statements):
             self._written_through(given, scope)
         return found
 
+    def _class_of_call(self, text: str, function: Function, scope: Scope) -> Scope | None:
+        """The class that a call names, or that it stands in itself."""
+        head, _ = cls.split_scope(text)
+        if head:
+            owner, inner = self._class(head, scope)
+            return inner if owner is not None else None
+        own = function.owner.split("::")[-1]
+        return next((s for s in scope.levels() if "class" in s.names and s.names["class"].name == own), None)
+
     def _written_through(self, given: list[Node], scope: Scope) -> None:
         """Numbers whose addresses an unknown function takes are what it makes of them."""
         whole = " ".join(map(cls.text_of, given))
@@ -455,13 +471,8 @@ class Host(Statements):
             return self._encoded(values)
         if last in _LAUNCHERS or last.startswith("cudaLaunchKernelEx"):
             return self._launched_by_call(last, values)
-        if last in ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync") and len(values) > 1:
-            if isinstance(values[0], Pointer) and isinstance(values[1], Num):
-                values[0].nbytes = values[1]
-            return None
-        if last in ("cudaMemset", "cudaMemsetAsync") and values and isinstance(values[0], Pointer):
-            values[0].zeroed = len(values) > 1 and isinstance(values[1], Num) and values[1].known == 0
-            return None
+        if last.startswith(("cudaMalloc", "cudaMem")):
+            return _of_memory(last, values)
         if last in ("empty", "zeros", "empty_like") and values and isinstance(values[0], list):
             return Pointer("out", "", extents=tuple(v for v in values[0] if isinstance(v, Num)))
         held = scope.holder(text)
@@ -469,7 +480,8 @@ class Host(Statements):
             return self._call_lambda(held.names[text], values)
         function = self._function(last, len(values))
         if function is not None:
-            return self.call(function, values, tuple(self.argument(t, scope) for t in template))
+            given = tuple(self.argument(t, scope) for t in template)
+            return self.call(function, values, given, self._class_of_call(text, function, scope))
         if _CHECKS.search(last) and values and isinstance(values[0], Num) and values[0].known is None:
             self.conditions.append(values[0])
             return None
@@ -556,7 +568,7 @@ class Host(Statements):
             given = values[2:]
             if last.endswith("C") and given and isinstance(given[0], list):
                 given = given[0]
-            smem = config.get("dynamicSmemBytes") or nums.const(0)
+            smem = config.get("dynamicSmemBytes", nums.const(0))
             self._arrive(values[1], config.get("gridDim"), config.get("blockDim"), smem, given,
                          _cluster_of(config.get("attrs")), _is_cooperative(config.get("attrs")))  # fmt: skip
 
@@ -571,6 +583,19 @@ class Host(Statements):
                 smem if isinstance(smem, Num) else None, given, cooperative, list(self.conditions), self.parameters,
             )
         )  # fmt: skip
+
+
+def _of_memory(function: str, values: list[Any]) -> None:
+    """What the CUDA runtime does with memory."""
+    if len(values) < 2:
+        return
+    target, given = values[0], values[1]
+    if isinstance(target, MapValue) and isinstance(given, MapValue):
+        target.fields = given.fields
+    elif isinstance(target, Pointer) and isinstance(given, Num) and function.startswith("cudaMalloc"):
+        target.nbytes = given
+    elif isinstance(target, Pointer) and function.startswith("cudaMemset"):
+        target.zeroed = isinstance(given, Num) and given.known == 0
 
 
 def _three(value: Any) -> tuple[Num, ...] | None:

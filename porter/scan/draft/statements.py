@@ -145,7 +145,7 @@ class Statements(Types):
         if value is None and extents:
             return [MapValue(f"{name}{i}") for i in range(16)] if kind == "CUtensorMap" else [None] * 16
         if value is None and pointer:
-            return Pointer(name, kind)
+            return MapValue(name) if kind == "CUtensorMap" else Pointer(name, kind)
         if kind == "CUtensorMap" and not pointer:
             found = self.value(value, scope) if value is not None else None
             if isinstance(found, MapValue):
@@ -189,6 +189,8 @@ class Statements(Types):
         if kind.split("::")[-1] == "cudaLaunchConfig_t":
             names = ["gridDim", "blockDim", "dynamicSmemBytes", "stream", "attrs", "numAttrs"]
         record.items.update(dict.fromkeys(names))
+        if "dynamicSmemBytes" in names:
+            record.items["dynamicSmemBytes"] = nums.const(0)
         for name, item in zip(names, items, strict=False):
             if item.type != "initializer_pair":
                 record.items[name] = self.value(item, scope)

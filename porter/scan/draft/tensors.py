@@ -53,6 +53,8 @@ class Tensor:
     zeroed: bool = False
     maps: list[str] = field(default_factory=list)
     role: str = ""
+    is_stored: bool = False
+    """Whether a tensor map of it is stored through."""
 
 
 def map_shape(value: MapValue) -> tuple[Num, ...] | None:
@@ -62,6 +64,19 @@ def map_shape(value: MapValue) -> tuple[Num, ...] | None:
         return None
     found = dims[: rank.known]
     return tuple(reversed(found)) if all(isinstance(d, Num) for d in found) and len(found) == rank.known else None
+
+
+def in_whole_tiles(value: MapValue) -> list[Num]:
+    """Make `x // 64 * 64` of a tensor map's extents `x`, and say what that asks of the sizes."""
+    found, conditions = value.fields.get("dims"), []
+    dims = found if isinstance(found, list) else []
+    for at, extent in enumerate(dims):
+        parts = extent.args if isinstance(extent, Num) and extent.op == "*" else ()
+        for part, other in (parts, parts[::-1]) if len(parts) == 2 else ():
+            if part.op == "//" and part.args[1] == other and other.known:
+                dims[at] = part.args[0]
+                conditions.append(nums.apply("==", nums.apply("%", *part.args), nums.const(0)))
+    return conditions
 
 
 def map_base(value: MapValue) -> tuple[Pointer | None, Num]:
@@ -88,6 +103,16 @@ def map_strides(value: MapValue, itemsize: int) -> tuple[Num, ...] | None:
         return None
     inside = [_elements(s, itemsize) for s in found if isinstance(s, Num)]
     return (*reversed(inside), nums.const(1))
+
+
+def folded(shape: tuple[Num, ...], strides: tuple[Num, ...]) -> tuple[tuple[Num, ...], tuple[Num, ...]]:
+    """A matrix that a tensor map sees as columns of tiles (x / 64, rows, 64) is what it is in memory: (rows, x), dense.
+    Else the shape and strides that are given."""
+    if len(shape) == 3 and shape[0].op == "//" and shape[0].args[1] == shape[2] == strides[0] and strides[2].known == 1:
+        whole = shape[0].args[0]
+        if same((strides[1],), (whole,)):
+            return (shape[1], whole), ()
+    return shape, strides
 
 
 def _elements(nbytes: Num, itemsize: int) -> Num:

@@ -30,7 +30,7 @@ class Types(ABC):
 
     def resolve(self, text: str, scope: Scope | None) -> str:
         """A type with the aliases and template parameters in it replaced."""
-        text = cls.plain_type(text)
+        text = self._injected(cls.plain_type(text), scope)
         for _ in range(8):
             name, arguments = cls.template_id(text)
             head, last = cls.split_scope(text)
@@ -54,6 +54,15 @@ class Types(ABC):
             if known is None or cls.plain_type(known) == text:
                 break
             text = cls.plain_type(known)
+        return text
+
+    def _injected(self, text: str, scope: Scope | None) -> str:
+        """In a class template its name means the class with the arguments that it has."""
+        for level in scope.levels() if scope is not None else ():
+            own = level.names.get("class")
+            if own is not None and own.name == text and own.params:
+                given = [level.types.get(param) for param, _ in own.params]
+                return f"{text}<{', '.join(map(str, given))}>" if None not in given else text
         return text
 
     def _alias_in(self, holder: str, name: str, scope: Scope | None) -> str | None:
@@ -92,9 +101,14 @@ class Types(ABC):
         """A template argument as a number or a type."""
         node = cls.expression(text) if re.search(r"\w", text) else None
         found = self.value(node, scope) if node is not None and scope is not None else None
-        if isinstance(found, Num) and found.known is not None:
+        if isinstance(found, Num) and found.known is not None and not self._is_enumerator(text, scope):
             return str(found.known).lower() if isinstance(found.known, bool) else str(found.known)
         return self.resolve(text, scope)
+
+    def _is_enumerator(self, text: str, scope: Scope | None) -> bool:
+        """Whether a name may be of a scoped enumeration: no number stands for it."""
+        head, _ = cls.split_scope(text)
+        return bool(re.fullmatch(r"\w+(?:::\w+)*", head)) and self._class(head, scope)[0] is None
 
     def bytes_of(self, text: str, scope: Scope | None) -> tuple[int, int] | None:
         """Size and alignment of a type in bytes, None if that is not known."""
@@ -118,7 +132,7 @@ class Types(ABC):
     def _laid_out(self, template: cls.Template, scope: Scope) -> tuple[int, int] | None:
         body = template.node.child_by_field_name("body")
         head = cls.text_of(template.node)[: (body.start_byte - template.node.start_byte) if body is not None else 0]
-        if any(c.type == "base_class_clause" for c in template.node.named_children):
+        if any(c.type == "base_class_clause" for c in template.node.named_children) or cls.has_nameless(template):
             return None
         size, align = 0, self._aligned(head, scope)
         for _, kind, extents, pointer, whole in cls.fields(template):
