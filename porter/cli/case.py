@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,16 @@ from porter.scan.draft.new import draft_case, has_main
 from porter.verify.capture.program import CaptureOptions
 from porter.verify.capture.simulated import capture_simulated
 from porter.verify.capture.write import Source, write_cases
-from porter.verify.case import CASE_FILE, load_case
+from porter.verify.case import CASE_FILE, Case, load_case
 from porter.verify.drafted import Agreement, against_launch
 from porter.verify.problem import bind
 from porter.verify.program import build_runtime
 from porter.verify.program.source import executable_of
+from porter.verify.record import environment
+from porter.verify.yaml_file import load_yaml
 
+LONGEST_RUN = 20_000_000
+"""Warp instructions of a launch that nobody asked for."""
 MOST_GUESSES = 3
 """Values that somebody can be asked to fill in."""
 
@@ -67,7 +73,11 @@ def case_new(
             require_file(program, "case new --program")
             request = (program, arguments, include_dirs, defines, flags)
             try:
-                notes += _held_against(session, draft, target, request)
+                said, recorded = _held_against(session, draft, target, kernel, request)
+                notes += said
+                if recorded is not None:
+                    _take_back(files)
+                    return _of_launch(session, kernel, recorded, notes)
             except PorterError as error:
                 if not own:
                     raise
@@ -79,8 +89,13 @@ def case_new(
     except PorterError:
         _take_back(files)
         raise
-    notes += _complaints(target)
-    notes += _objects(draft)
+    notes += [*_complaints(target), *_objects(draft)]
+    return _of_draft(session, kernel, draft, files, notes)
+
+
+def _of_draft(
+    session: Session, kernel: Path, draft: Draft, files: Mapping[Path, bytes], notes: list[Diagnostic]
+) -> ExitCode:
     session.report(notes)
     session.show(*(Text(f"wrote {path}") for path in files))
     session.show(*(Text(f"guess: {where}: {why}") for where, why in draft.guesses.items()))
@@ -95,13 +110,26 @@ def case_new(
     return ExitCode.OK
 
 
+def _of_launch(session: Session, kernel: Path, case: Path, notes: list[Diagnostic]) -> ExitCode:
+    """The case is a recorded launch."""
+    session.report(notes)
+    session.show(Text(f"wrote {case}"), Text(f"0 guesses; next: porter verify {case.parent}"))
+    body = {"written": [str(case)], "guesses": [], "case": load_yaml(case, "case"),
+            "diagnostics": report_json.diagnostics(notes)}  # fmt: skip
+    session.write_json(report_json.document("case-new", ExitCode.OK, body))
+    return ExitCode.OK
+
+
 def _take_back(files: dict[Path, bytes]) -> None:
     for path in files:
         path.unlink(missing_ok=True)
 
 
-def _held_against(session: Session, draft: Draft, target: Path, request: tuple[Any, ...]) -> list[Diagnostic]:
-    """Run the program, and hold its first launch of the kernel against the draft."""
+def _held_against(
+    session: Session, draft: Draft, target: Path, kernel: Path, request: tuple[Any, ...]
+) -> tuple[list[Diagnostic], Path | None]:
+    """Run the program, and hold its first launch of the kernel against the draft. Where more is open than somebody can
+    be asked for, the launch itself becomes the case."""
     program, arguments, include_dirs, defines, flags = request
     toolkit = find_toolkit(session.toolkit)
     name = str(draft.fields["entry"]).split("::")[-1]
@@ -111,17 +139,33 @@ def _held_against(session: Session, draft: Draft, target: Path, request: tuple[A
         folder = Path(scratch)
         wanted = program_request(program, arguments, None, include_dirs, defines, flags, (), tell=tell)
         executable = executable_of(wanted, toolkit, folder)
-        options = CaptureOptions(rf"\b{re.escape(name)}\b", 1)
+        budget = LONGEST_RUN if program == kernel else CaptureOptions.budget
+        options = CaptureOptions(rf"\b{re.escape(name)}\b", 1, stops=True, budget=budget)
         captured, notes = capture_simulated(
             [str(executable), *arguments], folder, options, None, 4, build_runtime(toolkit)
         )
         written = write_cases(captured, folder / "cases", {}, Source(None, ()), None)
         if not written.cases:
             reason = written.refusals[0].text if written.refusals else f"it launches no {function_name(name)}"
-            return [*notes, Diagnostic(Code.CAPTURE_NOTHING, None, {"program": str(program), "reason": reason})]
-        agreement = against_launch(load_case(target), load_case(written.cases[0]))
-    _taken_over(draft, agreement)
-    return list(notes)
+            said = Diagnostic(Code.CAPTURE_NOTHING, None, {"program": str(program), "reason": reason})
+            return [*notes, said], None
+        mine = _loaded(target)
+        if mine is not None:
+            _taken_over(draft, against_launch(mine, load_case(written.cases[0])))
+            if len(draft.guesses) <= MOST_GUESSES:
+                return list(notes), None
+        facts = environment(shlex.join([str(program), *arguments]))
+        (case,) = write_cases(captured, target.parent, facts, Source(kernel, include_dirs)).cases
+    values = {"kernel": name, "program": str(program), "count": len(draft.guesses)}
+    return [*notes, Diagnostic(Code.DRAFT_RECORDED, None, values)], case
+
+
+def _loaded(target: Path) -> Case | None:
+    """The draft as a case, None if it says too little to be one."""
+    try:
+        return load_case(target)
+    except PorterError:
+        return None
 
 
 def _taken_over(draft: Draft, agreement: Agreement) -> None:

@@ -196,6 +196,7 @@ class Code(Enum):
     CAPTURE_NOTHING = verification.CAPTURE_NOTHING
     DRAFT_NOT_RUN = verification.DRAFT_NOT_RUN
     DRAFT_OBJECTS = verification.DRAFT_OBJECTS
+    DRAFT_RECORDED = verification.DRAFT_RECORDED
     CAPTURE_LEFT_OUT = verification.CAPTURE_LEFT_OUT
     CAPTURE_NO_SOURCE = verification.CAPTURE_NO_SOURCE
     GRADE_UNKNOWN = verification.GRADE_UNKNOWN

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.diagnostics.types import ExitCode, error, warning
+from porter.diagnostics.types import ExitCode, error, note, warning
 
 CASE_NOT_FOUND = error(
     "PT5001",
@@ -368,7 +368,15 @@ DRAFT_OBJECTS = warning(
     "what {count} parameters of {kernel} hold is not known: {names}",
     "Objects such as CuTe's layouts, copies and tensor map atoms are made by the library's own code, which no draft "
     "follows; what they hold is in the bytes of a launch.",
-    "Make a case of a launch instead: `porter capture -o DIR -- PROGRAM`.",
+    "Make a case of a launch instead: `porter case new KERNEL --program PROGRAM -- ARGUMENTS` runs a program on the "
+    "simulator, `porter capture -o DIR -- PROGRAM` on a GPU.",
+)
+DRAFT_RECORDED = note(
+    "PT5071",
+    "the case of {kernel} is the launch of {program}: a draft of it would have {count} guesses",
+    "Objects of a library, such as CuTe's copies and layouts, stand in the bytes of the launch. The case has its "
+    "inputs and what the kernel made of them, and no other sizes.",
+    "For other sizes run the program with other arguments.",
 )
 CAPTURE_LEFT_OUT = warning(
     "PT5064",

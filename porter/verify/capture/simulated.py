@@ -7,6 +7,7 @@ import re
 import struct
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -30,33 +31,37 @@ def capture_simulated(
     multiprocessors: int = 8,
     runtime: Path | None = None,
 ) -> tuple[Captured, tuple[Diagnostic, ...]]:
-    """Run `command` to its end on the simulator, with the hardware's arithmetic; the files of its launches lie
+    """Run `command` on the simulator, with the hardware's arithmetic; the files of its launches lie
     below `folder`. Also gives what the simulator could not answer.
 
     Raises:
         PorterError: what `porter.verify.program.run_program` raises.
     """
     recorder = _Recorder(folder, options)
-    outcome = run_program(
-        Path(command[0]),
-        command[1:],
-        ProgramOptions(
-            simulator=Options(arithmetic="exact"),
-            target=target,
-            multiprocessors=multiprocessors,
-            on_launch=recorder,
-            runtime=runtime,
-        ),
+    settings = ProgramOptions(
+        simulator=Options(arithmetic="exact", max_warp_instructions=options.budget),
+        target=target,
+        multiprocessors=multiprocessors,
+        on_launch=recorder,
+        runtime=runtime,
     )
-    sys.stderr.write(outcome.stdout + outcome.stderr)
+    status, diagnostics = 0, tuple[Diagnostic, ...]()
+    with suppress(_Enough):
+        outcome = run_program(Path(command[0]), command[1:], settings)
+        sys.stderr.write(outcome.stdout + outcome.stderr)
+        status, diagnostics = outcome.exit_status, outcome.diagnostics
     captured = Captured(
         tuple(recorder.launches),
         tuple(dict.fromkeys(recorder.images)),
         tuple(dict.fromkeys(recorder.refusals)),
         {"name": "simulator"},
-        outcome.exit_status,
+        status,
     )
-    return captured, outcome.diagnostics
+    return captured, diagnostics
+
+
+class _Enough(Exception):
+    """All launches that are wanted were made."""
 
 
 class _Recorder:
@@ -76,6 +81,8 @@ class _Recorder:
             self._before = self._begin(launch, memory)
         elif self._before is not None:
             self._end(launch, memory, self._before)
+            if self.options.stops and len(self.launches) + len(self.refusals) >= self.options.limit:
+                raise _Enough
 
     def _begin(self, launch: LaunchRecord, memory: GlobalMemory) -> list[tuple[Area, bytes]] | None:
         wanted = re.compile(self.options.kernel)
