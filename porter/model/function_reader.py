@@ -56,13 +56,14 @@ def uses_of_object_macros(functions: list[Function]) -> None:
 def _definition(file: CudaFile, node: Node) -> Function | None:
     body = node.child_by_field_name("body")
     declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "function_declarator":
+    while declarator is not None and declarator.type not in ("function_declarator", "operator_cast"):
         declarator = declarator.child_by_field_name("declarator") or next(
-            (c for c in declarator.named_children if c.type.endswith("declarator")), None
+            (c for c in declarator.named_children if c.type.endswith("declarator") or c.type == "operator_cast"), None
         )
     if body is None or declarator is None or body.type != "compound_statement":
         return None
-    name_node = declarator.child_by_field_name("declarator")
+    converts = declarator.type == "operator_cast"
+    name_node = declarator if converts else declarator.child_by_field_name("declarator")
     if name_node is None:
         return None
     if name_node.type in ("qualified_identifier", "template_function"):

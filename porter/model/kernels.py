@@ -19,7 +19,7 @@ from porter.model.program import Program, TensorCoreStatement
 from porter.model.roles import WarpgroupRoles, warpgroup_roles
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 from porter.model.thread_values import ThreadValues
-from porter.model.threads import Threads, ends_thread
+from porter.model.threads import Threads
 from porter.ptx.arch import WARP, Limits
 
 SHARED = "__shared__"
@@ -147,6 +147,8 @@ def setup_position(program: Program, function: Function, runs_mma: Callable[[Nod
     """The first top-level statement that uses the tensor core, as `runs_mma` says, or that lets some threads of a CTA
     leave or go their own way for good before it."""
     threads = Threads(program)
+    leaving = [n.start_byte for n in threads.leaving(function) if threads.may_part(function, n, function.body)]
+    leaving += [n.start_byte for n in function.own_nodes("goto_statement")]
     previous_pragma: Node | None = None
     for node in top_level(function):
         if node.type == "preproc_call":
@@ -154,20 +156,10 @@ def setup_position(program: Program, function: Function, runs_mma: Callable[[Nod
             continue
         if runs_mma(node):
             return previous_pragma or node
-        if node.type == "if_statement" and _may_leave(function, node):
-            condition = node.child_by_field_name("condition")
-            if condition is None or threads.differ(function, condition):
-                return previous_pragma or node
+        if any(node.start_byte <= at < node.end_byte for at in leaving):
+            return previous_pragma or node
         previous_pragma = None
     return None
-
-
-def _may_leave(function: Function, node: Node) -> bool:
-    """Whether threads may end in a statement."""
-    ending = [s.node.start_byte for s in function.asm if ends_thread(s)]
-    return any(True for _ in find(node, "return_statement")) or any(
-        node.start_byte <= at < node.end_byte for at in ending
-    )
 
 
 def _has_dynamic_shared(program: Program) -> bool:

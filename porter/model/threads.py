@@ -21,14 +21,26 @@ from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS
 from porter.ptx.special import PER_THREAD
 
-_EXIT = re.compile(r"(?<![\w.])exit\s*;")
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_END = r"(?:exit|ret(?:\.uni)?)"
+_ENDS = re.compile(rf"(?:^|[;:{{}}]|@!?\s*[\w%$]+\s)\s*{_END}\s*(?:;|\}}|$)")
+_ONLY_ENDS = re.compile(rf"\s*{_END}\s*;?\s*")
 
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+_LEAVING = frozenset({"return", "goto", "exit", "ret"})
+_ASKING = re.compile(r"\b(?:if|while|for|switch)\b|\?|&&|\|\||@")
+_TO_A_LOOP = ("break_statement", "continue_statement")
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
 
 
 def ends_thread(statement: AsmStatement) -> bool:
-    """Whether an asm statement has an `exit` (PTX ISA 9.7.13.4)."""
-    return _EXIT.search(statement.template) is not None
+    """Whether an asm statement has an `exit`, or a `ret`, which ends a kernel (PTX ISA 9.7.12.6, 9.7.12.7)."""
+    return _ENDS.search(_COMMENT.sub(" ", statement.template)) is not None
+
+
+def only_ends_thread(statement: AsmStatement) -> bool:
+    """Whether that is all that it does."""
+    return _ONLY_ENDS.fullmatch(_COMMENT.sub(" ", statement.template)) is not None
 
 
 class Threads:
@@ -41,6 +53,8 @@ class Threads:
         self._calls: dict[CudaFile, dict[int, Call]] = {}
         self._macros = program.macros
         self._leaving: dict[int, list[Node]] = {}
+        self._asking: set[int] = set()
+        """ids of uses of macros that leave on a condition of their own."""
 
     def differ(self, function: Function, node: Node) -> bool:
         """Whether an expression may have another value in another thread."""
@@ -177,23 +191,47 @@ class Threads:
             target = _target(leaving, function)
             if leaving.start_byte >= at or not _inside(node, target):
                 continue
-            if leaving.type in ("return_statement", "gnu_asm_expression"):
+            if leaving.type not in _TO_A_LOOP:
                 # who returns has no part in what the warp does later
                 met = not returns or any(
                     m.start_byte > leaving.start_byte and not _other_arm(m, leaving) for m in meetings
                 )
             else:
                 met = any(leaving.start_byte < m.start_byte < at and not _other_arm(m, leaving) for m in meetings)
-            if not met and self.splits(function, leaving, _common(leaving, node)):
+            if not met and self.may_part(function, leaving, _common(leaving, node)):
                 return True
         return False
+
+    def may_part(self, function: Function, leaving: Node, outer: Node) -> bool:
+        """Whether only some threads may leave at one of `leaving`, of those that come to `outer`."""
+        return self.asks(leaving) or self.splits(function, leaving, outer)
+
+    def asks(self, leaving: Node) -> bool:
+        """Whether one of `leaving` is a macro with a condition of its own."""
+        return leaving.id in self._asking
+
+    def leaving(self, function: Function) -> list[Node]:
+        """Where threads may leave a function: its returns, asm that ends them, and uses of macros that may do so."""
+        found = [*function.own_nodes("return_statement"), *(s.node for s in function.asm if ends_thread(s))]
+        start, end = function.body.start_byte + function.shift, function.body.end_byte + function.shift
+        for match in _WORD.finditer(function.file.lexed.plain, start, end) if self._macros.by_name else ():
+            name = match.group().decode()
+            if name not in self._macros.by_name or _LEAVING.isdisjoint(self._macros.words(name)):
+                continue
+            at = match.start() - function.shift, match.end() - function.shift
+            node = function.body.descendant_for_byte_range(*at)
+            if node is not None:
+                found.append(node)
+                if _ASKING.search(self._macros.text(name)):
+                    self._asking.add(node.id)
+        return found
 
     def _exits(self, function: Function) -> list[Node]:
         found = self._leaving.get(id(function))
         if found is None:
-            exits = [*find(function.body, "return_statement", "break_statement", "continue_statement")]
-            exits += [s.node for s in function.asm if ends_thread(s)]
-            found = self._leaving[id(function)] = [e for e in exits if self.splits(function, e, function.body)]
+            exits = [*find(function.body, "return_statement", *_TO_A_LOOP), *self.leaving(function)]
+            exits = list({e.id: e for e in exits}.values())
+            found = self._leaving[id(function)] = [e for e in exits if self.may_part(function, e, function.body)]
         return found
 
 
@@ -204,7 +242,7 @@ def _inside(node: Node, outer: Node) -> bool:
 def _target(leaving: Node, function: Function) -> Node:
     """What an exit leaves, or goes to the next turn of: a loop, a switch, a lambda or the function."""
     kinds: tuple[str, ...] = ("lambda_expression",)
-    if leaving.type not in ("return_statement", "gnu_asm_expression"):
+    if leaving.type in _TO_A_LOOP:
         kinds += (*LOOPS, "switch_statement") if leaving.type == "break_statement" else LOOPS
     current = leaving
     while current.parent is not None and current.id != function.body.id and current.type not in kinds:

@@ -12,7 +12,7 @@ from porter.model.functions import Function
 from porter.model.program import Program
 from porter.model.scopes import LOOPS, resolve
 from porter.model.thread_values import ThreadValues
-from porter.model.threads import Threads, ends_thread
+from porter.model.threads import Threads
 from porter.ptx.arch import Limits
 
 _BRANCHES = ("if_statement", "switch_statement", *LOOPS)
@@ -30,10 +30,12 @@ class Warps:
     def returns_apart(self, function: Function, behind: int) -> list[Node]:
         """The returns of a function, behind a byte offset of its tree and outside of lambdas, that some lanes of a
         warp may take and others not."""
-        leaving = [*function.own_nodes("return_statement"), *(s.node for s in function.asm if ends_thread(s))]
+        leaving = self.threads.leaving(function)
         return [node for node in leaving if node.start_byte >= behind and self._parted(function, node)]
 
     def _parted(self, function: Function, node: Node) -> bool:
+        if self.threads.asks(node):
+            return True
         inner, current = node, node.parent
         while current is not None and inner.id != function.body.id:
             condition = current.child_by_field_name("condition") if current.type in _BRANCHES else None

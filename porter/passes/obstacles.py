@@ -5,16 +5,18 @@ that only the preprocessor sees, and the helpers of an earlier port. And what a 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.cuda import location
 from porter.lang.macros import Macros
 from porter.lang.text import Span
 from porter.model.dynamic_shared import asked_for
-from porter.model.functions import Function
-from porter.model.threads import ends_thread
+from porter.model.functions import Function, Style
+from porter.model.threads import ends_thread, only_ends_thread
 from porter.passes.context import PortContext
 from porter.passes.helpers import NAMESPACE
+from porter.passes.mentions import Mentions
 from porter.ptx.arch import SHARED_LIMIT
 from porter.ptx.swizzle import PERIOD
 from porter.ptx.wgmma import M
@@ -23,6 +25,8 @@ RULE = "PTR140"
 SHARED_BYTES = PERIOD
 """Static shared memory of a port in front of dynamic shared memory, which keeps its alignment."""
 _HELPERS = re.compile(rb"^namespace %b \{[^}]*?constexpr uint32_t kRing = " % NAMESPACE.encode(), re.MULTILINE)
+_ENDING_CALLS = ("exit", "__nvvm_exit")
+"""`cuda::ptx::exit`; that of C takes an argument."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -47,24 +51,33 @@ def _barriers_taken(context: PortContext) -> None:
 
 def _threads_that_exit(context: PortContext) -> None:
     """`exit` in asm passes by the end of the kernel, where Tensor Memory is freed: in a kernel it becomes a return."""
-    reached = [k.function for k in context.kernels]
-    for function in context.program.functions:
-        for statement in function.asm:
-            if not ends_thread(statement):
-                continue
-            whole = statement.template.strip() == "exit;" and function.shift == 0
-            if whole and any(function is k for k in reached):
-                text = function.file.text(statement.span)
-                context.edit(RULE, function, statement.span, "return;" if text.rstrip().endswith(";") else "return")
-                continue
-            callers = context.program.reaching([function])
-            if any(id(k) in callers for k in reached):
-                context.report(
-                    Code.ACCUMULATOR_USE,
-                    function,
-                    statement.span,
-                    what="threads that `exit` in asm never come to where Tensor Memory is freed",
-                )
+    program, ported = context.program, {id(k.function) for k in context.kernels}
+    ending = {id(f): places for f in program.functions if (places := list(_ends(context, f)))}
+    if not ending:
+        return
+    # a name that is handed on or given another, a constructor and an operator are called where no call is seen
+    reaching = program.reaching(f for f in program.functions if id(f) in ending)
+    coming = [f for f in program.functions if id(f) in reaching and f.style is not Style.LAMBDA]
+    understood = set(map(id, Mentions(program, coming).understood(coming)))
+    for function in program.functions:
+        callers = program.reaching([function]) if id(function) in ending else set()
+        reached = bool(callers & ported) or any(id(f) in callers - understood for f in coming)
+        for span, alone in ending.get(id(function), ()):
+            if id(function) in ported and alone:
+                text = function.file.text(span)
+                context.edit(RULE, function, span, "return;" if text.rstrip().endswith(";") else "return")
+            elif reached:
+                what = "threads that `exit` in asm never come to where Tensor Memory is freed"
+                context.report(Code.ACCUMULATOR_USE, function, span, what=what)
+
+
+def _ends(context: PortContext, function: Function) -> Iterator[tuple[Span, bool]]:
+    """Where a function ends a thread, and whether it does nothing else there."""
+    for statement in filter(ends_thread, function.asm):
+        yield statement.span, only_ends_thread(statement)
+    for call in function.calls:
+        if call.name in _ENDING_CALLS and not call.args and not context.program.targets(call):
+            yield function.span(call.node), False
 
 
 def _blocks_of_macros(context: PortContext) -> None:
