@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from porter.build.files import write_all
 from porter.cli.context import Session
 from porter.diagnostics import Code, ExitCode, Location, PorterError
 from porter.grade import calibration_file
-from porter.grade.calibration import Point, mean_error
-from porter.grade.chips import Chip, calibrated, chip_of, values
+from porter.grade.chips import Chip, calibrated, chip_of
 from porter.grade.fitting import Measured, enough, fit, points, rates
 from porter.grade.kernels import DEPTH, ENTRY, FITTED, HELD_OUT, STAMPED, STAMPS, Timed
+from porter.report import calibration as report_calibration
 from porter.report import json as report_json
 from porter.report.grade import TRUST
 from porter.verify.builder import PORT_ARCH
@@ -99,15 +96,13 @@ def calibrate(session: Session, path: Path, output: Path) -> ExitCode:
     device = {"name": record.name, **{k: v for k, v in record.device.items() if k != "device"}, "kit": record.kit}
     made = calibration_file.Calibration(device, constants)
     write_all({output: calibration_file.text(made, after).encode()})
-    _show(session, record, constants, before, after, whole, left_out)
+    session.show(*report_calibration.text(record, constants, before, after, whole, left_out))
     session.show(Text(f"wrote {output}: `porter grade --calibration {output}` uses it"))
     body = {
         "trust": TRUST, "kernels": [], "diagnostics": [],
         "calibrated": {
             "device": device, "constants": constants, "path": str(output),
-            "clocks_per_stage": [_point(p, b) for p, b in zip(after, before, strict=True)],
-            "percent_of_nominal": [_point(p) for p in whole],
-            "left_out": [{"label": h.run.label, "verdict": h.verdict, "what": h.what} for h in left_out],
+            **report_calibration.body(before, after, whole, left_out),
         },
     }  # fmt: skip
     session.write_json(report_json.document("grade", ExitCode.OK, body))
@@ -122,37 +117,3 @@ def _chip(record: KitRecord) -> Chip:
         raise _refused(record.path, f"kernels are timed on GPUs of compute capability {CAPABILITY[PORT_ARCH]}, "
                                     f"and this one has {capability}")  # fmt: skip
     return chip
-
-
-def _point(p: Point, before: Point | None = None) -> dict[str, object]:
-    found: dict[str, object] = {"kernel": p.name, "fitted": p.fitted, "measured": p.measured, "predicted": p.predicted}
-    return found if before is None else found | {"predicted_before": before.predicted}
-
-
-def _show(
-    session: Session, record: KitRecord, constants: dict[str, float], before: Sequence[Point],
-    after: Sequence[Point], whole: Sequence[Point], left_out: Sequence[Held],
-) -> None:  # fmt: skip
-    session.show(Text(f"{record.name}, driver {record.device.get('driver')}"))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("kernel", "", "measured", "predicted", "before"):
-        table.add_column(heading)
-    for p, b in sorted(zip(after, before, strict=True), key=lambda pair: not pair[0].fitted):
-        table.add_row(p.name, "fitted" if p.fitted else "held out", f"{p.measured:.0f}", f"{p.predicted:.0f}",
-                      f"{b.predicted:.0f}")  # fmt: skip
-    session.show(Text("clocks of a stage of K"), table)
-    for name, some in (("fitted", [p for p in after if p.fitted]), ("held out", [p for p in after if not p.fitted])):
-        if some:
-            session.show(Text(f"{name}: {len(some)} points, mean error {100 * mean_error(some):.1f} %"))
-    rows = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("% of nominal, held out", "measured", "predicted"):
-        rows.add_column(heading)
-    for p in whole:
-        rows.add_row(p.name, f"{p.measured:.1f}", f"{p.predicted:.1f}")
-    session.show(rows)
-    changed = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("constant", "was", "is"):
-        changed.add_column(heading)
-    for name, value in constants.items():
-        changed.add_row(name, f"{values()[name]:g}", f"{value:.4g}")
-    session.show(changed, *(Text(f"not used: {h.run.label}: {h.what or h.verdict}") for h in left_out))

@@ -10,14 +10,13 @@ from porter.lang.cuda import CudaFile, parse_cuda
 from porter.lang.lexical import blanked
 from porter.lang.preprocessor import line_end
 from porter.lang.sources import SourceSet
-from porter.ptx.arch import PortTarget
+from porter.ptx.arch import PORT_TARGETS, PortTarget
 
-_MACRO = b"__CUDA_ARCH_FEAT_SM1"
-
+_MACROS = tuple(t.macro.encode() for t in PORT_TARGETS)
+_MACRO = b"(?:%b)" % b"|".join(_MACROS)
 _OPENS = re.compile(
-    rb"[ \t]*#[ \t]*(?:if[ \t]+defined[ \t]*(?:\([ \t]*__CUDA_ARCH_FEAT_SM1(?:00|03|10)_ALL[ \t]*\)"
-    rb"|[ \t]__CUDA_ARCH_FEAT_SM1(?:00|03|10)_ALL)|ifdef[ \t]+__CUDA_ARCH_FEAT_SM1(?:00|03|10)_ALL)"
-    rb"[ \t]*(?:/[/*][^\n]*)?$"
+    rb"[ \t]*#[ \t]*(?:if[ \t]+defined[ \t]*(?:\([ \t]*%b[ \t]*\)|[ \t]%b)|ifdef[ \t]+%b)[ \t]*(?:/[/*][^\n]*)?$"
+    % (_MACRO, _MACRO, _MACRO)
 )
 _WORD = re.compile(rb"[ \t]*#[ \t]*(\w+)")
 
@@ -38,7 +37,7 @@ def without_other_forms(sources: SourceSet) -> SourceSet:
 
 def without_other_form(file: CudaFile) -> CudaFile:
     """As `without_other_forms`, of one file."""
-    if _MACRO not in file.source:
+    if not any(macro in file.source for macro in _MACROS):
         return file
     source, text = file.source, bytearray(file.source)
     open_: list[tuple[bool, int | None]] = []

@@ -22,9 +22,10 @@ from porter.model.program import Program
 from porter.passes.emit import lines
 from porter.passes.helpers import NAMESPACE
 from porter.passes.mentions import Mentions, body_of, definition_of
+from porter.ptx.arch import feature_macro
 
 RULE = "PTR170"
-GUARD = "__CUDA_ARCH_FEAT_SM90_ALL"
+GUARD = feature_macro(90)
 """Defined while nvcc compiles device code for sm_90a (CUDA Programming Guide, feature-specific macros)."""
 _PORTED = f"{NAMESPACE}::Tmem<".encode()
 """What every ported kernel has in it."""

@@ -62,11 +62,16 @@ class Limits:
     cluster_max: int = 16
 
 
+def feature_macro(sm: int) -> str:
+    """What nvcc defines for `sm_..a` of a chip alone (CUDA C++ Programming Guide, Feature-specific macros)."""
+    return f"__CUDA_ARCH_FEAT_SM{sm}_ALL"
+
+
 def _macros(sm: int, suffix: str) -> dict[str, int]:
     arch = sm * 10
     macros = {"__CUDA_ARCH__": arch}
     if suffix == "a":
-        macros[f"__CUDA_ARCH_FEAT_SM{sm}_ALL"] = 1
+        macros[feature_macro(sm)] = 1
         macros["__CUDA_ARCH_SPECIFIC__"] = arch
     if suffix:
         macros["__CUDA_ARCH_FAMILY_SPECIFIC__"] = arch
@@ -145,7 +150,7 @@ class PortTarget:
     @property
     def macro(self) -> str:
         """What nvcc defines for this target alone."""
-        return f"__CUDA_ARCH_FEAT_SM{self.sm}_ALL"
+        return feature_macro(self.sm)
 
     @property
     def following(self) -> int:

@@ -26,7 +26,7 @@ from porter.verify.problem import LaunchValues, Problem
 ORIGINAL_ARCH = "sm_90a"
 PORT_ARCH = SM100A.name
 """The chip of ports. One for another chip is compiled for that, and simulated as this: their tcgen05 is one
-(`lacking`)."""
+(`porter.ptx.arch.PORT_TARGETS`)."""
 
 
 @dataclass(frozen=True)
