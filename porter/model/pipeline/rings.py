@@ -79,18 +79,24 @@ def _wrapped(name: str, text: str) -> Turn | None:
         rf"{n}\s*=\s*\(?\s*(?:\+\+\s*{n}|{n}\s*\+\s*1)\s*==\s*{_VALUE}\s*\)?\s*\?\s*0",
         rf"{n}\s*=\s*\(?\s*{n}\s*(?:==|>=)\s*{_VALUE}\s*-\s*1\s*\)?\s*\?\s*0",
         rf"{n}\s*=\s*\(?\s*{n}\s*\+\s*1\s*<\s*{_VALUE}\s*\)?\s*\?",
+        rf"for\s*\([^;()]*\b{n}\s*=\s*0\s*;\s*{n}\s*<\s*{_VALUE}\s*;",
     )
-    for pattern in patterns:
-        match = re.search(pattern, text)
-        if match is not None:
-            return Turn(match[1], " ".join(match[0].split()))
-    counted = re.search(rf"for\s*\([^;()]*\b{n}\s*=\s*0\s*;\s*{n}\s*<\s*{_VALUE}\s*;", text)
-    if counted is not None:
-        return Turn(counted[1], " ".join(counted[0].split()))
+    match = _first(patterns, text)
+    if match is not None:
+        return Turn(match[1], _one_line(match))
     match = re.search(
         rf"{n}\s*\^=\s*1u?\b|{n}\s*=\s*{n}\s*\^\s*1u?\b|{n}\s*=\s*1\s*-\s*{n}\b|{n}\s*=\s*!\s*{n}\b", text
     )
-    return Turn("2", " ".join(match[0].split())) if match is not None else None
+    return Turn("2", _one_line(match)) if match is not None else None
+
+
+def _first(patterns: Iterable[str], text: str) -> re.Match[str] | None:
+    """The match of the first pattern that has one."""
+    return next((match for pattern in patterns if (match := re.search(pattern, text)) is not None), None)
+
+
+def _one_line(match: re.Match[str]) -> str:
+    return " ".join(match[0].split())
 
 
 def flips(phase: str, texts: Iterable[tuple[str, str]]) -> str:
@@ -117,11 +123,8 @@ def _flip(name: str, text: str) -> str:
         rf"(?:\bint|\bunsigned|\bauto|uint32_t|\bconst)\s+(?:const\s+)?{n}\s*=\s*[^;]*(?:/|>>)[^;]*",
         rf"(?:\+\+\s*{n}|(?<![\w.]){n}\s*\+\+|(?<![\w.]){n}\s*\+=\s*1\b)",
     )
-    for pattern in patterns:
-        match = re.search(pattern, text)
-        if match is not None:
-            return " ".join(match[0].split())
-    return ""
+    match = _first(patterns, text)
+    return _one_line(match) if match is not None else ""
 
 
 def texts_for(
