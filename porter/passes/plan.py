@@ -12,6 +12,7 @@ from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
+from porter.ptx.swizzle import PERIOD
 from porter.ptx.wgmma import M
 
 
@@ -77,7 +78,9 @@ def kernel_plan(
     if not batches.fenced:
         notes.append("some batch starts without a wgmma.fence: the warps of a warpgroup meet after each wait instead")
     if kernel.has_dynamic_shared:
-        notes.append("static shared memory is padded to 1024 bytes, so that dynamic shared memory keeps its alignment")
+        notes.append(
+            f"static shared memory is padded to {PERIOD} bytes, so that dynamic shared memory keeps its alignment"
+        )
     if not roles.exact:
         notes.append("the block size is not known: room for as many warpgroups as fit is set aside")
     return KernelPlan(

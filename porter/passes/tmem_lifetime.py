@@ -23,6 +23,7 @@ from porter.passes.columns import Columns
 from porter.passes.context import PortContext, qualified
 from porter.passes.helpers import OPERAND_COLUMNS, OPERANDS
 from porter.ptx.tmem import COLUMNS
+from porter.ptx.wgmma import THREADS as WARPGROUP
 
 RULE = "PTR140"
 _NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
@@ -66,7 +67,7 @@ def _set_up(context: PortContext, kernel: Kernel, accumulators: list[Accumulator
         fitting = max(1, min(kernel.roles.value or 1, 2 * (COLUMNS // known)))
         kernel.roles = replace(kernel.roles, count=str(fitting), value=fitting)
     roles = kernel.roles
-    index = f"{_thread(context)} / 128" if roles.value != 1 else "0"
+    index = f"{_thread(context)} / {WARPGROUP}" if roles.value != 1 else "0"
     if roles.first and roles.value != 1:
         index += f" - {roles.first}"
     names = context.names

@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.arch import WARP
 from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
@@ -28,7 +29,7 @@ def read_bytes(M: Machine, warp: int, lane: int, address: int, nbytes: int) -> b
     window = address >> 48
     low = address & 0xFFFFFFFF
     if window == 2:
-        start = (warp * 32 + lane) * M.local_stride + low
+        start = (warp * WARP + lane) * M.local_stride + low
         return bytes(M.local_view(1, 1)[start : start + nbytes])
     if window == 1:
         cta = int(M.warp_cta[warp])

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from porter.diagnostics import Code
 from porter.ptx import ast
+from porter.ptx.arch import WARP
 from porter.ptx.shared_window import OFFSET_MASK
 from porter.ptx.table import Decoded, items
 from porter.sim.codegen import Context, emits, runtime
@@ -160,7 +161,7 @@ def local_index(M: Machine, at: int, idx: Any, n: int, mask: Any, addr: Any, siz
             mask,
             (a & (size - 1)) != 0,
         )
-    thread = M.warps(idx)[:, None] * 32 + np.arange(32)
+    thread = M.warps(idx)[:, None] * WARP + np.arange(WARP)
     return thread * M.local_stride + a
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.arch import WARP
 from porter.sim.block_grid import BlockGrid
 from porter.sim.results import Launch
 
@@ -23,12 +24,12 @@ class Geometry:
         self.ctas = ctas
         self.n_cta = len(ctas)
         self.threads = math.prod(launch.block)
-        self.warps_per_cta = -(-self.threads // 32)
+        self.warps_per_cta = -(-self.threads // WARP)
         self.W = self.n_cta * self.warps_per_cta
         self.cluster_size = math.prod(launch.cluster)
         self.clustered = self.cluster_size > 1
         self.warp_cta, self.warp_rank = np.divmod(np.arange(self.W), self.warps_per_cta)
-        self.thread = (self.warp_rank[:, None] * 32 + np.arange(32)).astype(np.uint32)
+        self.thread = (self.warp_rank[:, None] * WARP + np.arange(WARP)).astype(np.uint32)
         self.exists = self.thread < self.threads
         self.grid = BlockGrid(launch, ctas)
         self.cta_rank, self.cta_first = self.grid.rank, self.grid.first

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from porter.ptx.arch import WARP
 from porter.ptx.shared_window import RANK_SHIFT, SYSTEM_SHARED
 from porter.ptx.swizzle import PERIOD
 from porter.ptx.tensormap import TensorMap
@@ -91,7 +92,7 @@ class Memories:
 
     def local_view(self, itemsize: int, count: int) -> Array:
         if self.local.size == 0:
-            self.local = np.full(self._geometry.W * 32 * self.local_stride, 0xFF, np.uint8)
+            self.local = np.full(self._geometry.W * WARP * self.local_stride, 0xFF, np.uint8)
         return self._view(self._local_views, self.local, itemsize, count)
 
     @staticmethod

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porter.diagnostics import Code
+from porter.ptx.arch import WARP
 from porter.sim.barriers import NamedBarrier
 from porter.sim.codegen import runtime
 from porter.sim.machine import Machine
@@ -134,7 +135,7 @@ def _expected(M: Machine, at: int, idx: Any, n: int, lanes: Array, count: Any) -
     if values.size != 1:
         raise Stop(Code.SIM_BARRIER, f"thread counts differ: {values.tolist()}", at, *M.first_lane(idx, n, lanes))
     expected = int(values[0])
-    if expected <= 0 or expected % 32:
+    if expected <= 0 or expected % WARP:
         where = M.first_lane(idx, n, lanes)
         raise Stop(Code.SIM_BARRIER, f"thread count {expected} is not a positive multiple of 32", at, *where)
     return expected
@@ -143,7 +144,7 @@ def _expected(M: Machine, at: int, idx: Any, n: int, lanes: Array, count: Any) -
 def _threads(M: Machine, warps: Array, lanes: Array, counted: bool) -> int:
     """Threads that arrive; for a barrier with a count the block's last warp counts as full."""
     total = int(lanes.sum())
-    if counted and M.threads % 32:
+    if counted and M.threads % WARP:
         full = (lanes == M.exists[warps]).all(axis=1) & lanes.any(axis=1)
         total += int((32 - M.exists[warps][full].sum(axis=1)).sum())
     return total

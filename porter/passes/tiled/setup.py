@@ -27,6 +27,7 @@ from porter.passes.tiled.state import warpgroup_at
 from porter.passes.tiled.storage import declare_slots
 from porter.passes.tiled.text import cpp
 from porter.ptx.wgmma import MOST_PENDING
+from porter.ptx.wgmma import THREADS as WARPGROUP
 
 SETUP_RULE = "PTR613"
 TILE_RULE = "PTR610"
@@ -88,7 +89,7 @@ def _set_up(context: TiledContext, names: Names, kernel: TiledKernel) -> None:
     kernel.warpgroups, kernel.first_warpgroup, kernel.ring = roles.count, roles.first, ring
     kernel.columns = columns.total
     thread = cpp("rank") if several_dimensions(context.tiled.program) else "threadIdx.x"
-    index = "0" if roles.value == 1 else f"{thread} / 128 - {roles.first}" if roles.first else f"{thread} / 128"
+    index = "0" if roles.value == 1 else f"{thread} / {WARPGROUP}" + (f" - {roles.first}" if roles.first else "")
     lines = cpp(
         "set_up",
         named=roles.value is None,
