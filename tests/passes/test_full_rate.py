@@ -5,6 +5,7 @@ missing fact. Values and order are shown by the slow tests of `tests/cli/test_cl
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,13 @@ DEFAULTS = {
 
 
 def ported(folder: Path, **parts: str) -> PortResult:
-    text = WGMMA + KERNEL
-    for name, value in {**DEFAULTS, **parts}.items():
+    return port_of(folder, KERNEL, {**DEFAULTS, **parts})
+
+
+def port_of(folder: Path, kernel: str, parts: Mapping[str, str]) -> PortResult:
+    """The port of a kernel with its parts filled in."""
+    text = WGMMA + kernel
+    for name, value in parts.items():
         text = text.replace(f"@{name}@", value)
     path = folder / "kernel.cu"
     path.write_text(text)

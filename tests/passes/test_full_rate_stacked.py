@@ -8,10 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_full_rate import MEET, WGMMA, missing, texts
+from test_full_rate import MEET, missing, port_of, texts
 
-from porter.lang.sources import load_sources
-from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.passes.port import PortResult
 
 KERNEL = """\
 @HEAD@__global__ void __launch_bounds__(@THREADS@) kernel(float* out, uint64_t a, uint64_t b, int steps, int rows) {
@@ -50,12 +49,7 @@ DEFAULTS = {
 
 
 def ported(folder: Path, **parts: str) -> PortResult:
-    text = WGMMA + KERNEL
-    for name, value in {**DEFAULTS, **parts}.items():
-        text = text.replace(f"@{name}@", value)
-    path = folder / "kernel.cu"
-    path.write_text(text)
-    return port_sources(load_sources(path), PortOptions(full_rate=True))
+    return port_of(folder, KERNEL, {**DEFAULTS, **parts})
 
 
 def row(text: str) -> dict[str, str]:
