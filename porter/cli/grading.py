@@ -43,6 +43,11 @@ class Candidate:
     arch: str
     reading: Reading
 
+    @property
+    def gaps(self) -> Sequence[str]:
+        """Facts without which it is not graded."""
+        return missing(self.reading.shape) if self.reading.shape is not None else self.reading.unknown
+
 
 def of_case(
     session: Session, case: Case, port: Path | None, port_of: PortOf | None = None
@@ -111,9 +116,8 @@ def brief(session: Session, case: Case, port: Path | None, port_of: PortOf | Non
     unknown = [note.message for note in notes]
     for one in found:
         shape = one.reading.shape
-        gaps = missing(shape) if shape is not None else one.reading.unknown
-        if shape is None or gaps:
-            unknown.append(f"{one.label} {one.kernel}: not known: {'; '.join(one.reading.unknown or gaps)}")
+        if shape is None or one.gaps:
+            unknown.append(f"{one.label} {one.kernel}: not known: {'; '.join(one.reading.unknown or one.gaps)}")
         else:
             rows.append(("", one, grade_with(shape, STANDARD, using, lifts=False)))
     return report_grade.Brief(case.name, rows, unknown)

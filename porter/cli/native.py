@@ -10,15 +10,13 @@ from pathlib import Path
 from porter.cli.context import Session
 from porter.cli.grading import calibration_of, grade_with, of_case
 from porter.diagnostics import PorterError
-from porter.grade.model import STANDARD, missing
+from porter.grade.model import STANDARD
 from porter.grade.shape import Shape
 from porter.grade.whatif import apply
 from porter.report.native import Gain, NativePlan
 from porter.scan.native import native_steps
 from porter.scan.pipeline import KernelPipeline
 from porter.verify.case import cases_if_any, load_case
-
-__all__ = ["NativePlan", "native_plans"]
 
 
 def native_plans(session: Session, path: Path, kernels: Sequence[KernelPipeline]) -> list[NativePlan]:
@@ -49,8 +47,7 @@ def _shapes(session: Session, path: Path) -> tuple[dict[str, tuple[Shape | None,
                 found[name] = None, "; ".join(n.message for n in notes) or "the kernel has no port"
                 continue
             shape = port.reading.shape
-            lacks = missing(shape) if shape is not None else port.reading.unknown
-            found[name] = (None, "; ".join(lacks)) if shape is None or lacks else (shape, "")
+            found[name] = (None, "; ".join(port.gaps)) if shape is None or port.gaps else (shape, "")
     except PorterError as error:
         return found, error.diagnostic.message
     return found, ""

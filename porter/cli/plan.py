@@ -13,7 +13,7 @@ from rich.text import Text
 
 from porter.cli.context import NATIVE, Session, command
 from porter.cli.inputs import processes, require_directories
-from porter.cli.native import NativePlan, native_plans
+from porter.cli.native import native_plans
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
@@ -25,6 +25,7 @@ from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.report import native as report_native
 from porter.report import pipeline as report_pipeline
+from porter.report.native import NativePlan
 from porter.rules.load import load_rules
 from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
 from porter.scan.pipeline import KernelPipeline, pipelines
