@@ -16,6 +16,8 @@ from porter.model.builders import Builders, Made, Meaning, Tag, plain
 from porter.model.facts import ArchTag, Builder, Schedule
 from porter.model.recognition import Bound, Vocabulary
 from porter.passes.emit import lines
+from porter.ptx.tmem import LANES
+from porter.ptx.umma import N_STEPS
 from porter.rules.load import mappings_directory
 
 RULE = "PTR650"
@@ -129,8 +131,8 @@ class _Port:
             f"its tile has {tile.rows} rows and {tile.columns} columns; on sm_100a it has 64 or 128 rows a CTA or 256 "
             "a CTA pair, and a multiple of 16 columns (of 8 with 64 rows) up to 256"
         )
-        step = 8 if tile.rows == 64 else 16
-        if tile.rows not in (64, 128, 256) or tile.columns % step or tile.columns > 256:
+        step = N_STEPS[min(tile.rows, LANES)] if tile.rows in N_STEPS else 0
+        if not step or tile.columns % step or tile.columns > 256:
             self._refuse(made.text, made.places["tile"], shown)
         if self._arch(made):
             self.pairs[id(made)] = None
@@ -139,7 +141,7 @@ class _Port:
         elif not cluster.rows:
             self.pairs[id(made)] = None
         else:
-            even = cluster.rows % 2 == 0 and tile.columns % 32 == 0
+            even = cluster.rows % 2 == 0 and tile.columns % N_STEPS[2 * LANES] == 0
             self.pairs[id(made)] = even and not self._counted_elsewhere(made)
 
     def _agree(self) -> None:
