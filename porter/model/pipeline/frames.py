@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tree_sitter import Node
 
@@ -48,12 +49,17 @@ class Frame:
 
 
 class Wording:
-    """Asks about one program."""
+    """Asks about one program. `objects`: every variable that keeps its first value stands for that, else only
+    references do."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, objects: bool = False) -> None:
         self.program = program
-        self._objects = False
+        self._objects = objects
         self._changed: dict[tuple[int, str], bool] = {}
+
+    @cached_property
+    def _of_objects(self) -> Wording:
+        return Wording(self.program, objects=True)
 
     def enter(self, frame: Frame, call: Call, target: Function) -> Frame:
         """The frame of a function that is called."""
@@ -81,11 +87,7 @@ class Wording:
 
     def object(self, frame: Frame, node: Node) -> str:
         """The object that an address is of, in the kernel's words but for variables that stand for something else."""
-        self._objects = True
-        try:
-            return place_of(self._words(frame, node, 0))
-        finally:
-            self._objects = False
+        return place_of(self._of_objects._words(frame, node, 0))
 
     def _words(self, frame: Frame, node: Node, depth: int) -> str:
         if depth > _DEEPEST:
