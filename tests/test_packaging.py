@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -52,6 +53,47 @@ def test_pythons_that_are_named_are_those_that_are_allowed() -> None:
     named = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)]
     assert named == ["3.11", "3.12", "3.13", "3.14"]
     assert PROJECT["requires-python"] == f">={named[0]}"
+
+
+GONE = (
+    "ast.Num", "ast.Str", "ast.NameConstant", "ast.Ellipsis", "pkgutil.find_loader", "pkgutil.get_loader", ".utcnow(",
+    ".utcfromtimestamp(", "ByteString", "codecs.open(", "getdefaultlocale", "event_loop_policy", "child_watcher",
+    "URLopener", "importlib.abc.Resource", "importlib.abc.Traversable", "sqlite3.version", "pty.master_open",
+    "import imp\n", "distutils", "import asyncore", "import pipes", "import cgi", "import crypt", "import imghdr",
+    "multiprocessing.Pool(", "multiprocessing.Process(",
+)  # fmt: skip
+"""What Python 3.12 to 3.14 took away, changed under the same name, or warns that a later one will take away."""
+OURS = [path for part in ("porter", "mappings", "docs", "scripts") for path in (ROOT / part).rglob("*.py")]
+
+
+def used_of_older_pythons(text: str) -> list[str]:
+    """Such names, archives unpacked without a filter, and jumps out of `finally`."""
+    found = [name for name in GONE if name in text]
+    if "extractall(" in text:
+        found += re.findall(r"\bextractall\((?![^)]*filter=)", text)
+    if "finally:" in text:
+        tries = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Try))
+        jumps = (n for t in tries for step in t.finalbody for n in ast.walk(step))
+        found += [type(n).__name__ for n in jumps if isinstance(n, ast.Return | ast.Break | ast.Continue)]
+    return found
+
+
+def test_nothing_is_used_that_newer_pythons_take_away() -> None:
+    assert {p.name: used for p in OURS if (used := used_of_older_pythons(p.read_text("utf-8")))} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    try:\n        g()\n    finally:\n        return 1\n",
+        "for x in y:\n    try:\n        g()\n    finally:\n        break\n",
+        "isinstance(n, ast.Num)\n", "now = datetime.datetime.utcnow()\n", "import imp\n", "import distutils\n",
+        "from typing import ByteString\n", "tar.extractall(path)\n", "multiprocessing.Pool(2)\n",
+        "asyncio.get_event_loop_policy()\n", "pkgutil.find_loader('x')\n",
+    ],
+)  # fmt: skip
+def test_what_newer_pythons_take_away_is_seen(text: str) -> None:
+    assert used_of_older_pythons(text)
 
 
 @pytest.mark.parametrize(("flag", "package"), [(0x2000, "lz4"), (0x8000, "zstandard")])
