@@ -14,12 +14,45 @@ import porter
 from porter.cli.context import SIGNALLED, leave
 from porter.cli.everywhere import options
 
-_COMMANDS = (
-    "grade",
-    "review", "case", "kit",
-    "scan", "check", "plan", "port", "build", "sim", "run", "verify", "hazards", "mutate", "explain", "doctor", "nvcc",
-    "selfcheck", "record", "capture", "rules", "map", "report", "stats", "clean", "mcp",
-)  # fmt: skip
+_SECTIONS = {
+    "Look at what there is": {
+        "scan": "what is Hopper-only in files or trees",
+        "check": "the same for CI: exit code 1 while some is left",
+        "stats": "counts by construct, rule, safety label and file",
+        "plan": "the decisions of a port and why; writes nothing",
+        "map": "what a construct of Hopper becomes on Blackwell",
+        "grade": "how near to its chip's nominal rate a kernel would come",
+    },
+    "Port": {
+        "port": "the Blackwell version: a diff, a directory, or in place",
+        "review": "accept and refuse a port's edits group by group",
+        "build": "compile original and port; registers and spills side by side",
+        "report": "a kernel and its port as a page; results as SARIF, JUnit, ...",
+        "clean": "remove the comments that `porter port --mark` wrote",
+        "rules": "list, explain, test and begin rules",
+    },
+    "Prove": {
+        "verify": "original against port against a float64 reference",
+        "hazards": "missing waits, fences, barriers and commits",
+        "mutate": "leave out each synchronization: do the checks notice?",
+        "case": "begin a kernel's case, which says how to run it",
+        "capture": "make cases of the launches of a program",
+        "record": "run originals on a GPU and keep their outputs",
+        "kit": "an archive that runs kernels and ports where the GPU is",
+        "selfcheck": "the simulator against this machine's GPU",
+    },
+    "Run": {
+        "sim": "a kernel on the simulator, with a trace or timeline",
+        "run": "a whole program, its kernels on the simulator",
+        "nvcc": "nvcc, with code for sm_100a lowered to run on Hopper",
+    },
+    "Help": {
+        "explain": "the long text of a diagnostic, a rule or the exit codes",
+        "doctor": "which compilers, packages and GPUs are here",
+        "mcp": "Porter as tools for coding agents",
+    },
+}
+_COMMANDS = tuple(name for section in _SECTIONS.values() for name in section)
 
 
 class _Commands(click.Group):
@@ -34,6 +67,11 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, commands in _SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:

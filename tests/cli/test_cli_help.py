@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from porter.cli.commands.shared import Command
 from porter.cli.main import main
@@ -73,3 +74,14 @@ def test_help_tells_what_a_trace_records() -> None:
     text = " ".join(done.stdout.split())
     assert f"[default: the first {DEFAULT_BLOCKS}, in whole clusters]" in text
     assert f"[default: {DEFAULT_LIMIT}]" in text
+
+
+def test_every_command_has_a_line_of_its_own() -> None:
+    """In 80 columns, and none is cut."""
+    text = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    listed = text[text.index("Look at what there is:") :].splitlines()
+    names = [line.split()[0] for line in listed if line.startswith("  ")]
+    assert names == main.list_commands(click.Context(main))
+    assert len(names) == len(set(names))
+    assert all(len(line) <= 80 for line in listed)
+    assert "..." not in "\n".join(listed).replace("JUnit, ...", "")
