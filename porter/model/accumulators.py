@@ -251,6 +251,11 @@ class _Finder:
         if home is None:
             self._refuse(user, registers.root, f"accumulator `{variable.name}` is not an array of registers")
             return
+        if argument is not None and not registers.is_cast:
+            selected = len(without_trailing_zeros(registers.prefix))
+            if selected > max(home.depth - argument.param.depth, 0) and argument.param.rank > 0:
+                self._refuse(user, registers.root, f"accumulator `{variable.name}` is handed on from within")
+                return
         known = self.result.held_by(variable)
         if known is None:
             if len(home.extents) < home.depth:
@@ -330,6 +335,9 @@ class _Finder:
                 self._refuse(function, registers.root, f"the extents of parameter `{variable.name}` are not known")
                 return
             self.result.params.setdefault(id(function), []).append(known)
+        elif known.path != (registers.path or self._inner_path):
+            self._refuse(function, registers.root, f"parameter `{variable.name}` holds several accumulators")
+            return
         elif known.depth != depth or len(known.params) != len(found):
             self._refuse(function, registers.root, f"parameter `{variable.name}` is used as tiles of different shapes")
             return
@@ -461,6 +469,8 @@ def _scalars(variable: Variable, registers: RegisterList, user: Function, at: No
 
 def _contradiction(known: Accumulator, home: Home, step: MmaStep, argument: AccumulatorArgument | None) -> str:
     """How a use differs from what is known of the accumulator; empty if it does not."""
+    if known.home.path != home.path:
+        return "as an object that holds several"
     if known.home.depth != home.depth or known.home.keys != home.keys:
         return "as tiles of different shapes"
     if known.d_type is not step.op.d_type:

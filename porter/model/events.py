@@ -37,6 +37,8 @@ class Event:
     """Of a wait: the count, None if it is not a known number."""
     overwrites: bool = False
     """Of an MMA: scale-d is a constant 0."""
+    registers: int = 0
+    """Of an MMA: how many registers a thread has for its D."""
     changes: bool = False
     """Of an alias: the accumulator can be changed through it."""
 

@@ -312,7 +312,8 @@ class FlowBuilder(FlowCalls):
             if isinstance(step, MmaStep):
                 overwrites = self._constants(frame).evaluate(without_cast(step.scale_d)) == 0
                 accumulator = self._step_accumulator(frame, step)
-                items.append(Event(Kind.MMA, at, accumulator, overwrites=overwrites))
+                registers = step.op.d_registers
+                items.append(Event(Kind.MMA, at, accumulator, overwrites=overwrites, registers=registers))
             else:
                 items.append(self._sync(frame, step, at))
         return items

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 
 from tree_sitter import Node
 
 from porter.lang.cuda import walk
+from porter.model.constants import Constants
 from porter.model.functions import Function, array_extents
 from porter.model.members import MemberField
 from porter.model.program import Program
@@ -20,6 +22,8 @@ from porter.model.scopes import Variable, resolve
 
 _VALUES = {"float2": 2, "float4": 4, "int2": 2, "int4": 4, "uint2": 2, "uint4": 4}
 """32-bit values of CUDA's vector types."""
+_SINGLE = frozenset(("float", "int", "unsigned", "unsigned int", "int32_t", "uint32_t"))
+"""Types of one such value."""
 
 Key = tuple[int, int, str]
 """`Variable.key`."""
@@ -201,6 +205,15 @@ class Home:
     @property
     def has_tile_array(self) -> bool:
         return self.depth > 0
+
+    def may_hold(self, registers: int, constants: Constants) -> bool:
+        """Whether a tile can have that many registers, as far as numbers of elements are known."""
+        known = [constants.evaluate(e) for e in self.extents[self.depth :]]
+        if not self.extents or self.hidden or None in known:
+            return True
+        of_type = 1 if self.type_name in _SINGLE else _VALUES.get(self.type_name)
+        each = (1, 2, 4) if self.path or of_type is None else (of_type,)
+        return any(prod(n for n in known if n is not None) * values == registers for values in each)
 
     def register_count(self, registers: int) -> str:
         """How many registers a thread has for a tile, as a constant expression behind the declaration."""

@@ -80,6 +80,8 @@ def take_apart(function: Function, node: Node) -> Element | None:
     path = ""
     # subscripts behind an `&`: `(&d[0][0])[5]` counts from the first element
     flat = 0
+    # subscripts behind the member
+    behind = 0
     while True:
         if node.type == "subscript_expression":
             indices = node.child_by_field_name("indices")
@@ -109,8 +111,11 @@ def take_apart(function: Function, node: Node) -> Element | None:
             if name in COMPONENTS and not subscripts and not path:
                 # a component of float2 or float4
                 subscripts.append(str(COMPONENTS.index(name)))
+            elif path and len(subscripts) > behind:
+                # members of an array that is a member itself
+                return None
             else:
-                path = f".{name}{path}"
+                path, behind = f".{name}{path}", len(subscripts)
             node = inner
         elif node.type == "identifier":
             written = tuple(reversed(subscripts))

@@ -42,6 +42,9 @@ def place_moves(context: PortContext) -> Moves:
     context.kept_params = {id(p) for p in kept}
     moves = Moves()
     for accumulator in context.accumulators.accumulators:
+        if what := _misfit(context, accumulator):
+            _refuse(context, accumulator, moves, [what])
+            continue
         carried = [p for p in kept if p in _carriers(context, accumulator)]
         why = _not_followed(context, mentions, accumulator, moves)
         if carried:
@@ -62,6 +65,17 @@ def place_moves(context: PortContext) -> Moves:
             continue
         _track(context, mentions, moves, [Holder(accumulator), *(Holder(accumulator, p) for p in carried)], why[0])
     return moves
+
+
+def _misfit(context: PortContext, accumulator: Accumulator) -> str:
+    """What is wrong if MMAs are known to have fewer registers than there are, or more: moves are of all of them."""
+    events = events_of(context.flow.flow(accumulator.function))
+    found = {e.registers for e in events if e.kind is Kind.MMA and e.accumulator is accumulator}
+    known = context.program.constants_in(accumulator.function)
+    for registers in sorted(found):
+        if not accumulator.home.may_hold(registers, known):
+            return f"an MMA has {registers} of its registers, and there are others; give a tile an array of its own"
+    return ""
 
 
 def _track(context: PortContext, mentions: Mentions, moves: Moves, holders: list[Holder], why: str) -> None:
@@ -187,7 +201,7 @@ def _carriers(context: PortContext, accumulator: Accumulator) -> list[Accumulato
 def _refuse(context: PortContext, accumulator: Accumulator, moves: Moves, why: list[str]) -> None:
     """Report at the places that the checks name, else at the declaration."""
     at = accumulator.variable.declaration or accumulator.function.body
-    places = {p.what: p.node for p in moves.problems[accumulator]}
+    places = {p.what: p.node for p in moves.problems.get(accumulator, ())}
     for what in dict.fromkeys(why):
         _report(context, accumulator, Problem(accumulator, places.get(what, at), what))
 
