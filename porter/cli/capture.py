@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +22,7 @@ from porter.cli.programs import program_request
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import json as report_json
 from porter.report.exits import capture_exit
+from porter.report.tables import plain_table
 from porter.verify.capture.events import Captured, Refusal
 from porter.verify.capture.program import CaptureOptions, capture_program
 from porter.verify.capture.simulated import capture_simulated
@@ -124,9 +124,7 @@ def _left_out(refusal: Refusal) -> Diagnostic:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("case", "kernel", "grid", "block", "cluster", "shared", "tensors", "maps", "MiB"):
-        table.add_column(heading)
+    table = plain_table("case", "kernel", "grid", "block", "cluster", "shared", "tensors", "maps", "MiB")
     for row in rows:
         numbers = [" ".join(map(str, row[name])) for name in ("grid", "block", "cluster")]
         table.add_row(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.table import Table
 
 from porter.cli.config import FILE, read_config
@@ -12,6 +11,7 @@ from porter.diagnostics import ExitCode
 from porter.report import json as report_json
 from porter.report.environment import Probe, is_usable, probe
 from porter.report.exits import doctor_exit
+from porter.report.tables import plain_table
 
 
 @command
@@ -32,9 +32,7 @@ def _configuration(session: Session) -> Probe:
 
 
 def _table(probes: list[Probe]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("part", "", "found", "needed for"):
-        table.add_column(heading)
+    table = plain_table("part", "", "found", "needed for")
     for p in probes:
         mark = "yes" if p.found else "NO" if p.required else "no"
         table.add_row(p.name, mark, p.what, p.needed_for)

@@ -10,7 +10,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +23,7 @@ from porter.cli.timing import timing_runs
 from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, worst_exit
 from porter.report import json as report_json
 from porter.report.exits import kit_exit
+from porter.report.tables import plain_table
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.gpu.emulation import Lowerer
@@ -215,9 +215,7 @@ def _times(held: Held) -> list[float]:
 
 
 def _table(held: Sequence[Held]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("run", "on the device", "microseconds"):
-        table.add_column(heading)
+    table = plain_table("run", "on the device", "microseconds")
     for one in held:
         times = _times(one)
         what = one.verdict + (f": {one.what}" if one.what else "")

@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from porter.build.files import write_all
@@ -24,6 +22,7 @@ from porter.passes.rule_examples import Tried, completed, try_examples
 from porter.report import json as report_json
 from porter.report import rules as report_rules
 from porter.report.rules import as_written
+from porter.report.tables import plain_table
 from porter.rules.accept import Change, accepted
 from porter.rules.explain import sites_at
 from porter.rules.load import load_rules, schema
@@ -35,9 +34,7 @@ from porter.rules.skeleton import SCHEMA_FILE, begun
 @command
 def rules_list(session: Session) -> ExitCode:
     rules = load_rules(tuple(map(str, session.rules)))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("rule", "kind", "safety", "library", "title", "file"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("rule", "kind", "safety", "library", "title", "file", overflow="fold")
     for rule in rules:
         table.add_row(rule.id, rule.kind, rule.safety.value, rule.library, rule.title, as_written(rule.source))
     session.show(table, Text(f"{len(rules)} rules"))

@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -20,6 +19,7 @@ from porter.cli.inputs import processes, require_directories
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
+from porter.report.tables import plain_table
 from porter.scan.constructs import Construct, FileInventory
 from porter.scan.inventory import Inventory, take_inventory
 from porter.scan.kernels import KernelSummary
@@ -72,7 +72,7 @@ def scan(
 
 
 def _table(*headings: tuple[str, bool]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = plain_table()
     for heading, right in headings:
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     return table

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +21,7 @@ from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import json as report_json
 from porter.report.exits import bits_exit, simulated_exit
+from porter.report.tables import plain_table
 from porter.verify.backends import SimBackend
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.choose_backend import make_backend
@@ -130,9 +130,7 @@ def _row(row: BitsRow) -> dict[str, object]:
 
 
 def _table(rows: list[BitsRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("case", "sizes", "inputs", "compared", "different bits", "verdict"):
-        table.add_column(heading)
+    table = plain_table("case", "sizes", "inputs", "compared", "different bits", "verdict")
     for row in rows:
         sizes = " ".join(f"{k}={v}" for k, v in row.sizes.items())
         what = f"{row.different} of {row.elements}" + (f": {row.problem}" if row.problem else "")

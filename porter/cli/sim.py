@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
@@ -24,6 +22,7 @@ from porter.diagnostics import ExitCode
 from porter.report import json as report_json
 from porter.report.exits import STATUS_EXIT, program_exit
 from porter.report.program import finding_body, finding_diagnostic
+from porter.report.tables import plain_table
 from porter.verify.backends import run_finding
 from porter.verify.bare import read_argument, read_module, run_bare
 from porter.verify.builder import ORIGINAL_ARCH
@@ -121,9 +120,7 @@ def _finish(
     found = [finding_diagnostic(f, path) for f in result.findings]
     session.report(found)
     session.show(*(Text(line, end="") for line in printed))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("output", "type", "shape", "first elements", "sha256"):
-        table.add_column(heading)
+    table = plain_table("output", "type", "shape", "first elements", "sha256")
     outputs = []
     for name, array in report["tensors"].items():
         first = " ".join(f"{float(v):.6g}" for v in array.reshape(-1)[:_SHOWN])

@@ -8,7 +8,6 @@ import io
 from dataclasses import asdict
 from pathlib import Path
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from porter.cli.inputs import processes, require_directories
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
+from porter.report.tables import plain_table
 from porter.scan.stats import BY, Statistics, take_statistics
 
 
@@ -48,7 +48,7 @@ def stats(
 
 
 def _table(by: str, found: Statistics) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = plain_table()
     table.add_column("Hopper only" if by == "construct" else by, overflow="fold")
     for heading in ("count" if by == "construct" else "edits", "files"):
         table.add_column(heading, justify="right")

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from porter.grade.calibration import Point, mean_error
 from porter.grade.chips import values
+from porter.report.tables import plain_table
 from porter.verify.kit.record import Held, KitRecord
 
 
@@ -22,7 +21,7 @@ def text(
 ) -> Iterator[RenderableType]:  # fmt: skip
     """Clocks of a stage `before` and `after` fitting, shares of the nominal rate of the `whole` chip, and constants."""
     yield Text(f"{record.name}, driver {record.device.get('driver')}")
-    table = _table("kernel", "", "measured", "predicted", "before")
+    table = plain_table("kernel", "", "measured", "predicted", "before")
     for p, b in sorted(zip(after, before, strict=True), key=lambda pair: not pair[0].fitted):
         table.add_row(p.name, "fitted" if p.fitted else "held out", f"{p.measured:.0f}", f"{p.predicted:.0f}",
                       f"{b.predicted:.0f}")  # fmt: skip
@@ -31,22 +30,15 @@ def text(
     for name, some in (("fitted", [p for p in after if p.fitted]), ("held out", [p for p in after if not p.fitted])):
         if some:
             yield Text(f"{name}: {len(some)} points, mean error {100 * mean_error(some):.1f} %")
-    rows = _table("% of nominal, held out", "measured", "predicted")
+    rows = plain_table("% of nominal, held out", "measured", "predicted")
     for p in whole:
         rows.add_row(p.name, f"{p.measured:.1f}", f"{p.predicted:.1f}")
     yield rows
-    changed = _table("constant", "was", "is")
+    changed = plain_table("constant", "was", "is")
     for name, value in constants.items():
         changed.add_row(name, f"{values()[name]:g}", f"{value:.4g}")
     yield changed
     yield from (Text(f"not used: {h.run.label}: {h.what or h.verdict}") for h in left_out)
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in headings:
-        table.add_column(heading)
-    return table
 
 
 def body(

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +13,7 @@ from rich.text import Text
 from porter.build.entry import without_arguments
 from porter.build.gate import Gated
 from porter.build.table import Metric, ResourceRow
+from porter.report.tables import plain_table
 
 
 def summary(results: Sequence[Gated]) -> list[RenderableType]:
@@ -55,7 +55,7 @@ def _unique(rows: Iterable[ResourceRow]) -> list[ResourceRow]:
 
 
 def _table(rows: Sequence[ResourceRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = plain_table()
     first = rows[0]
     table.add_column(f"compiled for {first.before_arch} → {first.after_arch}", overflow="fold")
     table.add_column("registers", justify="right")

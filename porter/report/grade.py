@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from porter.grade import clocks
@@ -18,6 +16,7 @@ from porter.grade.chips import chip_of
 from porter.grade.model import Grade, timeline
 from porter.grade.shape import Mma
 from porter.report import trace as report_trace
+from porter.report.tables import plain_table
 from porter.sim.trace.recorder import Kind, Launched, Recorder, Track
 from porter.verify.builder import PORT_ARCH
 
@@ -84,10 +83,8 @@ def text(rows: Sequence[Row]) -> Iterator[RenderableType]:
     """A table of all, and below it what holds and lifts each."""
     if not rows:
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("kernel", "on", "% of nominal", "capped", "clocks a tile", "a stage", "waves", "blocks an SM",
-                    "limited by"):  # fmt: skip
-        table.add_column(heading, overflow="fold")
+    table = plain_table("kernel", "on", "% of nominal", "capped", "clocks a tile", "a stage", "waves", "blocks an SM",
+                        "limited by", overflow="fold")  # fmt: skip
     for change, what, one in rows:
         name = f"{what.label}: {what.kernel}" if not change else f"  if {change}"
         waves = f"{one.waves:.2f}" if one.problem is not None else "-"

@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from porter.diagnostics import ExitCode
 from porter.report import json as report_json
 from porter.report.hazards import hazard
+from porter.report.tables import plain_table
 from porter.verify.mutation import MutantRow, MutationResult
 from porter.verify.mutation_record import Record, Row, record_row
 
@@ -48,9 +47,9 @@ def reason(row: Row, rows: Sequence[Row]) -> str:
 
 
 def table(name: str, program: str, result: MutationResult) -> Iterator[RenderableType]:
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=f"{name} {program}")
-    for heading in ("line", "mutant", "level", "by value", "by hazard", "not caught because"):
-        found.add_column(heading)
+    found = plain_table(
+        "line", "mutant", "level", "by value", "by hazard", "not caught because", title=f"{name} {program}"
+    )
     rows = [record_row(row) for row in result.rows]
     for row in rows:
         mutant = f"{row.how} {row.opcode}" + (f" ({row.at})" if row.at else "")

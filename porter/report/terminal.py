@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from rich import box
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from porter.build.table import ResourceRow
+from porter.report.tables import plain_table
 from porter.verify.compare import Comparison
 from porter.verify.coverage import Coverage, Place
 from porter.verify.expr import Number
@@ -27,13 +27,6 @@ _VERDICT_STYLES = {
     Verdict.INCOMPLETE: "magenta",
     Verdict.ERROR: "bold red",
 }
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")  # on a narrow terminal nothing is left out
-    return table
 
 
 def sizes_text(sizes: Mapping[str, Number]) -> str:
@@ -196,7 +189,7 @@ def _places(places: Sequence[Place]) -> str:
 
 def resource_table(rows: Iterable[ResourceRow]) -> Table:
     """Registers, spills, stack, shared memory and barriers of each kernel: baseline, port, difference."""
-    table = _table("kernel", "")
+    table = plain_table("kernel", "", overflow="fold")
     rows = list(rows)
     has_port = any(m.after is not None for row in rows for m in row.metrics)
     for heading in ["baseline", "port", "delta"] if has_port else ["baseline"]:
