@@ -17,7 +17,7 @@ from porter.model.facts import ArchTag, Builder, Schedule
 from porter.model.recognition import Bound, Vocabulary
 from porter.passes.emit import lines
 from porter.ptx.tmem import LANES
-from porter.ptx.umma import N_STEPS
+from porter.ptx.umma import N_STEPS, Kind, legal_m
 from porter.rules.load import mappings_directory
 
 RULE = "PTR650"
@@ -131,8 +131,8 @@ class _Port:
             f"its tile has {tile.rows} rows and {tile.columns} columns; on sm_100a it has 64 or 128 rows a CTA or 256 "
             "a CTA pair, and a multiple of 16 columns (of 8 with 64 rows) up to 256"
         )
-        step = N_STEPS[min(tile.rows, LANES)] if tile.rows in N_STEPS else 0
-        if not step or tile.columns % step or tile.columns > 256:
+        step = N_STEPS.get(min(tile.rows, LANES), 0)
+        if tile.rows not in (*legal_m(Kind.F16, 1), *legal_m(Kind.F16, 2)) or tile.columns % step or tile.columns > 256:
             self._refuse(made.text, made.places["tile"], shown)
         if self._arch(made):
             self.pairs[id(made)] = None
@@ -141,7 +141,8 @@ class _Port:
         elif not cluster.rows:
             self.pairs[id(made)] = None
         else:
-            even = cluster.rows % 2 == 0 and tile.columns % N_STEPS[2 * LANES] == 0
+            # each CTA of a pair has half of the columns
+            even = cluster.rows % 2 == 0 and tile.columns % (2 * N_STEPS[LANES]) == 0
             self.pairs[id(made)] = even and not self._counted_elsewhere(made)
 
     def _agree(self) -> None:

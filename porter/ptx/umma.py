@@ -44,8 +44,8 @@ DENSE_K: dict[Kind, int] = {
 
 K_BYTES = 32
 """Bytes of K of one row of A or B that one dense MMA takes, of tcgen05 and wgmma and of all types."""
-N_STEPS = {64: 8, 128: 16, 256: 32}
-"""Steps of N by M, 256 for any pair of CTAs (CUTLASS include/cute/arch/mma_sm100_umma.hpp)."""
+N_STEPS = {64: 8, 128: 16}
+"""Steps of N by M in MMAs of one CTA, as CUTLASS asks for them (include/cute/arch/mma_sm100_umma.hpp)."""
 
 AB_TYPES: dict[Kind, frozenset[ElementType]] = {
     Kind.F16: frozenset({T.F16, T.BF16}),
