@@ -9,7 +9,7 @@ types stand in `porter.ptx.special`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -100,7 +100,11 @@ class Decoded(Instruction):
     @cached_property
     def rows(self) -> dict[str, tuple[OperandForm, Operand]]:
         """Each operand that is there with its description, by name: those inside brackets and behind `|` too."""
-        return {part[0].name: part for row, operand in self.bound for part in _named(row, operand)}
+        found = {}
+        for part in self.bound:
+            for named in _named(*part) if isinstance(part[1], Pair | Mem) else (part,):
+                found[named[0].name] = named
+        return found
 
     def __getitem__(self, name: str) -> Operand:
         return self.rows[name][1]
@@ -175,6 +179,19 @@ def find(instruction: Instruction, any_value: bool = False) -> Decoded | None:
 _REGISTER = Reg("")
 
 
+def _constants(forms: Iterable[OperandForm]) -> Iterator[int]:
+    for form in forms:
+        yield from form.values or ()
+        yield from _constants(form.inner)
+        yield from _constants(() if form.second is None else (form.second,))
+
+
+_TOLD_APART = frozenset(value for row in FORMS for value in _constants(row.operands))
+"""Constants that some row asks for."""
+_CONSTANT = Imm(next(value for value in range(len(_TOLD_APART) + 1) if value not in _TOLD_APART))
+"""Stands for all others."""
+
+
 def _shape(operand: Operand) -> Operand:
     """What rows ask of an operand, whatever its registers, offsets and symbols are called."""
     match operand:
@@ -188,6 +205,8 @@ def _shape(operand: Operand) -> Operand:
             return Pair(_shape(first), _shape(second))
         case Sym(name):
             return Sym("_") if name == "_" else Sym("")
+        case Imm(value):
+            return operand if value in _TOLD_APART else _CONSTANT
     return operand
 
 
@@ -220,6 +239,9 @@ def opcode_modifiers(opcode: str) -> Modifiers | None:
     return found[0][1] if found else None
 
 
+_WRITTEN = (Access.WRITE, Access.READ_WRITE)
+
+
 def destinations(instruction: Instruction) -> tuple[Reg | Placeholder, ...]:
     """The registers it writes, in the order of the text, vectors and `d|p` pairs taken apart, `_` left out.
 
@@ -230,8 +252,12 @@ def destinations(instruction: Instruction) -> tuple[Reg | Placeholder, ...]:
     """
     found: list[Reg | Placeholder] = []
     for row, operand in _bound(instruction):
+        if isinstance(operand, Reg):  # As most are: there is nothing to take apart.
+            if row.access in _WRITTEN and row.kind != "memory":
+                found.append(operand)
+            continue
         for half, part in _halves(row, operand):
-            if half.access in (Access.WRITE, Access.READ_WRITE) and half.kind != "memory":
+            if half.access in _WRITTEN and half.kind != "memory":
                 found.extend(_registers(part))
     return tuple(found)
 
@@ -246,6 +272,10 @@ def sources(instruction: Instruction) -> tuple[Reg | Placeholder, ...]:
     if instruction.guard is not None:
         found.extend(_registers(instruction.guard.operand))
     for row, operand in _bound(instruction):
+        if isinstance(operand, Reg):
+            if row.access is not Access.WRITE or row.kind == "memory":
+                found.append(operand)
+            continue
         for half, part in _halves(row, operand):
             if half.access is not Access.WRITE or half.kind == "memory":
                 found.extend(_registers(part))

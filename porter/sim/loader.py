@@ -134,7 +134,8 @@ class Loader:
     def _place(self, ins: ast.Instruction, scope: Scope, guard: ast.Guard | None) -> None:
         operands = tuple(self._operand(o, scope) for o in ins.operands)
         if guard is None or not ins.opcode.startswith(_MET):
-            self._append(replace(ins, operands=operands, guard=guard))
+            named = operands == ins.operands and guard == ins.guard
+            self._append(ins if named else replace(ins, operands=operands, guard=guard))
             return
         behind = self._unique("behind")
         self._add(ins, "bra", ast.Sym(behind), guard=ast.Guard(guard.operand, not guard.negated))

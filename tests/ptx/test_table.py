@@ -11,6 +11,7 @@ from porter.ptx.requirement import Requirement, TargetName
 from porter.ptx.table import (
     FORMS,
     UnknownInstruction,
+    _row,
     check,
     decode,
     destinations,
@@ -209,3 +210,29 @@ def test_rows_are_complete() -> None:
         for operand in row.operands:
             if operand.when:
                 assert operand.when.partition("=")[0] in known, (row.pattern, operand)
+
+
+def test_rows_are_looked_for_once_for_all_constants() -> None:
+    """But for constants that some row asks for."""
+    for opcode in ("add.s32 %a, %b, {};", "mov.u32 %a, {};", "ld.global.b32 %a, [%x+{}];", "mov.b64 {{%a, %b}}, {};"):
+        decode(one(opcode.format(99_999)))
+        before = _row.cache_info().misses
+        for value in (100_001, 123_456, 99_991, -77_777):
+            assert decode(one(opcode.format(value))).operands[-1] != decode(one(opcode.format(5))).operands[-1]
+        assert _row.cache_info().misses <= before + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "legal", "refused"),
+    [
+        ("setmaxnreg.inc.sync.aligned.u32 {};", (24, 232), (16, 25, 264, 99_999)),
+        ("cp.async.ca.shared.global [%x], [%y], {};", (4, 8, 16), (5, 32, -4)),
+        ("lop3.b32 %d, %a, %b, %c, {};", (0, 255, 0xE8), (256, -1, 99_999)),
+        ("pmevent {};", (0, 15), (16, 1 << 40)),
+    ],
+)
+def test_constants_that_rows_ask_for_are_told_apart(
+    text: str, legal: tuple[int, ...], refused: tuple[int, ...]
+) -> None:
+    assert all(lookup(one(text.format(value))) is not None for value in legal)
+    assert all(lookup(one(text.format(value))) is None for value in refused)

@@ -342,6 +342,8 @@ def vector_length(form_: OperandForm, modifiers: Modifiers) -> int:
 def operand_type(form_: OperandForm, modifiers: Modifiers) -> str:
     """The PTX type of the operand's elements, `b32` and the like."""
     text = form_.type
+    if text[-1:] != ")":
+        return modifiers.get(text, text)
     if text.startswith("wide("):
         narrow = modifiers[text[5:-1]]
         return narrow[0] + str(2 * int(narrow[1:]))
