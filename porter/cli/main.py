@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import signal
+import sys
 from typing import Any
 
 import click
@@ -58,6 +60,10 @@ _COMMANDS = tuple(name for section in _SECTIONS.values() for name in section)
 class _Commands(click.Group):
     """Of the subcommands only the options are loaded, and only when they are asked for."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        _open_streams()
+        return super().main(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -78,6 +84,17 @@ class _Commands(click.Group):
             return None
         found: Any = getattr(importlib.import_module(f"porter.cli.commands.{name}"), name)
         return found if isinstance(found, click.Command) else None
+
+
+def _open_streams() -> None:
+    """Who closes a standard stream wants nothing of it: else the next file that is opened would be in its place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,7 +15,7 @@ from porter.cli.context import NATIVE, Session, command
 from porter.cli.inputs import processes, require_directories
 from porter.cli.native import native_plans
 from porter.cli.porting import look, port_options
-from porter.diagnostics import Diagnostic, ExitCode, worst_exit
+from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
@@ -60,6 +60,8 @@ def plan(
         diagnostics += [d for d in includes_first(result.diagnostics) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
+    if not (plans or left or python or summaries or diagnostics or facts or native):
+        diagnostics += [Diagnostic(Code.NOTHING_TO_PORT, None, {"path": str(path)}) for path in paths]
     session.report(diagnostics)
     used = {(s.kernel, s.path): s for s in summaries}
     for one in plans:

@@ -95,7 +95,7 @@ NOTHING_TO_RUN = error(
     ExitCode.USAGE,
     "{path}: nothing here can be run: {reason}",
     "The simulator runs a PTX module, a kernel that a case file describes, or a program with a main() of its own.",
-    "Write a case beside the kernel (docs/cases.md), or pass the program that launches it.",
+    "`porter case new KERNEL` writes a draft of a case beside the kernel; or pass the program that launches it.",
 )
 NOTHING_TO_BUILD = error(
     "PT0014",

@@ -217,3 +217,29 @@ def test_an_error_that_only_the_random_schedule_shows(tmp_path, monkeypatch):
     assert "PT5021" in shown.stderr
     clean = porter_json("verify", kernel, "--families", "normal", "--sizes", "default")
     assert [r["schedule"] for r in clean["rows"]] == [None], "a run without the family has no second pass"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
+    """Nobody reads what is written there; the exit code is the result, and files are not written into instead."""
+    command = f"{sys.executable} -m porter map --format json wgmma.fence {closed}; echo $? >{tmp_path}/code"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert (tmp_path / "code").read_text() == "0\n"
+    assert done.stderr == ""
+
+
+def test_a_plan_of_nothing_says_so(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(PLAIN)
+    assert "PT0007" in porter("plan", tmp_path / "k.cu").output
+
+
+@pytest.mark.parametrize("command", ["hazards", "sim", "run", "grade"])
+def test_what_has_no_case_is_offered_a_draft(command: str, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(PLAIN)
+    assert "porter case new KERNEL" in porter(command, tmp_path / "k.cu", code=2).output
+
+
+@pytest.mark.parametrize(("name", "told"), [("k.cu", "no kernel at all"), ("k.py", "no kernel that is a jit function")])
+def test_a_draft_of_a_file_without_kernels(name: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("")
+    assert told in porter("case", "new", tmp_path / name, code=2).output

@@ -32,7 +32,7 @@ def draft_case(
     kernels = kernels_to_draft(program, entry)
     listed = "\n".join(dict.fromkeys(k.name for k in (kernels or program.kernels)))
     if not kernels:
-        raise PorterError(Code.ENTRY_NOT_FOUND, path=str(path), entry=entry or "any kernel", detail=listed)
+        raise PorterError(Code.ENTRY_NOT_FOUND, path=str(path), entry=entry or "at all", detail=listed)
     if len({k.name for k in kernels}) > 1:
         raise PorterError(Code.ENTRY_AMBIGUOUS, path=str(path), entry=entry or "the file alone", detail=listed)
     return CudaDraft(program, kernels[0]).make()
@@ -67,7 +67,7 @@ def _python(path: Path, entry: str | None) -> Draft:
         raise PorterError(Code.DSL_UNREADABLE, where, path=str(path), problem=error.msg) from None
     if found is None:
         raise PorterError(
-            Code.ENTRY_NOT_FOUND, path=str(path), entry=entry or "any jit function", detail="\n".join(names)
+            Code.ENTRY_NOT_FOUND, path=str(path), entry=entry or "that is a jit function", detail="\n".join(names)
         )
     if entry is None and len(names) > 1:
         raise PorterError(Code.ENTRY_AMBIGUOUS, path=str(path), entry="the file alone", detail="\n".join(names))
