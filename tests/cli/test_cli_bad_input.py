@@ -219,10 +219,10 @@ def test_an_error_that_only_the_random_schedule_shows(tmp_path, monkeypatch):
     assert [r["schedule"] for r in clean["rows"]] == [None], "a run without the family has no second pass"
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&- <&-"])
 def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
     """Nobody reads what is written there; the exit code is the result, and files are not written into instead."""
-    command = f"{sys.executable} -m porter map --format json wgmma.fence {closed}; echo $? >{tmp_path}/code"
+    command = f"{sys.executable} -m porter explain exit-codes {closed}; echo $? >{tmp_path}/code"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert (tmp_path / "code").read_text() == "0\n"
     assert done.stderr == ""
