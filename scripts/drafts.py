@@ -58,11 +58,12 @@ def run(clones: Path) -> None:
             print(f"another version: {source}")
             continue
         head = {"file": name_of(entry), "kind": entry["kind"], "program": can_be_verified(entry)}
+        print(source, flush=True)
         try:
             rows += [{**head, **found} for found in drafts(source)]
         except PorterError as error:
             print(f"{source}: {error.diagnostic.message}")
-    RESULTS.write_text(as_rows({"version": 1, "rows": rows}), "utf-8")
+        RESULTS.write_text(as_rows({"version": 1, "rows": rows}), "utf-8")
 
 
 def page() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from porter.scan.draft import statements
 from porter.scan.draft.draft import Draft
 from porter.scan.draft.new import draft_case
 
@@ -237,3 +238,15 @@ def test_memory_that_the_kernel_has_no_use_for_is_not_written(tmp_path: Path) ->
     text = kernel(params) + PLAIN + TAKES.replace("bf16* C)", "bf16* C, float* spare)") + MAPS
     draft = drafted(text + GRID + "(ma, mb, C, M, N, K, spare); }", tmp_path)
     assert draft.fields["tensors"]["spare"]["role"] == "input"
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_code_that_runs_for_long_is_left(launches: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device function with loops in loops, and host code that comes to no end."""
+    monkeypatch.setattr(statements, "MOST_STEPS", 500)
+    loops = "".join(f"for (int i{n} = 0; i{n} < 60; ++i{n}) " for n in range(5))
+    busy = f"__device__ void busy(float* r) {{ {loops} r[0] += 1; }}\n"
+    busy += f"void waits(int n) {{ {loops} busy(nullptr); BODY }}\n"
+    text = kernel() + PLAIN + busy.replace("BODY", "gemm<128, 64><<<1, 1>>>();" if launches else "")
+    draft = drafted(text + TAKES + MAPS + GRID + "(ma, mb, C, M, N, K); }", tmp_path)
+    assert set(draft.guesses) == {"reference"}

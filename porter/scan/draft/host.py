@@ -20,7 +20,7 @@ from porter.model.program import Program
 from porter.scan.draft import classes as cls
 from porter.scan.draft import numbers as nums
 from porter.scan.draft.numbers import Num
-from porter.scan.draft.statements import FLOAT, INTEGER, GaveUp, Launched, Left, Return, Statements
+from porter.scan.draft.statements import FLOAT, INTEGER, GaveUp, Launched, Left, Return, Statements, TooLong
 from porter.scan.draft.types import DEEPEST
 from porter.scan.draft.values import (
     ENCODED,
@@ -70,7 +70,7 @@ class Host(Statements):
 
     def launch_of(self, root: Function) -> LaunchFacts | None:
         """The first launch of the kernel that a function comes to, with names for what it is handed."""
-        self.conditions, self.parameters, self.depth = [], [], 0
+        self.conditions, self.parameters, self.depth, self.steps = [], [], 0, 0
         self.globals = Scope()
         scope = Scope(self.globals, function=root)
         for param in root.params:
@@ -81,7 +81,7 @@ class Host(Statements):
             self._body(root.body, scope)
         except Launched as found:
             return found.facts
-        except (Return, GaveUp, Left, RecursionError):
+        except (Return, GaveUp, Left, TooLong, RecursionError):
             pass
         return None
 

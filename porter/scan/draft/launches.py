@@ -16,6 +16,8 @@ from porter.scan.draft.numbers import Num
 from porter.scan.draft.values import KernelName, LaunchFacts, MapValue, Record, Scope, Word
 
 _PLACED = re.compile(r"(\w+)\s*=\s*[^;=]*?blockIdx\s*\.\s*([xyz])\s*\*\s*\(?\s*([\w:]+)")
+_WORD = re.compile(r"\w+")
+_LAUNCHES = re.compile(r"<<<|\w*[lL]aunch\w*[kK]ernel")
 _CLUSTER = re.compile(r"__cluster_dims__\s*\(([^()]*)\)")
 
 
@@ -23,8 +25,8 @@ def best_launch(program: Program, kernel: Function) -> tuple[LaunchFacts, Host, 
     """What is known of a kernel's launch, and whether host code says it."""
     host = Host(program, kernel)
     found: list[tuple[int, bool, int, LaunchFacts]] = []
-    for function in program.functions:
-        if function.style not in (Style.HOST, Style.METHOD, Style.DEVICE) or function is kernel:
+    for function in _launching(program):
+        if function is kernel:
             continue
         facts = host.launch_of(function)
         if facts is not None and len(facts.arguments) == len(kernel.params):
@@ -32,6 +34,19 @@ def best_launch(program: Program, kernel: Function) -> tuple[LaunchFacts, Host, 
     if found:
         return min(found, key=lambda f: f[:3])[3], host, True
     return _alone(program, kernel, host), host, False
+
+
+def _launching(program: Program) -> list[Function]:
+    """Functions whose text has a launch, or the name of one that has."""
+    functions = [f for f in program.functions if f.style in (Style.HOST, Style.METHOD, Style.DEVICE)]
+    words = {id(f): set(_WORD.findall(f.text(f.body))) for f in functions}
+    found = {id(f): f for f in functions if _LAUNCHES.search(f.text(f.body))}
+    names, before = {f.name for f in found.values()}, 0
+    while len(names) > before:
+        before = len(names)
+        found |= {id(f): f for f in functions if words[id(f)] & names}
+        names = {f.name for f in found.values()}
+    return [f for f in functions if id(f) in found]
 
 
 def _unknown(facts: LaunchFacts) -> int:

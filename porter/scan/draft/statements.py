@@ -20,6 +20,8 @@ from porter.scan.draft.values import LaunchFacts, MapValue, Pointer, Record, Sco
 
 LONGEST_LOOP = 64
 """Passes of a loop whose condition stays known."""
+MOST_STEPS = 20_000
+"""Statements of a function and what it calls."""
 INTEGER = re.compile(r"(?:std::)?(?:u?int(?:\d+_t)?|unsigned|long|short|size_t|cuuint(?:32|64)_t|uint|int|bool|char)$")
 FLOAT = ("float", "double")
 
@@ -45,6 +47,10 @@ class GaveUp(Exception):
     pass
 
 
+class TooLong(Exception):
+    """More statements than host code runs on its way to a launch."""
+
+
 class Left(Exception):
     """`break` or `continue`."""
 
@@ -57,6 +63,7 @@ class Statements(Types):
         super().__init__(classes)
         self.conditions: list[Num] = []
         self.parameters: list[tuple[str, Any]] = []
+        self.steps = 0
 
     @abstractmethod
     def named(self, text: str, scope: Scope) -> Any: ...
@@ -70,6 +77,9 @@ class Statements(Types):
             self.run(child, scope)
 
     def run(self, node: Node, scope: Scope) -> None:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise TooLong
         handler = getattr(self, f"_run_{node.type}", None)
         if handler is not None:
             handler(node, scope)
