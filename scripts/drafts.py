@@ -28,7 +28,7 @@ from porter.lang.sources import load_sources
 from porter.model.program import build_program
 from porter.rules.load import load_rules
 from porter.rules.recognize import vocabulary
-from porter.scan.draft.cuda import CudaDraft, kernels_to_draft
+from porter.scan.draft.cuda import CudaDraft
 from porter.scan.draft.draft import UNKNOWN
 from porter.verify.rows import as_rows
 
@@ -42,7 +42,8 @@ _TABLE = re.compile(r"(<!-- drafts -->\n).*?(<!-- end -->\n)", re.DOTALL)
 def drafts(source: Path) -> Iterator[dict[str, Any]]:
     """For each kernel with tensor core instructions its guesses, and how many of them are objects handed to it."""
     program = build_program(load_sources(source, ()), vocabulary(load_rules(())))
-    kernels = {k.name: k for k in reversed(kernels_to_draft(program, None))}
+    ids = program.reached(program.kernels, (s.function for s in program.statements))
+    kernels = {k.name: k for k in reversed(program.kernels) if id(k) in ids}
     for name, kernel in sorted(kernels.items()):
         guesses = CudaDraft(program, kernel).make().guesses
         yield {"kernel": name, "guesses": len(guesses), "objects": sum(UNKNOWN in why for why in guesses.values())}

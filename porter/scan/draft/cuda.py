@@ -181,7 +181,7 @@ class CudaDraft:
             base = self._argument(letters.upper() if len(letters) == 1 else letters or param)
             base.const |= not self._is_stored(param)
             value.fields["base"] = base
-            self.draft.guess(f"tensor_maps.{name}", "what the map is over, its box and swizzle")
+            self.draft.guess(f"tensor_maps.{name}", "what the map is over, with its shape, and its box and swizzle")
         tensor = self._tensor_of(base)
         is_stored = self._is_stored(param)
         tensor.dtype = tensor.dtype or dtype or (None if is_stored else self._operand())
@@ -348,11 +348,19 @@ class CudaDraft:
                 t.shape = (m, k) if first else (k, n) if stride == n else (n, k)
                 known.append(t)
                 if stride is None or stride not in t.shape[1:]:
-                    self.draft.guess(f"tensors.{t.name}", "its shape, by the names of the sizes")
+                    self._guess_shape(t)
             elif stride is not None and m and n:
                 t.shape = (m, stride)
             else:
                 self._vector(t, index, known)
+
+    def _guess_shape(self, t: Tensor) -> None:
+        """Of a tensor that is known by a map which is a guess itself, the shape is a part of that."""
+        unknown = next((m for m in t.maps if f"tensor_maps.{m}" in self.draft.guesses), None)
+        if unknown is None:
+            self.draft.guess(f"tensors.{t.name}", "its shape, by the names of the sizes")
+        else:
+            self.draft.notes[f"tensors.{t.name}"] = f"its shape, too, is what {unknown} is guessed to be over"
 
     def _vector(self, t: Tensor, index: str, known: list[Tensor]) -> None:
         found = self._products(known)
