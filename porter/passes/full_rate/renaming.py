@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from porter.lang.cuda import CudaFile
+from porter.lang.expansion import TooLong
 from porter.lang.text import Edit, Span
 from porter.model.facts import Index
 from porter.model.functions import Function, Style
@@ -77,6 +78,12 @@ def _holds(function: Function, span: Span) -> bool:
     return whole.start <= span.start and span.end <= whole.end
 
 
+def _is_and(place: _Place) -> bool:
+    """Whether the sign in front of an index is that of an operation."""
+    before = place.file.lexed.code[: place.span.start].rstrip()[:-1].rstrip()
+    return re.search(rb"[\w)\]&]$", before) is not None and not before.endswith(b"return")
+
+
 def rename(
     context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]
 ) -> tuple[list[Edit], list[Missing]]:
@@ -100,6 +107,8 @@ def rename(
             what = "`threadIdx` is read where also a kernel comes that stays at M=64"
         elif not place.whole:
             what = "`threadIdx` is used as a whole"
+        elif place.file.lexed.code[: place.span.start].rstrip().endswith(b"&") and not _is_and(place):
+            what = "the address of `threadIdx.x` is taken"
         elif any(b"threadIdx" in e.replacement for e in over):
             what = "`threadIdx.x` stands in what another step of the port writes"
         else:
@@ -126,7 +135,23 @@ def _opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Miss
         for match, what in found:
             if match is not None:
                 yield Missing(kernel, kernel.name_span or kernel.span(kernel.body), what)
+    yield from _pasted(program, kernel)
     yield from opaque_headers(program, kernel)
+
+
+def _pasted(program: Program, kernel: Function) -> Iterator[Missing]:
+    """Macros that put the name of an index together."""
+    pasting = [name for name in program.macros.by_name if program.macros.pastes(name)]
+    for file in program.sources.files.values() if pasting else ():
+        names = "|".join(map(re.escape, sorted(pasting)))
+        for match in re.finditer(rf"\b(?:{names})\b(?:\s*\([^;{{}}]*)?", file.lexed.code.decode("utf-8", "replace")):
+            try:
+                texts = program.macros.expand(match[0])
+            except TooLong:
+                texts = ["threadIdx"]
+            if any("threadIdx" in t or "sreg" in t for t in texts):
+                at = kernel.name_span or kernel.span(kernel.body)
+                yield Missing(kernel, at, "a macro puts the name of an index together")
 
 
 def opaque_headers(program: Program, kernel: Function) -> Iterator[Missing]:

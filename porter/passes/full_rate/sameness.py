@@ -162,18 +162,9 @@ class Sameness:
             calls = [c for c in self.program.callers(function) if param.index < len(c.args)]
             if any(self._own(c.caller, c.args[param.index]) for c in calls):
                 found.add(_key(function, function.body, param.name))
-        for statement in function.asm:
-            nodes = [o.expr_node for o in statement.operands if o.is_output and o.expr_node is not None]
-            outputs = [key for n in nodes if (key := _variable(function, n)) is not None]
-            inputs = [o.expr_node for o in statement.operands if not o.is_output and o.expr_node is not None]
-            if (
-                self.threads.asm_differs(statement)
-                or _is_timed(statement)
-                or any(self._own(function, n) for n in inputs)
-            ):
-                found.update(outputs)
         while True:
             before = len(found)
+            found.update(self._by_asm(function))
             for key, node in self._set(function):
                 if key in found or not self.comes_to(function, node):
                     continue
@@ -181,6 +172,15 @@ class Sameness:
                     found.add(key)
             if len(found) == before:
                 return found
+
+    def _by_asm(self, function: Function) -> Iterator[_Key]:
+        """Variables that asm sets, and may set to another value in another thread."""
+        for statement in function.asm:
+            nodes = [o.expr_node for o in statement.operands if o.is_output and o.expr_node is not None]
+            inputs = [o.expr_node for o in statement.operands if not o.is_output and o.expr_node is not None]
+            own = self.threads.asm_differs(statement) or _is_timed(statement)
+            if own or any(self._own(function, n) for n in inputs) or self._where_parted(function, statement.node):
+                yield from (key for n in nodes if (key := _variable(function, n)) is not None)
 
     def _set(self, function: Function) -> Iterator[tuple[_Key, Node]]:
         """Variables that are set, with what tells the value."""

@@ -17,6 +17,7 @@ from porter.passes.full_rate.renaming import rename
 from porter.passes.full_rate.rows import Rows
 from porter.passes.full_rate.stacking import TILES, Stack
 from porter.passes.full_rate.turns import turns
+from porter.passes.full_rate.waiting import Waiting
 from porter.passes.moves import Moves
 from porter.passes.needs import NOTHING, Common
 from porter.ptx.arch import WARP
@@ -136,7 +137,9 @@ def _missing(context: PortContext, common: Common) -> Iterator[Missing]:
         if whole:
             yield Missing(kernel.function, _title(kernel.function), whole)
         else:
-            yield from Consumers(context.program, context.flow.threads, kernel).missing()
+            consumers = Consumers(context.program, context.flow.threads, kernel)
+            yield from consumers.missing()
+            yield from Waiting(context.program, context.flow.threads, consumers.sameness, kernel).missing()
 
 
 def _of_sources(context: PortContext, common: Common, kernel: Kernel) -> str:

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where consumers wait for each other by mbarriers, or by flags in memory. Consumers that meet for each batch of MMAs
+cannot take turns: the one that goes first waits for the other, which waits for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.functions import Function, Style
+from porter.model.kernels import Kernel
+from porter.model.program import Program
+from porter.model.scopes import LOOPS, resolve
+from porter.model.threads import Threads
+from porter.passes.full_rate.joining import Missing
+from porter.passes.full_rate.renaming import reached
+from porter.passes.full_rate.sameness import Sameness
+
+_MBARRIER = re.compile(r"\bmbarrier\.(try_wait|test_wait|arrive)([\w.:]*)\s+(?:[^\[;]*,\s*)?\[\s*%(\d+)")
+_POLLS = re.compile(r"\bld\.(?:volatile|relaxed|acquire)|\batom\.|\bred\.")
+_POLLING_CALL = re.compile(r"atomic\w+|__ldcv|__ldcg|__nv_atomic_\w+")
+_MOST = 8
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A use of an mbarrier: the text and place of the array or variable that holds it, and whether consumers may use
+    different ones."""
+
+    function: Function
+    node: Node
+    waits: bool
+    home: tuple[int, str]
+    own: bool
+
+
+@dataclass(eq=False)
+class Waiting:
+    """Asks about the consumers of one kernel."""
+
+    program: Program
+    threads: Threads
+    sameness: Sameness
+    kernel: Kernel
+
+    @cached_property
+    def _mine(self) -> list[Function]:
+        ids = reached(self.program, [self.kernel.function])
+        return [f for f in self.program.functions if id(f) in ids and f.style is not Style.MACRO]
+
+    def missing(self) -> Iterator[Missing]:
+        yield from self._by_mbarriers()
+        for function in self._mine:
+            for loop in find(function.body, *LOOPS):
+                condition = loop.child_by_field_name("condition")
+                if condition is None or not self.sameness.comes_to(function, loop):
+                    continue
+                if self.threads.differ(function, condition) and self._polls(function, loop):
+                    text = " ".join(function.text(condition).split())
+                    yield Missing(function, function.span(condition), f"consumers may wait for each other at `{text}`")
+
+    # --- mbarriers
+
+    def _by_mbarriers(self) -> Iterator[Missing]:
+        uses = [u for f in self._mine for u in self._uses(f)]
+        arrived = {(u.home, u.own) for u in uses if not u.waits}
+        for use in uses:
+            if use.waits and any(home == use.home and (own or use.own) for home, own in arrived):
+                what = f"the consumers may wait for each other by mbarriers in `{use.home[1]}`"
+                yield Missing(use.function, use.function.span(use.node), what)
+
+    def _uses(self, function: Function) -> Iterator[_Use]:
+        for statement in function.asm:
+            for match in _MBARRIER.finditer(statement.template):
+                waits, operands = match[1] != "arrive", statement.operands
+                if "expect_tx" in match[2] or int(match[3]) >= len(operands):
+                    # what comes with it are bytes that TMA brings
+                    continue
+                node = operands[int(match[3])].expr_node
+                if node is not None and self.sameness.comes_to(function, statement.node):
+                    yield from self._traced(function, node, waits, 0)
+
+    def _traced(self, function: Function, node: Node, waits: bool, depth: int) -> Iterator[_Use]:
+        """Follow an address to where the mbarrier is named."""
+        name = next((n for n in find(node, "identifier") if not _is_callee(n)), None)
+        if name is None or depth > _MOST:
+            return
+        variable, whole = resolve(function, name, function.text(name)), name
+        while whole.parent is not None and whole.parent.type == "field_expression":
+            whole = whole.parent
+        own = not self.sameness.same(function, node)
+        value = _value(variable.declarator) if variable is not None else None
+        if variable is not None and variable.param is not None and variable.function.style is not Style.KERNEL:
+            # what the parameter itself is, its callers say
+            rest = [n for n in find(node, "identifier", "field_expression") if n.id != name.id and not _is_callee(n)]
+            own, index = any(not self.sameness.same(function, n) for n in rest), variable.param.index
+            given = [(c, c.args[index]) for c in self.program.callers(variable.function) if index < len(c.args)]
+        elif variable is None and function.style is Style.METHOD:
+            # a member: of the object whose method is called
+            own, given = False, [(c, o) for c in self.program.callers(function) if (o := _object(c.node)) is not None]
+        elif variable is not None and whole is name and value is not None and any(find(value, "identifier")):
+            for use in self._traced(variable.function, value, waits, depth + 1):
+                yield replace(use, own=use.own or own)
+            return
+        else:
+            at = variable.key[1] if variable is not None else 0
+            yield _Use(function, node, waits, (at, "".join(function.text(whole).split())), own)
+            return
+        for call, handed in given:
+            if self.sameness.comes_to(call.caller, call.node):
+                for use in self._traced(call.caller, handed, waits, depth + 1):
+                    yield replace(use, own=use.own or own)
+
+    # --- flags
+
+    def _polls(self, function: Function, loop: Node) -> bool:
+        """Whether a loop asks again for what other threads change."""
+        inside = [s for s in function.asm if _in(s.node, loop)]
+        calls = [c for c in function.calls if _in(c.node, loop)]
+        if any(_POLLS.search(s.template) for s in inside) or any(_POLLING_CALL.fullmatch(c.name) for c in calls):
+            return True
+        if any(id(t) in self._polling for c in calls for t in self.program.targets(c)):
+            return True
+        declared = [v.declaration for n in find(loop, "identifier")
+                    if (v := resolve(function, n, function.text(n))) is not None]  # fmt: skip
+        params = [p.node for p in function.params]
+        texts = [function.text(n) for n in (*declared, *params, loop) if n is not None]
+        return any(re.search(r"\bvolatile\b", re.sub(r"\basm\s+volatile", "", t)) for t in texts)
+
+    @cached_property
+    def _polling(self) -> set[int]:
+        """ids of the functions that come to a read that others' writes change."""
+        seeds = [f for f in self.program.functions if any(_POLLS.search(s.template) for s in f.asm)
+                 or any(_POLLING_CALL.fullmatch(c.name) for c in f.calls)]  # fmt: skip
+        return self.program.reaching(seeds)
+
+
+def _in(node: Node, outer: Node) -> bool:
+    return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
+
+
+def _is_callee(name: Node) -> bool:
+    above = name.parent
+    while above is not None and above.type in ("qualified_identifier", "template_function"):
+        name, above = above, above.parent
+    callee = above.child_by_field_name("function") if above is not None and above.type == "call_expression" else None
+    return callee is not None and callee.id == name.id
+
+
+def _object(call: Node) -> Node | None:
+    """What a method is called of."""
+    callee = call.child_by_field_name("function")
+    return callee.child_by_field_name("argument") if callee is not None else None
+
+
+def _value(declarator: Node | None) -> Node | None:
+    return declarator.child_by_field_name("value") if declarator is not None else None
