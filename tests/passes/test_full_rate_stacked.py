@@ -115,6 +115,22 @@ TAKEN: dict[str, dict[str, str]] = {
         "BEFORE": "float* mine = out + group * 2048;",
         "STORE": "mine[row * 16 + i] = acc[m][i];",
     },
+    "a row of a tile by shuffle": {
+        "BEFORE": "const int w = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);",
+        **row("m * 64 + w * 16 + lane / 4"),
+    },
+    "twice the row": row("(m * 64 + warp * 16 + lane / 4) * 2"),
+    "a swizzle": {"STORE": "stage[row * 16 + (i ^ (row & 7))] = acc[m][i];"},
+    "a pointer to a row": {"STORE": "float* p = out + row * 16; p[i] = acc[m][i];"},
+    "two dimensions": {"BEFORE": "__shared__ float two[128][16];", "STORE": "two[row][i] = acc[m][i];"},
+    "a sum in place": {"STORE": "out[row * 16 + i] += acc[m][i];"},
+    "an atomic": {"STORE": "atomicAdd(&out[row * 16 + i], acc[m][i]);"},
+    "a wide store": {"STORE": "*reinterpret_cast<float2*>(&out[row * 16 + i]) = make_float2(acc[m][i], 0);"},
+    "a streaming store": {"STORE": "__stcs(&out[row * 16], acc[m][i]);"},
+    "a tile of registers by a helper": {
+        "HEAD": "__device__ float first(const float (&d)[8]) { return d[0]; }\n",
+        "STORE": "out[row] = first(acc[m]);",
+    },
     "a producer": {
         "THREADS": "256",
         "ROLE": f"{GROUP} if (group == 1) {{ if (threadIdx.x == 128) out[0] = 1; return; }}",
@@ -138,6 +154,15 @@ def test_one_mma_makes_both_tiles(tmp_path: Path, name: str) -> None:
 
 
 ROWS, BETWEEN, PART, HANDS, LESS = "which rows of a tile", "stands between", "may part", "hands", "wait for less"
+SAME = "same place, or wait"
+MBAR = """\
+__device__ void await(unsigned b) {
+    asm volatile("{.reg .pred P; L%=: mbarrier.try_wait.parity.shared::cta.b64 P, [%0], 0; @!P bra L%=;}" :: "r"(b));
+}
+__device__ void give(unsigned b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(b)); }
+__device__ unsigned place(const void* p) { return __cvta_generic_to_shared(p); }
+"""
+MODULO = "stage[(row % 64) * 16 + i]"
 INDEX = "used for something else than its rows"
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
     # rows that the index of the tile and the warp tell in another way
@@ -224,6 +249,38 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         {"AFTER": 'asm volatile("bar.sync %0, 64;" ::"r"(1 + warp / 2) : "memory");'}, LESS),
     "two warps among themselves, by a helper": (
         {"HEAD": MEET, "AFTER": "meet(1 + warp / 2, 64);"}, LESS),
+    "two warps among themselves, under an id of their own": (
+        {"AFTER": 'asm volatile("bar.sync %0, 128;" ::"r"(1 + warp / 2) : "memory");'}, LESS),
+    "two warps among themselves, by an mbarrier for each pair": (
+        {"HEAD": MBAR, "BEFORE": "__shared__ uint64_t pair[2]; const unsigned o = place(pair) + warp / 2 * 8;",
+         "AFTER": "give(o); await(o); out[lane] = stage[lane];"}, LESS),
+    "two warps among themselves, by an mbarrier": (
+        {"HEAD": MBAR, "BEFORE": "__shared__ uint64_t pair;",
+         "AFTER": "if (warp < 2) { give(place(&pair)); await(place(&pair)); out[lane] = stage[lane]; }"}, LESS),
+    # turns that meet in a place
+    "tiles that are added up": ({"STORE": f"{MODULO} += acc[m][i];"}, SAME),
+    "one place for both tiles": ({"STORE": "stage[(row & 63) * 16 + i] = acc[m][i];"}, SAME),
+    "half a row": ({"STORE": "const int r = row / 2; stage[r] = acc[m][i];"}, SAME),
+    "a row that becomes less": ({"STORE": "int r = row; r %= 64; stage[r] = acc[m][i];"}, SAME),
+    "a pointer to one place": ({"STORE": "float* p = out + row % 64 * 16; p[i] = acc[m][i];"}, SAME),
+    "one place, of two dimensions": (
+        {"BEFORE": "__shared__ float two[64][16];", "STORE": "two[row % 64][i] = acc[m][i];"}, SAME),
+    "one place, by a table": ({"BEFORE": "__shared__ int all[128];", "STORE": "out[all[row]] = acc[m][i];"}, SAME),
+    "one place, by a lambda": (
+        {"BEFORE": "auto put = [&](int r, float v) { stage[r % 64] = v; };", "STORE": "put(row, acc[m][i]);"}, SAME),
+    "one place, by a helper": (
+        {"HEAD": "__device__ void put(float* o, int r, float v) { o[r & 63] = v; }\n",
+         "STORE": "put(out, row, acc[m][i]);"}, SAME),
+    "one place, by a library": ({"STORE": "__stcs(&out[row % 64], acc[m][i]);"}, SAME),
+    "the tile before": ({"STORE": "out[row] = acc[m][i] + out[row - 64];"}, SAME),
+    "the tile before, by a library": ({"STORE": "out[row] = acc[m][i] + __ldg(out + row - 64);"}, SAME),
+    "the tile before, by a helper": (
+        {"HEAD": "__device__ void put(float* o, int r, float v) { o[r] = v; }\n",
+         "STORE": "put(out, row, acc[m][i]); stage[row] = out[row - 64];"}, SAME),
+    "a tile at a time": (
+        {"STORE": f'{MODULO} = 0; asm volatile("bar.sync 1, 128;" ::: "memory"); out[row] = acc[m][i];'}, SAME),
+    "a tile at a time, by a helper": ({"HEAD": MEET, "STORE": "meet(1, 128); out[row] = acc[m][i];"}, SAME),
+    "a tile at a time, all warps": ({"STORE": "__syncthreads(); out[row] = acc[m][i];"}, SAME),
     # MMAs
     "B of the tile": ({"MMA": "wgmma_m64n16k16(acc[m], a + m * 512, b + m * 2);"}, "B descriptor"),
     "B of the tile by a variable": (

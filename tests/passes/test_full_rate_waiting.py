@@ -107,8 +107,6 @@ HIDDEN = {
          "ROLE": "const int consumer = TID(Idx).x / 128;"}, "puts the name"),
     "the index's address": (
         {"ROLE": "const unsigned* t = &threadIdx.x; const int consumer = *t / 128;"}, "address of"),
-    "a function of the compiler that ends a thread": (
-        {"ROLE": f"{CONSUMER} if (consumer * 64 >= rows) __nvvm_exit();"}, "may part"),
 }  # fmt: skip
 
 

@@ -34,8 +34,6 @@ _LEFT_BY: dict[str, tuple[str, ...]] = {
 }
 """What a statement leaves."""
 _LEAVING = frozenset({"return", "break", "continue", "goto", "exit"})
-_ENDS = ("__nvvm_exit", "__builtin_nvvm_exit")
-"""Functions of the compiler that end a thread."""
 _SHORT = ("&&", "||", "and", "or")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -138,11 +136,7 @@ class Consumers:
         if any(macro_leaves(self.program, function.text(n)) for n in find(arm, "identifier")):
             return True
         nodes = [s.node for s in function.asm if ends_thread(s)]
-        nodes += [
-            c.node
-            for c in function.calls
-            if c.name in _ENDS or any(id(t) in self._ending for t in self.program.targets(c))
-        ]
+        nodes += [c.node for c in function.calls if any(id(t) in self._ending for t in self.program.targets(c))]
         return any(arm.start_byte <= n.start_byte and n.end_byte <= arm.end_byte for n in nodes)
 
     @cached_property

@@ -26,11 +26,13 @@ from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.thread_values import ThreadValues, Values
 from porter.model.threads import Threads, ends_thread
 from porter.passes.context import qualified
+from porter.passes.full_rate.apart import Turns
 from porter.passes.full_rate.joining import Missing, ends_inside, macro_leaves
 from porter.passes.full_rate.renaming import opaque_headers, reached
 from porter.passes.full_rate.sameness import Sameness
 from porter.passes.full_rate.stacking import Stack, TileLoop, tile_loop
 from porter.passes.full_rate.turns import barriers
+from porter.passes.full_rate.waiting import Waiting
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.ptx.wgmma import M
@@ -118,6 +120,7 @@ class Rows:
         tiles = self.stack.accumulator.home.names
         yield from self._uniform(loop, loop.function, loop.body, [w.id for _, w in sums], set(tiles))
         yield from self._hands_on(loop.function, loop.body)
+        yield from Turns(self.program, set(tiles)).missing(loop.function, loop.body, [w.id for _, w in sums])
 
     def _sum(self, loop: TileLoop, node: Node) -> tuple[Node, Node] | None:
         """The term `m * 64` that an index of a tile stands in, and the sum around that."""
@@ -265,7 +268,7 @@ class Rows:
         for call in calls:
             targets = self.program.targets(call)
             # what a lambda does is looked at by its name
-            other = not targets or any(t.parent is None for t in targets)
+            other = any(t.parent is None for t in targets) or not (targets or _is_atomic(call))
             if any(t.style is Style.MACRO for t in targets) or (other and self.threads.call_differs(call)):
                 yield self._at(function, node, _NOT_TRACED)
                 return
@@ -298,8 +301,11 @@ class Rows:
             arguments = node.child_by_field_name("arguments")
             for argument in arguments.named_children if arguments is not None else ():
                 name = next((n for n in walk(argument) if n.type == "identifier"), None)
-                written = argument.type == "pointer_expression" and function.text(argument).startswith("&")
-                if name is not None and (written or self._sameness.written(function, node, argument)) and kept(name):
+                variable = resolve(function, name, function.text(name)) if name is not None else None
+                through = variable is not None and _leads_on(variable)
+                address = argument.type == "pointer_expression" and function.text(argument).startswith("&")
+                written = not through if address else self._sameness.written(function, node, argument)
+                if name is not None and written and kept(name):
                     yield self._at(function, node, f"a tile hands `{function.text(name)}` on to the next one")
             callee = node.child_by_field_name("function")
             holder = callee.child_by_field_name("argument") if callee is not None else None
@@ -323,15 +329,20 @@ class Rows:
         for name in macros:
             yield self._at(function, name, "what a macro does is not followed")
         for start in (node, *leaving):
-            inner, current = start, start.parent
-            while current is not None and inner.id != function.body.id:
-                condition = current.child_by_field_name("condition") if current.type in _BRANCHES else None
-                if condition is not None and condition.id != inner.id and current.id != node.id:
-                    found = next(self._uniform(None, function, condition, [], set()), None)
-                    if found is not None:
-                        yield self._at(function, condition, "warps may part in front of what they do with the rows")
-                        break
-                inner, current = current, current.parent
+            for condition in self._asked(function, start, node):
+                yield self._at(function, condition, "warps may part in front of what they do with the rows")
+
+    def _asked(self, function: Function, node: Node, loop: Node | None) -> Iterator[Node]:
+        """Conditions around a place that warps may answer differently; not that of the `loop` itself."""
+        inner, current = node, node.parent
+        while current is not None and inner.id != function.body.id:
+            condition = current.child_by_field_name("condition") if current.type in _BRANCHES else None
+            its_own = condition is not None and (
+                condition.id == inner.id or (loop is not None and current.id == loop.id)
+            )
+            if condition is not None and not its_own and any(self._uniform(None, function, condition, [], set())):
+                yield condition
+            inner, current = current, current.parent
 
     def _exchanges(self) -> Iterator[Missing]:
         """Where fewer than all warps of a warpgroup wait for each other: their rows are then those of others."""
@@ -342,14 +353,23 @@ class Rows:
                 continue
             waits = [(function, c.node) for c in function.calls if c.name == "__syncwarp"]
             waits += [(function, s.node) for s in function.asm if "bar.warp" in s.template]
-            waits += [(f, n) for f, n, threads in barriers(self.program, self._sameness, function)
-                      if threads is None or threads % WARPGROUP]  # fmt: skip
+            waits += [(f, n) for f, n, threads, apart in barriers(self.program, self._sameness, function)
+                      if threads is None or threads % WARPGROUP or apart]  # fmt: skip
             for statement in function.asm:
                 if ends_thread(statement):
                     yield Missing(function, statement.span, "warps may end in front of what they do with the rows")
             for owner, node in waits:
                 if self._sameness.comes_to(owner, node):
                     yield self._at(owner, node, "warps wait for less than their warpgroup, and may exchange rows")
+
+        uses = list(Waiting(self.program, self.threads, self._sameness, self.kernel).uses())
+        arrived = {u.home: u.own for u in uses if not u.waits}
+        for use in uses:
+            parts = next(self._asked(*use.place, None), None) is not None
+            if use.waits and use.home in arrived and (use.own or arrived[use.home] or parts):
+                yield self._at(
+                    use.function, use.node, "warps wait for less than their warpgroup, and may exchange rows"
+                )
 
     def _at(self, function: Function, node: Node, what: str) -> Missing:
         return Missing(function, function.span(node), what)
@@ -404,6 +424,12 @@ def _is_param(variable: Variable | None, function: Function, body: Node) -> bool
     """Whether a variable is what a lambda, whose body it is, is handed by value."""
     own = variable is not None and variable.param is not None and variable.function is function
     return own and body.id == function.body.id and variable is not None and not _leads_on(variable)
+
+
+def _is_atomic(call: Call) -> bool:
+    """Whether a call adds to what threads share, and its result is not asked for."""
+    above = call.node.parent
+    return call.name.startswith("atomic") and above is not None and above.type == "expression_statement"
 
 
 def _changed(variable: Variable) -> bool:

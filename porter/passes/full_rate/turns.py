@@ -18,13 +18,16 @@ from porter.model.kernels import Kernel
 from porter.model.program import Program
 from porter.passes.full_rate.joining import Missing
 from porter.passes.full_rate.renaming import reached
-from porter.passes.full_rate.sameness import Sameness
+from porter.passes.full_rate.sameness import WARPS, Sameness
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
 _BARRIER = re.compile(r"\s*bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(%?\w+)\s*,\s*(%?\w+)\s*;\s*")
 
 _WAITS = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|red)\b")
 _OF_ALL = re.compile(r"\s*bar(?:rier)?(?:\.cta)?\.sync(?:\.aligned)?\s+[^,;]+;\s*")
+
+_Values = tuple["int | None", ...]
+"""What an expression is: one value, or one for each warp of the consumers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,8 @@ class _Use:
     node: Node
     sync: bool
     ids: frozenset[int | None]
+    apart: bool
+    """Whether warps of a warpgroup may name different ones."""
     threads: int | None
 
 
@@ -71,13 +76,16 @@ _WHICH = "it is not known on which named barrier the consumers wait"
 _TURN = "the consumers take turns on this named barrier, and it may be for something else, too"
 
 
-def barriers(program: Program, sameness: Sameness, function: Function) -> Iterator[tuple[Function, Node, int | None]]:
-    """Where threads wait on named barriers in the asm of a function, and how many; None where that is not known."""
-    yield from ((u.function, u.node, u.threads) for u in _uses(program, sameness, function) if u.sync)
+def barriers(
+    program: Program, sameness: Sameness, function: Function
+) -> Iterator[tuple[Function, Node, int | None, bool]]:
+    """Where threads wait on named barriers in the asm of a function, how many, None where that is not known, and
+    whether warps of a warpgroup may do so on different ones."""
+    yield from ((u.function, u.node, u.threads, u.apart) for u in _uses(program, sameness, function) if u.sync)
     for statement in function.asm:
         waits = _WAITS.search(statement.template)
         if waits and not (_BARRIER.fullmatch(statement.template) or _OF_ALL.fullmatch(statement.template)):
-            yield function, statement.node, None
+            yield function, statement.node, None, True
 
 
 def _uses(program: Program, sameness: Sameness, function: Function) -> Iterator[_Use]:
@@ -97,9 +105,10 @@ def _uses(program: Program, sameness: Sameness, function: Function) -> Iterator[
             yield _made(function, statement.node, sync, values)
 
 
-def _made(function: Function, node: Node, sync: bool, values: list[frozenset[int | None]]) -> _Use:
-    threads = next(iter(values[1])) if len(values[1]) == 1 else None
-    return _Use(function, node, sync, values[0], threads)
+def _made(function: Function, node: Node, sync: bool, values: list[_Values]) -> _Use:
+    ids, threads = values
+    apart = None in ids or any(len(set(ids[i : i + WARPS])) > 1 for i in range(0, len(ids), WARPS))
+    return _Use(function, node, sync, frozenset(ids), apart, threads[0] if len(set(threads)) == 1 else None)
 
 
 def _param(function: Function, statement: AsmStatement, text: str) -> int | None:
@@ -113,32 +122,30 @@ def _param(function: Function, statement: AsmStatement, text: str) -> int | None
 
 def _handed(
     program: Program, sameness: Sameness, function: Function, statement: AsmStatement, text: str, call: Call
-) -> frozenset[int | None]:
+) -> _Values:
     index = _param(function, statement, text)
     if index is None:
         return _written(program, sameness, function, statement, text)
     if index < 0:
         known = len(call.template_args) > -1 - index
-        return frozenset({program.value(call.caller, call.template_args[-1 - index]) if known else None})
+        return (program.value(call.caller, call.template_args[-1 - index]) if known else None,)
     if index >= len(call.args):
-        return frozenset({None})
+        return (None,)
     return _values(program, sameness, call.caller, call.args[index])
 
 
-def _written(
-    program: Program, sameness: Sameness, function: Function, statement: AsmStatement, text: str
-) -> frozenset[int | None]:
+def _written(program: Program, sameness: Sameness, function: Function, statement: AsmStatement, text: str) -> _Values:
     if not text.startswith("%"):
-        return frozenset({program.value(function, text)})
+        return (program.value(function, text),)
     operand = statement.operand(int(text[1:])) if text[1:].isdigit() else None
     if operand is None or operand.expr_node is None:
-        return frozenset({None})
+        return (None,)
     return _values(program, sameness, function, operand.expr_node)
 
 
-def _values(program: Program, sameness: Sameness, function: Function, node: Node) -> frozenset[int | None]:
+def _values(program: Program, sameness: Sameness, function: Function, node: Node) -> _Values:
     value = program.value(function, function.text(node))
-    return frozenset({value}) if value is not None else frozenset(sameness.by_warp(function, node))
+    return (value,) if value is not None else tuple(sameness.by_warp(function, node))
 
 
 def _statement(use: _Use) -> Node | None:

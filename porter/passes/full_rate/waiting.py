@@ -28,7 +28,7 @@ _MOST = 8
 
 
 @dataclass(frozen=True)
-class _Use:
+class Use:
     """A use of an mbarrier: the text and place of the array or variable that holds it, and whether consumers may use
     different ones."""
 
@@ -37,6 +37,8 @@ class _Use:
     waits: bool
     home: tuple[int, str]
     own: bool
+    place: tuple[Function, Node]
+    """The statement, or the call that comes to it, where the mbarrier is named."""
 
 
 @dataclass(eq=False)
@@ -67,14 +69,19 @@ class Waiting:
     # --- mbarriers
 
     def _by_mbarriers(self) -> Iterator[Missing]:
-        uses = [u for f in self._mine for u in self._uses(f)]
+        uses = list(self.uses())
         arrived = {(u.home, u.own) for u in uses if not u.waits}
         for use in uses:
             if use.waits and any(home == use.home and (own or use.own) for home, own in arrived):
                 what = f"the consumers may wait for each other by mbarriers in `{use.home[1]}`"
                 yield Missing(use.function, use.function.span(use.node), what)
 
-    def _uses(self, function: Function) -> Iterator[_Use]:
+    def uses(self) -> Iterator[Use]:
+        """What consumers do with mbarriers."""
+        for function in self._mine:
+            yield from self._uses(function)
+
+    def _uses(self, function: Function) -> Iterator[Use]:
         for statement in function.asm:
             for match in _MBARRIER.finditer(statement.template):
                 waits, operands = match[1] != "arrive", statement.operands
@@ -83,9 +90,11 @@ class Waiting:
                     continue
                 node = operands[int(match[3])].expr_node
                 if node is not None and self.sameness.comes_to(function, statement.node):
-                    yield from self._traced(function, node, waits, 0)
+                    yield from self._traced(function, node, waits, (function, statement.node), 0)
 
-    def _traced(self, function: Function, node: Node, waits: bool, depth: int) -> Iterator[_Use]:
+    def _traced(
+        self, function: Function, node: Node, waits: bool, place: tuple[Function, Node], depth: int
+    ) -> Iterator[Use]:
         """Follow an address to where the mbarrier is named."""
         name = next((n for n in find(node, "identifier") if not _is_callee(n)), None)
         if name is None or depth > _MOST:
@@ -104,16 +113,16 @@ class Waiting:
             # a member: of the object whose method is called
             own, given = False, [(c, o) for c in self.program.callers(function) if (o := _object(c.node)) is not None]
         elif variable is not None and whole is name and value is not None and any(find(value, "identifier")):
-            for use in self._traced(variable.function, value, waits, depth + 1):
+            for use in self._traced(variable.function, value, waits, place, depth + 1):
                 yield replace(use, own=use.own or own)
             return
         else:
             at = variable.key[1] if variable is not None else 0
-            yield _Use(function, node, waits, (at, "".join(function.text(whole).split())), own)
+            yield Use(function, node, waits, (at, "".join(function.text(whole).split())), own, place)
             return
         for call, handed in given:
             if self.sameness.comes_to(call.caller, call.node):
-                for use in self._traced(call.caller, handed, waits, depth + 1):
+                for use in self._traced(call.caller, handed, waits, (call.caller, call.node), depth + 1):
                     yield replace(use, own=use.own or own)
 
     # --- flags
