@@ -125,6 +125,16 @@ __device__ __forceinline__ bool elect_issuer() {
     return elected != 0;
 }
 
+//@ section release if releases
+// Gives a stage back: its mbarrier has one arrival more once all MMAs issued so far are complete.
+__device__ __forceinline__ void release(uint32_t mbarrier) {
+    if (elect_issuer()) {
+        asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(mbarrier)
+                     : "memory");
+    }
+}
+__device__ __forceinline__ void release(const void* mbarrier) { release(shared_address(mbarrier)); }
+
 //@ section accumulator
 // An m${m}nN accumulator in Tensor Memory: N columns, one lane per row. Its first MMA overwrites it, later
 // ones add to it.

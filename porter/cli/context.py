@@ -33,8 +33,7 @@ SIGNALLED = 128
 
 FULL_RATE = "full-rate"
 NATIVE = "native"
-"""A style that `porter plan` speaks of and no port has."""
-STYLES = ("compat", FULL_RATE)
+STYLES = ("compat", FULL_RATE, NATIVE)
 """How ports issue their MMAs; the first is the default."""
 
 _SHOWN: list[Status] = []

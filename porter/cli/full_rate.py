@@ -1,37 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--style full-rate`: the cases beside a kernel verify its M=128 MMAs, in the run that gives them."""
+"""`--style full-rate` and `native`: the cases beside a kernel verify what a style changes, in the run that gives it."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session
 from porter.diagnostics import Diagnostic
-from porter.passes.full_rate.given import Make, given, proved, unproved
+from porter.passes.full_rate import given as full_rate
+from porter.passes.full_rate.given import given
+from porter.passes.native import given as native
 from porter.passes.ported import Ported, PortedRoot
 from porter.verify.builder import Builder
-from porter.verify.proof import Claim, prove
+from porter.verify.proof import Claim, Proof, prove
 from porter.verify.runner import ProgressCall
 
 
+class Make(Protocol):
+    """The same port, with M=64 in some roots, and without some steps of the native style."""
+
+    def __call__(self, *, half_rate: frozenset[str] = ..., without: native.Left = ...) -> Ported: ...
+
+
+class Proofs:
+    """What the cases beside roots proved of ports; a port with the same texts is run once."""
+
+    def __init__(self, builder: Builder, session: Session | None = None) -> None:
+        self._builder, self._session = builder, session
+        self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
+
+    def of(self, ported: Ported, root: PortedRoot) -> Proof:
+        files = ported.of_root(root)
+        key = root.path, frozenset(files.items())
+        if key not in self._known:
+            if self._session is None:
+                self._known[key] = self._run(ported, root)
+            else:
+                with self._session.progress() as tell:
+                    self._known[key] = self._run(ported, root, tell)
+        return self._known[key]
+
+    def _run(self, ported: Ported, root: PortedRoot, tell: ProgressCall | None = None) -> Proof:
+        plan = PortPlan(files=ported.of_root(root), keeps_hopper=ported.keeps_hopper)
+        kernels = root.full_rate or root.kernels
+        return prove(Claim(Path(root.path), kernels, plan, root.include_dirs), self._builder, tell)
+
+    def missing(self, ported: Ported, root: PortedRoot) -> str:
+        return self.of(ported, root).missing
+
+    def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
+        """What verified the M=128 MMAs of a root, or why nothing did."""
+        proof = self.of(ported, root)
+        if proof.missing:
+            return full_rate.unproved(root.path, proof.missing)
+        return full_rate.proved(root.path, ", ".join(proof.cases), proof.sizes)
+
+    def native(self, ported: Ported, root: PortedRoot) -> list[Diagnostic]:
+        """What verified the steps of a root."""
+        if not root.native:
+            return []
+        proof = self.of(ported, root)
+        cases = ", ".join(proof.cases)
+        return [native.proved(root.path, step, cases, proof.sizes) for step in root.native]
+
+
 def verified(session: Session, ported: Ported, make: Make) -> Ported:
-    """The port with M=128 MMAs where cases verify them."""
-    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-
-    def verify(ported: Ported, root: PortedRoot) -> Diagnostic:
-        with session.progress() as tell:
-            return run(ported, root, builder, tell)
-
-    return given(ported, make, verify)
-
-
-def run(ported: Ported, root: PortedRoot, builder: Builder, tell: ProgressCall | None = None) -> Diagnostic:
-    """What verified the M=128 MMAs of a root, or why nothing did."""
-    plan = PortPlan(files=ported.of_root(root), keeps_hopper=ported.keeps_hopper)
-    proof = prove(Claim(Path(root.path), root.full_rate, plan, root.include_dirs), builder, tell)
-    if proof.missing:
-        return unproved(root.path, proof.missing)
-    return proved(root.path, ", ".join(proof.cases), proof.sizes)
+    """The port with what cases verify of the session's style."""
+    proofs = Proofs(make_builder(find_toolkit(session.toolkit) if session.toolkit else None), session)
+    steps = native.given(ported, make, proofs.missing)
+    found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
+    unproved = {(r.path, step) for r in found.roots for step in r.native if proofs.missing(found, r)}
+    if unproved:
+        # at M=64 a root became another text, whose steps nobody has run
+        without = steps.without | unproved
+        found = given(make(without=without), partial(make, without=without), proofs.full_rate)
+        steps.said += [native.left(path, step, "its MMAs stay at M=64") for path, step in sorted(unproved)]
+    found.diagnostics += steps.said
+    for root in found.roots:
+        found.diagnostics += proofs.native(found, root)
+    return found

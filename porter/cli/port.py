@@ -14,7 +14,7 @@ from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import FULL_RATE, Session, command
+from porter.cli.context import FULL_RATE, NATIVE, Session, command
 from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
@@ -68,7 +68,7 @@ def port(
     )
     with session.counting() as counted:
         ported = make(tell=partial(counted, "porting") if counted is not None else None)
-    ported = verified(session, ported, make) if session.style == FULL_RATE else ported
+    ported = verified(session, ported, make) if session.style in (FULL_RATE, NATIVE) else ported
     if mends and ported.exit_code is ExitCode.OK:
         mend(ported, make_builder(find_toolkit(session.toolkit) if session.toolkit else None))
     if marks:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan
-from porter.cli.context import FULL_RATE, Session, current
+from porter.cli.context import FULL_RATE, NATIVE, Session, current
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic
 from porter.diagnostics.spread import Tell
 from porter.passes import ported as engine
 from porter.passes.helpers import Placement
+from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
@@ -36,7 +37,8 @@ def port_options(session: Session) -> PortOptions:
         tuple(map(str, session.rules)),
         keep_hopper=session.keep_hopper,
         target=port_target(session.target),
-        full_rate=session.style == FULL_RATE,
+        full_rate=session.style in (FULL_RATE, NATIVE),
+        native=STEPS if session.style == NATIVE else (),
     )
 
 
@@ -51,9 +53,10 @@ def port_paths(
     storage: str = "",
     target: str | None = None,
     half_rate: frozenset[str] = frozenset(),
+    without: frozenset[tuple[str, str]] = frozenset(),
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
-    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`: see
+    `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`: see
     `PortOptions`.
 
     Raises:
@@ -62,7 +65,9 @@ def port_paths(
     options = port_options(current())
     if select is not None and ignore is not None:
         options = replace(options, select=tuple(select), ignore=tuple(ignore))
-    options = replace(options, placement=Placement(inline=inline, storage=storage), half_rate=half_rate)
+    options = replace(
+        options, placement=Placement(inline=inline, storage=storage), half_rate=half_rate, without=without
+    )
     options = replace(options, target=port_target(target) if target else options.target)
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell)
 
@@ -81,7 +86,7 @@ def plan_of(
     ported = port_paths([kernel], (*include_dirs, *current().include_dirs), target=target)
     if ported.leaves(entry):
         return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
-    current().report(d for d in ported.diagnostics if d.code is Code.FULL_RATE_LEFT)
+    current().report(d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT))
     kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
     return PortPlan(files=ported.elsewhere(), keeps_hopper=ported.keeps_hopper), kept
 

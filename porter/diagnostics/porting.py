@@ -195,6 +195,27 @@ FULL_RATE_PROVED = note(
     "One M=128 MMA does the work of two m64 tiles, at twice their rate.",
     "Nothing has to be done.",
 )
+NATIVE_LEFT = warning(
+    "PT2513",
+    "{kernel} is without the step {step}; missing: {what}",
+    "Steps of `--style native` change who waits for whom. That takes facts about the kernel which its text has to "
+    "tell; the one that is named is not known. The port has the other steps.",
+    "Correct as it is. docs/full_rate.md has the steps, what they need, and forms in which that is understood.",
+)
+NATIVE_UNPROVED = warning(
+    "PT2514",
+    "{path} is without the step {step}: {what}",
+    "With `--style native` a port with a step is run: all sizes of the case beside the kernel, all input families, "
+    "several schedules, hazards at strict level. A step is given only if nothing is found.",
+    "Correct as it is. Write a case that runs each kernel (`porter case`, docs/cases.md), or see with "
+    "`porter verify --style native` what differs.",
+)
+NATIVE_PROVED = note(
+    "PT2515",
+    "{path} has the step {step}; {cases} verified it at {sizes} sizes",
+    "Steps of the native style let the tensor core run ahead of the threads.",
+    "Nothing has to be done.",
+)
 SHARED_MEMORY_GROWS = note(
     "PT2504",
     "{kernel} takes {bytes} more bytes of static shared memory",

@@ -80,6 +80,8 @@ class Helpers:
     """The warp that issues for both then."""
     stacked: bool = False
     """Whether one M=128 MMA makes both tiles of a warpgroup."""
+    releases: bool = False
+    """Whether commits arrive on mbarriers of the kernel's own."""
 
     @property
     def mma_rows(self) -> int:

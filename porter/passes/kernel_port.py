@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.diagnostics import Code, Diagnostic, has_errors
@@ -46,6 +46,7 @@ from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import Helpers, Placement
 from porter.passes.moves import Moves, place_moves
+from porter.passes.native import step as native_steps
 from porter.passes.needs import NOTHING, Common, Need, with_helpers
 from porter.passes.obstacles import report_consequences, report_obstacles
 from porter.passes.partial import LeftKernel, guarded, without_definitions
@@ -78,11 +79,13 @@ def port_kernels(
     placement: Placement,
     common: Common = NOTHING,
     full_rate: bool = False,
+    native: tuple[str, ...] = (),
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
-    which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be."""
+    which share headers with this one, ask for. `full_rate`: with M=128 MMAs where that can be. `native`: steps of the
+    native style that are taken where they can be."""
     program = build_program(sources, vocabulary)
-    ported = _port_kernels(program, placement, common, full_rate)
+    ported = _port_kernels(program, placement, common, full_rate, native)
     _close_arms(ported)
     builders = find_builders(program, _includes(sources, BUILDER_HEADER))
     if builders is not None:
@@ -122,7 +125,9 @@ def _ask_builders(ported: KernelPort, builders: Builders, placement: Placement) 
         ported.added |= context.added
 
 
-def _port_kernels(program: Program, placement: Placement, common: Common, full_rate: bool) -> KernelPort:
+def _port_kernels(
+    program: Program, placement: Placement, common: Common, full_rate: bool, native: tuple[str, ...]
+) -> KernelPort:
     sources = program.sources
     tiled = find_tiled(program)
     accumulators = find_accumulators(program)
@@ -139,7 +144,7 @@ def _port_kernels(program: Program, placement: Placement, common: Common, full_r
     moves = place_moves(context)
     report_depth(context)
     shared = common if full_rate else None
-    plans = rewrite(context, moves, shared) if not has_errors(context.diagnostics) else []
+    plans = rewrite(context, moves, shared, native) if not has_errors(context.diagnostics) else []
     report_overlaps(context)
     findings += context.diagnostics
     own = _common(context)
@@ -232,9 +237,11 @@ def report_depth(context: PortContext) -> None:
         context.report(Code.ACCUMULATOR_USE, call.caller, call.name_span, what=what)
 
 
-def rewrite(context: PortContext, moves: Moves, full_rate: Common | None = None) -> list[KernelPlan]:
+def rewrite(
+    context: PortContext, moves: Moves, full_rate: Common | None = None, native: tuple[str, ...] = ()
+) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
-    be, beside what other sets ask for."""
+    be, beside what other sets ask for. `native`: steps that are taken where they can be."""
     overloads.choose_tile_types(context)
     completion.rewrite_statements(context)
     completion.thread_context(context)
@@ -254,6 +261,8 @@ def rewrite(context: PortContext, moves: Moves, full_rate: Common | None = None)
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)
+    taken = native_steps.take(context, moves, native)
+    plans = [replace(p, native=taken) for p in plans]
     header.insert_helpers(context)
     report_consequences(context)
     return plans

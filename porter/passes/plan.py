@@ -60,6 +60,8 @@ class KernelPlan:
     accumulators: tuple[AccumulatorPlan, ...] = field(default=())
     mma_rows: int = M
     """Rows of an MMA: 128 where one does the work of two tiles."""
+    native: tuple[str, ...] = ()
+    """Steps of the native style that the port has."""
 
 
 def kernel_plan(

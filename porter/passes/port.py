@@ -50,7 +50,8 @@ class PortOptions:
     as the project's build says. `both_forms`: headers that other roots need as they are, whose functions therefore stay
     beside their ports; `leave`: such a root, all of whose kernels are left. `blank`: places of headers whose port other
     roots decide; `common`: what those ask for. `target`: the chip. `full_rate`: M=128 MMAs where that can be, but in
-    the roots `half_rate`."""
+    the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
+    (root, step)."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -64,6 +65,8 @@ class PortOptions:
     target: PortTarget = SM100A
     full_rate: bool = False
     half_rate: frozenset[str] = frozenset()
+    native: tuple[str, ...] = ()
+    without: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(eq=False)
@@ -238,6 +241,7 @@ def _port_what_can_be(
         placement=options.placement,
         common=options.common,
         full_rate=options.full_rate and sources.root not in options.half_rate,
+        native=tuple(s for s in options.native if (sources.root, s) not in options.without),
     )
     first = port(sources)
     first.needs = needs_of(first.program)

@@ -59,6 +59,10 @@ class PortedRoot:
     include_dirs: tuple[Path, ...] = ()
     full_rate: tuple[str, ...] = ()
     """Kernels whose MMAs have M=128."""
+    kernels: tuple[str, ...] = ()
+    """Kernels that use the tensor core."""
+    native: tuple[str, ...] = ()
+    """Steps of the native style that its kernels have."""
 
 
 @dataclass
@@ -157,8 +161,13 @@ class Ported:
         dirs = sources.include_dirs if isinstance(sources, SourceSet) else ()
         rows = result.plans if isinstance(result, PortResult) else ()
         full_rate = tuple(p.kernel for p in rows if p.mma_rows > M)
+        native = rows[0].native if rows else ()
         is_dsl = isinstance(sources, DslSources)
-        self.roots.append(PortedRoot(root, tuple(sources.sources()), added, is_dsl, dirs, full_rate))
+        self.roots.append(
+            PortedRoot(
+                root, tuple(sources.sources()), added, is_dsl, dirs, full_rate, tuple(p.kernel for p in rows), native
+            )
+        )
         self.scaffold.update(getattr(result, "scaffold", {}))
         if isinstance(sources, SourceSet):
             self.includes |= {(i.path, i.resolved) for i in sources.includes if i.resolved is not None}

@@ -21,6 +21,7 @@ from porter.model.program import build_program
 from porter.model.spellings import Spelling
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
+from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.passes.sm100.check import sm100_findings
 from porter.rules.accept import Change, accepted
@@ -117,7 +118,9 @@ def run_example(rule: Rule, example: Example, folder: Path, directories: Sequenc
         return Found(text="\n".join(found), rules=frozenset({rule.id} if found else ()))
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
-    root, options = path, PortOptions(rule_directories=tuple(directories), full_rate=example.full_rate)
+    native = STEPS if example.style == "native" else ()
+    options = PortOptions(rule_directories=tuple(directories), full_rate=example.style != "compat", native=native)
+    root = path
     result: PortResult | DslPortResult
     if is_python(path) and rule.language == "python":
         result = port_python(path, rule_directories=options.rule_directories)

@@ -474,7 +474,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             others=tuple(e.get("with", {}).items()),
             compile=e.get("compile", ""),
             verify=e.get("verify", False),
-            full_rate=e.get("style") == "full-rate",
+            style=e.get("style", "compat"),
         )
 
 

@@ -68,8 +68,8 @@ class Example:
     """The architecture that the port has to compile for."""
     verify: bool = False
     """Whether original and port, programs with a main(), have to leave the same bits in memory."""
-    full_rate: bool = False
-    """Whether it is ported with M=128 MMAs."""
+    style: str = "compat"
+    """The style of its port."""
 
 
 @dataclass(frozen=True)

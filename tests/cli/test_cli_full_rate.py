@@ -14,7 +14,7 @@ from fakes_cli import porter
 
 from porter.build import trust
 from porter.cli.building import make_builder
-from porter.cli.full_rate import run as run_cases
+from porter.cli.full_rate import Proofs
 from porter.cli.porting import look
 from porter.diagnostics import Code, Diagnostic
 from porter.passes.full_rate.given import taken
@@ -159,7 +159,7 @@ def made(name: str) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = taken(found)
-    said = run_cases(found, root, make_builder(None, PORT_ARCH))
+    said = Proofs(make_builder(None, PORT_ARCH)).full_rate(found, root)
     return "" if said.code is Code.FULL_RATE_PROVED else str(said.values["what"])
 
 

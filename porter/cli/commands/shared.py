@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from porter.cli.context import NATIVE, STYLES, current, fail, install
+from porter.cli.context import STYLES, current, fail, install
 from porter.cli.everywhere import WHERE, options
 from porter.diagnostics import Code, PorterError
 from porter.report.formats import KINDS_OF
@@ -138,14 +138,15 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
-             "kernel allows it and its case verifies it [default: compat].",
+             "kernel allows it and its case verifies it. native: steps towards a schedule of sm_100a on top of that, "
+             "each if its case verifies it [default: compat].",
     )(function)  # fmt: skip
 
 
 def plan_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style of `porter plan`, which knows steps that no port has."""
     return click.option(
-        "--style", type=click.Choice((*STYLES, NATIVE)), default=None, expose_value=False, callback=_take_style,
+        "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="native: which steps towards a kernel as it is written for sm_100a the facts of each kernel allow, what "
              "each brings by the grade, what is missing for the others, and which Porter does not rewrite.",
     )(function)  # fmt: skip

@@ -49,7 +49,7 @@ class Who:
         alive = frozenset(range(self.threads))
         for site in sites:
             for condition, holds in _conditions(site):
-                truth = self._truth(site.frame, condition)
+                truth = self.truth(site.frame, condition)
                 if truth is None or None in truth:
                     if not self._differ.differ(site.frame.function, condition):
                         continue  # All threads answer it alike: it says when, not who.
@@ -57,7 +57,7 @@ class Who:
                 alive &= frozenset(t for t, value in enumerate(truth) if bool(value) is holds)
         return Runners(alive)
 
-    def _truth(self, frame: Frame, node: Node) -> Values | None:
+    def truth(self, frame: Frame, node: Node) -> Values | None:
         while node.type in ("parenthesized_expression", "condition_clause") and len(node.named_children) == 1:
             node = node.named_children[0]
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
@@ -72,7 +72,7 @@ class Who:
         """Two conditions; one that all threads answer alike says nothing of who."""
         found: list[Values] = []
         for node in (left, right):
-            truth = self._truth(frame, node)
+            truth = self.truth(frame, node)
             if truth is not None and None not in truth:
                 found.append(truth)
             elif self._differ.differ(frame.function, node):

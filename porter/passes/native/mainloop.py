@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a kernel that multiplies without reading what it multiplied, and what is done in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.lang.text import Span
+from porter.model.functions import Function
+from porter.model.kernels import Kernel
+from porter.model.pipeline.operations import Operation, Site, Walk, operations_of
+from porter.model.pipeline.rings import split_index
+from porter.model.pipeline.who import MOST_THREADS, Who
+from porter.model.program import Program, TensorCoreStatement
+from porter.model.scopes import LOOPS
+from porter.model.tensor_core import MmaStep, Step
+from porter.passes.context import PortContext
+from porter.passes.moves import Moves
+from porter.passes.native.sites import Left, Path, Place, prefix, steps_below
+
+
+@dataclass(eq=False)
+class Pipelined:
+    """A kernel whose MMAs are fed by mbarriers. `first` to `last` are the statements of `function`, all of one block,
+    that its MMAs stand in; between them no thread reads an accumulator.
+
+    Raises:
+        Left: where that is not known of a kernel.
+    """
+
+    context: PortContext
+    kernel: Kernel
+    moves: Moves
+
+    def __post_init__(self) -> None:
+        self.program: Program = self.context.program
+        self.walk: Walk = operations_of(self.program, self.kernel.function)
+        threads = self.program.constants_in(self.kernel.function).evaluate(self.kernel.threads or "")
+        self.threads = threads
+        self.who = Who(self.program, min(threads or MOST_THREADS, MOST_THREADS))
+        self._read()
+        self.function = self._function()
+        self.first, self.last = self._range()
+
+    # --- What is done
+
+    def _read(self) -> None:
+        kernel = self.kernel.function
+        if self.walk.too_deep:
+            call = self.walk.too_deep[0]
+            raise Left(call.caller, call.name_span, f"what `{call.name}` does, calls nest too deep")
+        for operation in self.walk.operations:
+            if operation.kind == "unread" or "?" in operation.barrier:
+                site = operation.sites[-1]
+                what = "what is done with mbarriers or copies here"
+                raise Left(site.frame.function, site.frame.function.span(site.node), what)
+        if not self.multiplies:
+            raise Left(kernel, kernel.span(kernel.body), "which statements multiply")
+        if any(o.a_registers for o in self.multiplies) or self.context.helpers.register_kinds:
+            raise Left(kernel, kernel.span(kernel.body), "a schedule for operands from registers, which threads make")
+
+    @property
+    def multiplies(self) -> list[Operation]:
+        return [o for o in self.walk.operations if o.kind == "mma"]
+
+    def operations(self, name: str, *kinds: str) -> list[Operation]:
+        """What is done with the mbarriers of a name."""
+        return [
+            o for o in self.walk.operations
+            if o.barrier and split_index(o.barrier)[0] == name and (not kinds or o.kind in kinds)
+        ]  # fmt: skip
+
+    @property
+    def barriers(self) -> list[str]:
+        return list(dict.fromkeys(split_index(o.barrier)[0] for o in self.walk.operations if o.barrier))
+
+    def runs(self, operation: Operation) -> frozenset[int]:
+        """The threads that come to an operation."""
+        found = self.who.runs(operation.sites)
+        if found.threads is None:
+            site = operation.sites[0]
+            raise Left(site.frame.function, site.frame.function.span(site.node),
+                       f"which threads `{found.unknown}` lets through")  # fmt: skip
+        return found.threads
+
+    @cached_property
+    def consumers(self) -> frozenset[int]:
+        """The threads that come to the MMAs."""
+        found = {self.runs(o) for o in self.multiplies}
+        if len(found) != 1:
+            kernel = self.kernel.function
+            raise Left(kernel, kernel.span(kernel.body), "that the same threads come to all MMAs")
+        return next(iter(found))
+
+    # --- Where
+
+    def _function(self) -> Function:
+        kernel = self.kernel.function
+        found = [a for a in self.context.accumulators.accumulators if self._reaches(a.function)]
+        functions = {id(a.function): a.function for a in found}
+        if len(functions) != 1:
+            raise Left(kernel, kernel.span(kernel.body), "that all accumulators are variables of one function")
+        function = next(iter(functions.values()))
+        for accumulator in found:
+            if accumulator.home.field_name or any(t.holder.accumulator is accumulator for t in self.moves.tracked):
+                raise Left(function, function.span(function.body), f"where `{accumulator.name}` is read and written")
+        self._accumulators = found
+        return function
+
+    def _reaches(self, function: Function) -> bool:
+        return any(s.frame.function is function for o in self.multiplies for s in o.sites)
+
+    @property
+    def reads(self) -> list[Node]:
+        """Statements of the function in front of which an accumulator is loaded."""
+        return [n for a in self._accumulators for n in self.moves.loads[a]]
+
+    def _range(self) -> tuple[Node, Node]:
+        function = self.function
+        nodes = []
+        for operation in self.multiplies:
+            site = next((s for s in operation.sites if s.frame.function is function), None)
+            if site is None:
+                raise Left(function, function.span(function.body), "that all MMAs are for the same accumulators")
+            nodes.append(site.node)
+        first, last = min(nodes, key=lambda n: n.start_byte), max(nodes, key=lambda n: n.end_byte)
+        block = first
+        while True:
+            block = _block_around(function, block, last)
+            inside = [n for n in block.named_children if n.end_byte > first.start_byte and n.start_byte < last.end_byte]
+            first, last = inside[0], inside[-1]
+            if block.id == function.body.id or any(_inside(block, n) for n in self.reads):
+                break
+        stored = [n for a in self._accumulators for n in self.moves.stores[a]]
+        for node in (*self.reads, *stored):
+            if first.start_byte <= node.start_byte < last.end_byte:
+                raise Left(function, function.span(node), "that no thread reads or writes an accumulator between MMAs")
+        return first, last
+
+    @property
+    def spans(self) -> list[Span]:
+        """The range, as one span."""
+        return [Span(self.function.span(self.first).start, self.function.span(self.last).end)]
+
+    @property
+    def end(self) -> Place:
+        return Place(self.function, self.last)
+
+    @property
+    def begin(self) -> Place:
+        return Place(self.function, self.first)
+
+    @cached_property
+    def statements(self) -> list[tuple[Path, TensorCoreStatement]]:
+        """The tensor-core statements of the range."""
+        return list(steps_below(self.program, self.function, self.spans))
+
+    def synchronizing(self, *kinds: Step) -> Iterator[tuple[Path, TensorCoreStatement]]:
+        """The statements of the range that do nothing but what is of these kinds.
+
+        Raises:
+            Left: one does something else as well.
+        """
+        for path, statement in self.statements:
+            found = {s.kind for s in statement.steps}
+            if not found & set(kinds):
+                continue
+            if not found <= set(kinds) or any(isinstance(s, MmaStep) for s in statement.steps):
+                raise path[-1].left("its instructions each in a statement of their own")
+            yield path, statement
+
+    def waits_in_loop(self) -> bool:
+        """Whether MMAs are waited for in a loop of the range."""
+        function = self.function
+        loops = [
+            n for top in self._top() for n in (top, *find(top, *LOOPS)) if n.type in LOOPS
+        ]  # fmt: skip
+        return any(
+            _inside(loop, path[0].node)
+            for path, statement in self.statements
+            if any(s.kind is Step.WAIT for s in statement.steps)
+            for loop in loops
+            if path[0].function is function
+        )
+
+    def _top(self) -> list[Node]:
+        block = self.first.parent
+        assert block is not None
+        return [n for n in block.named_children if self.first.start_byte <= n.start_byte <= self.last.start_byte]
+
+    def is_ahead(self, operation: Operation) -> bool:
+        """Whether an operation comes before all MMAs, and never behind one."""
+        return all(_comes_before(operation, o) for o in self.multiplies)
+
+    def all_come_to(self, operation: Operation, place: Place) -> bool:
+        """Whether exactly the threads that come to the MMAs come to a place on the way to an operation."""
+        sites = prefix(operation, place.function, place.node)
+        return self.who.runs(sites).threads == self.consumers
+
+
+def _comes_before(one: Operation, other: Operation) -> bool:
+    for mine, its in zip(one.sites, other.sites, strict=False):
+        if mine.node.id == its.node.id:
+            continue
+        if mine.node.end_byte > its.node.start_byte:
+            return False
+        around: Node | None = mine.node
+        while around is not None and around.id != mine.frame.function.body.id:
+            if around.type in LOOPS and _inside(around, its.node):
+                return False
+            around = around.parent
+        # in a helper that is called in a loop, what is ahead in one pass is behind in the next
+        return not any(_in_loop(s) for s in one.sites[: one.sites.index(mine)])
+    return False
+
+
+def _in_loop(site: Site) -> bool:
+    node: Node | None = site.node
+    while node is not None and node.id != site.frame.function.body.id:
+        if node.type in LOOPS:
+            return True
+        node = node.parent
+    return False
+
+
+def _inside(outer: Node, inner: Node) -> bool:
+    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
+
+
+def _block_around(function: Function, node: Node, last: Node) -> Node:
+    """The innermost block around two nodes that is more than a child of itself."""
+    block = node.parent
+    while block is not None and not (
+        block.type == "compound_statement" and block.end_byte >= last.end_byte and block.id != node.id
+    ):
+        if block.id == function.body.id:
+            break
+        block = block.parent
+    if block is None or block.type != "compound_statement":
+        raise Left(function, function.span(node), "the block of statements that MMAs stand in")
+    return block

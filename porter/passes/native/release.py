@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages are given back by the tensor core: what consumers told the producer after waiting for their MMAs, the commit
+of these MMAs tells it. Nobody waits in the loop then, and the tensor core has the next stage's MMAs in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.model.functions import Call, Function, Style
+from porter.model.pipeline.frames import Frame, Wording, tidy
+from porter.model.pipeline.operations import Operation, operations_of
+from porter.model.scopes import resolve
+from porter.model.tensor_core import Step
+from porter.passes.context import PortContext, qualified
+from porter.passes.native.mainloop import Pipelined
+from porter.passes.native.sites import (
+    Changes,
+    Left,
+    Place,
+    frame_in,
+    only_from,
+    path_of,
+    statement_of,
+    written,
+)
+from porter.ptx.ast import Placeholder
+from porter.ptx.table import find as decode
+
+RULE = "PTR190"
+NAME = "release"
+
+
+def take(context: PortContext, found: list[Pipelined]) -> Changes:
+    """The edits of the step, for all kernels.
+
+    Raises:
+        Left: a fact is missing.
+    """
+    changes = Changes(context, RULE)
+    for kernel in found:
+        _Release(kernel, changes).take()
+    context.helpers.releases = True
+    return changes
+
+
+@dataclass(eq=False)
+class _Release:
+    kernel: Pipelined
+    changes: Changes
+
+    def take(self) -> None:
+        kernel = self.kernel
+        function = kernel.function
+        roles = kernel.kernel.roles
+        if not kernel.context.helpers.joined and not (roles.value == 1 and roles.exact):
+            raise kernel.begin.left("one MMA for all consumers: each of them issues its own")
+        rings = self._rings()
+        if not kernel.waits_in_loop():
+            raise kernel.begin.left("a loop that waits for its MMAs, and reads none of their results")
+        for name in rings:
+            self._ring(name)
+        for path, _ in kernel.synchronizing(Step.COMMIT, Step.WAIT):
+            place = written(path)
+            if not only_from(kernel.program, place.function, function, kernel.spans):
+                raise place.left(f"that `{place.function.name}` is called for these MMAs alone")
+            self.changes.drop(Place(place.function, statement_of(place)))
+        state = kernel.context.names.warpgroup
+        self.changes.behind(kernel.end, (f"{state}.commit();", f"{state}.wait(0);"))
+        if kernel.context.helpers.sync_in_wait:
+            self.changes.before(kernel.begin, f"{qualified('sync_warpgroup')}();")
+
+    def _rings(self) -> list[str]:
+        """The mbarriers that consumers give stages back by."""
+        kernel = self.kernel
+        found = []
+        for name in kernel.barriers:
+            arrivals = kernel.operations(name, "arrive")
+            mine = [o for o in arrivals if kernel.runs(o) & kernel.consumers]
+            if not mine or kernel.operations(name, "copy", "arrive_tx", "expect_tx"):
+                continue
+            waits = kernel.operations(name, "wait")
+            if any(kernel.runs(o) & kernel.consumers for o in waits) or not waits:
+                raise self._place(mine[0]).left(f"who waits for {name}, and that these do not multiply")
+            found.append(name)
+        if not found:
+            raise kernel.begin.left("an mbarrier by which stages go back to the producer")
+        return found
+
+    @staticmethod
+    def _place(operation: Operation) -> Place:
+        return path_of(operation)[0]
+
+    def _ring(self, name: str) -> None:
+        kernel = self.kernel
+        operations = kernel.operations(name)
+        others, mine = 0, []
+        for operation in operations:
+            place = self._place(operation)
+            if operation.remote or operation.kind in ("unread", "remap"):
+                raise place.left(f"that {name} is for one CTA: a cluster shares its stages")
+            if operation.kind != "arrive":
+                continue
+            threads = kernel.runs(operation)
+            if threads <= kernel.consumers:
+                mine.append(operation)
+            elif threads & kernel.consumers:
+                raise place.left("that consumers arrive here, or others, and not both")
+            else:
+                others += len(threads) * self._count(operation)
+        if any(o.multicast for o in kernel.walk.operations if o.kind == "copy"):
+            raise kernel.begin.left("that stages are for one CTA: copies go to several")
+        self._agrees(name, mine, others)
+        for operation in mine:
+            self._arrival(operation, operations)
+        for operation in kernel.operations(name, "init"):
+            place = count_of(kernel, operation)
+            for other in kernel.walk.operations:
+                if other.kind == "init" and other not in operations and count_of(kernel, other).span == place.span:
+                    raise place.left("a count that is this mbarrier's alone")
+            self.changes.replace(place.function, place.span, str(1 + others))
+
+    def _count(self, operation: Operation) -> int:
+        value = self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count or "1")
+        if value is None:
+            raise self._place(operation).left(f"what `{operation.count}` comes to")
+        return value
+
+    def _agrees(self, name: str, mine: list[Operation], others: int) -> None:
+        """Arrivals that are not those of one phase, such as two of a thread, are no stage that goes back."""
+        kernel = self.kernel
+        counts = {self._value(o) for o in kernel.operations(name, "init")}
+        if not counts:
+            raise kernel.begin.left(f"where {name} begins, and with what count")
+        each: dict[int, int] = {}
+        for operation in mine:
+            count = self._count(operation)
+            for thread in kernel.runs(operation):
+                if each.setdefault(thread, count) != count:
+                    raise self._place(operation).left(f"how often a thread arrives at {name} in a phase")
+        if kernel.threads is not None and counts - {None, sum(each.values()) + others}:
+            raise self._place(mine[0]).left(f"who else arrives at {name}: its count and its arrivals differ")
+
+    def _value(self, operation: Operation) -> int | None:
+        return self.kernel.program.constants_in(self.kernel.kernel.function).evaluate(operation.count)
+
+    def _arrival(self, operation: Operation, ring: list[Operation]) -> None:
+        kernel = self.kernel
+        place = written(path_of(operation))
+        self._plain(operation)
+        for other in kernel.walk.operations:
+            same = any(s.node.id == place.node.id and s.frame.function is place.function for s in other.sites)
+            if same and other not in ring:
+                raise place.left("a statement that only gives stages back")
+        statement = statement_of(place)
+        top, when = self._without_choice(operation, place, statement)
+        if kernel.is_ahead(operation):
+            # it has nothing to commit
+            text = self._same_for_all(Place(place.function, statement))
+            when = [*when, qualified("elect_issuer()")]
+        else:
+            text = f"{qualified(NAME)}({address_of(kernel, operation, place)});"
+        if when:
+            pad = kernel.context.indent(top.function, top.span)
+            text = f"if ({' && '.join(when)}) {{\n{pad}    {text}\n{pad}}}"
+        self.changes.statement(top, text)
+
+    def _same_for_all(self, statement: Place) -> str:
+        text = statement.function.text(statement.node)
+        if "threadIdx" in text:
+            raise statement.left("an arrival that is the same for all threads")
+        return text
+
+    def _plain(self, operation: Operation) -> None:
+        """That an arrival is under no predicate, and nobody has its token."""
+        site = operation.sites[-1]
+        function = site.frame.function
+        for statement in (s for s in function.asm if s.node.id == site.node.id and s.ptx is not None):
+            assert statement.ptx is not None
+            if any(i.guard is not None for i in statement.ptx.instructions() if i.parts[0] == "mbarrier"):
+                raise self._place(operation).left("an arrival that is under no predicate")
+            for output in statement.outputs:
+                variable = resolve(function, statement.node, output.expr)
+                read = [n for n in find(function.body, "identifier") if function.text(n) == output.expr]
+                if (
+                    variable is None
+                    or variable.param is not None
+                    or any(n.start_byte > site.node.end_byte for n in read)
+                ):
+                    raise self._place(operation).left("an arrival whose token nobody has")
+
+    def _without_choice(self, operation: Operation, place: Place, node: Node) -> tuple[Place, list[str]]:
+        """The statement with the conditions around it that choose one of the consumers' threads, and what else these
+        ask for: all threads come to the release, which chooses the one that issued."""
+        kernel, function = self.kernel, place.function
+        when: list[str] = []
+        while not kernel.all_come_to(operation, Place(function, node)):
+            above = node.parent
+            if above is not None and above.type == "compound_statement" and len(above.named_children) == 1:
+                above = above.parent
+            if above is None or above.type != "if_statement" or above.child_by_field_name("alternative") is not None:
+                raise place.left("that all consumers come to where stages are given back")
+            condition = above.child_by_field_name("condition")
+            for part in _conjuncts(function, condition) if condition is not None else ():
+                answers = kernel.who.truth(frame_in(operation, function), part)
+                if answers is not None and None not in answers:
+                    continue
+                if kernel.context.flow.threads.differ(function, part):
+                    raise Left(function, function.span(part), "which threads a condition of an arrival chooses")
+                when.append(function.text(part))
+            node = above
+        return Place(function, node), when
+
+
+def _conjuncts(function: Function, node: Node) -> Iterator[Node]:
+    """The conditions that all have to hold."""
+    while node.type in ("parenthesized_expression", "condition_clause") and len(node.named_children) == 1:
+        node = node.named_children[0]
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    both = node.type == "binary_expression" and function.text(node.children[1]) in ("&&", "and")
+    if both and left is not None and right is not None:
+        yield from _conjuncts(function, left)
+        yield from _conjuncts(function, right)
+    else:
+        yield node
+
+
+def count_of(kernel: Pipelined, operation: Operation) -> Place:
+    """Where the count of an mbarrier's init is written.
+
+    Raises:
+        Left: it is no argument, or one of a template.
+    """
+    site = operation.sites[-1]
+    frame, node = site.frame, _count_node(kernel, site.frame, site.node)
+    while node is not None and node.type == "identifier" and frame.outer is not None:
+        name = frame.function.text(node)
+        if name not in frame.bound or Wording(kernel.program).changes(frame.function, name):
+            break
+        frame, node = frame.outer, frame.bound[name]
+    if node is None or (frame.outer is not None and node.type == "identifier") or frame.function.style is Style.MACRO:
+        raise path_of(operation)[0].left("where the count of the mbarrier is written")
+    return Place(frame.function, node)
+
+
+def _count_node(kernel: Pipelined, frame: Frame, node: Node) -> Node | None:
+    for statement in frame.function.asm:
+        if statement.node.id != node.id or statement.ptx is None:
+            continue
+        inits = [i for i in statement.ptx.instructions() if i.parts[:2] == ("mbarrier", "init")]
+        found = decode(inits[0]) if len(inits) == 1 else None
+        count = found.get("count") if found is not None else None
+        return statement.operand(count.index).expr_node if isinstance(count, Placeholder) else None
+    call = _call_at(frame, node)
+    return call.args[-1] if call is not None and len(call.args) > 1 else None
+
+
+def _call_at(frame: Frame, node: Node) -> Call | None:
+    return next((c for c in frame.function.calls if c.node.id == node.id), None)
+
+
+def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
+    """The address of an operation's mbarrier, in the words of the function that `place` is in."""
+    if place.function is not kernel.kernel.function:
+        inner = operations_of(kernel.program, place.function).operations
+        operation = next(
+            o for o in inner if o.kind == operation.kind and o.sites[0].node.id == place.node.id
+        )  # fmt: skip
+    site = operation.sites[-1]
+    frame = site.frame
+    if _call_at(frame, site.node) is not None:
+        return f"cuda::device::barrier_native_handle({operation.barrier})"
+    for statement in frame.function.asm:
+        if statement.node.id != site.node.id or statement.ptx is None:
+            continue
+        arrivals = [i for i in statement.ptx.instructions() if i.parts[:2] == ("mbarrier", "arrive")]
+        found = decode(arrivals[0]) if len(arrivals) == 1 else None
+        operand = found.get("mbar") if found is not None else None
+        base = getattr(operand, "base", None)
+        if isinstance(base, Placeholder) and not getattr(operand, "offset", 0):
+            node = statement.operand(base.index).expr_node
+            if node is not None:
+                return _uncast(Wording(kernel.program).words(frame, node))
+    raise place.left("the address of the mbarrier, as an operand")
+
+
+def _uncast(text: str) -> str:
+    """Without the cast of a pointer to the integer that an instruction takes."""
+    text = tidy(text)
+    for cast in ("static_cast<uint32_t>(", "static_cast<unsigned>(", "static_cast<unsigned int>(", "(uint32_t)",
+                 "(unsigned)", "(unsigned int)"):  # fmt: skip
+        if text.startswith(cast):
+            return _uncast(text[len(cast) : -1] if cast.endswith("(") else text[len(cast) :])
+    return text

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a kernel's operations are written: the statement of the sources that stands for one, through helpers that do
+nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from porter.lang.cuda import find
+from porter.lang.text import Edit, Span
+from porter.model.functions import Function, Style
+from porter.model.kernels import statements_in
+from porter.model.pipeline.frames import Frame
+from porter.model.pipeline.operations import Operation, Site
+from porter.model.program import Program, TensorCoreStatement
+from porter.passes.context import PortContext
+
+_IDLE = ("declaration", "static_assert_declaration", "alias_declaration", "using_declaration", "type_definition")
+"""Statements beside the one that a helper is about."""
+
+
+class Left(Exception):
+    """A fact that is not known, and where; the step is left out."""
+
+    def __init__(self, function: Function, span: Span, what: str) -> None:
+        super().__init__(what)
+        self.function, self.span, self.what = function, span, what
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node of a function."""
+
+    function: Function
+    node: Node
+
+    @property
+    def span(self) -> Span:
+        return self.function.span(self.node)
+
+    def left(self, what: str) -> Left:
+        return Left(self.function, self.span, what)
+
+
+Path = tuple[Place, ...]
+"""A node, and the calls on the way to it, the outermost first."""
+
+
+def steps_below(
+    program: Program, function: Function, spans: Sequence[Span], above: Path = ()
+) -> Iterator[tuple[Path, TensorCoreStatement]]:
+    """Tensor-core statements that a part of a function comes to."""
+    uses = program.uses_tensor_core()
+
+    def inside(node: Node) -> bool:
+        return any(s.contains(function.span(node)) for s in spans)
+
+    for statement in program.steps_in(function):
+        if inside(statement.statement.node):
+            yield (*above, Place(function, statement.statement.node)), statement
+    for call in function.calls:
+        if not inside(call.node) or call.node.id in program.leaf_calls:
+            continue
+        for target in program.targets(call):
+            if id(target) in uses and not any(p.function is target for p in above):
+                whole = [target.span(target.body)]
+                yield from steps_below(program, target, whole, (*above, Place(function, call.node)))
+
+
+def written(path: Path) -> Place:
+    """The place of a path that is its own statement: a helper that does nothing else stands for what it does."""
+    at = len(path) - 1
+    while at > 0 and is_all(path[at]):
+        at -= 1
+    return path[at]
+
+
+def is_all(place: Place) -> bool:
+    """Whether a function does nothing but what stands at one place of it, every time."""
+    function, node = place.function, place.node
+    if function.style in (Style.KERNEL, Style.HOST):
+        return False
+    while node.parent is not None and node.parent.id != function.body.id:
+        if node.id == function.body.id or node.parent.type not in _AROUND:
+            return node.id == function.body.id
+        node = node.parent
+    return all(_is_idle(n) for n in statements_in(function.body) if n.id != node.id)
+
+
+_AROUND = ("expression_statement", "return_statement", "compound_statement", "parenthesized_expression",
+           "cast_expression", "translation_unit")  # fmt: skip
+
+
+def _is_idle(node: Node) -> bool:
+    return node.type in _IDLE and not any(True for _ in find(node, "gnu_asm_expression", "assignment_expression"))
+
+
+def path_of(operation: Operation) -> Path:
+    return tuple(Place(s.frame.function, s.node) for s in operation.sites)
+
+
+def statement_of(place: Place) -> Node:
+    """The statement that is what stands at a place and nothing else.
+
+    Raises:
+        Left: it is a part of another one, or its value is used.
+    """
+    function, node = place.function, place.node
+    above = node.parent
+    while above is not None and above.type in ("parenthesized_expression", "cast_expression"):
+        node, above = above, above.parent
+    if above is not None and above.type == "expression_statement":
+        return above
+    if above is not None and above.type == "init_declarator" and above.parent is not None:
+        name = above.child_by_field_name("declarator")
+        block = above.parent.parent
+        if name is not None and name.type == "identifier" and block is not None and not _used(function, above, block):
+            return above.parent
+    raise place.left("it is a part of another expression, or its value is used")
+
+
+def _used(function: Function, declarator: Node, block: Node) -> bool:
+    """Whether the variable of a declarator is read, or others are declared with it."""
+    declared, whole = declarator.child_by_field_name("declarator"), declarator.parent
+    assert declared is not None
+    assert whole is not None
+    if len(whole.children_by_field_name("declarator")) > 1:
+        return True
+    name = function.text(declared)
+    return any(n.start_byte >= whole.end_byte and function.text(n) == name for n in find(block, "identifier"))
+
+
+def prefix(operation: Operation, function: Function, node: Node) -> tuple[Site, ...]:
+    """The sites of an operation down to a function, with `node` as the last."""
+    for index, site in enumerate(operation.sites):
+        if site.frame.function is function:
+            return (*operation.sites[:index], Site(site.frame, node))
+    raise ValueError(f"the operation does not come by {function.name}")
+
+
+def frame_in(operation: Operation, function: Function) -> Frame:
+    return next(s.frame for s in operation.sites if s.frame.function is function)
+
+
+def only_from(program: Program, function: Function, outer: Function, spans: Sequence[Span]) -> bool:
+    """Whether a function is called from these parts of another one alone, by way of whichever others."""
+    seen: set[int] = set()
+
+    def comes(inner: Function) -> bool:
+        if id(inner) in seen:
+            return True
+        seen.add(id(inner))
+        calls = program.callers(inner)
+        return bool(calls) and all(
+            any(s.contains(outer.span(c.node)) for s in spans) if c.caller is outer else
+            c.caller.style is not Style.KERNEL and comes(c.caller)
+            for c in calls
+        )  # fmt: skip
+
+    return function is outer or comes(function)
+
+
+class Changes:
+    """Edits of one step, which are made together or not at all. What other passes wrote into a statement that goes,
+    goes with it."""
+
+    def __init__(self, context: PortContext, rule: str) -> None:
+        self.context, self.rule = context, rule
+        self._edits: dict[tuple[str, Span], Edit] = {}
+        self._gone: set[tuple[str, Span]] = set()
+
+    def replace(self, function: Function, span: Span, text: str) -> None:
+        encoded = text.replace("\n", function.file.newline).encode("utf-8", "surrogateescape")
+        edit = Edit(function.file.path, span, encoded)
+        before = self._edits.setdefault((edit.path, span), edit)
+        if before != edit:
+            raise Left(function, span, "it would become two texts")
+
+    def statement(self, place: Place, text: str) -> None:
+        """Another statement in place of one."""
+        if place.function.style is Style.MACRO:
+            raise place.left("it stands in a macro")
+        self.replace(place.function, place.span, text)
+        self._gone.add((place.function.file.path, place.span))
+
+    def drop(self, place: Place) -> None:
+        """Take a statement away, with its line if it has that to itself."""
+        function, node = place.function, place.node
+        if function.style is Style.MACRO:
+            raise place.left("it stands in a macro")
+        alone = node.parent is not None and node.parent.type == "compound_statement"
+        span = whole_line(function, place.span) if alone else place.span
+        self.replace(function, span, "" if alone else ";")
+        self._gone.add((function.file.path, span))
+
+    def behind(self, place: Place, lines: Iterable[str]) -> None:
+        pad = "\n" + self.context.indent(place.function, place.span)
+        end = place.span.end
+        self.replace(place.function, Span(end, end), "".join(pad + line for line in lines))
+
+    def before(self, place: Place, text: str) -> None:
+        span, whole = self.context.statement_before(place.function, place.node, text)
+        self.replace(place.function, span, whole)
+
+    def make(self) -> None:
+        """Add the edits to the port.
+
+        Raises:
+            Left: another pass wrote where a statement only partly goes.
+        """
+        for rule, edits in self.context.edits.items():
+            for edit in edits:
+                for path, span in self._gone:
+                    if edit.path == path and edit.span.overlaps(span) and not span.contains(edit.span):
+                        function = self.context.kernels[0].function
+                        raise Left(function, function.span(function.body), f"{rule} writes to a part of a statement")
+        for rule, edits in self.context.edits.items():
+            self.context.edits[rule] = [e for e in edits if not self._goes(e)]
+        self.context.edits.setdefault(self.rule, []).extend(self._edits.values())
+
+    def _goes(self, edit: Edit) -> bool:
+        return any(
+            path == edit.path and (span.contains(edit.span) if len(edit.span) else span.overlaps(edit.span))
+            for path, span in self._gone
+        )
+
+
+def whole_line(function: Function, span: Span) -> Span:
+    """A statement with the rest of its line, if it has that to itself."""
+    source = function.file.source
+    start = source.rfind(b"\n", 0, span.start) + 1
+    end = source.find(b"\n", span.end) + 1
+    alone = end > 0 and not source[start : span.start].strip() and not source[span.end : end].strip()
+    return Span(start, end) if alone else span

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step in which the tensor core gives stages back: ways of writing that are understood, and what is refused with
+which missing fact. Values and order are shown by the slow tests of `tests/cli/test_cli_native_port.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from native_kernels import BATCH, missing, ported, text_of
+
+STEP = ("release",)
+
+WRAPPED = """\
+struct Barrier {
+    uint64_t bits;
+    __device__ void begin(int n) { init(&bits, n); }
+    __device__ void signal() { arrive(&bits); }
+    __device__ void until(int parity) { wait(&bits, parity); }
+};
+"""
+UNDERSTOOD = {
+    "as it is": ({}, "tcgen05::release(&empty[k % 2]);"),
+    "one thread of a consumer": (
+        {"RELEASE": "if (threadIdx.x % 128 == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 2);"},
+        "tcgen05::release(&empty[k % 2]);",
+    ),
+    "one lane of a warp, in a block of its own": (
+        {"RELEASE": "if (threadIdx.x % 32 == 0) { arrive(&empty[k % 2]); }", "INIT": "init(&empty[i], 8);"},
+        "tcgen05::release(&empty[k % 2]);",
+    ),
+    "the stage before, one batch in flight": (
+        {"BATCH": BATCH.replace("<0>", "<1>"), "AFTER": "drain<0>();", "INIT": "init(&empty[i], 8);",
+         "RELEASE": "if (k > 0 && threadIdx.x % 32 == 0) arrive(&empty[(k - 1) % 2]);"},
+        "if (k > 0) { tcgen05::release(&empty[(k - 1) % 2]); }",
+    ),
+    "a class around the mbarrier": (
+        {"HEAD": WRAPPED, "BARRIERS": "Barrier full[2], empty[2]", "INIT": "empty[i].begin(256);",
+         "INIT_FULL": "init(&full[i].bits, 1);", "ACQUIRE": "empty[k % 2].until(k / 2 % 2 ^ 1);",
+         "FULL": "&full[k % 2].bits", "RELEASE": "empty[k % 2].signal();"},
+        "tcgen05::release(&empty[k % 2].bits);",
+    ),
+    "members of a struct": (
+        {"HEAD": "struct Ring { uint64_t full[2]; uint64_t empty[2]; };", "BARRIERS": "Ring ring",
+         "INIT_FULL": "init(&ring.full[i], 1);", "INIT": "init(&ring.empty[i], 256);", "FULL": "&ring.full[k % 2]",
+         "ACQUIRE": "wait(&ring.empty[k % 2], k / 2 % 2 ^ 1);", "RELEASE": "arrive(&ring.empty[k % 2]);"},
+        "tcgen05::release(&ring.empty[k % 2]);",
+    ),
+    "asm in the kernel": (
+        {"RELEASE": 'asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared(&empty[k % 2])));'},
+        "tcgen05::release(&empty[k % 2]);",
+    ),
+    "a helper around the batch": (
+        {"HEAD": "__device__ void batch(float (&acc)[8], uint64_t a, uint64_t b) {"
+                 " fence(); wgmma_m64n16k16(acc, a, b); commit(); drain<0>(); }",
+         "BATCH": "batch(acc, a + consumer * 512, b);"},
+        "umma_m64n16k16(acc, a, b); }",
+    ),
+    "stages that consumers call empty at first": (
+        {"AHEAD": "for (int i = 0; i < 2; ++i) arrive(&empty[i]);", "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);"},
+        "for (int i = 0; i < 2; ++i) if (tcgen05::elect_issuer()) { arrive(&empty[i]); }",
+    ),
+    "the producer arrives, too": (
+        {"ACQUIRE": "arrive(&empty[k % 2]); wait(&empty[k % 2], k / 2 % 2);", "INIT": "init(&empty[i], 257);",
+         "AHEAD": "for (int i = 0; i < 2; ++i) arrive(&empty[i]);"},
+        "init(&empty[i], 2);",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDERSTOOD)
+def test_a_way_of_writing_is_understood(tmp_path: Path, name: str) -> None:
+    parts, expected = UNDERSTOOD[name]
+    result = ported(tmp_path, STEP, **parts)
+    text = text_of(result)
+    assert missing(result) == []
+    assert result.plans[0].native == STEP
+    assert expected in text
+    assert "drain<0>(tc); tcgen05::release" not in text
+    assert "drain<1>(tc);" not in text
+    assert "commit(tc); drain" not in text.split("__global__")[1]
+    assert text.count("tc.commit(); tc.wait(0);") == 1
+    count = "2" if "arrives, too" in name else "1"
+    assert f", {count});" in text or f".begin({count});" in text
+
+
+REFUSED = {
+    "a macro": (
+        {"HEAD": "#define DONE(s) arrive(&empty[s])", "RELEASE": "DONE(k % 2);"},
+        "what is done with mbarriers",
+    ),
+    "sums that are read in the loop": ({"RELEASE": "out[0] = acc[0]; arrive(&empty[k % 2]);"}, "reads none of their"),
+    "no wait in the loop": ({"BATCH": BATCH.replace(" drain<0>();", ""), "AFTER": "drain<0>();"}, "a loop that waits"),
+    "an mbarrier of another CTA": (
+        {"RELEASE": 'asm volatile("{.reg .b32 r; mapa.shared::cluster.u32 r, %0, 0; mbarrier.arrive.release.cluster.'
+                    'shared::cluster.b64 _, [r];}" ::"r"(shared(&empty[k % 2])) : "memory");'},
+        "a cluster shares its stages",
+    ),
+    "consumers that wait for each other": (
+        {"RELEASE": "arrive(&empty[k % 2]); wait(&empty[k % 2], k / 2 % 2);"}, "who waits for empty[]",
+    ),
+    "a count that differs": ({"INIT": "init(&empty[i], 300);"}, "its count and its arrivals differ"),
+    "a count that full has, too": (
+        {"HEAD": "__device__ void both(uint64_t* a, uint64_t* b, int n) { init(a, n); init(b, n); }",
+         "INIT_FULL": "", "INIT": "both(&full[i], &empty[i], 256);"},
+        "a count that is this mbarrier's alone",
+    ),
+    "a count of the template": (
+        {"HEAD": "template <int N> __device__ void begin(uint64_t* b) {"
+                 ' asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared(b)), "n"(N)); }',
+         "INIT": "begin<256>(&empty[i]);"},
+        "where the count of the mbarrier is written",
+    ),
+    "a phase that is kept": (
+        {"HEAD": "__device__ uint64_t leave(uint64_t* bar) { uint64_t t; asm volatile("
+                 '"mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(t) : "r"(shared(bar)) : "memory"); return t; }',
+         "RELEASE": "uint64_t token = leave(&empty[k % 2]); if (k < 0) out[0] = token;"},
+        "whose token nobody has",
+    ),
+    "a pointer to the mbarriers": (
+        {"AHEAD": "uint64_t* done = empty;", "RELEASE": "arrive(done + k % 2);"},
+        "who waits",
+    ),
+    "an unknown condition": (
+        {"RELEASE": "if (__shfl_sync(~0u, k, threadIdx.x) == 0) arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 1);"},
+        "lets through",
+    ),
+    "one arrival for two stages": (
+        {"RELEASE": "arrive(&empty[k % 2]); arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 512);"},
+        "its count and its arrivals differ",
+    ),
+    "a predicate of the instruction": (
+        {"RELEASE": 'asm volatile("{.reg .pred p; setp.eq.u32 p, %1, 0; @p mbarrier.arrive.shared::cta.b64 _, [%0];}" '
+                    '::"r"(shared(&empty[k % 2])), "r"(threadIdx.x % 128) : "memory");', "INIT": "init(&empty[i], 2);"},
+        "",
+    ),
+    "a helper that others call, too": (
+        {"HEAD": "__device__ void batch(float (&acc)[8], uint64_t a, uint64_t b) {"
+                 " fence(); wgmma_m64n16k16(acc, a, b); commit(); drain<0>(); }",
+         "BATCH": "batch(acc, a + consumer * 512, b);",
+         "AFTER": "out[0] = acc[0]; batch(acc, a + consumer * 512, b);"},
+        "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_missing_fact_leaves_the_step_out(tmp_path: Path, name: str) -> None:
+    parts, what = REFUSED[name]
+    result = ported(tmp_path, STEP, **parts)
+    assert result.plans[0].native == ()
+    assert "tcgen05::release(" not in text_of(result)
+    assert any(what in said for said in missing(result)), missing(result)
+
+
+def test_consumers_of_their_own_mmas_are_left(tmp_path: Path) -> None:
+    """Without M=128, each consumer has an issuer of its own."""
+    result = ported(tmp_path, STEP, BATCH=BATCH.replace(", b)", ", b + consumer)"))
+    assert "one MMA for all consumers" in missing(result)[-1]
+
+
+def test_nothing_is_taken_that_is_not_wanted(tmp_path: Path) -> None:
+    result = ported(tmp_path, ())
+    assert "tcgen05::release" not in text_of(result)
+    assert missing(result) == []
